@@ -7,19 +7,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-const (
-	// slack is how early an answer may be given: two runs of a pipeline do not call
-	// at exactly the same time.
-	slack = 500 * time.Millisecond
-	// pairWithin is the longest time between the two lists of a round.
-	pairWithin = 500 * time.Millisecond
-)
-
 // chooseList returns the items of a full list, and how the list was recorded.
 func (s *Server) chooseList(k kind) (items []*item, how *step) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[k] || s.shownAt.IsZero() || time.Since(s.shownAt) > pairWithin {
+	if s.asked[k] || !s.begun {
 		s.openRound()
 	}
 	s.asked[k] = true
@@ -35,21 +27,17 @@ func (s *Server) chooseList(k kind) (items []*item, how *step) {
 // first, or else the world as it is.
 func (s *Server) openRound() {
 	at := s.now()
-	if r := s.nextRound(); r != nil {
-		switch first := s.shownAt.IsZero(); {
-		case first && s.byEvents:
-			at = max(at, r.at)
-		case first:
-			at = r.at
-		case !s.byEvents:
-			at = min(at, r.at)
-		}
+	switch r := s.nextRound(); {
+	case r != nil && !s.begun:
+		at = r.at
+	case r != nil && !s.byEvents:
+		at = min(at, r.at)
 	}
 	s.advance(at)
 	for k := range kinds {
 		s.shown[k] = s.world.items(k)
 	}
-	s.how, s.shownAt, s.asked = s.world.last, time.Now(), [kinds]bool{}
+	s.how, s.begun, s.asked = s.world.last, true, [kinds]bool{}
 }
 
 // position is the time up to which answers may be given: not after a list that has
@@ -61,11 +49,8 @@ func (s *Server) position() time.Duration {
 	return s.now()
 }
 
-// nextRound returns the next round that differs, or nil.
+// nextRound returns the next round, or nil.
 func (s *Server) nextRound() *round {
-	for len(s.rounds) > 0 && !s.rounds[0].distinct {
-		s.rounds = s.rounds[1:]
-	}
 	if len(s.rounds) == 0 {
 		return nil
 	}
@@ -104,17 +89,10 @@ func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, h
 // chooseStatus returns the last recorded answer, or nil if there is none. An answer with a
 // state from before that in the last list does not count: then it is the next one that does.
 func (s *Server) chooseStatus(asked question) *step {
-	answers, limit := s.recording.answers[asked], s.position()
+	answers := s.recording.answers[asked]
 	it, _ := s.world.find(asked.kind, asked.text)
 	fits := func(a *step) bool { return it == nil || a.answer == nil || a.state >= it.state }
-	if !s.byEvents {
-		// Any answer from between two lists is one to a call after the first.
-		limit += s.scaled(slack)
-		if r := s.nextRound(); r != nil {
-			limit = min(limit, r.at)
-		}
-	}
-	next := firstAt(answers, limit+1)
+	next := firstAt(answers, s.position()+1)
 	if next > 0 && fits(answers[next-1]) {
 		return answers[next-1]
 	}

@@ -36,25 +36,24 @@ type Server struct {
 	start     sync.Once
 	started   time.Time // of the first call, set by start
 
-	mu      sync.Mutex
-	world   *world
-	next    int     // the step to apply next
-	rounds  []round // to come
-	shown   [kinds][]*item
-	how     [kinds]*step // the lists that were recorded of what is shown; nil before the first
-	asked   [kinds]bool  // which lists of the shown round have been asked for
-	shownAt time.Time
-	sent    int  // how much of the event stream has been sent
-	open    bool // a client has it open
+	mu     sync.Mutex
+	world  *world
+	next   int     // the step to apply next
+	rounds []round // to come
+	shown  [kinds][]*item
+	how    [kinds]*step // the lists that were recorded of what is shown; nil before the first
+	asked  [kinds]bool  // which lists of the shown round have been asked for
+	begun  bool         // the first round has been opened
+	sent   int          // how much of the event stream has been sent
+	open   bool         // a client has it open
 	// byEvents is set once a client has followed events: then they determine the
 	// order.
 	byEvents bool
-	given    map[*step]bool
 	missing  map[string]bool
 
 	giving  int       // calls under way
 	over    bool      // a list from after the end has been asked for
-	lastNew time.Time // when that was, or an answer was last given for the first time
+	lastNew time.Time // when that was, or a status or an event was last sent
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
@@ -62,7 +61,7 @@ type Server struct {
 func NewServer(r *Recording, speed float64) *Server {
 	return &Server{
 		recording: r, speed: speed, ended: make(chan struct{}), world: newWorld(r.Header.Began), rounds: r.rounds,
-		given: make(map[*step]bool), missing: make(map[string]bool),
+		missing: make(map[string]bool),
 	}
 }
 
@@ -207,14 +206,12 @@ func (s *Server) play(ctx context.Context, answer *step) error {
 		return hang(ctx)
 	}
 	s.mu.Lock()
-	first := !s.given[answer]
-	s.given[answer] = true
 	s.giving++
 	s.mu.Unlock()
 	err := s.waitUntil(ctx, s.now()+answer.took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.giving--; first {
+	if s.giving--; answer.answer != nil { // not after errors: they are retried again and again
 		s.lastNew = time.Now()
 	}
 	return cmp.Or(err, answer.err)

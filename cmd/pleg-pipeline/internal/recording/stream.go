@@ -3,6 +3,7 @@ package recording
 import (
 	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -17,9 +18,6 @@ var (
 	errStreaming = status.Error(codes.Unavailable, "another client has the recorded event stream")
 	errStreamEnd = status.Error(codes.Unavailable, "the recording has ended")
 )
-
-// unsupportedWithin is how soon a runtime ends a stream that it does not support.
-const unsupportedWithin = time.Second
 
 // sendEvents sends the events at their times and ends as the recorded stream did.
 // It sends each event once, to the client that is connected at its time, or that
@@ -67,7 +65,7 @@ func (s *Server) openStream() error {
 		return cmp.Or(all[len(all)-1].err, errStreamEnd)
 	}
 	s.open = true
-	s.byEvents = s.byEvents || len(rest) > 0 && (!rest[0].ended || rest[0].at > s.now()+unsupportedWithin)
+	s.byEvents = slices.ContainsFunc(all, func(a *step) bool { return a.event != nil })
 	return nil
 }
 

@@ -182,7 +182,7 @@ type round struct {
 	distinct bool // its lists differ from those before, or fail in another way
 }
 
-// newRounds returns the rounds of steps in the order of time.
+// newRounds returns the distinct rounds of steps in the order of time.
 func newRounds(steps []*step) []round {
 	var rounds []round
 	last := [kinds]*step{{pending: true}, {pending: true}}
@@ -199,7 +199,7 @@ func newRounds(steps []*step) []round {
 		r.distinct = r.distinct || !s.equals(last[s.kind])
 		last[s.kind] = s
 	}
-	return rounds
+	return slices.DeleteFunc(rounds, func(r round) bool { return !r.distinct })
 }
 
 // equals reports whether a list has the same items as the one before, in any order, or
