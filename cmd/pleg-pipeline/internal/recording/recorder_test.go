@@ -59,12 +59,12 @@ func TestMissingEventsStayMissing(t *testing.T) {
 	})
 }
 
-// failingOutput fails each write.
-type failingOutput struct{ err error }
+// output calls a function for each write.
+type output func() error
 
-func (o failingOutput) Write([]byte) (int, error) { return 0, o.err }
+func (o output) Write(p []byte) (int, error) { return len(p), o() }
 
-func (o failingOutput) Flush() error { return o.err }
+func (output) Flush() error { return nil }
 
 // TestRecorderReturnsOutputError while the pipeline continues.
 func TestRecorderReturnsOutputError(t *testing.T) {
@@ -72,7 +72,7 @@ func TestRecorderReturnsOutputError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
 		full := errors.New("no space left")
-		recorder, written := startRecorder(failingOutput{full}, recording.Options{})
+		recorder, written := startRecorder(output(func() error { return full }), recording.Options{})
 		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
 			if err := <-written; !errors.Is(err, full) {
 				t.Errorf("Run = %v, want %v", err, full)
@@ -86,20 +86,14 @@ func TestRecorderReturnsOutputError(t *testing.T) {
 	})
 }
 
-// blockedOutput hangs until it is unblocked.
-type blockedOutput struct{ unblock chan struct{} }
-
-func (o blockedOutput) Write(p []byte) (int, error) { <-o.unblock; return len(p), nil }
-
-func (blockedOutput) Flush() error { return nil }
-
 // TestRecorderNeverBlocksEvents has more events than fit into the queue of an
 // output that hangs. The client receives all of them, and the recording fails.
 func TestRecorderNeverBlocksEvents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{})
-		out := blockedOutput{make(chan struct{})}
+		unblock := make(chan struct{})
+		out := output(func() error { <-unblock; return nil })
 		recorder, written := startRecorder(out, recording.Options{Queue: 500})
 		ctx, cancel := context.WithCancel(t.Context())
 		received := receiveEvents(ctx, t, append(dial, recorder.DialOptions()...))
@@ -111,7 +105,7 @@ func TestRecorderNeverBlocksEvents(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		emitted := runtime.Stats().Events
-		close(out.unblock)
+		close(unblock)
 		if err := <-written; err == nil || !strings.Contains(err.Error(), "as fast as") {
 			t.Errorf("Run = %v, want that the output is too slow", err)
 		}
