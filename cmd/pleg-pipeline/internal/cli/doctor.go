@@ -125,7 +125,10 @@ func (c *doctorCommand) run(ctx context.Context) error {
 		return c.examineFleet(ctx, out)
 	}
 	if c.calls > 0 {
-		return c.useRuntime(ctx, out, c.measureCalls)
+		return c.useRuntime(ctx, out, func(ctx context.Context, at endpoint.Endpoint) error {
+			out.say(ctx, "measuring the calls of %s for %v", at.Address, c.calls)
+			return c.measureCalls(ctx, at)
+		})
 	}
 	var report *doctor.Report
 	err := c.examineRuntime(ctx, out, func(r *doctor.Report) { report = r })
