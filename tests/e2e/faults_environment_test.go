@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +14,6 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
@@ -130,7 +128,6 @@ func largeList(ctx context.Context, f *fixture) {
 	if _, err := l.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.ResourceExhausted {
 		t.Fatalf("the list of sandboxes: got %v, want one that cannot be sent", err)
 	}
-	logPartialLists(ctx, t, l)
 	someOf := func(n, rest int, step func(context.Context, *lab.Pod) error) {
 		t.Helper()
 		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
@@ -147,22 +144,6 @@ func largeList(ctx context.Context, f *fixture) {
 	f.stopPods(ctx)
 	f.removePods(ctx)
 	f.pods = []*lab.Pod{kept}
-}
-
-// logPartialLists logs how long lists in several parts take.
-func logPartialLists(ctx context.Context, t *testing.T, l *lab.Lab) {
-	t.Helper()
-	client, err := cri.New(l.Endpoint(), cri.Options{})
-	must(t, err)
-	defer client.Close()
-	var took []time.Duration
-	for range 4 {
-		began := time.Now()
-		_, err := client.ListPods(ctx)
-		must(t, err)
-		took = append(took, time.Since(began).Round(time.Millisecond))
-	}
-	t.Logf("lists in several parts took %v; degraded: %v", took, client.Degraded())
 }
 
 // manyPods starts, ends, stops and removes as many pods at once as the runtime

@@ -41,7 +41,7 @@ type eventRuntime struct {
 func withEvents(t *testing.T, seed uint64, inspectors int) {
 	h, events := newEventHistory(seed)
 	b := newFreeRun(h, inspectors)
-	b.listsPods, b.hasEvents, b.runtime.hasEvents = true, true, true
+	b.hasEvents, b.runtime.hasEvents = true, true
 	rng := rand.New(rand.NewPCG(seed, 3))
 	r := &eventRuntime{podRuntime: podRuntime{b.runtime}, rng: rng, breaks: []int{0, 40, 8}[rng.IntN(3)]}
 	loss, late := []float64{0, 0.1, 0.6}[rng.IntN(3)], []float64{0, 0.3, 0.8}[rng.IntN(3)]

@@ -46,10 +46,7 @@ type freeRuntime struct {
 	mu          sync.Mutex
 	violations  []string // of bounds, by the pipeline
 	lists       int
-	listBegan   time.Duration
 	listEnded   time.Duration
-	requested   bool            // the last list served a request
-	woken       []time.Duration // when a list was requested
 	podLists    map[pleg.PodUID][]*listing
 	listings    []*listing // those without an error, in the order of their ends
 	byPod       map[*pleg.Pod]*listing
@@ -145,28 +142,15 @@ func (r *freeRuntime) list(ctx context.Context, l *listing, rng *rand.Rand) ([]*
 	return pods, nil
 }
 
-// startList requires that the list comes at the end of the period or, unless the last list
-// was requested, when it is requested: no inspection may delay it.
+// startList requires that the list comes at the end of the period at the latest: no
+// inspection may delay it.
 func (r *freeRuntime) startList(at time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	want := r.listEnded + freePeriod
-	asked := slices.IndexFunc(r.woken, func(asked time.Duration) bool { return asked > r.listBegan && asked <= at })
-	if asked >= 0 && !r.requested {
-		want = min(want, max(r.listEnded, r.woken[asked]))
-	}
-	if r.lists > 0 && at != want && !r.hasEvents {
-		r.violate("list at %v, want it at %v", at, want)
+	if latest := r.listEnded + freePeriod; r.lists > 0 && at > latest && !r.hasEvents {
+		r.violate("list at %v, want it at %v or sooner", at, latest)
 	}
 	r.lists++
-	r.listBegan, r.requested = at, asked >= 0
-}
-
-// wake records the request for a list of all pods.
-func (r *freeRuntime) wake() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.woken = append(r.woken, r.now())
 }
 
 func (r *freeRuntime) PodStatus(
@@ -243,10 +227,9 @@ type podRuntime struct{ *freeRuntime }
 func (r podRuntime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	l := &listing{at: r.now(), only: uid, pods: make(map[pleg.PodUID]*pleg.Pod)}
 	n := r.startPodList(l)
-	good := false
-	defer func() { r.finishPodList(l, good) }()
+	defer r.finishPodList(l)
 	pods, err := r.list(ctx, l, r.roll("list of "+string(uid), n))
-	if good = err == nil; !good || len(pods) == 0 {
+	if err != nil || len(pods) == 0 {
 		return nil, err
 	}
 	return pods[0], nil
@@ -271,11 +254,7 @@ func (r podRuntime) startPodList(l *listing) (n int) {
 	return len(r.podLists[l.only])
 }
 
-// finishPodList records the end of the list. If it failed, all pods are listed.
-func (r podRuntime) finishPodList(l *listing, good bool) {
-	if !good {
-		r.wake()
-	}
+func (r podRuntime) finishPodList(l *listing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l.done = r.now()

@@ -22,7 +22,6 @@ type received struct {
 // freeRun runs a pipeline on a freeRuntime and records what it does.
 type freeRun struct {
 	runtime   *freeRuntime
-	listsPods bool // the runtime can list one pod
 	hasEvents bool // the runtime has CRI events
 	// quarantine is the longest wait of a pod whose inspection hung; 1 for none.
 	quarantine time.Duration
@@ -115,9 +114,6 @@ func (b *freeRun) startClients(ctx context.Context, clients *sync.WaitGroup) {
 		for _, at := range h.relists[uid] {
 			clients.Go(func() {
 				time.Sleep(at)
-				if !b.listsPods {
-					b.runtime.wake()
-				}
 				b.p.RequestRelist(uid)
 			})
 		}

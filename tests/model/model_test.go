@@ -51,7 +51,6 @@ func TestModelFreeRunning(t *testing.T) {
 func TestModelSinglePods(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
 		b := newFreeRun(newHistory(seed), inspectors)
-		b.listsPods = true
 		b.run(t, podRuntime{b.runtime})
 	})
 }
