@@ -33,7 +33,9 @@ var contractFaults = []contractFault{
 	{name: "an inspection fails", set: podFault(plegtest.Fail(errors.New("no status")))},
 	{name: "an inspection hangs", set: podFault(plegtest.Hang)},
 	{name: "an inspection panics", set: podFault(plegtest.Panic("no"))},
-	{name: "inspections take 0.8 s", set: func(f *fixture, on bool) { f.Runtime.SetInspectFault(only(on, plegtest.Delay(800*time.Millisecond))) }},
+	{name: "inspections take 0.8 s", set: func(f *fixture, on bool) {
+		f.Runtime.SetInspectFault(faultIf(on, plegtest.Delay(800*time.Millisecond)))
+	}},
 	{name: "the runtime is gone", set: gone},
 	{name: "CRI events, no fault", deliver: announce},
 	{name: "CRI events are lost", deliver: func(f *fixture, n int, hints []pleg.Hint) {
@@ -66,13 +68,13 @@ var contractFaults = []contractFault{
 	}},
 	{name: "the runtime restarts", deliver: announce, set: func(f *fixture, on bool) {
 		gone(f, on)
-		f.Runtime.SetWatchFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
+		f.Runtime.SetWatchFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
 		f.Runtime.EndWatches(pleg.ErrUnavailable)
 	}},
 }
 
-// only returns the fault if it is on.
-func only(on bool, fault plegtest.Fault) plegtest.Fault {
+// faultIf returns the fault if it is on, otherwise none.
+func faultIf(on bool, fault plegtest.Fault) plegtest.Fault {
 	if on {
 		return fault
 	}
@@ -80,16 +82,16 @@ func only(on bool, fault plegtest.Fault) plegtest.Fault {
 }
 
 func listFault(fault plegtest.Fault) func(*fixture, bool) {
-	return func(f *fixture, on bool) { f.Runtime.SetListFault(only(on, fault)) }
+	return func(f *fixture, on bool) { f.Runtime.SetListFault(faultIf(on, fault)) }
 }
 
 func podFault(fault plegtest.Fault) func(*fixture, bool) {
-	return func(f *fixture, on bool) { f.Runtime.SetPodFault("p3", only(on, fault)) }
+	return func(f *fixture, on bool) { f.Runtime.SetPodFault("p3", faultIf(on, fault)) }
 }
 
 func gone(f *fixture, on bool) {
-	f.Runtime.SetListFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
-	f.Runtime.SetInspectFault(only(on, plegtest.Fail(pleg.ErrUnavailable)))
+	f.Runtime.SetListFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
+	f.Runtime.SetInspectFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
 }
 
 func announce(f *fixture, _ int, hints []pleg.Hint) {

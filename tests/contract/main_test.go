@@ -78,7 +78,7 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*fixture)) {
 	}
 }
 
-// inProcess runs a test in a bubble that a transport in between would disturb.
+// inProcess runs a test in a bubble, with subscribers in the process only.
 func inProcess(t *testing.T, o pipeline.Options, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, o)

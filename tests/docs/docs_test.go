@@ -22,7 +22,7 @@ var (
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
-// files returns the texts of the files with this suffix in the repository, by path.
+// files returns the text of each file in the repository that has the suffix, by path.
 func files(t *testing.T, suffix string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)

@@ -80,7 +80,7 @@ func describeEntry(e lab.Entry) string {
 	return describe(ev)
 }
 
-// criEvents is what one client received of the CRI events of the runtime.
+// criEvents are the CRI events that one client received from the runtime.
 type criEvents struct {
 	mu    sync.Mutex
 	steps map[string]bool // by stepKey

@@ -44,7 +44,7 @@ var (
 	longTimeouts = []instanceOptions{{name: "polling", settings: patient}, {name: "events", settings: patient.With(withEvents)}}
 )
 
-// unannouncedChanges is a metric.
+// unannouncedChanges is the metric of changes that no CRI event announced.
 const unannouncedChanges = "pleg_missed_events_total"
 
 const (
@@ -115,7 +115,7 @@ func (f *fixture) sleepIntoFault(ctx context.Context, d time.Duration) {
 	must(f.t, sleepUntil(ctx, f.faultBegan.Add(d)))
 }
 
-// checkStates fails the test if an instance knows something else during the fault.
+// checkStates fails the test if the cache of an instance differs during the fault.
 func (f *fixture) checkStates(ctx context.Context, want promises.Truth) {
 	f.t.Helper()
 	for _, in := range f.instances {
@@ -159,8 +159,8 @@ func (f *fixture) logFigure(ctx context.Context, in *instance, format string, ar
 		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), in.metric(ctx, f.t, unannouncedChanges))
 }
 
-// changePods checks that all goes on as before the fault. A stop and a removal
-// between two lists would be one change, hence one step after the other.
+// changePods checks that pods and their changes are reported as before the fault. It waits
+// after each step, because lists would show a stop and a removal as one change.
 func (f *fixture) changePods(ctx context.Context) {
 	t, l := f.t, f.lab
 	t.Helper()

@@ -207,8 +207,8 @@ func (f *fixture) awaitAllSince(ctx context.Context, since time.Time) ([]time.Du
 	return took, g.Wait()
 }
 
-// diff returns how an instance differs from the history: in the events of each step, in
-// what they add up to, and in its cache.
+// diff returns how an instance differs from the history: its events, the state that follows
+// from them, or its cache.
 func (f *fixture) diff(ctx context.Context, in *instance) error {
 	if err := in.diffSteps(f.lab.History().All()); err != nil {
 		return err

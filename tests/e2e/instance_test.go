@@ -95,12 +95,12 @@ func build(name string, flags ...string) (string, error) {
 type instanceOptions struct {
 	name     string
 	settings load.Settings
-	// unchecked: its health is not checked, because it is what breaks.
+	// unchecked: its health is not checked, because the fault is in the instance itself.
 	unchecked bool
 }
 
 var (
-	// polling makes the tests faster than the default would.
+	// polling relists more often than the default, so that the tests are faster.
 	polling = load.Settings{"relist-period": relistPeriod.String()}
 	// rareLists makes CRI events the only source of changes, except for what a runtime
 	// does not announce.

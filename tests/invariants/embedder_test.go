@@ -122,7 +122,7 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	})
 }
 
-// asked is a runtime that does what it should not in methods that must not block.
+// asked is a runtime that calls do in each method that must not block.
 type asked struct {
 	*plegtest.Runtime
 	do func()

@@ -50,7 +50,7 @@ func TestHungPodsDelayNoOther(t *testing.T) {
 	}
 }
 
-// Before anything has answered, slow and hung cannot be told apart, and a slow runtime must
+// Before anything has answered, slow and hung look the same, and a slow runtime must
 // not pay for that: the more hang, the later the first healthy pod.
 func TestFirstWaveHangs(t *testing.T) {
 	for hung, most := range map[int]time.Duration{

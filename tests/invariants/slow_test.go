@@ -19,8 +19,8 @@ import (
 // burst is a change of all pods at once on a slow runtime.
 type burst struct {
 	pods, inspectors int
-	// cold: the pods are the first that the pipeline sees. Otherwise it has known them,
-	// and the runtime, from quicker times.
+	// cold: the pipeline has seen no pod before. Otherwise it knows the pods, and the
+	// runtime has answered quickly so far.
 	cold    bool
 	servers int
 	takes   func(n int) time.Duration

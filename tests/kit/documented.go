@@ -10,7 +10,7 @@ import (
 )
 
 // CheckDocumented requires that the metrics of a registry follow Prometheus's rules, and
-// that they are those of the page whose names begin with a prefix.
+// that of the metrics with this prefix the page lists exactly these.
 func CheckDocumented(t *testing.T, registry *prometheus.Registry, page, prefix string) {
 	t.Helper()
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

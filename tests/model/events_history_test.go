@@ -24,7 +24,7 @@ func newEventHistory(seed uint64) (*history, []lifeEvent) {
 	for _, uid := range h.uids() {
 		s := &stepper{uid: uid, life: []version{{}}}
 		for _, v := range h.pods[uid][1:] {
-			s.to(v)
+			s.stepTo(v)
 		}
 		h.pods[uid] = s.life
 		all = append(all, s.events...)
@@ -42,9 +42,9 @@ type stepper struct {
 	now  version
 }
 
-// to takes the steps to a version in the order of a runtime: exits, then removals, then
+// stepTo takes the steps to a version in the order of a runtime: exits, then removals, then
 // what is new.
-func (s *stepper) to(v version) {
+func (s *stepper) stepTo(v version) {
 	s.next = max(v.from, s.next)
 	for _, c := range slices.Clone(s.now.containers) {
 		if to := in(v.containers, c.ID); to == nil && c.State == pleg.StateRunning || to != nil && to.State == pleg.StateExited {
@@ -88,7 +88,7 @@ func (s *stepper) add(list *[]pleg.Container, c pleg.Container, sandbox pleg.Con
 		c.SandboxID = sandbox
 	}
 	*list = slices.Insert(slices.Clone(*list), 0, c)
-	s.took(c, false)
+	s.record(c, false)
 }
 
 // move sets the state of a container, unless it has it already.
@@ -100,7 +100,7 @@ func (s *stepper) move(id pleg.ContainerID, state pleg.State) {
 	}
 	if c.State != state {
 		c.State = state
-		s.took(*c, false)
+		s.record(*c, false)
 	}
 }
 
@@ -109,14 +109,14 @@ func (s *stepper) remove(id pleg.ContainerID) {
 		if c := in(*list, id); c != nil {
 			gone := *c
 			*list = slices.DeleteFunc(slices.Clone(*list), func(c pleg.Container) bool { return c.ID == id })
-			s.took(gone, true)
+			s.record(gone, true)
 			return
 		}
 	}
 }
 
-// took records the step.
-func (s *stepper) took(c pleg.Container, removed bool) {
+// record records the step.
+func (s *stepper) record(c pleg.Container, removed bool) {
 	s.now.from = s.next
 	s.life = append(s.life, s.now)
 	if removed {

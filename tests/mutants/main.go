@@ -250,7 +250,7 @@ func (m *mutant) hasTest() error {
 	return fmt.Errorf("%s has no %s", m.pkg, m.test)
 }
 
-// apply makes the edit in a copy of the tree and returns what takes it back.
+// apply makes the edit in a copy of the tree. restore undoes it.
 func (e *edit) apply(tree string) (restore func(), err error) {
 	path := filepath.Join(tree, e.file)
 	text, err := os.ReadFile(path)

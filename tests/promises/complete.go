@@ -74,12 +74,12 @@ func (p part) delivered() error {
 		return nil // the rest of the replay counts into the mark at the end
 	}
 	due := p.due()
-	told := uint64(0)
+	counted := uint64(0)
 	for _, ev := range p.events {
 		numbers := due[ev.PodUID]
 		switch {
 		case ev.PodUID == "" && ev.Reason == pleg.Stopped:
-			told = ev.Missed
+			counted = ev.Missed
 		case ev.PodUID == "" || ev.Replayed:
 		case ev.Missed > uint64(len(numbers)):
 			return fmt.Errorf("%s for %d events, %d were missed", describe(ev), ev.Missed, len(numbers))
@@ -97,8 +97,8 @@ func (p part) delivered() error {
 	for _, numbers := range due {
 		missing += uint64(len(numbers))
 	}
-	if missing != told {
-		return fmt.Errorf("%d events are missing, the end counts %d: %v", missing, told, due)
+	if missing != counted {
+		return fmt.Errorf("%d events are missing, the end counts %d: %v", missing, counted, due)
 	}
 	return nil
 }

@@ -109,9 +109,9 @@ type Stream struct {
 	Truth   Truth
 	Cached  []cache.Entry
 
-	// Wall: the events came without the readings of the monotonic clock, which orders
-	// observations. A CRI event has the time at which the runtime made it; while the wall
-	// clock is slewed, two of the same moment may swap.
+	// Wall: the events have wall times, as over a socket. The pipeline orders observations
+	// by the monotonic clock, so while the wall clock is slewed, two CRI events of the same
+	// moment may swap.
 	Wall bool
 	// Merged: the replay is read pod by pod, while events come, as from a fleet.
 	Merged bool

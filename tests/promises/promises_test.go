@@ -85,7 +85,7 @@ func look(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return status, nil
 }
 
-// knowing is a stream of which everything is known.
+// knowing sets all that can be known of a stream.
 func knowing(change func(*promises.Stream)) func(*promises.Stream) {
 	return func(s *promises.Stream) {
 		s.Epoch, s.Truth, s.NoSync, s.All = epoch, present, true, true
@@ -103,7 +103,7 @@ func knowing(change func(*promises.Stream)) func(*promises.Stream) {
 	}
 }
 
-// publishedOnly is a stream of which only what was published is known.
+// publishedOnly sets what was published, and nothing else that can be known.
 func publishedOnly(change func(*promises.Stream)) func(*promises.Stream) {
 	return knowing(func(s *promises.Stream) {
 		s.Truth, s.History = nil, nil
@@ -263,7 +263,7 @@ var broken = map[string]struct {
 	"another count in a Gap": {promises.ErrGap, stream{publishedOnly(func(s *promises.Stream) { resumes(1, epoch)(s); s.Kept = 3 }), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 5, 2)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
 	"no Gap":                 {promises.ErrGap, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, "old")(s) }, slices.Concat(numbers(4), []pleg.Event{synced(4)})}},
 	"an end for no reason":   {promises.ErrEnd, stream{nothing, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 1, 0)})}},
-	"an end untold":          {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},
+	"an end without a mark":  {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},
 	"an old repair": {promises.ErrState, stream{func(s *promises.Stream) {
 		s.Truth, s.MayMiss = present, true
 		s.State.Look = func(uid pleg.PodUID) (*pleg.PodStatus, error) { return &pleg.PodStatus{UID: uid}, nil }

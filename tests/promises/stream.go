@@ -56,7 +56,7 @@ func (s *Stream) firstGap() pleg.Event {
 	return pleg.Event{}
 }
 
-// rebuilds reports whether the subscriber was told the whole state.
+// rebuilds reports whether the subscriber got the whole state.
 func (s *Stream) rebuilds() bool {
 	return len(s.Types) == 0 && !s.Unread && (s.Replay || !s.resumes())
 }

@@ -272,7 +272,7 @@ func Exit(code uint8) Program {
 // container needs a memory limit.
 func EatMemory() Program { return Program{args: []string{"oom"}, end: end{137, "OOMKilled"}} }
 
-// exitReason returns the reason that every runtime reports.
+// exitReason returns the reason that every runtime reports for an exit code.
 func exitReason(code uint8) string {
 	if code == 0 {
 		return "Completed"

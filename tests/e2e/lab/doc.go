@@ -6,7 +6,7 @@
 //
 // [Start] builds a [Runtime], which is a version of containerd or CRI-O, runs it
 // with its own root, state, sockets, cgroup and bridge, and imports an image whose
-// only program pauses, exits, crashes or uses up memory on request. How the
+// only program pauses, exits or uses up memory on request. How the
 // runtimes differ is in one table. The methods of [Lab] create pods and
 // end them as a kubelet or a fault would do. Each method waits until the runtime
 // reports the change and adds it to the [History].

@@ -229,8 +229,8 @@ func (l *Lab) History() *History { return l.history }
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
 // Stop removes the pods, ends the runtime and removes everything that the lab made.
-// It continues if ctx ends, because it is mostly called then; it is bounded by
-// [Options.StopTimeout]. Stop may be called twice.
+// It goes on after ctx has ended, for at most [Options.StopTimeout], because it is mostly
+// called then. Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
 	defer cancel()

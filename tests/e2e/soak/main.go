@@ -110,8 +110,7 @@ var actions = []struct {
 	{"pod is removed", 6, func(n *node, ctx context.Context, p *lab.Pod) (bool, error) { return true, n.remove(ctx, p) }},
 }
 
-// step adds a pod, breaks containerd, or changes the first pod that suits a random action,
-// starting at a random one.
+// step adds a pod, breaks containerd, or does a random action on a pod that the action suits.
 func (n *node) step(ctx context.Context, r *load.Run) error {
 	switch {
 	case n.rng.IntN(targetPods) >= len(n.pods) || n.rng.IntN(12) == 0 && len(n.pods) < 2*targetPods:
@@ -169,7 +168,7 @@ func (n *node) some(p *lab.Pod, step lab.Step) *lab.Container {
 	return containers[n.rng.IntN(len(containers))]
 }
 
-// onSome is an action on a container whose last step was this one.
+// onSome returns an action on a container whose last step was this one.
 func onSome(
 	step lab.Step, do func(*lab.Lab, context.Context, *lab.Container) error,
 ) func(*node, context.Context, *lab.Pod) (bool, error) {
