@@ -126,9 +126,9 @@ func (f *fixture) checkStates(ctx context.Context, want promises.Truth) {
 	}
 }
 
-// checkAfterFault checks that every instance becomes complete, that no more
-// events follow, that the runtime agrees, and the health. If listsFail, no list
-// could succeed during the fault.
+// checkAfterFault checks that every instance becomes complete and gets no more events, that
+// the runtime agrees, and that the health was right. If listsFail, no list could succeed
+// during the fault.
 func (f *fixture) checkAfterFault(ctx context.Context, listsFail bool) {
 	t := f.t
 	t.Helper()

@@ -262,8 +262,8 @@ func (in *instance) reported(id string, step lab.Step) time.Time {
 	return in.steps[stepKey(id, step)].at
 }
 
-// checkStream returns the promises that the events so far break, if the pods are these, and
-// the instance, if it still runs, knows these.
+// checkStream checks the promises against the events so far. pods is what exists, cached what
+// the instance knows; it is nil once the instance has ended.
 func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()

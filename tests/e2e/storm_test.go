@@ -113,11 +113,10 @@ func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until tim
 	return nil
 }
 
-// During a storm on 20 pods a pipeline reports each step once, in order, with the
-// exit code. The few lists may overtake events that the machine delays. A runtime without
-// events does not show what begins and ends between two lists, so there the storm waits
-// after each step. So it does if a second client, which looks for exit codes, would take
-// events away.
+// During a storm on 20 pods a pipeline reports each step once, in order, with the exit code.
+// The few lists may overtake events that the machine delays. If the runtime has no events, or
+// a second client, which looks for exit codes, would take them away, the storm waits for a
+// list after each step.
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne

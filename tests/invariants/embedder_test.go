@@ -131,8 +131,8 @@ type asked struct {
 func (r asked) Calls() []pleg.Call { r.do(); return nil }
 func (r asked) Degraded() error    { r.do(); return nil }
 
-// A panic, a Goexit or a block in the embedder's other methods stops no stage, and nobody
-// who asks. (A store that blocks is waited for.)
+// A panic, a Goexit or a block in the embedder's other methods stops neither a stage
+// nor a caller of Status. (The pipeline waits for a store that blocks.)
 func TestInvariantEmbeddersCodeIsContained(t *testing.T) {
 	var released chan struct{}
 	panics := func() { panic("test") }

@@ -10,7 +10,7 @@ import (
 )
 
 // CheckDocumented requires that the metrics of a registry follow Prometheus's rules, and
-// that of the metrics with this prefix the page lists exactly these.
+// that the page lists exactly these of all metrics with the prefix.
 func CheckDocumented(t *testing.T, registry *prometheus.Registry, page, prefix string) {
 	t.Helper()
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

@@ -67,8 +67,8 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	return due
 }
 
-// delivered requires of each pod what is due: before any newer event of the pod, one
-// PodSync for what was missed, which has the number of the last of it.
+// delivered requires each event that is due, or for those that were missed of a pod one
+// PodSync. It comes before any newer event of the pod and has the number of the last one.
 func (p part) delivered() error {
 	if p.replay && !p.Merged && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }) {
 		return nil // the rest of the replay counts into the mark at the end
@@ -103,8 +103,8 @@ func (p part) delivered() error {
 	return nil
 }
 
-// replayedUpTo returns for each pod of a merged replay the number of the last event after
-// which the pod was as the replay has it.
+// replayedUpTo returns for each pod of a merged replay the number of the last event that the
+// replay includes.
 func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
 	if !p.Merged {
 		return nil
