@@ -111,15 +111,16 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 		parts.Go(func() (err error) { attacks, err = s.start(ctx, "attack"); return err })
 	}
 	probes, peak, err := probe(ctx, daemon.PID())
+	use, useErr := process.UseOf(daemon.PID())
+	waited, waitErr := process.WaitOf(daemon.PID())
 	cancel()
-	if err := errors.Join(err, parts.Wait()); err != nil {
+	if err := errors.Join(err, useErr, waitErr, parts.Wait()); err != nil {
 		return err
 	}
 	fmt.Printf("%s", attacks)
-	if others, err := os.ReadFile("/proc/loadavg"); err == nil {
-		fmt.Printf("machine   load average %s", others) // a siege alone makes about 6
-	}
 	judgeReaders(r, slices.Concat(readers...))
+	fmt.Printf("processor the daemon ran for %v and waited for %v, so the machine was %.1f times too small\n",
+		use.CPU.Round(time.Second), waited.Round(time.Second), (use.CPU+waited).Seconds()/use.CPU.Seconds())
 	judgeDaemon(r, probes, peak)
 	return nil
 }
