@@ -67,19 +67,6 @@ func TestWatchResumes(t *testing.T) {
 	})
 }
 
-// A watch that has not received an event resumes too.
-func TestWatchResumesBeforeFirstEvent(t *testing.T) {
-	inBubble(t, pipeline.Options{RelistPeriod: time.Minute}, func(t *testing.T, f *fixture) {
-		f.change(70, "a", "c1=running")
-		w := f.watch(client.WatchOptions{}, nil)
-		f.endServer()
-		f.change(70, "a", "c1=exited")
-		f.startServer()
-		kit.Relist(20)
-		want(t, w, "Died(c1) Synced")
-	})
-}
-
 // A new process has another epoch: the watch gets a Gap and the current state.
 func TestWatchSeesANewEpoch(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {

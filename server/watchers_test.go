@@ -56,30 +56,14 @@ func TestGreedyClientGivesPlacesUp(t *testing.T) {
 			wantStatus(t, "the newest watcher of the greedy client", err, codes.ResourceExhausted, "a client with fewer needs the place of this one")
 			streams[n] = watching
 		}
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 2 {
+			t.Errorf("%v refusals in the metrics, want those of the watchers that were ended", n)
+		}
 		for _, c := range []plegv1.PLEGClient{greedy, other} {
 			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
 			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 4 at a time")
 		}
 		f.wantEvent("a watcher", streams...)
-	})
-}
-
-// Nobody takes a place to have more than the client that loses it: two clients would take one
-// from each other forever.
-func TestUnevenPlacesStay(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 3}, func(t *testing.T, f *fixture) {
-		greedy, other := f.client(), f.client()
-		for range 3 {
-			f.mustWatch(t.Context(), greedy, &plegv1.WatchRequest{})
-		}
-		f.mustWatch(t.Context(), other, &plegv1.WatchRequest{})
-		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 1 {
-			t.Errorf("%v refusals in the metrics, want that of the watcher that was ended", n)
-		}
-		for _, c := range []plegv1.PLEGClient{greedy, other} {
-			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
-			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
-		}
 	})
 }
 

@@ -46,9 +46,9 @@ func TestFiguresExceed(t *testing.T) {
 		"too few samples":       {func(i int) float64 { return float64(i) }, 18, false},
 		"just enough":           {func(i int) float64 { return float64(i) }, 19, true},
 	} {
-		samples := make([]Sample, test.samples)
+		samples := make([]sample, test.samples)
 		for i := range samples {
-			samples[i] = Sample{At: time.Duration(i) * time.Second, HeapBytes: test.mib(i) * (1 << 20)}
+			samples[i] = sample{time.Duration(i) * time.Second, map[string]float64{"go_gc_heap_live_bytes": test.mib(i) * (1 << 20)}}
 		}
 		if got := figures(samples)[0]; got.exceeded != test.exceeded {
 			t.Errorf("%s: %+v, want exceeded %v", name, got, test.exceeded)
@@ -60,9 +60,9 @@ func TestFiguresExceed(t *testing.T) {
 func TestReportFails(t *testing.T) {
 	for _, growth := range []float64{0, 1 << 20} {
 		d := &Daemon{Name: "polling"}
-		s := &soak{Run: NewRun("soak", io.Discard), daemons: []*Daemon{d}, samples: make(map[*Daemon][]Sample)}
+		s := &soak{Run: NewRun("soak", io.Discard), daemons: []*Daemon{d}, samples: make(map[*Daemon][]sample)}
 		for i := range 20 {
-			s.samples[d] = append(s.samples[d], Sample{At: time.Duration(i) * time.Second, HeapBytes: growth * float64(i)})
+			s.samples[d] = append(s.samples[d], sample{time.Duration(i) * time.Second, map[string]float64{"go_gc_heap_live_bytes": growth * float64(i)}})
 		}
 		s.report(io.Discard, false)
 		if got := s.Problems(); len(got) > 0 != (growth > 0) {

@@ -13,34 +13,22 @@ import (
 	"time"
 )
 
-// Sample is the use of resources of a daemon at one moment.
-type Sample struct {
-	// At is the time since the run began.
-	At time.Duration
-	// HeapBytes are live after the last garbage collection.
-	HeapBytes  float64
-	Goroutines float64
-	FDs        float64
-	RSSBytes   float64
-	CPUSeconds float64
-	// Events are the published events, Discarded those that subscribers missed.
-	Events    float64
-	Discarded float64
+// sample has the metrics of a daemon at one moment, the time since the run began.
+type sample struct {
+	at      time.Duration
+	metrics map[string]float64
 }
 
-// MiB is a number of bytes.
-func MiB(bytes float64) float64 { return bytes / (1 << 20) }
-
-// measures are the figures that must not grow. bound is the greatest slope, in units per hour.
+// measures are the metrics that must not grow, in units. bound is the greatest slope, in units
+// per hour.
 var measures = []struct {
-	name, unit string
-	of         func(Sample) float64
-	bound      float64
+	name, unit, metric string
+	units, bound       float64
 }{
-	{"heap in use after GC", "MiB", func(s Sample) float64 { return MiB(s.HeapBytes) }, 1},
-	{"goroutines", "", func(s Sample) float64 { return s.Goroutines }, 2},
-	{"file descriptors", "", func(s Sample) float64 { return s.FDs }, 1},
-	{"resident memory", "MiB", func(s Sample) float64 { return MiB(s.RSSBytes) }, 8},
+	{"heap in use after GC", "MiB", "go_gc_heap_live_bytes", 1 << 20, 1},
+	{"goroutines", "", "go_goroutines", 1, 2},
+	{"file descriptors", "", "process_open_fds", 1, 1},
+	{"resident memory", "MiB", "process_resident_memory_bytes", 1 << 20, 8},
 }
 
 // Metrics reads the metrics of a daemon that serves HTTP: the sum of each over its labels.
@@ -61,22 +49,15 @@ func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	return values, nil
 }
 
-// sample reads the metrics that a soak measures. All metrics except the events must be there.
-func (d *Daemon) sample(ctx context.Context, r *Run) (Sample, error) {
+// sample reads the metrics of a daemon. Those that are measured must be there.
+func (d *Daemon) sample(ctx context.Context, r *Run) (sample, error) {
 	values, err := d.Metrics(ctx)
-	s := Sample{At: r.Elapsed(), Events: values["pleg_events_total"]}
-	for name, to := range map[string]*float64{
-		"go_gc_heap_live_bytes": &s.HeapBytes, "go_goroutines": &s.Goroutines,
-		"process_open_fds": &s.FDs, "process_resident_memory_bytes": &s.RSSBytes,
-		"process_cpu_seconds_total": &s.CPUSeconds, "pleg_discarded_events_total": &s.Discarded,
-	} {
-		value, ok := values[name]
-		if !ok && err == nil {
-			err = fmt.Errorf("%s has no metric %s", d.Name, name)
+	for _, m := range measures {
+		if _, ok := values[m.metric]; !ok && err == nil {
+			err = fmt.Errorf("%s has no metric %s", d.Name, m.metric)
 		}
-		*to = value
 	}
-	return s, err
+	return sample{r.Elapsed(), values}, err
 }
 
 // parseMetrics returns the sum of each metric over its labels.
@@ -115,7 +96,7 @@ type figure struct {
 }
 
 // figures fits a line to the second half of the samples, for each measure.
-func figures(samples []Sample) (all []figure) {
+func figures(samples []sample) (all []figure) {
 	half := samples[len(samples)/2:]
 	if len(half) == 0 {
 		return nil
@@ -124,7 +105,7 @@ func figures(samples []Sample) (all []figure) {
 		var at []time.Duration
 		var values []float64
 		for _, s := range half {
-			at, values = append(at, s.At), append(values, m.of(s))
+			at, values = append(at, s.at), append(values, s.metrics[m.metric]/m.units)
 		}
 		f := figure{
 			name: m.name, unit: m.unit, bound: m.bound, judged: len(half) >= minSamples,

@@ -45,7 +45,7 @@ func (s *soak) report(w io.Writer, partial bool) {
 func (s *soak) reportDaemon(table *tabwriter.Writer, d *Daemon) {
 	samples := s.samples[d]
 	if n := len(samples); n > 0 {
-		fmt.Fprintf(table, "\ndaemon (%s), CPU %.1f %% of a core\n", d.Name, 100*samples[n-1].CPUSeconds/samples[n-1].At.Seconds())
+		fmt.Fprintf(table, "\ndaemon (%s), CPU %.1f %% of a core\n", d.Name, 100*samples[n-1].metrics["process_cpu_seconds_total"]/samples[n-1].at.Seconds())
 	}
 	fmt.Fprintln(table, "measure\tfirst\tmost\tlast\tslope per hour\tbound\t")
 	for _, f := range figures(samples) {
@@ -82,8 +82,10 @@ func (s *soak) progress(ctx context.Context) string {
 			fmt.Fprintf(&text, "; %s: %v", d.Name, err)
 			continue
 		}
-		fmt.Fprintf(&text, "; %s: %.0f events, %.0f discarded, heap %.1f MiB, %.0f goroutines, %.0f fds, RSS %.0f MiB, CPU %.1f s",
-			d.Name, now.Events, now.Discarded, MiB(now.HeapBytes), now.Goroutines, now.FDs, MiB(now.RSSBytes), now.CPUSeconds)
+		fmt.Fprintf(&text, "; %s: %.0f events, CPU %.1f s", d.Name, now.metrics["pleg_events_total"], now.metrics["process_cpu_seconds_total"])
+		for _, m := range measures {
+			fmt.Fprintf(&text, ", %s %.1f %s", m.name, now.metrics[m.metric]/m.units, m.unit)
+		}
 	}
 	return text.String()
 }

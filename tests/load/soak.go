@@ -69,7 +69,7 @@ type soak struct {
 	phase       *phase
 	daemons     []*Daemon
 	subscribers []*subscriber
-	samples     map[*Daemon][]Sample // taken in rests
+	samples     map[*Daemon][]sample // taken in rests
 	settled     Times
 }
 
@@ -86,7 +86,7 @@ type soak struct {
 // Soak ends when the duration is over or ctx ends, and prints a report. If ctx ends or the
 // soak cannot continue, which the error explains, the report is partial.
 func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) error {
-	s := &soak{Run: r, SoakOptions: o, node: node, phase: newPhase(), samples: make(map[*Daemon][]Sample)}
+	s := &soak{Run: r, SoakOptions: o, node: node, phase: newPhase(), samples: make(map[*Daemon][]sample)}
 	dir, err := os.MkdirTemp("", "pleg-soak-")
 	if err != nil {
 		return err
