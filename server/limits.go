@@ -70,11 +70,7 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 	if conn.refusal != nil {
 		return nil, conn.refusal
 	}
-	called, known := l.methods[info.FullMethodName]
-	if !known {
-		return ctx, nil // gRPC refuses it at once
-	}
-	release, err := l.acquire(conn, called, info.FullMethodName)
+	called, release, err := l.acquire(conn, info.FullMethodName)
 	if err != nil {
 		l.metrics.refusedCalls.Inc()
 		if conn.refused.Add(1) >= maxRefusedCalls {
@@ -86,20 +82,24 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 }
 
 // acquire counts a call, and closes the connection of another one that gives up its place.
-func (l *limits) acquire(conn *heldConn, called method, name string) (release func(), err error) {
+func (l *limits) acquire(conn *heldConn, name string) (called method, release func(), err error) {
+	called, known := l.methods[name]
+	if !known {
+		return called, nil, status.Errorf(codes.Unimplemented, "there is no method %s", name)
+	}
 	ofAll, ofMethod := newPlace(conn.process, conn.end), newPlace(conn.process, conn.end)
 	release = func() {
 		called.places.release(ofMethod)
 		l.all.release(ofAll)
 	}
 	if _, ok := l.all.acquire(ofAll); !ok {
-		return nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server allows %d at a time", l.all.max)
+		return called, nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server allows %d at a time", l.all.max)
 	}
 	if _, ok := called.places.acquire(ofMethod); !ok {
 		release()
-		return nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server allows %d at a time", name, called.places.max)
+		return called, nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server allows %d at a time", name, called.places.max)
 	}
-	return release, nil
+	return called, release, nil
 }
 
 // plaintext are credentials that encrypt nothing and make the connection known to its

@@ -60,6 +60,8 @@ func TestBadRequests(t *testing.T) {
 		}
 		_, err := c.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: &timestamppb.Timestamp{Nanos: -1}})
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
+		err = f.connect().Invoke(t.Context(), "/pleg.v1.PLEG/Nothing", &plegv1.GetStatusRequest{}, &plegv1.GetStatusResponse{})
+		wantStatus(t, "unknown method", err, codes.Unimplemented, "there is no method /pleg.v1.PLEG/Nothing")
 		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100), Buffer: 4096})
 		f.wantEvent("another watch of the same connection", other, longest)
 	})

@@ -84,7 +84,7 @@ func (s *soak) progress(ctx context.Context) string {
 		}
 		fmt.Fprintf(&text, "; %s: %.0f events, CPU %.1f s", d.Name, now.metrics["pleg_events_total"], now.metrics["process_cpu_seconds_total"])
 		for _, m := range measures {
-			fmt.Fprintf(&text, ", %s %.1f %s", m.name, now.metrics[m.metric]/m.units, m.unit)
+			fmt.Fprintf(&text, ", %s %.4g %s", m.name, now.metrics[m.metric]/m.units, m.unit)
 		}
 	}
 	return text.String()
