@@ -26,6 +26,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -69,6 +70,9 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	d.addHTTP(web, access, registry, client, from.Address)
+	if c.pidfd {
+		d.parts = append(d.parts, func(ctx context.Context) error { return pidfd.Run(ctx, pipe, pidfd.Options{Logger: out.log}) })
+	}
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

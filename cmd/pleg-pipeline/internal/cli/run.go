@@ -85,6 +85,7 @@ type runCommand struct {
 	flags    *pflag.FlagSet
 	output   outputFlags
 	quiet    bool
+	pidfd    bool
 
 	socket    string
 	listen    string
@@ -105,6 +106,8 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	group(cmd, "Runtime")
 
 	c.pipeline.add(cmd)
+	flags.BoolVar(&c.pidfd, "watch-processes", false, "list a pod as soon as the first process of a container ends (needs the pid\nnamespace of the host)")
+	tuning(cmd, "watch-processes")
 	group(cmd, "Pipeline")
 
 	c.output.add(cmd, "events", eventName, func(s string) (view.Format, error) { return view.ParseEventFormat(s, false) })
