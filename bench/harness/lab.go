@@ -51,7 +51,7 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	program, c := "client", l.candidate
 	switch {
 	case c.inKubelet():
-		if program = "kubelet"; c.isSmallStep() {
+		if program = "kubelet"; c == smallStep {
 			program = "small-step"
 		}
 		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(strings.HasSuffix(string(c), "-events")),

@@ -90,7 +90,7 @@ func TestComparisonsAreMeasured(t *testing.T) {
 			t.Errorf("%s: no scenario %s or metric %s", c.what, c.scenario, c.metric)
 			continue
 		}
-		for _, candidate := range c.candidates {
+		for _, candidate := range columns {
 			if !slices.Contains(chosen[i].Candidates, candidate) {
 				t.Errorf("%s does not measure %s", c.scenario, candidate)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -12,27 +11,20 @@ import (
 // small step, and of the kubelet with the drop-in.
 type comparison struct {
 	what, scenario, metric string
-	candidates             []Candidate
 }
 
-var (
-	polling   = []Candidate{kubelet, smallStep, dropIn}
-	following = []Candidate{kubeletEvents, smallStepEvents, dropInEvents}
-)
+// columns are those of the table.
+var columns = []Candidate{kubelet, smallStep, dropIn}
 
 const changes10 = "events/change/seconds=10"
 
 // comparisons are the rows of the table.
 var comparisons = []comparison{
-	{"110 pods change at once: last event (ms)", burst110, "last", polling},
-	{"- the runtime serves 4 (ms)", limited(4), "last", polling},
-	{"- 2 (ms)", limited(2), "last", polling},
-	{"- 1 (ms)", limited(1), "last", polling},
-	{"1 of 110 hangs: last event of the others (ms)", "hung/pods=1", "last", polling},
-	{"change to event: p50 (ms)", changes10, "p50", polling},
-	{"- p99 (ms)", changes10, "p99", polling},
-	{"- with CRI events: p50 (ms)", changes10, "p50", following},
-	{"idle relist: CPU (ms)", "idle/pods=110", "client", polling},
+	{"110 pods change at once: last event (ms)", burst110, "last"},
+	{"- the runtime serves 4 (ms)", limited(4), "last"},
+	{"- 1 (ms)", limited(1), "last"},
+	{"1 of 110 hangs: last event of the others (ms)", "hung/pods=1", "last"},
+	{"change to event: p50 (ms)", changes10, "p50"},
 }
 
 // reproduce measures what the comparisons need and prints their table. If a page is
@@ -61,11 +53,10 @@ func compared() []Scenario {
 		s.Candidates = nil
 		for _, c := range comparisons {
 			if c.scenario == s.Name {
-				s.Candidates = append(s.Candidates, c.candidates...)
+				s.Candidates = columns
 			}
 		}
-		if slices.Sort(s.Candidates); len(s.Candidates) > 0 {
-			s.Candidates = slices.Compact(s.Candidates)
+		if len(s.Candidates) > 0 {
 			chosen = append(chosen, s)
 		}
 	}
@@ -77,7 +68,7 @@ func comparisonTable(r *Results) string {
 	b.WriteString("| | kubelet | small step | drop-in |\n|---|---:|---:|---:|\n")
 	for _, c := range comparisons {
 		cells := []string{c.what}
-		for _, candidate := range c.candidates {
+		for _, candidate := range columns {
 			text := ""
 			if f, ok := r.figure(c.scenario, candidate, c.metric); ok {
 				text = number(f.median())

@@ -92,16 +92,15 @@ func choose(set string, patterns []string) ([]Scenario, error) {
 type Candidate string
 
 // The candidates without a number: the baseline; the kubelet, the kubelet with the change
-// of kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG, each also
-// with the gate EventedPLEG on.
+// of kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG. "-events"
+// is with the gate EventedPLEG on.
 const (
-	serial          Candidate = "serial"
-	kubelet         Candidate = "kubelet"
-	kubeletEvents   Candidate = "kubelet-events"
-	smallStep       Candidate = "small-step"
-	smallStepEvents Candidate = "small-step-events"
-	dropIn          Candidate = "drop-in"
-	dropInEvents    Candidate = "drop-in-events"
+	serial        Candidate = "serial"
+	kubelet       Candidate = "kubelet"
+	kubeletEvents Candidate = "kubelet-events"
+	smallStep     Candidate = "small-step"
+	dropIn        Candidate = "drop-in"
+	dropInEvents  Candidate = "drop-in-events"
 )
 
 // usualWidth is the number of inspectors of the drop-in, smallWidth that of inspections at
@@ -129,10 +128,8 @@ const (
 
 // inKubelet reports whether the candidate runs in the kubelet's surroundings.
 func (c Candidate) inKubelet() bool {
-	return c == kubelet || c == kubeletEvents || c.isSmallStep() || c.isDropIn()
+	return c == kubelet || c == kubeletEvents || c == smallStep || c.isDropIn()
 }
-
-func (c Candidate) isSmallStep() bool { return c == smallStep || c == smallStepEvents }
 
 func (c Candidate) isDropIn() bool { return c == dropIn || c == dropInEvents }
 
@@ -144,7 +141,7 @@ func (c Candidate) width() int {
 	switch {
 	case c.isDropIn():
 		return usualWidth
-	case c.isSmallStep():
+	case c == smallStep:
 		return smallWidth
 	}
 	_, number, _ := strings.Cut(string(c), "-")

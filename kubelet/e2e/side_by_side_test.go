@@ -134,8 +134,8 @@ func measure(t *testing.T, kind string, r *result) {
 		tr.hangShim(ctx)
 	}
 	tr.changeManifests(ctx)
-	tr.shortLived(ctx)
 	r.count(tr.k.errors())
+	tr.shortLived(ctx)
 	tr.restartRuntime(ctx)
 	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
 		t.Errorf("%v events were discarded", n)
