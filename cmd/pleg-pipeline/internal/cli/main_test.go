@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		os.Exit(cli.Main())
 	}
+	time.Local = time.UTC
 	flag.Parse()
 	// These tests wait more than they compute.
 	if err := flag.Set("test.parallel", "8"); err != nil {

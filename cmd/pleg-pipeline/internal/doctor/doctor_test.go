@@ -23,7 +23,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
 
 // options returns options with a call timeout of one second.
 func options(endpoint string, dial ...grpc.DialOption) doctor.Options {

@@ -61,9 +61,9 @@ func NewDaemon(socket string, s pleg.Status) *Daemon {
 	return &Daemon{Socket: socket, Verdict: verdict.Of(s), status: s}
 }
 
-// connected reports whether the daemon has a connection over which the runtime answers.
+// connected reports whether the daemon has a connection to the runtime.
 func (d *Daemon) connected() bool {
-	return d.status.Relist.Failures == 0 && !d.status.Relist.Success.IsZero() && !slices.ContainsFunc(d.Verdict.Findings, func(f verdict.Finding) bool { return f.Cause == verdict.RuntimeHangs })
+	return d.status.Relist.Failures == 0 && !d.status.Relist.Success.IsZero()
 }
 
 // Condition is one condition of the runtime.

@@ -190,7 +190,10 @@ func (m messages) until(want pleg.EventType) []message {
 
 const fast = 5 * time.Millisecond
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	time.Local = time.UTC
+	goleak.VerifyTestMain(m)
+}
 
 func TestServeEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
