@@ -3,6 +3,7 @@ package httpserver
 import (
 	"context"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,11 +29,13 @@ type Hour struct {
 
 	mu     sync.Mutex
 	points points
+	before uint64 // events before the last point
 }
 
-// points is the answer of /hour: for each ten seconds, the oldest first, at most an hour.
+// points is the answer of /hour: one for each ten seconds, the oldest first, at most an hour.
+// The last one is not complete.
 type points struct {
-	// PeriodSeconds is the time between two points, and Until that of the last one.
+	// PeriodSeconds is the time between two points, and Until that of the answer.
 	PeriodSeconds float64   `json:"periodSeconds"`
 	Until         time.Time `json:"until"`
 	// ListSeconds has the longest time without a new list while one was due: how long a list
@@ -52,37 +55,39 @@ func NewHour(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) *Hour {
 func (h *Hour) Run(ctx context.Context) error {
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
-	events := view.ReadFigures(h.pipe, h.gatherer).Dispatcher.Events
-	for {
-		list, hung := 0.0, 0
-		for range looksPerPoint {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-			s := h.pipe.Status()
-			list, hung = max(list, listAge(s).Seconds()), max(hung, hungPods(s))
+	for n := 0; ; n++ {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		now := view.ReadFigures(h.pipe, h.gatherer).Dispatcher.Events
-		h.add(list, hung, now-events)
-		events = now
+		h.look(h.pipe.Status(), n%looksPerPoint == 0)
 	}
 }
 
-func (h *Hour) add(list float64, hung int, events uint64) {
+// look adds what the pipeline does to the last point, or to a new one.
+func (h *Hour) look(s pleg.Status, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.points.Until = time.Now()
-	h.points.ListSeconds = newest(append(h.points.ListSeconds, list))
-	h.points.Hung = newest(append(h.points.Hung, hung))
-	h.points.Events = newest(append(h.points.Events, events))
+	p := &h.points
+	if first {
+		h.before = h.countEvents()
+		p.ListSeconds, p.Hung, p.Events = newest(append(p.ListSeconds, 0)), newest(append(p.Hung, 0)), newest(append(p.Events, 0))
+	}
+	last := len(p.Hung) - 1
+	p.ListSeconds[last], p.Hung[last] = max(p.ListSeconds[last], listAge(s).Seconds()), max(p.Hung[last], hungPods(s))
 }
 
-// newest returns a copy of the newest hourPoints values: who has the last answer keeps it.
-func newest[T any](values []T) []T {
-	return append([]T(nil), values[max(0, len(values)-hourPoints):]...)
+// countEvents sets the events of the last point and returns the number of all.
+func (h *Hour) countEvents() uint64 {
+	all := view.ReadFigures(h.pipe, h.gatherer).Dispatcher.Events
+	if last := len(h.points.Events) - 1; last >= 0 {
+		h.points.Events[last] = all - h.before
+	}
+	return all
 }
+
+func newest[T any](values []T) []T { return values[max(0, len(values)-hourPoints):] }
 
 // listAge returns how long the last list took, or how long there has been none that was due.
 func listAge(s pleg.Status) time.Duration {
@@ -113,7 +118,10 @@ func hungPods(s pleg.Status) int {
 // ServeHTTP answers with the points.
 func (h *Hour) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h.mu.Lock()
-	points := h.points
+	h.countEvents()
+	answer := h.points
+	answer.ListSeconds, answer.Hung, answer.Events = slices.Clone(answer.ListSeconds), slices.Clone(answer.Hung), slices.Clone(answer.Events)
 	h.mu.Unlock()
-	writeJSON(w, points)
+	answer.Until = time.Now()
+	writeJSON(w, answer)
 }

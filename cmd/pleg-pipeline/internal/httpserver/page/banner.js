@@ -12,7 +12,7 @@ export class Banner {
 	#banner = document.getElementById('banner');
 	#verdict = document.getElementById('verdict');
 	#connection = document.getElementById('connection');
-	#streaming = false;
+	#stream = 'connecting'; // or live, or lost
 
 	// update shows the verdict of the daemon. Until the pods are known, good news wait.
 	update({ verdict, node, runtime }, now, synced) {
@@ -41,8 +41,8 @@ export class Banner {
 		set(element, 'Do: ' + inert(advice, maxAdvice));
 	}
 
-	setStreaming(streaming) {
-		this.#streaming = streaming;
+	setStream(state) {
+		this.#stream = state;
 	}
 
 	// setAge says how many seconds ago the daemon answered, and why it does not: the page is
@@ -50,8 +50,8 @@ export class Banner {
 	setAge(age, why) {
 		this.old = age >= oldAfter;
 		document.body.classList.toggle('old', this.old);
-		this.#connection.dataset.state = this.old ? 'old' : this.#streaming ? 'live' : 'lost';
-		set(this.#connection, this.old ? `${seconds(age)} old` : this.#streaming ? 'live' : 'no events: trying to connect');
+		this.#connection.dataset.state = this.old ? 'old' : this.#stream;
+		set(this.#connection, this.old ? `${seconds(age)} old` : this.#stream === 'lost' ? 'no events: trying to connect' : this.#stream);
 		if (this.old) {
 			this.#show('problem', `no answer from the daemon for ${seconds(age)}`, '', why && ': ' + inert(why));
 			document.getElementById('findings').replaceChildren();

@@ -15,7 +15,7 @@ const framePeriod = 100; // ms between two updates of the screen
 const orderPeriod = 500; // ms between two sorts of the pods
 const lanesPeriod = 250; // ms between two drawings of the timeline, which moves slowly
 const figuresPeriod = 1000;
-const hourPeriod = 10000;
+const hourPeriod = 5000;
 const podsPeriod = 300;
 const maxBatch = 100; // pods in one request; beyond that, all pods are fetched
 const timeout = 5000;
@@ -129,7 +129,7 @@ follow({
 		changed = true;
 	},
 	onState(state) {
-		banner.setStreaming(state === 'live');
+		banner.setStream(state);
 		store.setLive(state === 'live', now());
 	},
 });
