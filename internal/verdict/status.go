@@ -28,6 +28,8 @@ func Of(s pleg.Status) Verdict {
 	switch {
 	case s.Relist.Success.IsZero():
 		return New(f, "waiting for the first list of pods")
+	case s.Relist.Pods == 0:
+		return New(f, "the node is healthy, it has no pods")
 	case s.Relist.Pods == 1:
 		return New(f, "the node is healthy, its pod answers")
 	}
