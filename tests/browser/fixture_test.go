@@ -88,6 +88,7 @@ type node struct {
 	dir     string // of the sockets
 	daemon  *load.Daemon
 	flags   []string
+	keep    string // the UID of a pod that lives on
 	// stopRuntime ends the runtime.
 	stopRuntime func()
 	tab         context.Context //nolint:containedctx // chromedp finds the tab by its context

@@ -31,9 +31,9 @@ type scene struct {
 	shows  string // a condition
 }
 
-// hang makes the inspection of one pod hang.
+// hang makes the inspection of the pod to keep hang.
 func (n *node) hang() {
-	sick := n.runtime.Pods()[3]
+	sick, _ := n.runtime.Pod(n.keep)
 	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: sick.UID, Hang: true})
 	for _, c := range sick.Containers {
 		_, _ = n.runtime.RestartContainer(c.ID)
@@ -71,6 +71,9 @@ func (s scene) test(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := serveNode(t, rt, simruntime.Population{Pods: s.pods, Containers: 2})
+	if s.pods > 0 {
+		n.keep = rt.Pods()[3].UID
+	}
 	n.open(n.address())
 	if err := setSize(n.tab, s.width, s.height, 1.5); err != nil {
 		t.Fatal(err)
@@ -88,7 +91,7 @@ func (s scene) test(t *testing.T) {
 	}
 	if s.pods == 0 {
 		<-ctx.Done()
-	} else if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6}); !errors.Is(err, context.DeadlineExceeded) {
+	} else if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6, Keep: []string{n.keep}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	n.wait(s.shows)

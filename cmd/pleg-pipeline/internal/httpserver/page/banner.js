@@ -20,7 +20,7 @@ export class Banner {
 		set(document.getElementById('runtime'), inert(runtime));
 		const [first, ...others] = verdict.findings;
 		if (first) {
-			this.#show(verdict.severity, subjectText(first), ageText(first, now), inert(first.detail), first.advice);
+			this.#show(verdict.severity, subjectText(first), ageText(first, now), inert(first.detail) + inert(first.rest), first.advice);
 		} else if (synced) {
 			this.#show('ok', inert(verdict.text).replace(/^OK: /, ''));
 		} else {
@@ -62,7 +62,7 @@ export class Banner {
 
 // subjectText returns who has which trouble.
 function subjectText(finding) {
-	return inert(finding.subject ? `${finding.subject}: ${finding.what}` : finding.what);
+	return inert([finding.subject, finding.what].filter(Boolean).join(' ') || finding.summary);
 }
 
 // ageText says since when, such as "since 17:36 (6m, 9 attempts)". All surfaces of the
