@@ -39,8 +39,10 @@ type Options struct {
 	// time; a gRPC client delays further calls. If zero, [DefaultMaxStreams].
 	MaxStreams int
 	// MaxWatchers is the greatest number of Watch calls on all connections at the
-	// same time. Beyond it a connection gets the place of the newest of the connection
-	// that has most, unless it would then have more. If zero, [DefaultMaxWatchers].
+	// same time. Beyond it a process, or a connection whose process is not known, gets
+	// the newest place of the one that has most, unless it would then have more. So it
+	// is with MaxConnections, MaxCalls, MaxLists and MaxStatusCalls if the process is
+	// known. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
 	// MaxCalls is the greatest number of calls of all methods on all connections at
 	// the same time; MaxLists that of ListPods, and MaxStatusCalls those of GetStatus
