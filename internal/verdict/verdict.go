@@ -87,16 +87,16 @@ func New(findings []Finding, good string) Verdict {
 
 // Full returns the text with the evidence and the other findings.
 func (v *Verdict) Full() string {
-	text := v.Text
+	parts := []string{v.Text}
 	for n, f := range v.Findings {
 		if n > 0 {
-			text += "; also " + string(f.Severity) + ": " + f.Summary
+			parts = append(parts, "also "+string(f.Severity)+": "+f.Summary)
 		}
 		if f.Evidence != f.Summary {
-			text += " (" + f.Evidence + ")"
+			parts = append(parts, f.Evidence)
 		}
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // Lasting returns the text without ages and counts, so that it stays the same for as long as the

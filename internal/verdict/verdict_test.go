@@ -16,10 +16,10 @@ var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
 func ago(d time.Duration) time.Time { return noon.Add(-d) }
 
 var (
-	nginx   = &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
-	list    = &pleg.Call{Method: "ListContainers"}
-	refused = fmt.Errorf(`list pods: %w: rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/s: connect: connection refused"`, pleg.ErrUnavailable)
-	broken  = errors.New("rpc error: code = Internal desc = broken")
+	nginx      = &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
+	list       = &pleg.Call{Method: "ListContainers"}
+	errRefused = fmt.Errorf(`list pods: %w: rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix /run/s: connect: connection refused"`, pleg.ErrUnavailable)
+	errBroken  = errors.New("rpc error: code = Internal desc = broken")
 )
 
 func overdue(name string, age time.Duration, hung bool) pleg.Inspection {
@@ -50,16 +50,16 @@ func TestOf(t *testing.T) {
 			"PROBLEM: the list of all pods hangs since 11:59 (5.0s)", "SIGUSR1",
 		},
 		"lists time out": {func(s *pleg.Status) {
-			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, broken, ago(time.Second), list
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, errBroken, ago(time.Second), list
 		}, "PROBLEM: the list of all pods hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Started = 4*time.Second, ago(4*time.Second)
 		}, "WARNING: the list of all pods takes 4.0s", "CPU and disk"},
 		"lists fail": {func(s *pleg.Status) {
-			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, broken
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
 		"the runtime is gone": {func(s *pleg.Status) {
-			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, refused
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
 		"an inspection is slow": {
 			func(s *pleg.Status) { s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, false)} },
@@ -93,7 +93,7 @@ func TestOf(t *testing.T) {
 		},
 		"an inspection fails": {
 			func(s *pleg.Status) {
-				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", broken)}}
+				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Err: fmt.Errorf("inspect pod shop/web-0 (u1): ContainerStatus of nginx c1: %w", errBroken)}}
 			},
 			"PROBLEM: shop/web-0 cannot be inspected since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
@@ -132,7 +132,7 @@ func TestPods(t *testing.T) {
 	s := pleg.Status{
 		At: noon, Overdue: []pleg.Inspection{overdue("slow", time.Second, false), overdue("again", time.Second, false)},
 		Quarantined: []pleg.Quarantined{quarantined("again", time.Minute, 1), quarantined("waits", time.Hour, 3)},
-		Failed:      []pleg.Failed{{UID: "fails", Namespace: "shop", Name: "fails", Since: ago(time.Second), Err: broken}},
+		Failed:      []pleg.Failed{{UID: "fails", Namespace: "shop", Name: "fails", Since: ago(time.Second), Err: errBroken}},
 	}
 	for uid, want := range map[pleg.PodUID]string{
 		"slow":  "shop/slow is slow since 11:59 (1.0s) in ContainerStatus of nginx",

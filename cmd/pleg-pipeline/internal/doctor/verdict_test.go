@@ -76,8 +76,10 @@ func TestDaemonKnowsForHowLong(t *testing.T) {
 		"hung before, and answers": {false, func(s *pleg.Status, uid pleg.PodUID) {
 			s.Quarantined = []pleg.Quarantined{{UID: uid, Since: s.At.Add(-20 * time.Minute), Hung: 9}}
 		}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
-		"hangs only at the examination": {true, func(*pleg.Status, pleg.PodUID) {},
-			"PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers"},
+		"hangs only at the examination": {
+			true, func(*pleg.Status, pleg.PodUID) {},
+			"PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers",
+		},
 		"a list hangs": {false, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
 		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},

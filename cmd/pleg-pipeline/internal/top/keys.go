@@ -129,8 +129,8 @@ s, r    sort by trouble, events, name, restarts, age, known; reverse
 p       pause the events
 q       quit
 
-The first line says what is wrong. Pods whose inspection hangs come first, then
-those quarantined because it hung, those whose inspection failed, those that do
-not run, then the busiest. EV/M are the events of the last minute, RST restarts.
+The first line says what is wrong. Pods whose inspection hangs come first, the
+longest first, then those whose inspection is slow or failed, those that do not
+run, then the busiest. EV/M are the events of the last minute, RST restarts.
 ■ is an inspection in flight, red if it hangs, □ a free place. Inspections that
 hang or are slow hold up no others: those get extra places (8 of 8 + 6 extra).`

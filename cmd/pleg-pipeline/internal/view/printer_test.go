@@ -203,8 +203,7 @@ func pods() []view.Pod {
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s0", Attempt: 1, Ready: true}, {ID: "s", Ready: false}},
 	}, now.Add(-3*time.Hour))
 	failed := view.NewPod(cache.Entry{UID: "u3", Err: errors.New("container_status c: deadline\nexceeded")})
-	stale := known(status, now.Add(-12*time.Second))
-	stale = view.NewPod(cache.Entry{UID: "u1", Err: errors.New("failed"), Last: status, CurrentAsOf: now, LastAsOf: now.Add(-12 * time.Second)})
+	stale := view.NewPod(cache.Entry{UID: "u1", Err: errors.New("failed"), Last: status, CurrentAsOf: now, LastAsOf: now.Add(-12 * time.Second)})
 	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
 	of := func(p view.Pod, s pleg.Status) view.Pod {
 		s.At = now
