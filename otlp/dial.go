@@ -108,7 +108,7 @@ func (o DialOptions) dialGRPC(target string, config *tls.Config) (Conn, error) {
 		grpc.WithUserAgent(o.UserAgent),
 		grpc.WithDisableServiceConfig(), // whoever answers for the name does not configure this
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: DefaultMinBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: DefaultMaxBackoff},
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
 			MinConnectTimeout: DefaultExportTimeout,
 		}),
 		// No request is that long. It makes grpc set TCP_USER_TIMEOUT, without which a

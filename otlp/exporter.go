@@ -26,9 +26,12 @@ const (
 	DefaultMaxBatch      = 512
 	DefaultMaxBatchBytes = 1 << 20
 	DefaultExportTimeout = 10 * time.Second
-	DefaultMinBackoff    = 500 * time.Millisecond
-	DefaultMaxBackoff    = 15 * time.Second
 )
+
+// minBackoff and maxBackoff are the shortest and the longest time until the exporter begins
+// again after an error, unless the receiver asks for a longer one. The time doubles with each
+// error, and half of it is random.
+const minBackoff, maxBackoff = 500 * time.Millisecond, 15 * time.Second
 
 // ExporterOptions configure an [Exporter]. Conn, Source and Node are required.
 type ExporterOptions struct {
@@ -49,11 +52,6 @@ type ExporterOptions struct {
 	// ExportTimeout is the time in which the receiver must answer a request. If zero,
 	// [DefaultExportTimeout].
 	ExportTimeout time.Duration
-	// MinBackoff and MaxBackoff are the shortest and the longest time until the
-	// exporter begins again after an error, unless the receiver asks for a longer one.
-	// The time doubles with each error, and half of it is random. If zero,
-	// [DefaultMinBackoff] and [DefaultMaxBackoff].
-	MinBackoff, MaxBackoff time.Duration
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_otlp_…. If nil, they are not registered.
@@ -73,7 +71,6 @@ func (o *ExporterOptions) complete() error {
 		option.Default("MaxBatch", &o.MaxBatch, DefaultMaxBatch),
 		option.Default("MaxBatchBytes", &o.MaxBatchBytes, DefaultMaxBatchBytes),
 		option.Default("ExportTimeout", &o.ExportTimeout, DefaultExportTimeout),
-		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
 	); err != nil {
 		return err
 	}
@@ -119,7 +116,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 		log: o.Logger.With("stage", "otlp"), acked: pleg.Position{Epoch: noEpoch},
 	}
 	e.loop.Log, e.loop.Failed, e.loop.Recovered = e.log, "cannot export events", "exporting again"
-	e.loop.Backoff = backoff.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}
+	e.loop.Backoff = backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	e.loop.Count = func(err error) time.Duration {
 		e.metrics.retries.Inc()
 		return askedFor(err)

@@ -167,21 +167,17 @@ func TestRequestOfAReplayFails(t *testing.T) {
 // The time between two requests of which the first fails.
 func TestRetriesBackOff(t *testing.T) {
 	for name, tc := range map[string]struct {
-		exporter otlp.ExporterOptions
-		asked    time.Duration   // by the first answer, if not 0; otherwise all requests fail
-		waits    []time.Duration // the longest; the shortest is half of it
+		asked time.Duration   // by the first answer, if not 0; otherwise all requests fail
+		waits []time.Duration // the longest; the shortest is half of it
 	}{
 		"asked for a minute":              {asked: time.Minute, waits: []time.Duration{time.Minute + time.Second}},
 		"asked for less than the backoff": {asked: time.Millisecond, waits: []time.Duration{500 * time.Millisecond}},
 		"asked for a year":                {asked: 8760 * time.Hour, waits: []time.Duration{5*time.Minute + time.Second}},
 		"asked for a negative time":       {asked: -time.Hour, waits: []time.Duration{500 * time.Millisecond}},
-		"asked for nothing": {
-			exporter: otlp.ExporterOptions{MinBackoff: time.Second, MaxBackoff: 8 * time.Second},
-			waits:    []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 8 * time.Second, 8 * time.Second},
-		},
+		"asked for nothing":               {waits: []time.Duration{time.Second / 2, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second, 15 * time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nodeOptions{exporter: tc.exporter, before: func(n *node) {
+			inBubble(t, nodeOptions{before: func(n *node) {
 				n.receiver.set(always(refuse(codes.Unavailable, 0)))
 				if tc.asked != 0 {
 					n.receiver.set(nth(1, refuse(codes.Unavailable, tc.asked)))

@@ -3,7 +3,6 @@ package otlp_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -16,14 +15,12 @@ import (
 
 func TestBadOptions(t *testing.T) {
 	for want, change := range map[string]func(*otlp.ExporterOptions){
-		"ExporterOptions.Conn":           func(o *otlp.ExporterOptions) { o.Conn = nil },
-		"ExporterOptions.Source":         func(o *otlp.ExporterOptions) { o.Source = nil },
-		"ExporterOptions.Node":           func(o *otlp.ExporterOptions) { o.Node = "" },
-		"Options.MaxBatch must":          func(o *otlp.ExporterOptions) { o.MaxBatch = -1 },
-		"Options.MaxBatchBytes":          func(o *otlp.ExporterOptions) { o.MaxBatchBytes = -1 },
-		"Options.ExportTimeout":          func(o *otlp.ExporterOptions) { o.ExportTimeout = -1 },
-		"MinBackoff must not exceed":     func(o *otlp.ExporterOptions) { o.MinBackoff, o.MaxBackoff = time.Minute, time.Second },
-		"Options.MinBackoff must be pos": func(o *otlp.ExporterOptions) { o.MinBackoff = -1 },
+		"ExporterOptions.Conn":   func(o *otlp.ExporterOptions) { o.Conn = nil },
+		"ExporterOptions.Source": func(o *otlp.ExporterOptions) { o.Source = nil },
+		"ExporterOptions.Node":   func(o *otlp.ExporterOptions) { o.Node = "" },
+		"Options.MaxBatch must":  func(o *otlp.ExporterOptions) { o.MaxBatch = -1 },
+		"Options.MaxBatchBytes":  func(o *otlp.ExporterOptions) { o.MaxBatchBytes = -1 },
+		"Options.ExportTimeout":  func(o *otlp.ExporterOptions) { o.ExportTimeout = -1 },
 	} {
 		o := otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n"}
 		change(&o)
