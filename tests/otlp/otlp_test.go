@@ -3,7 +3,6 @@
 package otlp_test
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -16,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.opentelemetry.io/collector/pdata/pcommon"
+	"go.opentelemetry.io/collector/pdata/plog"
 	"go.uber.org/goleak"
 )
 
@@ -29,39 +30,27 @@ var (
 	errBrokeComplete = errors.New("an event did not arrive")
 )
 
-// keyValue is an attribute as OTLP/JSON has it.
-type keyValue struct {
-	Key   string
-	Value struct {
-		StringValue string
-		IntValue    string
-		BoolValue   bool
-	}
+// record is a log record as the collector wrote it.
+type record struct {
+	plog.LogRecord
+
+	resource pcommon.Resource
 }
 
-func get(attributes []keyValue, key string) string {
-	for _, a := range attributes {
-		if a.Key == key {
-			return a.Value.StringValue + a.Value.IntValue
-		}
+// get returns an attribute as text; empty without one.
+func get(attributes pcommon.Map, key string) string {
+	if v, ok := attributes.Get(key); ok {
+		return v.AsString()
 	}
 	return ""
 }
 
-// record is a log record as the collector wrote it.
-type record struct {
-	TimeUnixNano string
-	SeverityText string
-	EventName    string
-	Body         struct{ StringValue string }
-	Attributes   []keyValue
-	resource     []keyValue
-}
+func (r record) String() string { return fmt.Sprint(r.EventName(), " ", r.Attributes().AsRaw()) }
 
-func (r record) uid() string { return get(r.Attributes, "log.record.uid") }
+func (r record) uid() string { return get(r.Attributes(), "log.record.uid") }
 
 func (r record) seq() (n uint64) {
-	n, _ = strconv.ParseUint(get(r.Attributes, "pleg.seq"), 10, 64)
+	n, _ = strconv.ParseUint(get(r.Attributes(), "pleg.seq"), 10, 64)
 	return n
 }
 
@@ -72,23 +61,17 @@ func (c *collector) records() (records []record, err error) {
 		return nil, err
 	}
 	for line := range strings.Lines(string(text)) {
-		var request struct {
-			ResourceLogs []struct {
-				Resource  struct{ Attributes []keyValue }
-				ScopeLogs []struct{ LogRecords []record }
-			}
-		}
-		if err := json.Unmarshal([]byte(line), &request); err != nil {
+		logs, err := new(plog.JSONUnmarshaler).UnmarshalLogs([]byte(line))
+		if err != nil {
 			if !strings.HasSuffix(line, "\n") {
 				break // it is being written
 			}
 			return nil, fmt.Errorf("%s: %w", line, err)
 		}
-		for _, resource := range request.ResourceLogs {
-			for _, scope := range resource.ScopeLogs {
-				for _, r := range scope.LogRecords {
-					r.resource = resource.Resource.Attributes
-					records = append(records, r)
+		for _, resource := range logs.ResourceLogs().All() {
+			for _, scope := range resource.ScopeLogs().All() {
+				for _, r := range scope.LogRecords().All() {
+					records = append(records, record{r, resource.Resource()})
 				}
 			}
 		}
@@ -104,17 +87,17 @@ func check(records []record, printed []event) error {
 	synced := make(map[string]bool)
 	gap := make(map[string]uint64) // what came before is there as a state, at most
 	for i, r := range records {
-		if before, ok := byUID[r.uid()]; ok && (before.EventName != r.EventName || before.TimeUnixNano != r.TimeUnixNano) {
+		if before, ok := byUID[r.uid()]; ok && (before.EventName() != r.EventName() || before.Timestamp() != r.Timestamp()) {
 			return fmt.Errorf("%w: %+v and %+v", errBrokeIdentity, before, r)
 		}
-		epoch, seq := get(r.Attributes, "pleg.epoch"), r.seq()
+		epoch, seq := get(r.Attributes(), "pleg.epoch"), r.seq()
 		_, repeated := byUID[r.uid()]
 		byUID[r.uid()] = r
 		switch {
-		case r.EventName == "pleg.gap":
+		case r.EventName() == "pleg.gap":
 			gap[epoch] = seq
 			continue
-		case r.EventName == "pleg.synced":
+		case r.EventName() == "pleg.synced":
 			synced[epoch] = true
 		case seq < last[epoch] && !repeated:
 			return fmt.Errorf("%w: record %d has the new number %d after %d", errBrokeOrder, i, seq, last[epoch])
@@ -131,7 +114,7 @@ func check(records []record, printed []event) error {
 		if !ok {
 			return fmt.Errorf("%w: %+v", errBrokeComplete, ev)
 		}
-		if get(r.Attributes, "k8s.pod.uid") != ev.PodUID || get(r.Attributes, "container.id") != ev.ContainerID {
+		if get(r.Attributes(), "k8s.pod.uid") != ev.PodUID || get(r.Attributes(), "container.id") != ev.ContainerID {
 			return fmt.Errorf("%w: %+v and %+v", errBrokeIdentity, ev, r)
 		}
 	}
@@ -185,14 +168,14 @@ func readsTheRecords(t *testing.T, c *collector, args []string) {
 	printed := a.awaitEvents(100)
 	records := c.converges(printed)
 	for key, want := range map[string]string{"service.name": "pleg-pipeline", "k8s.cluster.name": "test", "k8s.node.name": "n1.example"} {
-		if got := get(records[0].resource, key); got != want {
+		if got := get(records[0].resource.Attributes(), key); got != want {
 			t.Errorf("resource attribute %s is %q, want %q", key, got, want)
 		}
 	}
-	if get(records[0].resource, "service.version") == "" {
+	if get(records[0].resource.Attributes(), "service.version") == "" {
 		t.Error("no service.version")
 	}
-	if records[0].EventName != "pleg.gap" || records[0].SeverityText != "WARN" || records[0].Body.StringValue == "" {
+	if records[0].EventName() != "pleg.gap" || records[0].SeverityText() != "WARN" || records[0].Body().Str() == "" {
 		t.Errorf("the first record is %+v, want a Gap", records[0])
 	}
 	byUID := make(map[string]record)
@@ -202,14 +185,14 @@ func readsTheRecords(t *testing.T, c *collector, args []string) {
 	exits := 0
 	for _, ev := range printed {
 		r := byUID[fmt.Sprintf("%s:%d", ev.Epoch, ev.Seq)]
-		if get(r.Attributes, "k8s.pod.name") != ev.PodName || r.TimeUnixNano == "" {
+		if get(r.Attributes(), "k8s.pod.name") != ev.PodName || r.Timestamp() == 0 {
 			t.Errorf("%+v became %+v", ev, r)
 		}
 		if ev.ExitCode == nil {
 			continue
 		}
 		exits++
-		if get(r.Attributes, "process.exit.code") != fmt.Sprint(*ev.ExitCode) || get(r.Attributes, "k8s.container.status.reason") != ev.Reason {
+		if get(r.Attributes(), "process.exit.code") != fmt.Sprint(*ev.ExitCode) || get(r.Attributes(), "k8s.container.status.reason") != ev.Reason {
 			t.Errorf("%+v became %+v", ev, r)
 		}
 	}
@@ -264,9 +247,9 @@ func TestAgentRestarted(t *testing.T) {
 	}
 	epochs := make(map[string]bool)
 	for _, r := range records {
-		if epoch := get(r.Attributes, "pleg.epoch"); !epochs[epoch] {
+		if epoch := get(r.Attributes(), "pleg.epoch"); !epochs[epoch] {
 			epochs[epoch] = true
-			if r.EventName != "pleg.gap" {
+			if r.EventName() != "pleg.gap" {
 				t.Errorf("the first record of an epoch is %+v, want a Gap", r)
 			}
 		}
