@@ -148,44 +148,30 @@ var (
 	wantRemove      = wantKnown(removedWords)
 )
 
+// TestModelLockstep has what happens to a pod list by list; this is the rest.
 func TestChangesOfAPod(t *testing.T) {
 	testSteps(t, map[string][]step{
-		"unchanged pod gives nothing":                          {start, succeed, list(running), wantNone, list(running), wantNone},
-		"only the difference is a change":                      {start, succeed, list(exited), want("Died(c)"), succeed, list(exited), wantNone},
 		"created container is inspected":                       {list("c=created"), want("Created(c)"), succeed, list("c=unknown"), wantNone, list("c=running"), want("Started(c)")},
-		"after a failure the next listing finds the change":    {start, fail, wantNone, list(running), want(startedWords), succeed, wantNone, list(running), wantNone},
-		"retry has the newest state":                           {start, succeed, list(exited), want("Died(c)"), fail, list("d=running c=exited /s=running"), want("Died(c) Started(d)")},
-		"failed change that is undone gives one PodSync":       {start, succeed, list(exited), want("Died(c)"), fail, list(running), want("PodSync"), succeed, list(running), wantNone},
 		"request asks for a list":                              {start, succeed, request, wantRelists(1)},
-		"request gives one PodSync at the next listing":        {start, succeed, request, wantNone, list(running), wantReinspected("PodSync"), succeed, list(running), wantNone},
 		"request together with a change gives the change":      {start, succeed, request, list(exited), wantReinspected("Died(c)"), succeed, list(exited), wantNone},
 		"request during an inspection waits for the next list": {start, request, succeed, wantNone, list(running), wantReinspected("PodSync")},
 		"request and listing during an inspection":             {start, request, list(running), wantNone, succeed, wantReinspected("PodSync")},
-		"request for an unknown pod":                           {request, list(running), wantReinspected(startedWords), succeed, list(running), wantNone},
 		"request of an unlisted pod is dropped":                {request, unlist, list(running), want(startedWords)},
-		"request lasts until an inspection succeeds": {
-			request, list(running), wantReinspected(startedWords), fail, list(running), wantReinspected(startedWords), fail,
-			list(running), wantReinspected(startedWords), succeed, list(exited), want("Died(c)"),
-		},
 		"change in flight is offered once the inspection ends": {start, list(exited), wantNone, succeed, want("Died(c)"), succeed, wantNone},
 		"changes in flight are merged":                         {start, list(exited), list("c=exited /s=exited"), list("d=running c=exited /s=running"), wantNone, succeed, want("Died(c) Started(d)"), succeed, wantNone},
 		"change in flight that is undone gives nothing":        {start, list(exited), list(running), succeed, wantNone, list(running), wantNone},
 		"change in flight waits for a listing after a failure": {start, list(exited), fail, wantNone, list(exited), want("Died(c) Started(/s)")},
 		"unchanged in flight, covered after the inspection":    {start, list(running), list(running), touched(0), succeed, touched(3)},
 		"unchanged in flight, and the inspection fails":        {start, list(running), fail, touched(0)},
-		"removed":                              {start, succeed, unlist, wantRemove, succeed, unlist, wantNone},
-		"removed after it exited":              {list("c=exited /s=exited"), want("Died(c) Died(/s)"), succeed, unlist, wantKnown("Removed(c) Removed(/s)")},
-		"removed and back":                     {start, succeed, unlist, wantRemove, succeed, list(running), want(startedWords)},
-		"removed in flight":                    {start, unlist, wantNone, succeed, wantRemove, succeed, wantNone, unlist, wantNone},
-		"removed in flight and back unchanged": {start, unlist, list(running), succeed, wantNone},
-		"removed in flight and back with another container": {start, unlist, list("d=running /s=running"), succeed, want("Died(c) Removed(c) Started(d)")},
-		"back while its removal is in flight":               {start, succeed, unlist, wantRemove, list(running), wantNone, succeed, want(startedWords)},
-		"removed after a failed inspection":                 {start, succeed, list(exited), want("Died(c)"), fail, unlist, wantRemove, succeed, unlist, wantNone},
-		"removed before any inspection succeeded":           {start, fail, unlist, wantKnown("PodSync"), succeed, unlist, wantNone},
-		"removed while its inspection hangs":                {start, succeed, list(exited), want("Died(c)"), unlist, hang, wantRemove},
-		"removed before it had a container":                 {list(""), wantNone, unlist, wantNone},
-		"removed after its last container":                  {list("c=exited"), want("Died(c)"), succeed, list(""), want("Removed(c)"), succeed, unlist, wantKnown("")},
-		"removed after a request":                           {start, succeed, request, unlist, wantRemove},
+		"removed and back":                                     {start, succeed, unlist, wantRemove, succeed, list(running), want(startedWords)},
+		"removed in flight":                                    {start, unlist, wantNone, succeed, wantRemove, succeed, wantNone, unlist, wantNone},
+		"removed in flight and back unchanged":                 {start, unlist, list(running), succeed, wantNone},
+		"removed in flight and back with another container":    {start, unlist, list("d=running /s=running"), succeed, want("Died(c) Removed(c) Started(d)")},
+		"back while its removal is in flight":                  {start, succeed, unlist, wantRemove, list(running), wantNone, succeed, want(startedWords)},
+		"removed while its inspection hangs":                   {start, succeed, list(exited), want("Died(c)"), unlist, hang, wantRemove},
+		"removed before it had a container":                    {list(""), wantNone, unlist, wantNone},
+		"removed after its last container":                     {list("c=exited"), want("Died(c)"), succeed, list(""), want("Removed(c)"), succeed, unlist, wantKnown("")},
+		"removed after a request":                              {start, succeed, request, unlist, wantRemove},
 	})
 }
 
