@@ -19,6 +19,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -49,8 +50,8 @@ const (
 	healthAt = 8800 * time.Millisecond
 	// rest is long enough for a list, and for what waits for one.
 	rest = 6 * time.Second
-	// restWithEvents is the longest backoff of a stream, and the list after it.
-	restWithEvents = 25 * time.Second
+	// restAfterStream is the longest backoff of a stream, and the list after it.
+	restAfterStream = 25 * time.Second
 )
 
 // TestFaultMatrix runs every call of the pipeline with every fault: once and
@@ -154,8 +155,8 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 		f.play()
 		<-checked
 		wait := rest
-		if s.mode.events != pipeline.EventsOff {
-			wait = restWithEvents
+		if slices.ContainsFunc(s.faults, func(f simruntime.Fault) bool { return f.RPC == "GetContainerEvents" }) {
+			wait = restAfterStream
 		}
 		time.Sleep(wait)
 		f.reinspectDenied()
