@@ -42,8 +42,7 @@ run: build ## print the events of a simulated runtime until Ctrl-C
 
 .PHONY: run-fleet
 run-fleet: build ## print the events of 20 simulated nodes, through a real nats-server
-	@$(GO) build -C tests/fleet -o ../../bin/runfleet ./runfleet
-	@cd tests/fleet && if [ -t 0 ] && [ -t 1 ]; then set -m; fi; ../../bin/runfleet $(ARGS)
+	@tests/fleet/run.sh $(ARGS)
 
 .PHONY: test
 test: ## vet and test with the race detector: everything, or PKG and RUN
@@ -180,14 +179,12 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
 	$(GO) test -C tests/otlp -count=1 -timeout 20m ./...
 
-# How large the fleet is: make fleet-scale FLEET="-nodes 5000 -rate 0.75". What publishing costs
-# a daemon: make fleet-scale FLEET="-cost 1m -pods 110 -rate 2"
-FLEET ?= -nodes 1000 -rate 3.75
+# How large the fleet is, such as FLEET="-nodes 5000 -pods 100 -connections 50 -rate 0.75 -duration 10m"
+FLEET ?= -nodes 1000 -pods 100 -connections 50 -duration 10m
 
 .PHONY: fleet-scale
-fleet-scale: build ## measure a fleet of virtual nodes under faults (15 minutes)
-	@$(GO) build -C tests/fleet -o ../../bin/fleet-scale ./scale
-	@cd tests/fleet && ../../bin/fleet-scale $(FLEET)
+fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
+	$(GO) test -C tests/fleet -run '^TestScale$$' -v -timeout 60m -count=1 . -args $(FLEET)
 
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on a real runtime (as root)

@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -109,23 +110,32 @@ type agent struct {
 	mu    sync.Mutex
 	lives map[string]*simnode.Node
 
-	conn *nats.Conn
-	stop func()
+	conn    *nats.Conn
+	shared  *nats.Conn // nil if the agent has an own one
+	discard bool
+	stop    func()
 }
 
 type agentOptions struct {
 	history int
 	// pods is the number of pods around which the node stays; if zero, 12.
 	pods int
-	// discard keeps no record of the events: to check each against it takes long.
+	// discard keeps no record of the events, neither here nor in a watch: to check each against it
+	// takes long.
 	discard bool
-	limits  fleet.Limits
-	offset  time.Duration
+	// conn is a connection to share; nil for an own one.
+	conn *nats.Conn
+	// seed determines the changes. The first ones are made before the agent starts.
+	seed   uint64
+	first  int
+	limits fleet.Limits
+	offset time.Duration
 	// backoff is the time between two attempts; if zero, a short one.
 	backoff time.Duration
 	// stateTTL is how long the server keeps the states; if zero, the default.
 	stateTTL time.Duration
 	health   func(context.Context) (pleg.Status, error)
+	log      *slog.Logger
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -133,11 +143,13 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 	if o.history == 0 {
 		o.history = 8192
 	}
-	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: 7, Offset: o.offset, Discard: o.discard})
+	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: cmp.Or(o.seed, 7), Offset: o.offset, Discard: o.discard})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}}
+	a.steps(o.first)
+	a.shared, a.discard = o.conn, o.discard
 	a.publish(o)
 	t.Cleanup(func() {
 		a.stop()
@@ -149,11 +161,14 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 // publish starts the publisher.
 func (a *agent) publish(o agentOptions) {
 	a.t.Helper()
-	a.conn = connect(a.t, a.url)
+	if a.conn = a.shared; a.conn == nil {
+		a.conn = connect(a.t, a.url)
+		o.log = slog.New(slog.NewTextHandler(a.t.Output(), nil))
+	}
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: a.conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: o.limits,
 		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second, StateTTL: o.stateTTL, Health: o.health,
-		Logger: slog.New(slog.NewTextHandler(a.t.Output(), nil)),
+		Logger: o.log,
 	})
 	if err != nil {
 		a.t.Fatal(err)
@@ -206,6 +221,8 @@ type consumer struct {
 	*oracle.Consumer
 	broken error
 	events []fleet.Event
+	last   time.Time // of an event
+	delays load.Times
 	// stall blocks the consumer while it is locked.
 	stall  sync.Mutex
 	cancel func()
@@ -218,14 +235,15 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	t.Helper()
 	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents}
 	c.AtLeast = make(map[string]promises.Truth)
+	named := make(map[string]*agent)
+	discard := false
 	for _, a := range agents {
-		c.AtLeast[a.name] = nil
+		c.AtLeast[a.name], named[a.name] = nil, a
+		discard = discard || a.discard
 	}
 	c.Published = func(node, epoch string) []pleg.Event {
-		for _, a := range agents {
-			if a.name == node {
-				return a.published(epoch)
-			}
+		if a := named[node]; a != nil {
+			return a.published(epoch)
 		}
 		return nil
 	}
@@ -240,7 +258,12 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 			c.stall.Unlock() //nolint:staticcheck // it only waits
 			c.mu.Lock()
 			if err == nil {
-				c.events = append(c.events, ev)
+				c.last = time.Now()
+				if !discard {
+					c.events = append(c.events, ev)
+				} else if ev.PodUID != "" && !ev.Replayed {
+					c.delays = append(c.delays, c.last.Sub(ev.ObservedAt))
+				}
 				c.Add(ev)
 			}
 			c.broken = errors.Join(c.broken, err)
@@ -255,10 +278,10 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	return c
 }
 
-// until waits until ok returns nil.
+// until waits until ok returns nil: longer at a large scale.
 func until(t *testing.T, ok func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience + *scaleTime); ; time.Sleep(10 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return
@@ -327,6 +350,13 @@ func (c *consumer) gapsSoFar() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.Gaps
+}
+
+// lastEvent returns when the last event came.
+func (c *consumer) lastEvent() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.last
 }
 
 // isSynced returns an error unless the last replay is complete. It is called with the consumer locked.

@@ -1,10 +1,9 @@
 // Package load puts daemons and libraries under load, breaks what they depend on, and
-// checks that they keep what they promise. Four commands use it:
+// checks that they keep what they promise. Three commands use it:
 //
 //   - simulated, in this folder, and tests/e2e/soak: [Soak] runs two daemons for a long time
 //     beside a runtime that changes and fails.
 //   - siege, in this folder: attacks a daemon beside hundreds of readers.
-//   - tests/fleet/scale: measures a fleet of virtual nodes under faults.
 //
 // A [Run] is common to all of them. It counts what was done, collects problems, and fails if
 // there is one. A load starts daemons with [StartDaemon], checks what its readers get with
@@ -117,11 +116,6 @@ func (r *Run) Actions() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return maps.Clone(r.actions)
-}
-
-// Row prints a row of a table of figures.
-func (r *Run) Row(what, format string, args ...any) {
-	fmt.Fprintf(r.out, "| %s | %s |\n", what, fmt.Sprintf(format, args...))
 }
 
 // Main runs a command until it returns, or a signal ends its context. It returns the exit

@@ -1,0 +1,252 @@
+package fleet_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+)
+
+// The size of TestScale. "make fleet-scale" sets it.
+var (
+	scaleNodes = flag.Int("nodes", 20, "the `NUMBER` of nodes")
+	scalePods  = flag.Int("pods", 20, "the `NUMBER` of pods of each node")
+	scaleConns = flag.Int("connections", 5, "the `NUMBER` of connections that the nodes share")
+	scaleRate  = flag.Float64("rate", 3.75, "`EVENTS` of a node each second")
+	scaleTime  = flag.Duration("duration", 2*time.Second, "the `TIME` under load")
+)
+
+// scale is many nodes on one server, and a watch that checks what it gets.
+type scale struct {
+	t      *testing.T
+	server *natsd.Server
+	conns  []*nats.Conn
+	nodes  []*agent
+	made   int // events of the load
+	*consumer
+}
+
+// TestScale measures a fleet on one machine, under load and under faults. It prints a row for each
+// figure.
+func TestScale(t *testing.T) {
+	t.Parallel()
+	s := &scale{t: t, server: startServer(t, "")}
+	began := time.Now()
+	for range *scaleConns {
+		s.conns = append(s.conns, connect(t, s.server.URL))
+	}
+	for i := range *scaleNodes {
+		o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: s.conns[i%len(s.conns)], seed: uint64(i)}
+		s.nodes = append(s.nodes, startAgent(t, s.server.URL, fmt.Sprintf("node-%05d.example.com", i), o))
+	}
+	s.consumer = watch(t, s.server.URL, fleet.WatchOptions{Replay: true}, s.nodes...)
+	s.rest(s.consumer, "start of all nodes", began)
+	s.load()
+	s.late()
+	s.burst()
+}
+
+// row prints a figure.
+func (s *scale) row(what, format string, args ...any) {
+	s.t.Logf("| %s | %s |", what, fmt.Sprintf(format, args...))
+}
+
+// rest waits until a consumer has the union of the states, and prints how long after a time its last
+// event came. The nodes rest meanwhile.
+func (s *scale) rest(c *consumer, what string, since time.Time) {
+	s.t.Helper()
+	agreed := 0
+	c.eventually(func() error {
+		// Twice, because a node that agreed may have begun a replay since.
+		for ; agreed < 2*len(s.nodes); agreed++ {
+			n := s.nodes[agreed%len(s.nodes)]
+			truth := n.node.Truth()
+			if err := errors.Join(c.isSynced(), c.CompareNode(n.name, truth)); err != nil {
+				if agreed >= len(s.nodes) {
+					agreed -= len(s.nodes)
+				}
+				return err
+			}
+			c.Forget(n.name, truth)
+		}
+		return nil
+	})
+	s.row(what+": until the watch has everything", "%.1f s", max(0, c.lastEvent().Sub(since)).Seconds())
+}
+
+// load makes events for the duration, in quarters. Each but the first ends with a fault.
+func (s *scale) load() {
+	s.takeDelays()
+	quarter, began := *scaleTime/4, time.Now()
+	s.step(quarter)
+	s.row("events a second, made and delivered", "%.0f", float64(s.made)/time.Since(began).Seconds())
+	delays := s.takeDelays()
+	s.row("delay from event to watch", "p50 %v, p99 %v", delays.Quantile(0.5).Round(100*time.Microsecond), delays.Quantile(0.99).Round(100*time.Microsecond))
+	for _, fault := range []struct {
+		name   string
+		inject func() error
+	}{
+		{"server killed, back after 5 s", func() error {
+			s.server.Kill()
+			s.step(5 * time.Second)
+			return s.server.Start(s.t.Context())
+		}},
+		{"server stopped for 10 s", func() error {
+			if err := s.server.Pause(); err != nil {
+				return err
+			}
+			s.step(10 * time.Second)
+			return s.server.Continue()
+		}},
+	} {
+		s.step(quarter)
+		if err := fault.inject(); err != nil {
+			s.t.Fatal(err)
+		}
+		s.rest(s.consumer, fault.name, time.Now())
+	}
+	s.step(quarter)
+	s.restart()
+	stored, err := jetStream(s.t, s.conns[0]).AccountInfo(s.t.Context())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.row("server: memory (RSS), stored", "%d MB, %d MB", memory(s.server.PID()), stored.Store>>20)
+	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", memory(os.Getpid()))
+	s.row("Gaps", "%d", s.gapsSoFar())
+}
+
+// restart restarts a tenth of the agents.
+func (s *scale) restart() {
+	began, gaps := time.Now(), s.gapsSoFar()
+	for i := 0; i < len(s.nodes); i += 10 {
+		s.nodes[i].restart()
+		gaps++
+	}
+	s.eventually(func() error {
+		if s.Gaps < gaps {
+			return fmt.Errorf("%d Gaps, want %d", s.Gaps, gaps)
+		}
+		return nil
+	})
+	s.rest(s.consumer, "a tenth of the agents restarted", began)
+}
+
+// step makes events for a time at the rate of all nodes.
+func (s *scale) step(duration time.Duration) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	budget, last, end := 0.0, time.Now(), time.Now().Add(duration)
+	for now := range tick.C {
+		budget += now.Sub(last).Seconds() * *scaleRate * float64(len(s.nodes))
+		last = now
+		for budget > 0 {
+			n := s.nodes[rand.IntN(len(s.nodes))].node.Step()
+			budget -= float64(n)
+			s.made += n
+		}
+		if now.After(end) {
+			return
+		}
+	}
+}
+
+// late measures how long a consumer takes that comes in the middle of the load.
+func (s *scale) late() {
+	began := time.Now()
+	c := watch(s.t, s.server.URL, fleet.WatchOptions{Replay: true}, s.nodes...)
+	synced := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.Synced
+	}
+	for !synced() {
+		s.step(10 * time.Millisecond)
+	}
+	s.row("late consumer: until Synced", "%.1f s", time.Since(began).Seconds())
+	s.rest(c, "late consumer in the load", began)
+	c.cancel()
+}
+
+// burst measures a burst of events, and what bare nats.go does with as many messages on the same
+// server and connections. The events are only counted until the watch has all: to compare the
+// states takes more CPU than to publish.
+func (s *scale) burst() {
+	s.mu.Lock()
+	want, began, events := s.Events, time.Now(), 0
+	s.mu.Unlock()
+	for _, n := range s.nodes {
+		for range 10 {
+			events += n.node.Step()
+		}
+	}
+	want += events
+	s.eventually(func() error {
+		if s.Events < want {
+			return fmt.Errorf("the watch lacks %d of %d events", want-s.Events, events)
+		}
+		return nil
+	})
+	took := s.lastEvent().Sub(began)
+	s.row("burst: events a second", "%.0f", float64(events)/took.Seconds())
+	bare := s.publishBare(events/len(s.nodes) + 1)
+	s.row("bare nats.go: as many messages of 700 bytes", "%.0f a second", float64(events)/bare.Seconds())
+}
+
+// publishBare publishes n messages for each node and waits for all acknowledgements. It checks
+// nothing.
+func (s *scale) publishBare(n int) time.Duration {
+	all := jetStream(s.t, s.conns[0])
+	stream := jetstream.StreamConfig{Name: "floor", Subjects: []string{"floor.>"}, MaxMsgsPerSubject: 1}
+	if _, err := all.CreateStream(s.t.Context(), stream); err != nil {
+		s.t.Fatal(err)
+	}
+	began, body := time.Now(), make([]byte, 700)
+	var group errgroup.Group
+	for i := range s.nodes {
+		js := jetStream(s.t, s.conns[i%len(s.conns)])
+		group.Go(func() error {
+			for j := range n {
+				if _, err := js.PublishAsync(fmt.Sprintf("floor.%d.%d", i, j), body); err != nil {
+					return err
+				}
+			}
+			<-js.PublishAsyncComplete()
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		s.t.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// takeDelays returns the delays since the last call.
+func (c *consumer) takeDelays() load.Times {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delays := c.delays
+	c.delays = nil
+	return delays
+}
+
+// memory returns the RSS of a process in MB.
+func memory(pid int) int {
+	use, err := process.UseOf(pid)
+	if err != nil {
+		return 0
+	}
+	return int(use.RSS >> 20)
+}
