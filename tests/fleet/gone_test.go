@@ -55,34 +55,30 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 // A node that is gone can be forgotten; one that publishes, or that nobody knows, cannot.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	a.steps(20)
-	b.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	states := openStates(t, s.URL)
+	f := startField(t, fieldOptions{})
+	states := openStates(t, f.server.URL)
 	if err := states.Forget(t.Context(), "node-a"); !errors.Is(err, fleet.ErrPublishing) {
 		t.Errorf("forget a node that publishes: %v, want %v", err, fleet.ErrPublishing)
 	}
-	a.stop()
+	f.a.stop()
 	if err := states.Forget(t.Context(), "node-a"); err != nil {
 		t.Error(err)
 	}
-	for _, nodes := range [][]string{{"node-a"}, {"node-b", "node-a"}} {
+	for _, nodes := range [][]string{{"node-a"}, {f.b.name, "node-a"}} {
 		if err := states.Check(t.Context(), nodes); !errors.Is(err, fleet.ErrUnknownNode) {
 			t.Errorf("check %v: %v, want %v", nodes, err, fleet.ErrUnknownNode)
 		}
 	}
-	if err := states.Check(t.Context(), []string{"node-b"}); err != nil {
+	if err := states.Check(t.Context(), []string{f.b.name}); err != nil {
 		t.Error(err)
 	}
 	if err := states.Forget(t.Context(), "node-a"); !errors.Is(err, fleet.ErrUnknownNode) {
 		t.Errorf("forget it again: %v, want %v", err, fleet.ErrUnknownNode)
 	}
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, b).converges()
-	a.publish(agentOptions{}) // it was not gone for ever
-	a.steps(5)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	watch(t, f.server.URL, fleet.WatchOptions{Replay: true}, f.b).converges()
+	f.a.publish(agentOptions{}) // it was not gone for ever
+	f.a.steps(5)
+	f.late()
 }
 
 // Whoever creates the stream says what it keeps. What exists is not changed.

@@ -49,12 +49,8 @@ func TestUnreadableMessageStopsNobody(t *testing.T) {
 // A state whose headers cannot be read does not keep the agent of its node from publishing.
 func TestUnreadableHeadersStopNobody(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	a.steps(20)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	c.converges()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "nats://"))
+	f := startField(t, fieldOptions{})
+	conn, err := net.Dial("tcp", strings.TrimPrefix(f.server.URL, "nats://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,9 +68,10 @@ func TestUnreadableHeadersStopNobody(t *testing.T) {
 		}
 		text = append(text, part[:n]...)
 	}
-	a.restart()
-	a.steps(20)
-	c.converges()
+	before := f.count()
+	f.a.restart()
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+	f.converges()
 }
 
 // spoiled is a node whose events are changed on their way.

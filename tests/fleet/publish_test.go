@@ -155,13 +155,8 @@ func TestBadPositionIsAGap(t *testing.T) {
 // Filters apply to the replay and to later events; marks always come.
 func TestFilters(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	a.steps(20)
-	b.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	all := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b) // it gets the present state alone
-	all.converges()
+	f := startField(t, fieldOptions{})
+	all := f.late() // it gets the present state alone
 	all.mu.Lock()
 	present := slices.Clone(all.events)
 	all.mu.Unlock()
@@ -171,7 +166,7 @@ func TestFilters(t *testing.T) {
 		o     fleet.WatchOptions
 		wants func(fleet.Event) bool
 	}{
-		{"node", fleet.WatchOptions{Nodes: []string{"node-b"}}, func(ev fleet.Event) bool { return ev.Node == "node-b" }},
+		{"node", fleet.WatchOptions{Nodes: []string{f.b.name}}, func(ev fleet.Event) bool { return ev.Node == f.b.name }},
 		{"namespace", fleet.WatchOptions{Filter: pleg.Filter{Namespaces: []string{"jobs"}}}, func(ev fleet.Event) bool { return ev.PodNamespace == "jobs" }},
 		{"selector", fleet.WatchOptions{Filter: pleg.Filter{Selector: "app in (shop-app)"}}, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" }},
 		{"pod", fleet.WatchOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{someone}}}, func(ev fleet.Event) bool { return ev.PodUID == someone }},
@@ -181,7 +176,7 @@ func TestFilters(t *testing.T) {
 	got := make([][]fleet.Event, len(tests))
 	for i, tt := range tests {
 		tt.o.Cluster, tt.o.Replay = cluster, true
-		js := jetStream(t, connect(t, s.URL))
+		js := jetStream(t, connect(t, f.server.URL))
 		for ev, err := range fleet.Watch(t.Context(), js, tt.o) {
 			if err != nil {
 				t.Fatal(err)
@@ -211,14 +206,10 @@ func TestFilters(t *testing.T) {
 // States has every pod with its status.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
-	a.steps(20)
-	b.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	states := openStates(t, s.URL)
+	f := startField(t, fieldOptions{})
+	states := openStates(t, f.server.URL)
 	nodes, err := states.Nodes(t.Context())
-	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != a.node.Epoch() {
+	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != f.a.node.Epoch() {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 	got := make(map[string]map[pleg.ContainerID]bool)
@@ -240,7 +231,7 @@ func TestStates(t *testing.T) {
 			t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
 		}
 	}
-	for _, agent := range []*agent{a, b} {
+	for _, agent := range []*agent{f.a, f.b} {
 		want := make(map[pleg.ContainerID]bool)
 		for _, pod := range agent.node.Truth() {
 			for id, c := range pod.Containers {
@@ -252,8 +243,8 @@ func TestStates(t *testing.T) {
 		}
 	}
 	some := 0
-	for pod, err := range states.Pods(t.Context(), []string{"node-b"}, []string{"shop"}) {
-		if err != nil || pod.Node != "node-b" || pod.Namespace != "shop" {
+	for pod, err := range states.Pods(t.Context(), []string{f.b.name}, []string{"shop"}) {
+		if err != nil || pod.Node != f.b.name || pod.Namespace != "shop" {
 			t.Errorf("pod %+v, %v", pod, err)
 		}
 		some++
