@@ -8,6 +8,8 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -153,25 +156,18 @@ func fleetPod(pod fleet.Pod) view.Pod {
 // Status implements [top.Source]: a cluster has none.
 func (fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
 
-// Nodes implements [top.Source].
+// Nodes implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
 func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem string, err error) {
 	all, err := s.states.Nodes(ctx)
-	known := 0
-	var silent []string
+	silent := 0
+	all = slices.DeleteFunc(all, func(n fleet.Node) bool { return len(s.flags.nodes) > 0 && !slices.Contains(s.flags.nodes, n.Name) })
 	for _, n := range all {
-		if len(s.flags.nodes) > 0 && !slices.Contains(s.flags.nodes, n.Name) {
-			continue
-		}
-		known++
 		if n.Agent == "" {
-			silent = append(silent, n.Name)
+			silent++
 		}
 	}
-	if len(silent) > 0 {
-		problem = "nobody publishes the events of node " + silent[0]
+	if ranked := doctor.Rank(all, time.Now()); !ranked.Healthy() {
+		_, problem, _ = strings.Cut(ranked.Verdict, ": ")
 	}
-	if more := len(silent) - 1; more > 0 {
-		problem += fmt.Sprintf("; %d more", more)
-	}
-	return [][2]string{{"nodes", strconv.Itoa(known)}, {"silent", strconv.Itoa(len(silent))}}, problem, err
+	return [][2]string{{"nodes", strconv.Itoa(len(all))}, {"silent", strconv.Itoa(silent)}}, problem, err
 }
