@@ -55,8 +55,8 @@ func TestPaths(t *testing.T) {
 		{"live in words", false, "GET", "/livez?verbose", 200, "[+]ping ok\nlivez check passed\n"},
 		{"live without a runtime", true, "GET", "/livez", 200, "ok"},
 		{"ready", false, "GET", "/readyz", 200, "ok"},
-		{"ready in words", false, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\n[+]inspections ok\n[+]verdict ok: OK: the node is healthy, its 0 pods answer\nreadyz check passed\n"},
-		{"not ready", true, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: " + never + ": list pods: down\n[+]inspections ok\n[+]verdict ok: WARNING: the list of all pods fails since 00:00 (1.5s, 2 attempts): list pods: down\nreadyz check failed\n"},
+		{"ready in words", false, "GET", "/readyz?verbose=1", 200, "[+]ping ok\n[+]pleg ok\n[+]inspections ok\n[+]verdict: OK: the node is healthy, it has no pods\nreadyz check passed\n"},
+		{"not ready", true, "GET", "/readyz", 503, "[+]ping ok\n[-]pleg failed: " + never + ": list pods: down\n[+]inspections ok\n[+]verdict: WARNING: the list of all pods fails since 00:00 (1.5s, 2 attempts): list pods: down\nreadyz check failed\n"},
 		{"metrics", false, "GET", "/metrics", 200, "# HELP temperature_celsius A temperature.\n# TYPE temperature_celsius gauge\ntemperature_celsius 0\n"},
 		{"another path", false, "GET", "/pod", 404, "404 page not found\n"},
 		{"another method", false, "POST", "/livez", 405, "Method Not Allowed\n"},
@@ -87,7 +87,7 @@ func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		expectReady(t, closed, 503, "[-]pleg failed: no list has succeeded yet\n")
 		expectReady(t, closed, 503, "[+]nats ok\n")
-		expectReady(t, open, 503, "[+]nats ok: cannot publish: secret server\n")
+		expectReady(t, open, 503, "[+]nats: cannot publish: secret server\n")
 		runtime.SetListFault(nil)
 		runtime.Set("shop/a", "c=running")
 		runtime.Set("shop/b", "c=running")
@@ -128,7 +128,7 @@ func TestReadyNamesBacklog(t *testing.T) {
 		time.Sleep(time.Minute)
 		expectReady(t, open, 200, "PROBLEM: shop/name-shop/known and 1 more pod hang since 00:00 (59s)")
 		expectReady(t, open, 200, ", shop/name-shop/new hangs since 00:00 (59s)\n")
-		expectReady(t, closed, 200, "[+]verdict ok: PROBLEM: hung container since 00:00 (59s)\n")
+		expectReady(t, closed, 200, "[+]verdict: PROBLEM: hung container since 00:00 (59s)\n")
 		for n := range httpserver.MaxBacklog - 2 {
 			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")
 		}
@@ -174,7 +174,7 @@ func TestReadyNamesTheCallThatHangs(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Hang)
 		time.Sleep(4 * time.Second)
-		expectReady(t, open, 200, "[+]verdict ok: WARNING: the list of all pods hangs since 00:00 (3.5s) in ListContainers\n")
+		expectReady(t, open, 200, "[+]verdict: WARNING: the list of all pods hangs since 00:00 (3.5s) in ListContainers\n")
 	})
 }
 
@@ -188,10 +188,10 @@ func TestReadyTellsOfFailingLists(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		runtime.SetListFault(plegtest.Fail(errors.New("down")))
 		time.Sleep(3 * time.Second)
-		expectReady(t, open, 200, "[+]verdict ok: WARNING: the list of all pods fails since 00:00 (2.5s, 3 attempts): list pods: down\n")
+		expectReady(t, open, 200, "[+]verdict: WARNING: the list of all pods fails since 00:00 (2.5s, 3 attempts): list pods: down\n")
 		runtime.SetListFault(nil)
 		time.Sleep(time.Second)
-		expectReady(t, open, 200, "[+]verdict ok: OK: ")
+		expectReady(t, open, 200, "[+]verdict: OK: ")
 	})
 }
 
@@ -204,7 +204,7 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
 		open, closed := handlers(pipe)
 		time.Sleep(9500 * time.Millisecond)
-		expectReady(t, open, 200, "[+]verdict ok: PROBLEM: shop/name-shop/cart hangs since 00:00 (9.5s)\n")
+		expectReady(t, open, 200, "[+]verdict: PROBLEM: shop/name-shop/cart hangs since 00:00 (9.5s)\n")
 		// It hangs until 10 s, then again from the relist after that, and from the one a
 		// second later.
 		time.Sleep(14 * time.Second)
@@ -212,7 +212,7 @@ func TestReadyNamesQuarantine(t *testing.T) {
 		expectReady(t, closed, 200, "PROBLEM: hung container since 00:00 (23s, 3 attempts)\n")
 		runtime.SetInspectFault(nil)
 		time.Sleep(20 * time.Second)
-		expectReady(t, open, 200, "[+]verdict ok: OK: ")
+		expectReady(t, open, 200, "[+]verdict: OK: ")
 	})
 }
 

@@ -182,15 +182,15 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	failed := false
 	for _, check := range c.all {
 		detail, err := check.run(r)
-		if err != nil {
+		switch {
+		case err != nil:
 			failed = true
 			fmt.Fprintf(&lines, "[-]%s failed: %v\n", check.name, err)
-			continue
+		case detail != "": // not "ok": a verdict that fails no check may be bad
+			fmt.Fprintf(&lines, "[+]%s: %s\n", check.name, detail)
+		default:
+			fmt.Fprintf(&lines, "[+]%s ok\n", check.name)
 		}
-		if detail != "" {
-			detail = ": " + detail
-		}
-		fmt.Fprintf(&lines, "[+]%s ok%s\n", check.name, detail)
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/plain; charset=utf-8")
