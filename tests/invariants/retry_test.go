@@ -15,44 +15,47 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// On a node that is never idle, quarantined pods are still tried, and at once on request.
+// On a node that is never idle, a quarantined pod is still tried, and soon on request.
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const busy = 60
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.SetInspectFault(plegtest.Delay(150 * time.Millisecond))
-		sick := []pleg.PodUID{"reinspected", "relisted", "left alone"}
-		for _, uid := range sick {
-			p.Runtime.Set(uid, "c=running")
-			p.Runtime.SetPodFault(uid, plegtest.Hang)
-		}
-		kit.Fill(p.Runtime, busy, "c=running")
-		p.StartBetweenLists(t)
-		kit.Run(t, func(ctx context.Context) error {
-			for n := 0; ctx.Err() == nil; n++ {
-				kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
-				time.Sleep(pipeline.DefaultRelistPeriod)
-			}
-			return ctx.Err()
+	for name, tc := range map[string]struct {
+		request func(p *pipeline.Pipeline)
+		most    time.Duration
+	}{
+		"without a request": {func(*pipeline.Pipeline) {}, pipeline.DefaultMaxQuarantine + 5*time.Second},
+		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("sick") }, 5 * time.Second},
+		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("sick") }, 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const busy = 40 // more than eight inspectors can do in a period
+				p := kit.New(t, pipeline.Options{})
+				p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
+				p.Runtime.Set("sick", "c=running")
+				p.Runtime.SetPodFault("sick", plegtest.Hang)
+				kit.Fill(p.Runtime, busy, "c=running")
+				p.StartBetweenLists(t)
+				kit.Run(t, func(ctx context.Context) error {
+					for n := 0; ctx.Err() == nil; n++ {
+						kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
+						time.Sleep(pipeline.DefaultRelistPeriod)
+					}
+					return ctx.Err()
+				})
+				time.Sleep(10 * time.Minute) // the wait has grown
+				p.Runtime.SetPodFault("sick", nil)
+				recovered := time.Now()
+				tc.request(p.Pipeline)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				if _, err := p.Cache().GetNewerThan(ctx, "sick", recovered); err != nil {
+					t.Errorf("GetNewerThan: %v", err)
+				}
+				if took := time.Since(recovered); took > tc.most {
+					t.Errorf("inspected after %v, want at most %v", took, tc.most)
+				}
+			})
 		})
-		time.Sleep(10 * time.Minute) // the wait has grown
-		for _, uid := range sick {
-			p.Runtime.SetPodFault(uid, nil)
-		}
-		recovered := time.Now()
-		p.RequestReinspect(sick[0])
-		p.RequestRelist(sick[1])
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		for i, most := range []time.Duration{5 * time.Second, 5 * time.Second, pipeline.DefaultMaxQuarantine + 5*time.Second} {
-			if _, err := p.Cache().GetNewerThan(ctx, sick[i], recovered); err != nil {
-				t.Errorf("GetNewerThan of the pod that is %s: %v", sick[i], err)
-			}
-			if took := time.Since(recovered); took > most {
-				t.Errorf("the pod that is %s was inspected after %v, want at most %v", sick[i], took, most)
-			}
-		}
-	})
+	}
 }
 
 // On an idle node, too, where nothing shows that retries hang, no quarantined pod waits
