@@ -16,7 +16,7 @@ SOAKS ?= soak-simulated soak-containerd
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness deploy/release deploy/test
+LINT_MODULES ?= podsapi tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness deploy/release deploy/test
 
 .PHONY: help
 help: ## list the targets
@@ -167,8 +167,9 @@ chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 .PHONY: test-kubelet
-test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
+test-kubelet: ## test the drop-in for the kubelet and podsapi; compiles much of Kubernetes
 	$(GO) test -C kubelet -race ./...
+	$(GO) test -C podsapi -race ./...
 
 .PHONY: test-fleet
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first
