@@ -1,9 +1,9 @@
 // The podimage program is the only file in the image of the lab's pods. Its first
 // argument says whether it pauses, exits or uses up memory.
 //
-//	pod pause      until SIGTERM
-//	pod exit CODE  with that code, on SIGUSR1
-//	pod oom        on SIGUSR1, until the kernel kills it
+//	pod pause             until SIGTERM
+//	pod exit CODE [TIME]  with that code, on SIGUSR1 or after the time
+//	pod oom               on SIGUSR1, until the kernel kills it
 //
 // On SIGTERM it exits with code 0. Once it handles signals it changes its process
 // name to "ready".
@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 func main() {
@@ -44,9 +45,15 @@ func parse(args []string) (func(), error) {
 		return func() {}, nil
 	case args[0] == "oom":
 		return eatMemory, nil
-	case args[0] == "exit" && len(args) == 2:
+	case args[0] == "exit" && (len(args) == 2 || len(args) == 3):
 		code, err := strconv.Atoi(args[1])
-		return func() { os.Exit(code) }, err
+		exit := func() { os.Exit(code) }
+		if err == nil && len(args) == 3 {
+			var after time.Duration
+			after, err = time.ParseDuration(args[2])
+			time.AfterFunc(after, exit)
+		}
+		return exit, err
 	}
 	return nil, fmt.Errorf("unknown arguments %q", args)
 }
