@@ -53,51 +53,24 @@ func ExampleClient_Watch() {
 		log.Fatal(err)
 	}
 	defer c.Close()
-	containers := map[pleg.ContainerID]bool{}
-	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, Filter: pleg.Filter{OmitSandboxes: true}}) {
+	pods := map[pleg.PodUID]*pleg.PodStatus{}
+	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, Statuses: true}) {
 		if err != nil {
 			log.Fatal(err) // no attempt can succeed
 		}
-		switch ev.Type {
-		case pleg.Gap:
-			clear(containers) // a replay of all containers follows
-		case pleg.ContainerStarted:
-			containers[ev.ContainerID] = true
-		case pleg.ContainerDied, pleg.ContainerRemoved:
-			delete(containers, ev.ContainerID)
-		case pleg.PodSync:
-			// Look at the pod: c.PodStatus(ctx, ev.PodUID, time.Time{})
+		switch {
+		case ev.Type == pleg.Gap:
+			clear(pods) // a replay of all pods follows
+		case ev.Status == nil: // another mark
+		case ev.Status.Name == "": // it is gone
+			delete(pods, ev.PodUID)
+		default:
+			pods[ev.PodUID] = ev.Status
 		}
-		if containers["app"] {
-			fmt.Println(ev.PodName, ev.ContainerName, ev.Type)
+		if ev.Type == pleg.Synced {
 			break
 		}
 	}
-	// Output: name-web of-app ContainerStarted
-}
-
-func ExampleClient_PodStatus() {
-	ctx, cancel := context.WithCancel(context.Background())
-	socket, wait := serveExample(ctx)
-	defer wait()
-	defer cancel()
-
-	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer c.Close()
-	began := time.Now()
-	for _, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
-		if err != nil {
-			log.Fatal(err)
-		}
-		break // the server answers
-	}
-	status, err := c.PodStatus(ctx, "web", began)
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(status.Container("app").State, status.IPs)
-	// Output: running [10.0.0.1]
+	fmt.Println(len(pods), pods["web"].Container("app").State, pods["web"].IPs)
+	// Output: 1 running [10.0.0.1]
 }
