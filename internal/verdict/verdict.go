@@ -124,11 +124,8 @@ func (v *Verdict) Anonymous() string {
 		return v.Text
 	}
 	f := v.Findings[0]
-	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + Age(f.Since, f.Attempts, time.Now()))
+	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + age(f.Since, f.Attempts, time.Now()))
 }
-
-// Healthy reports whether there is no problem.
-func (v *Verdict) Healthy() bool { return v.Severity != Problem }
 
 // Complaint says what is wrong without the subject, and when it is tried again.
 func (f *Finding) Complaint(now time.Time) string {
@@ -140,7 +137,7 @@ func (f *Finding) Complaint(now time.Time) string {
 }
 
 func (f *Finding) text(now time.Time) string {
-	return strings.TrimSpace(f.What+" "+Age(f.Since, f.Attempts, now)) + f.Detail
+	return strings.TrimSpace(f.What+" "+age(f.Since, f.Attempts, now)) + f.Detail
 }
 
 // completed returns a finding with its summary, its advice, and evidence.
@@ -151,9 +148,9 @@ func (f Finding) completed(now time.Time) Finding {
 	return f
 }
 
-// Age says since when and how often something was tried, such as "since 17:36 (6m, 9
+// age says since when and how often something was tried, such as "since 17:36 (6m, 9
 // attempts)"; "" if since is zero.
-func Age(since time.Time, attempts int, now time.Time) string {
+func age(since time.Time, attempts int, now time.Time) string {
 	if since.IsZero() {
 		return ""
 	}
