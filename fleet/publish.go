@@ -123,7 +123,8 @@ func (s *session) publish(ctx context.Context, events []eventData) error {
 
 // body returns a message with the first n events.
 func (s *session) body(events []eventData) (body []byte, n int, err error) {
-	body = append(body, '[')
+	const usual = 600 // bytes of an event
+	body = append(make([]byte, 0, min(s.maxMessage(), usual*len(events))), '[')
 	for n < len(events) {
 		one, err := s.encoder.event(events[n])
 		if err != nil {

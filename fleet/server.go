@@ -259,7 +259,7 @@ func (s *server) message(ctx context.Context, stream string, w wanted) (*storedM
 
 // asked is how long each attempt of ask waits for an answer. With one second in place of three,
 // 5,000 agents that start at once take twice as long.
-var asked = [...]time.Duration{3 * time.Second, 6 * time.Second, 12 * time.Second}
+var asked = [...]time.Duration{3 * time.Second, 3 * time.Second, 6 * time.Second, 12 * time.Second}
 
 // ask sends a request for something to read, and sends it again if no answer comes: while a stream
 // has no leader, requests are lost.

@@ -8,11 +8,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// Verdict says what is wrong on a node, and Finding is one cause of it.
-type (
-	Verdict = verdict.Verdict
-	Finding = verdict.Finding
-)
+// Verdict says what is wrong on a node.
+type Verdict = verdict.Verdict
+
+// Finding is one cause of a [Verdict].
+type Finding = verdict.Finding
 
 const (
 	// beatPeriod is how often an agent looks for a new verdict, and statusTimeout how long it

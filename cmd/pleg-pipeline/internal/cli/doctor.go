@@ -268,11 +268,14 @@ func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine f
 	}
 }
 
-// printReport prints a report; its error is the exit code of a problem.
-func (c *doctorCommand) printReport(r interface {
-	Print(io.Writer, doctor.TextOptions) error
+// report is one of a node or of a cluster.
+type report interface {
+	Print(w io.Writer, o doctor.TextOptions) error
 	Healthy() bool
-}) error {
+}
+
+// printReport prints a report; its error is the exit code of a problem.
+func (c *doctorCommand) printReport(r report) error {
 	var err error
 	if c.output == "json" {
 		err = c.encode(r)
