@@ -8,6 +8,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -41,4 +42,19 @@ func TestLoop(t *testing.T) {
 	}
 	log.RequireLines(t, 2, "cannot send")
 	log.RequireLines(t, 1, "sends again")
+}
+
+// A batch has what waits, and no more than the receiver wants.
+func TestGather(t *testing.T) {
+	for waiting, want := range map[int]int{1: 2, 5: 3} {
+		events := make(chan pleg.Event, waiting)
+		for range waiting {
+			events <- pleg.Event{}
+		}
+		n := 0
+		err := exporter.Gather(pleg.Event{}, events, func(pleg.Event) error { n++; return nil }, func() bool { return n < 3 })
+		if err != nil || n != want {
+			t.Errorf("%d of %d events, %v, want %d", n, waiting+1, err, want)
+		}
+	}
 }
