@@ -49,11 +49,6 @@ type entry struct {
 	since   time.Time
 }
 
-type waiter struct {
-	newerThan time.Time
-	ready     chan struct{} // closed once the pod is fresh enough
-}
-
 // Reader reads a [Cache]. Its methods are safe for concurrent use; what they return is
 // read-only.
 type Reader interface {
@@ -263,41 +258,4 @@ func (c *Cache) listed(e *entry) *pleg.Pod {
 		return e.listed
 	}
 	return nil
-}
-
-func (c *Cache) wake(uid pleg.PodUID) {
-	waiters := c.waiters[uid]
-	if len(waiters) == 0 {
-		return
-	}
-	fresh := c.freshness(c.entries[uid])
-	kept := waiters[:0]
-	for _, w := range waiters {
-		if fresh.After(w.newerThan) {
-			close(w.ready)
-		} else {
-			kept = append(kept, w)
-		}
-	}
-	c.setWaiters(uid, kept)
-}
-
-func (c *Cache) removeWaiter(uid pleg.PodUID, w *waiter) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	kept := c.waiters[uid][:0]
-	for _, other := range c.waiters[uid] {
-		if other != w {
-			kept = append(kept, other)
-		}
-	}
-	c.setWaiters(uid, kept)
-}
-
-func (c *Cache) setWaiters(uid pleg.PodUID, waiters []*waiter) {
-	if len(waiters) == 0 {
-		delete(c.waiters, uid)
-		return
-	}
-	c.waiters[uid] = waiters
 }
