@@ -26,7 +26,7 @@ const (
 	DefaultInspectors      = 8
 	DefaultMaxQuarantine   = 5 * time.Minute
 
-	DefaultRelistPeriodWithEvents = 5 * time.Minute
+	DefaultRelistPeriodWithEvents = time.Minute
 
 	DefaultHistory = 8192
 	DefaultBuffer  = dispatcher.DefaultBuffer
@@ -80,10 +80,8 @@ type Options struct {
 	// RelistPeriodWithEvents is the longest relist period while the stream is up. The
 	// period starts at RelistPeriod and doubles with each list that finds only what
 	// events have announced; until events have announced something it stays at 10 s or
-	// less. While the period is longer than RelistPeriod, a list may be as old as twice
-	// this, or RelistThreshold if that is longer. If zero, [DefaultRelistPeriodWithEvents].
-	// A runtime that stops responding ends the stream (package cri: within 20 s), and
-	// RelistThreshold applies again.
+	// less. It is at most a third of RelistThreshold. If zero,
+	// [DefaultRelistPeriodWithEvents].
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
@@ -145,6 +143,7 @@ func (o *Options) complete() error {
 	); err != nil {
 		return err
 	}
+	o.RelistPeriodWithEvents = min(o.RelistPeriodWithEvents, o.RelistThreshold/3)
 	option.OffOrDefault(&o.MaxQuarantine, DefaultMaxQuarantine, 1)
 	option.OffOrDefault(&o.History, DefaultHistory, 0)
 	switch _, watches := o.Runtime.(pleg.EventWatcher); {

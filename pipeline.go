@@ -246,8 +246,7 @@ func (p *Pipeline) failed(s pleg.Status) (failed []pleg.Failed) {
 
 // Healthy reports whether the pipeline works, and if not, why. It returns false if the
 // last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
-// PLEG does; while CRI events stand in for lists, twice Options.RelistPeriodWithEvents ago,
-// if that is longer. It also returns false if several pods wait for an inspection, and for
+// PLEG does. It also returns false if several pods wait for an inspection, and for
 // RelistThreshold none has succeeded or failed promptly; the error names pods. A single
 // pod is no evidence against the runtime. What works only by a fallback is in
 // [Pipeline.Status]. Healthy does not block.

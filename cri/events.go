@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -37,40 +35,32 @@ var errStreamEnded = errors.New("the runtime ended the stream")
 // hint with each. It blocks until ctx or the stream ends, and always returns an
 // error. It calls opened once the stream has been requested and the runtime has
 // answered another call over the same connection; only the first event, or the end
-// of the stream, shows whether the runtime supports events. If the runtime does
-// not answer for Options.EventProbePeriod and twice Options.EventProbeTimeout,
-// WatchEvents ends the stream. Both functions are called by this goroutine; while
-// hint blocks, the runtime may send 16 MiB ahead.
+// of the stream, shows whether the runtime supports events. Both functions are called
+// by this goroutine; while hint blocks, the runtime may send 16 MiB ahead.
 //
 // The error wraps [pleg.ErrNoEvents] if the runtime has no events or has them
-// switched off, and otherwise the grpc status or one of [pleg.ErrUnavailable].
+// switched off, and otherwise the grpc status if there is one.
 //
 // An event that is malformed, or does not carry all that the runtime knows of the
 // sandbox, becomes a hint without Pod, with as much else as it says.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	var prober sync.WaitGroup
-	defer prober.Wait()
-	defer cancel(nil) // ends the stream if hint panics
-	p := &probe{runtime: runtimeapi.NewRuntimeServiceClient(c.events), opts: c.opts}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream if hint panics
+	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
 	began := time.Now()
-	stream, err := p.runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, forceEventCodec(c.metrics.malformed[notUTF8].Inc))
+	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, forceEventCodec(c.metrics.malformed[notUTF8].Inc))
 	if err == nil {
-		err = p.once(ctx)
+		_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	}
 	if err == nil {
 		opened()
-		prober.Go(func() { cancel(p.run(ctx)) })
-		err = c.receiveEvents(stream, began, p, hint)
-	}
-	if cause := context.Cause(ctx); errors.Is(cause, errUnresponsive) {
-		err = cause
+		err = c.receiveEvents(stream, began, hint)
 	}
 	return fmt.Errorf("watch container events: %w", err)
 }
 
 // receiveEvents passes on the events of a stream until it ends.
-func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, p *probe, hint func(pleg.Hint)) error {
+func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, hint func(pleg.Hint)) error {
 	for {
 		event, err := stream.Recv()
 		if err == nil || time.Since(began) >= offWithin {
@@ -86,62 +76,6 @@ func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.Cont
 		case err != nil:
 			return err
 		}
-		p.received.Add(1)
 		hint(c.hint(event, time.Now()))
 	}
-}
-
-// probeTries is how many probes in a row must pass their deadline. One is not
-// enough: this process may have been stopped in the middle of it.
-const probeTries = 2
-
-// errUnresponsive ends a stream whose runtime does not respond.
-var errUnresponsive = fmt.Errorf("%w: it answers no call and sends no event", pleg.ErrUnavailable)
-
-// probe checks that a runtime whose events are followed still responds. gRPC's own
-// keepalive does not work here: a server ends a connection that is pinged more
-// often than every 5 minutes unless it is configured otherwise, and containerd's is
-// not.
-type probe struct {
-	runtime runtimeapi.RuntimeServiceClient
-	opts    Options
-	// received is the number of events so far. Each proves that the runtime responds.
-	received atomic.Int64
-}
-
-// run probes until ctx ends or the runtime does not respond.
-func (p *probe) run(ctx context.Context) error {
-	ticker := time.NewTicker(p.opts.EventProbePeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ticker.C:
-		case <-ctx.Done():
-			return nil
-		}
-		if err := p.once(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// once returns an error if the runtime neither answers nor sends an event. An
-// error is an answer too; a lost connection ends the stream by itself.
-func (p *probe) once(ctx context.Context) error {
-	before := p.received.Load()
-	for range probeTries {
-		late := p.call(ctx)
-		if !late || ctx.Err() != nil || p.received.Load() != before {
-			return nil
-		}
-	}
-	return fmt.Errorf("%w within %d times %v", errUnresponsive, probeTries, p.opts.EventProbeTimeout)
-}
-
-// call reports whether an answer did not arrive in time.
-func (p *probe) call(ctx context.Context) (late bool) {
-	ctx, cancel := context.WithTimeout(ctx, p.opts.EventProbeTimeout)
-	defer cancel()
-	_, err := p.runtime.Version(ctx, &runtimeapi.VersionRequest{})
-	return status.Code(err) == codes.DeadlineExceeded
 }

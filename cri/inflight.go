@@ -31,7 +31,7 @@ func (f *inFlight) remove(c *pleg.Call) {
 }
 
 // Calls implements [pleg.CallReporter]. It returns the list and status calls in
-// flight, without the event stream and its probes.
+// flight, without the event stream.
 func (c *Client) Calls() []pleg.Call {
 	c.inFlight.mu.Lock()
 	defer c.inFlight.mu.Unlock()

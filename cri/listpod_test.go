@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -202,7 +203,7 @@ func TestListPodErrors(t *testing.T) {
 				listPods(t, client)
 				uid := pleg.PodUID(pods[0].UID)
 				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Code: codes.Unavailable, Times: 1})
-				if p, err := client.ListPod(t.Context(), uid); p != nil || status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), string(uid)) {
+				if p, err := client.ListPod(t.Context(), uid); p != nil || status.Code(err) != codes.Unavailable || !errors.Is(err, pleg.ErrUnavailable) || !strings.Contains(err.Error(), string(uid)) {
 					t.Errorf("a list that fails: %v, %v; want Unavailable and the pod's uid", p, err)
 				}
 				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Hang: true, Times: 1})

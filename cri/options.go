@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,10 +22,6 @@ const (
 	// DefaultMaxRecvBytes is the kubelet's limit. A node with some thousand
 	// containers exceeds grpc's default of 4 MiB.
 	DefaultMaxRecvBytes = 16 << 20
-	// DefaultEventProbePeriod and DefaultEventProbeTimeout end the event stream of
-	// an unresponsive runtime within 20 s.
-	DefaultEventProbePeriod  = 10 * time.Second
-	DefaultEventProbeTimeout = 5 * time.Second
 )
 
 // Options configure a [Client]. The zero value is usable.
@@ -45,15 +40,6 @@ type Options struct {
 	// UnaryLists disables streamed lists (StreamPodSandboxes and StreamContainers,
 	// CRI v0.37). If false, the client uses them if the runtime supports them.
 	UnaryLists bool
-	// EventProbePeriod is the time between two probes of the runtime while the event
-	// stream is open. A stream without events does not show whether the runtime still
-	// responds, and lists are rare. A probe is a call of Version. If zero,
-	// DefaultEventProbePeriod; if negative, there are no probes.
-	EventProbePeriod time.Duration
-	// EventProbeTimeout is the deadline of a probe. If two probes in a row pass it,
-	// and no event arrives, the client ends the stream. If zero,
-	// DefaultEventProbeTimeout.
-	EventProbeTimeout time.Duration
 	// Logger receives warnings about malformed items and lists in portions. No call
 	// waits for its handler; [Client.Close] does, for a second at most. If nil, nothing
 	// is logged.
@@ -76,10 +62,8 @@ func (o Options) withDefaults() (Options, error) {
 		option.Default("ListTimeout", &o.ListTimeout, DefaultTimeout),
 		option.Default("StatusTimeout", &o.StatusTimeout, DefaultTimeout),
 		option.Default("ConnectTimeout", &o.ConnectTimeout, DefaultConnectTimeout),
-		option.Default("EventProbeTimeout", &o.EventProbeTimeout, DefaultEventProbeTimeout),
 		option.Default("MaxRecvBytes", &o.MaxRecvBytes, DefaultMaxRecvBytes),
 	)
-	option.OffOrDefault(&o.EventProbePeriod, DefaultEventProbePeriod, math.MaxInt64)
 	if err != nil {
 		return o, fmt.Errorf("cri: %w", option.Invalid(err))
 	}

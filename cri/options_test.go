@@ -30,7 +30,6 @@ func TestNewRejects(t *testing.T) {
 		{"ListTimeout", "/s", cri.Options{ListTimeout: -time.Second}, "cri: Options.ListTimeout must be positive, got -1s"},
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
-		{"EventProbeTimeout", "/s", cri.Options{EventProbeTimeout: -1}, "cri: Options.EventProbeTimeout must be positive, got -1ns"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -13,8 +13,7 @@ var (
 	// ErrStopped is returned by what waits for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
-	// not ready. Because a retry is cheap, ListPods is called again after the retry
-	// period, not after the relist period.
+	// not ready.
 	ErrUnavailable = errors.New("the runtime is not available")
 	// ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
 	// event stream or has disabled it.

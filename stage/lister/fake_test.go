@@ -26,10 +26,7 @@ const (
 	threshold = 3 * time.Minute
 	timeout   = 10 * time.Second
 
-	retryPeriod = 200 * time.Millisecond
-
-	periodWithEvents    = 5 * time.Minute
-	thresholdWithEvents = 10 * time.Minute
+	periodWithEvents = time.Minute
 )
 
 var (

@@ -5,7 +5,6 @@ package lister
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -15,10 +14,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
-
-// retryPeriod is the time to the next list if the runtime was not available
-// ([pleg.ErrUnavailable]), so that changes are known that soon after its return.
-const retryPeriod = 200 * time.Millisecond
 
 // Runtime lists all pods. The call has a deadline and does not panic.
 type Runtime interface {
@@ -35,8 +30,7 @@ type Options struct {
 	// OnRequest is set if lists begin only for requests and the event stream, the first one
 	// too, and at once: whoever asks keeps the period.
 	OnRequest bool
-	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists. A
-	// list is then unhealthy if it is older than twice that.
+	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists.
 	RelistPeriodWithEvents time.Duration
 	Logger                 *slog.Logger
 	Metrics                instrument.Registry
@@ -65,8 +59,6 @@ type Lister struct {
 	schedule schedule
 	// previous is what was known of the stream when the last successful list began.
 	previous evidence
-	// warnedAt is when a failed list was last logged.
-	warnedAt time.Time
 }
 
 // New returns a lister that does not run yet.
@@ -191,14 +183,9 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 }
 
 // period is the time to the next list. The period with events applies only while
-// lists work too. A runtime that is not available is listed more often, so that
-// it is known again soon after its return.
+// lists work too.
 func (l *Lister) period(stream evidence) time.Duration {
-	switch err := l.Last().Err; {
-	case l.opts.OnRequest:
-	case errors.Is(err, pleg.ErrUnavailable):
-		return min(retryPeriod, l.opts.RelistPeriod)
-	case stream.standsIn() && err == nil:
+	if stream.standsIn() && !l.opts.OnRequest && l.Last().Err == nil {
 		return stream.earned
 	}
 	return l.opts.RelistPeriod
@@ -219,7 +206,7 @@ func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bo
 	}
 	if err != nil {
 		l.metrics.errors.Inc()
-		l.warn(ctx, err)
+		l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
 		l.last.Store(last.failed(start, err))
 		for _, caller := range callers {
 			caller <- err
@@ -236,16 +223,4 @@ func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bo
 	}
 	l.previous = stream
 	return listing, true
-}
-
-// warn logs a failed list, but at most once per period while the runtime stays
-// unavailable.
-func (l *Lister) warn(ctx context.Context, err error) {
-	now := time.Now()
-	again := errors.Is(err, pleg.ErrUnavailable) && errors.Is(l.Last().Err, pleg.ErrUnavailable)
-	if again && now.Sub(l.warnedAt) < l.opts.RelistPeriod {
-		return
-	}
-	l.warnedAt = now
-	l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
 }

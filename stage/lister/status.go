@@ -29,24 +29,14 @@ func (l *Lister) LastSuccess() time.Time { return l.Last().Success }
 func (l *Lister) Last() Relist { return *l.last.Load() }
 
 // Healthy reports whether the last successful list is younger than the threshold,
-// and if not, why. When events stop standing in for lists, the shorter threshold
-// counts from that moment; the longer one keeps counting from the last list.
+// and if not, why.
 func (l *Lister) Healthy() (bool, error) {
 	last := l.Last()
-	stream := l.trust.now()
 	if last.Success.IsZero() {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
-	threshold, seen := l.opts.RelistThreshold, last.Success
-	longer := max(threshold, 2*l.opts.RelistPeriodWithEvents)
-	switch {
-	case stream.standsIn():
-		threshold = longer
-	case stream.lapsed.After(seen) && time.Since(seen) <= longer:
-		seen = stream.lapsed
-	}
-	if elapsed := time.Since(seen); elapsed > threshold {
-		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", time.Since(last.Success), threshold), last.Err)
+	if elapsed := time.Since(last.Success); elapsed > l.opts.RelistThreshold {
+		return false, because(fmt.Sprintf("pleg was last seen active %v ago; threshold is %v", elapsed, l.opts.RelistThreshold), last.Err)
 	}
 	return true, nil
 }

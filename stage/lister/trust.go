@@ -20,8 +20,7 @@ const (
 // trust answers one question: how long may CRI events stand in for lists?
 //
 // Others report facts. The hinter reports that the stream was opened and that it
-// ended; package cri ends the stream of a runtime that neither answers nor sends.
-// The differ reports changes that no event announced, and relists that found none.
+// ended. The differ reports changes that no event announced, and relists that found none.
 // An open stream is up once it has lived for provenAfter. While it is up, each
 // relist that finds nothing unannounced doubles the relist period. A change that the
 // stream misses ends that, and the stream is doubted until nothing was unannounced for
@@ -43,9 +42,8 @@ type evidence struct {
 	up    bool
 	since time.Time
 	// earned is the relist period while events stand in for lists, 0 while they do
-	// not. They last did until lapsed.
+	// not.
 	earned time.Duration
-	lapsed time.Time
 	// proven is true if a list has confirmed a change that an event announced, since
 	// the stream came up or was doubted.
 	proven bool
@@ -96,7 +94,7 @@ func (t *trust) ended() {
 		e.opened = time.Time{}
 		if e.up {
 			e.up, e.since = false, now
-			e.forfeit(now)
+			e.forfeit()
 		}
 	})
 }
@@ -105,7 +103,7 @@ func (t *trust) ended() {
 // returns whether the stream was trusted until then.
 func (t *trust) missed() (trusted bool) {
 	before, _ := t.update(func(e *evidence, now time.Time) {
-		e.forfeit(now)
+		e.forfeit()
 		e.doubted = now
 	})
 	return !before.isDoubted()
@@ -140,12 +138,7 @@ func (e *evidence) earn(first, longest, covers time.Duration) {
 }
 
 // forfeit ends the time in which events stand in for lists.
-func (e *evidence) forfeit(now time.Time) {
-	if e.earned > 0 {
-		e.lapsed = now
-	}
-	e.earned, e.proven = 0, false
-}
+func (e *evidence) forfeit() { e.earned, e.proven = 0, false }
 
 func (e evidence) isDoubted() bool { return !e.doubted.IsZero() }
 

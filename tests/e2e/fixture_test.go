@@ -37,9 +37,6 @@ type fixture struct {
 	checked bool
 	// faultBegan and faultEnded bound the fault of a row of the fault matrix.
 	faultBegan, faultEnded time.Time
-	// streamBroke is set by a fault that ends the event stream. From then on all
-	// instances poll.
-	streamBroke bool
 }
 
 // newFixture starts a lab. It is removed when the test ends, also by Ctrl-C.

@@ -24,10 +24,6 @@ type health struct {
 	// The instance must be unhealthy once its last list is older than threshold;
 	// period is the time between two lists. Both are zero if this is not checked.
 	threshold, period time.Duration
-	// pollingThreshold is the threshold while there is no event stream, and while polls
-	// is set: when the fault began, events did not stand in for lists.
-	pollingThreshold time.Duration
-	polls            bool
 
 	mu  sync.Mutex
 	bad []time.Time // when it became unhealthy
@@ -39,10 +35,9 @@ func expectedHealth(s load.Settings) *health {
 		d, _ := time.ParseDuration(s[name]) // zero if it is not set
 		return d
 	}
-	h := &health{threshold: duration("relist-threshold"), period: duration("relist-period"), pollingThreshold: duration("relist-threshold")}
+	h := &health{threshold: duration("relist-threshold"), period: duration("relist-period")}
 	if s["events"] == "auto" {
 		h.period = duration("relist-period-with-events")
-		h.threshold = max(h.threshold, 2*h.period)
 	}
 	return h
 }
@@ -83,9 +78,6 @@ func (f *fixture) checkHealth(ctx context.Context, in *instance, listsFail bool)
 	t.Helper()
 	lasted, unhealthy := f.faultEnded.Sub(f.faultBegan), h.firstBad(f.faultBegan)
 	threshold, period := h.threshold, h.period
-	if f.streamBroke || h.polls {
-		threshold, period = h.pollingThreshold, relistPeriod
-	}
 	switch {
 	case threshold == 0:
 	case listsFail && lasted > threshold+late && (unhealthy < threshold-period-early || unhealthy > threshold+late):

@@ -104,7 +104,7 @@ var (
 	polling = load.Settings{"relist-period": relistPeriod.String()}
 	// rareLists makes CRI events the only source of changes, except for what a runtime
 	// does not announce.
-	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h"}
+	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
 )
 
 // relistPeriod is that of instances that poll.

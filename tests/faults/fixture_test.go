@@ -42,11 +42,10 @@ func (m mode) String() string {
 var modes = []mode{{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}}
 
 const (
-	relistThreshold           = 3 * time.Second
-	relistThresholdWithEvents = 5 * time.Second // twice the longest period
-	listTimeout               = 2 * time.Second
-	inspectTimeout            = 3 * time.Second
-	churnEnd                  = 12 * time.Second
+	relistThreshold = 3 * time.Second
+	listTimeout     = 2 * time.Second
+	inspectTimeout  = 3 * time.Second
+	churnEnd        = 12 * time.Second
 )
 
 // streamBatch makes a streamed list of a few pods more than one message, so that
@@ -75,7 +74,7 @@ func newFixture(t *testing.T, s scenario) *fixture {
 		// No relist at the moment of a change: if two observations have the same time,
 		// neither is newer.
 		RelistPeriod: time.Second + time.Millisecond,
-		Events:       s.mode.events, RelistPeriodWithEvents: relistThresholdWithEvents / 2, RelistThreshold: relistThreshold,
+		Events:       s.mode.events, RelistThreshold: relistThreshold,
 		ListTimeout: listTimeout, InspectTimeout: inspectTimeout,
 	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second, UnaryLists: s.mode.unary})
 	return f

@@ -16,7 +16,6 @@
 package faults_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
 	"slices"
@@ -145,8 +144,6 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 		checked := make(chan struct{})
 		go func() {
 			defer close(checked)
-			time.Sleep(faultsFrom + time.Second)
-			f.checkVersion()
 			time.Sleep(healthAt - time.Since(f.start))
 			if ok, err := f.Healthy(); want != healthyOrNot && ok != (want == healthy) {
 				t.Errorf("during the fault healthy is %t, %v", ok, err)
@@ -183,25 +180,5 @@ func (f *fixture) reinspectDenied() {
 			f.RequestReinspect(pleg.PodUID(p.UID))
 		}
 		time.Sleep(5 * time.Second)
-	}
-}
-
-// checkVersion calls Version if a fault is about it, as the pipeline rarely does.
-// Each call must end in time, and fail if the fault holds then.
-func (f *fixture) checkVersion() {
-	for _, fault := range f.scenario.faults {
-		if fault.RPC != "Version" {
-			continue
-		}
-		always := fault.Times == 0 && fault.Probability == 0 && kind(fault) != slow
-		for range 5 {
-			began := time.Now()
-			since := began.Sub(f.start)
-			fails := always && since > fault.From && (fault.Until == 0 || since+2*time.Second < fault.Until)
-			_, err := f.Client.Check(context.Background())
-			if took := time.Since(began); took > 2*time.Second || fails && err == nil {
-				f.t.Errorf("Check took %v and returned %v", took, err)
-			}
-		}
 	}
 }

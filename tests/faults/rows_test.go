@@ -46,15 +46,12 @@ var errorCodes = []struct {
 	{"PodSandboxStatus", []codes.Code{codes.Unavailable, codes.NotFound}},
 	{"StreamContainers", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
 	{"StreamPodSandboxes", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
-	{"Version", []codes.Code{codes.Unavailable, codes.Unimplemented}},
 }
 
 // malforms returns the ways in which the answer of a call can be malformed.
 func malforms(call string) []simruntime.Malform {
 	all := []simruntime.Malform{simruntime.NilMetadata, simruntime.UnknownState, simruntime.WrongID}
 	switch {
-	case call == "Version":
-		return nil
 	case call == "GetContainerEvents":
 		return append(all, simruntime.NilStatus, simruntime.DuplicateIDs)
 	case strings.HasSuffix(call, "Status"):

@@ -35,17 +35,15 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.client.UnaryLists, "unary-lists", false, "do not stream lists, even if the runtime can")
 	enumFlag(cmd, (*string)(&f.Events), "events", "", "follow the CRI events of the runtime, which announce changes within\nmilliseconds: off, auto (if the runtime has them) or require (fail if it has\nnone). While this process is stopped by SIGSTOP, following blocks containerd",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
-	flags.DurationVar(&f.RelistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two relists while CRI events are trusted")
-	flags.DurationVar(&f.client.EventProbePeriod, "event-probe-period", cri.DefaultEventProbePeriod, "`TIME` between two calls that check, while CRI events are followed, that the\nruntime still answers")
-	flags.DurationVar(&f.client.EventProbeTimeout, "event-probe-timeout", cri.DefaultEventProbeTimeout, "`TIME` to answer such a call; after two unanswered calls the events are not\ntrusted")
+	flags.DurationVar(&f.RelistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two relists while CRI events are trusted, at most a third of\n--relist-threshold")
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
 	flags.IntVar(&f.DeliverAfterFailures, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
 	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
-	tuning(cmd, "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "event-probe-period",
-		"event-probe-timeout", "inspect-timeout", "max-quarantine", "deliver-after-failures", "history")
+	tuning(cmd, "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
+		"max-quarantine", "deliver-after-failures", "history")
 }
 
 // addCalls adds only the flags that change the calls to the runtime; the others
@@ -55,7 +53,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	f.add(all)
 	for _, name := range []string{
 		"relist-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
-		"event-probe-period", "event-probe-timeout", "inspectors", "inspect-timeout",
+		"inspectors", "inspect-timeout",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))
 	}
@@ -65,7 +63,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 func (f *pipelineFlags) validate() error {
 	err := cmp.Or(
 		longerThanZero(f.all, "relist-period", "relist-threshold", "list-timeout", "relist-period-with-events",
-			"event-probe-period", "event-probe-timeout", "inspect-timeout", "max-quarantine"),
+			"inspect-timeout", "max-quarantine"),
 		between(f.all, "inspectors", 1, anyNumber),
 		between(f.all, "deliver-after-failures", 0, anyNumber),
 		between(f.all, "history", 1, anyNumber),

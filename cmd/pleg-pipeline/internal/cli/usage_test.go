@@ -57,8 +57,6 @@ var usageErrors = []struct{ args, want string }{
 	{"run -o go-template={{.pod}}", `no entry for key "pod"`},
 	{"run --events maybe", `"--events" flag: want off, auto, require`},
 	{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
-	{"run --event-probe-period 0", "--event-probe-period must be longer than 0"},
-	{"run --event-probe-timeout=-1s", "--event-probe-timeout must be longer than 0"},
 	{"run --history 0", "--history must be at least 1, got 0"},
 	{"run --deliver-after-failures -1", "--deliver-after-failures must be at least 0, got -1"},
 	{"run --quiet", "--quiet needs --socket, --listen, --nats or --otlp"},
