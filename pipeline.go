@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -94,7 +95,7 @@ func New(o Options) (*Pipeline, error) {
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
 		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
 	})
-	errs[6] = metrics.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	errs[6] = metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",
 		Help: "1 while Healthy returns true, otherwise 0.",
 	}, func() float64 {

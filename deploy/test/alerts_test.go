@@ -5,8 +5,10 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -25,6 +27,10 @@ var troubles = map[string]trouble{
 	},
 	"PlegUnhealthy": {
 		run:   []string{"--relist-threshold", "5s"},
+		begin: func(_ *testing.T, n *node) { n.simulation.Kill() },
+		end:   func(t *testing.T, n *node) { n.simulate(t) },
+	},
+	"PlegRuntimeFails": {
 		begin: func(_ *testing.T, n *node) { n.simulation.Kill() },
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
@@ -65,6 +71,7 @@ func TestAlerts(t *testing.T) {
 		n := startNode(t, trouble.run...)
 		nodes[alert], want[n.listen] = n, alert
 	}
+	want[nodes["PlegUnhealthy"].listen] = "PlegRuntimeFails PlegUnhealthy"
 	if len(troubles) != len(rules.alerts) {
 		t.Fatalf("rules.yaml has the alerts %q; those with a test are %q", rules.alerts, slices.Sorted(maps.Keys(troubles)))
 	}
@@ -83,6 +90,7 @@ func TestAlerts(t *testing.T) {
 		trouble.begin(t, nodes[alert])
 	}
 	p.awaitAlerts(t, want)
+	p.requireVerdicts(t, 4)
 	for alert, trouble := range troubles {
 		trouble.end(t, nodes[alert])
 	}
@@ -113,7 +121,7 @@ func shortRules(t *testing.T) (r rules) {
 			r.metrics = append(r.metrics, regexp.MustCompile(`\bpleg_\w+`).FindAllString(expr, -1)...)
 			rule["for"] = "2s"
 			expr = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(expr, "[20s]")
-			rule["expr"] = regexp.MustCompile(`> 20$`).ReplaceAllString(expr, "> 4")
+			rule["expr"] = regexp.MustCompile(`> \d0\b`).ReplaceAllString(expr, "> 4")
 		}
 	}
 	text, err := yaml.Marshal(file.Spec)
@@ -132,6 +140,7 @@ func (p *prometheus) awaitAlerts(t *testing.T, want map[string]string) {
 		if err != nil {
 			return err
 		}
+		slices.SortFunc(samples, func(a, b sample) int { return strings.Compare(a.Metric["alertname"], b.Metric["alertname"]) })
 		got := make(map[string]string)
 		for _, s := range samples {
 			got[s.Metric["instance"]] = strings.TrimPrefix(got[s.Metric["instance"]]+" "+s.Metric["alertname"], " ")
@@ -141,4 +150,33 @@ func (p *prometheus) awaitAlerts(t *testing.T, want map[string]string) {
 		}
 		return nil
 	})
+}
+
+// requireVerdicts requires that the alerts of this number of nodes have the cause and the age that
+// their daemons show on the page.
+func (p *prometheus) requireVerdicts(t *testing.T, number int) {
+	t.Helper()
+	samples, err := p.query(t.Context(), `pleg_verdict_since_seconds and on (instance, level, cause) ALERTS{alertstate="firing"}`)
+	if err != nil || len(samples) != number {
+		t.Errorf("alerts with the present verdict: %v, %v, want %d", samples, err, number)
+	}
+	for _, s := range samples {
+		var page struct {
+			Verdict struct {
+				Severity string
+				Findings []struct {
+					Cause string
+					Since time.Time
+				}
+			}
+		}
+		if err := getJSON(t.Context(), "http://"+s.Metric["instance"]+"/stages", &page); err != nil {
+			t.Fatal(err)
+		}
+		since, err := strconv.ParseFloat(fmt.Sprint(s.Value[1]), 64)
+		v := page.Verdict
+		if err != nil || v.Severity != s.Metric["level"] || v.Findings[0].Cause != s.Metric["cause"] || v.Findings[0].Since.Unix() != int64(since) {
+			t.Errorf("the page says %+v, Prometheus %+v, %v", v, s, err)
+		}
+	}
 }

@@ -3,6 +3,7 @@ module github.com/pleg-pipeline/pleg-pipeline/deploy/test
 go 1.26.0
 
 require (
+	github.com/grafana/grafana-foundation-sdk/go v0.0.22
 	github.com/pleg-pipeline/pleg-pipeline v0.0.0-00010101000000-000000000000
 	github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring v0.95.1
 	k8s.io/api v0.37.2

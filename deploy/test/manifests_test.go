@@ -3,7 +3,6 @@
 package deploy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/grafana/grafana-foundation-sdk/go/cog/plugins"
+	"github.com/grafana/grafana-foundation-sdk/go/dashboard"
 	monitoringv1 "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -118,14 +119,19 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestMonitoring requires that the Prometheus operator knows each field of its objects, and
-// that Grafana's sidecar finds the dashboard.
+// TestMonitoring requires that the Prometheus operator knows each field of its objects, that
+// Grafana's sidecar finds the dashboard, and that Grafana's schema knows each of its fields.
 func TestMonitoring(t *testing.T) {
 	m := build(t, "monitoring")
 	if want := map[string]int{"PodMonitor": 1, "PrometheusRule": 1, "ConfigMap": 1}; !maps.Equal(m.kinds, want) {
 		t.Errorf("kinds %v, want %v", m.kinds, want)
 	}
-	if m.config.Labels["grafana_dashboard"] != "1" || !json.Valid([]byte(m.config.Data["dashboard.json"])) {
+	plugins.RegisterDefaultPlugins() // the types of panels and queries
+	var board dashboard.Dashboard
+	if err := board.UnmarshalJSONStrict([]byte(m.config.Data["dashboard.json"])); err != nil && err.Error() != "" { // an empty list is no error
+		t.Errorf("dashboard.json: %v", err)
+	}
+	if m.config.Labels["grafana_dashboard"] != "1" || len(board.Panels) == 0 {
 		t.Errorf("no dashboard: %+v", m.config.ObjectMeta)
 	}
 }

@@ -87,23 +87,15 @@ scrape_configs: [{job_name: pleg-pipeline, static_configs: [{targets: [%s]}]}]
 // sample is one value of the answer to a query.
 type sample struct {
 	Metric map[string]string `json:"metric"`
+	Value  [2]any            `json:"value"` // the time and the text of a number
 }
 
 func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.address+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
 	var answer struct {
 		Error string
 		Data  struct{ Result []sample }
 	}
-	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil {
+	if err := getJSON(ctx, "http://"+p.address+"/api/v1/query?"+url.Values{"query": {expr}}.Encode(), &answer); err != nil {
 		return nil, err
 	}
 	if answer.Error != "" {
@@ -158,11 +150,7 @@ func dial(ctx context.Context, socket string) error {
 }
 
 func get(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := ask(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -171,6 +159,24 @@ func get(ctx context.Context, address string) error {
 		return errors.New(response.Status)
 	}
 	return nil
+}
+
+// getJSON decodes an answer, of any status.
+func getJSON(ctx context.Context, address string, into any) error {
+	response, err := ask(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	return json.NewDecoder(response.Body).Decode(into)
+}
+
+func ask(ctx context.Context, address string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	return http.DefaultClient.Do(request)
 }
 
 // waitTimeout is long because the machine may be busy.

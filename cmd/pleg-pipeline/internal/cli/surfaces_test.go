@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http/httptest"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
+	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -40,33 +43,34 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 	for name, test := range map[string]struct {
 		begin func(*testing.T, *kit.Simulation)
 		after time.Duration
+		cause verdict.Cause
 		want  string
 	}{
 		"a list hangs": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 4 * time.Second,
+			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 4 * time.Second, verdict.RuntimeHangs,
 			"WARNING: the list of all pods hangs since 00:00 (3.0s) in StreamContainers",
 		},
 		"a list hangs for long": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 10 * time.Second,
+			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 10 * time.Second, verdict.RuntimeHangs,
 			"PROBLEM: the list of all pods hangs since 00:00 (9.0s) in StreamContainers",
 		},
 		"lists time out": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 5*time.Minute + 30*time.Second,
+			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 5*time.Minute + 30*time.Second, verdict.RuntimeHangs,
 			"PROBLEM: the list of all pods hangs since 00:00 (5m, 3 attempts) in StreamContainers",
 		},
 		"the runtime ends": {
-			func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, 2500 * time.Millisecond,
+			func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, 2500 * time.Millisecond, verdict.RuntimeStopped,
 			"PROBLEM: the runtime is stopped since 00:00 (1.5s",
 		},
 		"a list fails": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond,
+			fault(simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond, verdict.RuntimeFails,
 			"PROBLEM: the list of all pods fails since 00:00 (19s, 20 attempts): list pods: list containers: broken",
 		},
 		"a pod hangs": {
-			hangWeb, 20500 * time.Millisecond, "PROBLEM: shop/web-0 hangs since 00:00 (19s) in ContainerStatus of nginx; the other 4 pods answer",
+			hangWeb, 20500 * time.Millisecond, verdict.HungContainer, "PROBLEM: shop/web-0 hangs since 00:00 (19s) in ContainerStatus of nginx; the other 4 pods answer",
 		},
 		"a pod hangs for long": {
-			hangWeb, 24 * time.Minute, "PROBLEM: shop/web-0 hangs since 00:00 (23m, 10 attempts) in ContainerStatus of nginx; the other 4 pods answer",
+			hangWeb, 24 * time.Minute, verdict.HungContainer, "PROBLEM: shop/web-0 hangs since 00:00 (23m, 10 attempts) in ContainerStatus of nginx; the other 4 pods answer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -83,6 +87,11 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 				dial := serveDaemon(t, s.Pipeline.Pipeline)
 				test.begin(t, s)
 				time.Sleep(test.after)
+				level, rest, _ := strings.Cut(test.want, ": ")
+				age := regexp.MustCompile(` \([0-9.]+[smh]`).FindString(rest)
+				if got, want := alert(t, s.Pipeline), strings.ToLower(level)+": "+string(test.cause)+age; got != want {
+					t.Errorf("the alert: %q, want %q", got, want)
+				}
 				for surface, text := range surfaces(t, s.Pipeline, dial) {
 					want := test.want
 					if surface == "doctor --npd" { // has no ages
@@ -123,6 +132,20 @@ func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, st
 
 // clocks are the times in seconds that the screen has beside the verdict.
 var clocks = regexp.MustCompile(`\d\d:\d\d:\d\d`)
+
+// alert returns what the alerts of deploy/monitoring are made of.
+func alert(t *testing.T, p *kit.Pipeline) string {
+	t.Helper()
+	families, err := p.Metrics.Gather()
+	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "pleg_verdict_since_seconds" })
+	if err != nil || at < 0 || len(families[at].GetMetric()) != 1 {
+		t.Fatalf("no verdict in the metrics: %v", err)
+	}
+	m := families[at].GetMetric()[0]
+	labels := m.GetLabel() // cause, level
+	age := time.Since(time.UnixMicro(int64(m.GetGauge().GetValue() * 1e6)))
+	return labels[1].GetValue() + ": " + labels[0].GetValue() + " (" + verdict.Span(age)
+}
 
 // surfaces returns what each surface says, as one line. The doctor finds no runtime: it only has
 // what the daemon knows.
