@@ -26,7 +26,7 @@ const (
 	DefaultInspectors      = 8
 	DefaultMaxQuarantine   = 5 * time.Minute
 
-	DefaultRelistPeriodWithEvents = time.Minute
+	DefaultRelistPeriodWithEvents = 10 * time.Second
 
 	DefaultHistory = 8192
 	DefaultBuffer  = dispatcher.DefaultBuffer
@@ -70,18 +70,15 @@ type Options struct {
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
 	// Events says whether CRI events are used. With them a change is known within
-	// milliseconds, and all pods are listed less and less often, down to once per
-	// RelistPeriodWithEvents.
+	// milliseconds, and all pods are listed once per RelistPeriodWithEvents.
 	// If empty, [EventsOff]. The reason for that default: if a process opens the
 	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
 	// containerd blocks after about 250 unread events, and no pod starts any more.
 	// A Runtime with events is a [pleg.EventWatcher].
 	Events EventsMode
-	// RelistPeriodWithEvents is the longest relist period while the stream is up. The
-	// period starts at RelistPeriod and doubles with each list that finds only what
-	// events have announced; until events have announced something it stays at 10 s or
-	// less. It is at most a third of RelistThreshold. If zero,
-	// [DefaultRelistPeriodWithEvents].
+	// RelistPeriodWithEvents is the relist period while the stream is up and announces
+	// all changes, if it is longer than RelistPeriod. It is at most a third of
+	// RelistThreshold. If zero, [DefaultRelistPeriodWithEvents].
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration

@@ -56,10 +56,6 @@ func idleMetrics(r control.Report, at node.Stats, n float64) Metrics {
 // event stream and has made the list after that.
 const streamUp = 2 * time.Second
 
-// earned is how long a pipeline with CRI events needs until its relist period has grown
-// from 1 s to the 10 s that a stream gets before its first event.
-const earned = 20 * time.Second
-
 // eventful measures what CRI events change: the delay of an event, and the cost
 // of a node without changes.
 func eventful() []Scenario {
@@ -84,9 +80,6 @@ const quietSpan = 10 * time.Second
 // quiet is a node on which nothing changes for a time.
 func quiet(ctx context.Context, l *lab) Metrics {
 	l.populate(ctx, 110, 2)
-	if l.candidate.events() {
-		l.pause(ctx, earned)
-	}
 	l.command(control.Command{Do: control.ClientExpect})
 	l.node.Reset()
 	l.pause(ctx, quietSpan)

@@ -207,15 +207,14 @@ func (a *announcements) starts(had, has *pleg.Pod) *pleg.Pod {
 	return pod
 }
 
-// judge ends a listing that began so long after the one before. It reports whether
-// something that the listing showed may still be announced; if not, the stream gets
-// credit for that time.
-func (a *announcements) judge(l stage.Listing, covers time.Duration) (open bool) {
+// judge ends a listing. It reports whether something that the listing showed may still be
+// announced.
+func (a *announcements) judge(l stage.Listing) (open bool) {
 	if a.due > 0 {
 		return true
 	}
 	if l.StreamUp && !l.StreamBroke {
-		a.lister.ChangesAnnounced(covers, a.confirmed)
+		a.lister.ChangesAnnounced(a.confirmed)
 	}
 	a.confirmed = false
 	return false

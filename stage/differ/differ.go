@@ -38,9 +38,9 @@ type StreamJudge interface {
 	// while it was up.
 	ChangesUnannounced(n int)
 	// ChangesAnnounced reports a listing that showed nothing unannounced since the one
-	// before, which began covers earlier, and whether since the last report lists
-	// confirmed a change that a CRI event announced.
-	ChangesAnnounced(covers time.Duration, confirmed bool)
+	// before, and whether since the last report lists confirmed a change that a CRI event
+	// announced.
+	ChangesAnnounced(confirmed bool)
 }
 
 // Lister is the stage before this one. Its methods do not block.

@@ -40,14 +40,13 @@ func (d *Differ) applyListing(l stage.Listing, now time.Time) {
 	d.queues.flush()
 	d.metrics.publish(count)
 	clear(d.requested)
-	covers := l.At.Sub(d.unsettled.newest)
 	d.listAnswered = l.Answered
 	// What the listing covers is known now, before any inspection: a hung
 	// inspection delays no GetNewerThan of another pod.
 	d.pending = d.unsettled.listed(l.At, l.Relisted, d.pending[:0])
 	d.cache.Observe(l.At, d.pending)
 	d.dead.listingApplied(now, l.StreamUp && !l.StreamBroke)
-	if d.announcements.judge(l, covers) {
+	if d.announcements.judge(l) {
 		d.lister.RelistSoon() // to see whether the events come
 	}
 	d.report(now)

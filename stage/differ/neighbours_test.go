@@ -37,7 +37,6 @@ type fakeLister struct {
 	// announced has one element for each listing without an unannounced change:
 	// whether one was confirmed.
 	announced []bool
-	covered   time.Duration
 	// relisted are the pods that are to be listed alone.
 	mu       sync.Mutex
 	relisted []pleg.PodUID
@@ -63,6 +62,4 @@ func (l *fakeLister) RelistSoon() { l.relists.Add(1) }
 
 func (l *fakeLister) ChangesUnannounced(n int) { l.unannounced += n }
 
-func (l *fakeLister) ChangesAnnounced(covers time.Duration, confirmed bool) {
-	l.announced, l.covered = append(l.announced, confirmed), covers
-}
+func (l *fakeLister) ChangesAnnounced(confirmed bool) { l.announced = append(l.announced, confirmed) }

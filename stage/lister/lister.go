@@ -30,7 +30,7 @@ type Options struct {
 	// OnRequest is set if lists begin only for requests and the event stream, the first one
 	// too, and at once: whoever asks keeps the period.
 	OnRequest bool
-	// RelistPeriodWithEvents is the longest period while CRI events stand in for lists.
+	// RelistPeriodWithEvents is the period while CRI events stand in for lists.
 	RelistPeriodWithEvents time.Duration
 	Logger                 *slog.Logger
 	Metrics                instrument.Registry
@@ -74,7 +74,7 @@ func New(o Options) (*Lister, error) {
 		l.schedule.ended, l.schedule.served, l.schedule.pause = now, now, 0
 	}
 	l.last.Store(&Relist{})
-	l.trust.init(o.RelistPeriod, o.RelistPeriodWithEvents)
+	l.trust.evidence.Store(&evidence{})
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
@@ -128,10 +128,10 @@ func (l *Lister) ChangesUnannounced(n int) {
 }
 
 // ChangesAnnounced reports a relist while the stream was up that found nothing
-// unannounced since the one before, which began covers earlier, and whether it
-// confirmed a change that an event announced.
-func (l *Lister) ChangesAnnounced(covers time.Duration, confirmed bool) {
-	if l.trust.confirmed(covers, confirmed) {
+// unannounced since the one before, and whether it confirmed a change that an event
+// announced.
+func (l *Lister) ChangesAnnounced(confirmed bool) {
+	if l.trust.confirmed(confirmed) {
 		l.log.Info("event stream announces all changes again")
 	}
 	poke(l.trustChanged)
@@ -186,7 +186,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 // lists work too.
 func (l *Lister) period(stream evidence) time.Duration {
 	if stream.standsIn() && !l.opts.OnRequest && l.Last().Err == nil {
-		return stream.earned
+		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
 }

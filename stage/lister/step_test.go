@@ -47,7 +47,6 @@ var (
 	soon        step = func(_ *testing.T, f *fixture) { f.lister.RelistSoon() }
 	now         step = func(_ *testing.T, f *fixture) { f.lister.RelistNow() }
 	unannounced step = func(_ *testing.T, f *fixture) { f.lister.ChangesUnannounced(1) }
-	earn        step = func(_ *testing.T, f *fixture) { f.earn() }
 	openStream  step = func(t *testing.T, f *fixture) { f.openStream(t) }
 	// fail has every list fail from now on.
 	fail step = func(_ *testing.T, f *fixture) { f.runtime.SetListFault(plegtest.Fail(errList)) }
@@ -77,22 +76,13 @@ func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
 // proof is the age at which an open stream counts as up.
 const proof = 500 * time.Millisecond
 
-// openStream opens a stream after the first list, receives the listing once it counts
-// as up, and lets it earn the longest period.
+// openStream opens a stream after the first list and receives the listing once it counts
+// as up.
 func (f *fixture) openStream(t *testing.T) {
 	t.Helper()
 	f.requireNext(t, 0, false)
 	f.lister.StreamOpened()
 	f.requireNext(t, proof, false)
-	f.earn()
-}
-
-// earn reports enough clean relists for the longest period.
-func (f *fixture) earn() {
-	for range 10 {
-		f.lister.ChangesAnnounced(periodWithEvents, true)
-	}
-	synctest.Wait()
 }
 
 // sleepUntil waits until the given time after the start.

@@ -3,7 +3,6 @@ package lister_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -33,7 +32,7 @@ func TestStreamThatComesUpDuringAListGetsAnotherList(t *testing.T) {
 		}
 		return nil
 	})
-	testLister(t, rt, opened, next(3*period, false), next(3*period, false), earn, next(3*period+periodWithEvents, true))
+	testLister(t, rt, opened, next(3*period, false), next(3*period, false), next(3*period+periodWithEvents, true))
 }
 
 func TestFailedListIsRetriedSoonWithAStream(t *testing.T) {
@@ -43,7 +42,7 @@ func TestFailedListIsRetriedSoonWithAStream(t *testing.T) {
 func TestRequestShortensThePeriodWithEventsOnce(t *testing.T) {
 	testLister(t, plegtest.New(), next(0, false),
 		until(400*time.Millisecond), soon, next(period, false), // without a stream the request changes nothing
-		opened, next(period+proof, false), earn,
+		opened, next(period+proof, false),
 		until(10*time.Second), soon, next(11*time.Second, true), next(11*time.Second+periodWithEvents, true))
 }
 
@@ -54,29 +53,11 @@ func TestRequestsInARowDoNotDelayTheList(t *testing.T) {
 		until(11*time.Second+periodWithEvents-half), soon, next(11*time.Second+periodWithEvents, true))
 }
 
-// While nothing is unannounced, the time between two lists doubles.
-func TestRelistPeriodGrowsWithTheStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, plegtest.New())
-		f.requireNext(t, 0, false)
-		f.lister.StreamOpened()
-		f.requireNext(t, proof, false)
-		at := proof
-		for _, want := range []time.Duration{1, 2, 4, 8, 10, 10, 20, 40} {
-			want *= time.Second
-			at += want
-			f.requireNext(t, at, true)
-			f.lister.ChangesAnnounced(want, want == 10*time.Second && at > 30*time.Second)
-			synctest.Wait()
-		}
-	})
-}
-
 func TestDoubtedStreamShortensTheRelistPeriod(t *testing.T) {
 	const trusted = 10*time.Minute + 12*time.Second
 	testLister(t, plegtest.New(), openStream, until(10*time.Second),
 		unannounced, next(10*time.Second, true), // it was due after a period without events
 		unannounced, next(11*time.Second, true), next(12*time.Second, true),
-		until(trusted), func(_ *testing.T, f *fixture) { f.lister.ChangesAnnounced(period, true) }, // ends the doubt
-		next(trusted, true), earn, until(trusted+periodWithEvents/2), next(trusted+periodWithEvents, true))
+		until(trusted), func(_ *testing.T, f *fixture) { f.lister.ChangesAnnounced(true) }, // ends the doubt
+		next(trusted, true), until(trusted+periodWithEvents/2), next(trusted+periodWithEvents, true))
 }

@@ -12,27 +12,19 @@ const (
 	// quietTime is how long nothing may be unannounced before a doubted stream is trusted
 	// again: one that loses an event every few minutes never is.
 	quietTime = 10 * time.Minute
-	// unprovenPeriod bounds the relist period until a list has confirmed what an event
-	// announced: a stream that sends nothing looks like that of an idle node.
-	unprovenPeriod = 10 * time.Second
 )
 
-// trust answers one question: how long may CRI events stand in for lists?
+// trust answers one question: may CRI events stand in for lists?
 //
 // Others report facts. The hinter reports that the stream was opened and that it
 // ended. The differ reports changes that no event announced, and relists that found none.
-// An open stream is up once it has lived for provenAfter. While it is up, each
-// relist that finds nothing unannounced doubles the relist period. A change that the
-// stream misses ends that, and the stream is doubted until nothing was unannounced for
-// quietTime and an event was confirmed.
+// An open stream is up once it has lived for provenAfter. After a change that the stream
+// misses, it is doubted until nothing was unannounced for quietTime and an event was
+// confirmed: a stream that sends nothing looks like that of an idle node.
 //
 // The evidence is one immutable value that each report replaces, so that health
 // does not wait for a list that hangs.
-type trust struct {
-	// first is the relist period without events, longest that with events.
-	first, longest time.Duration
-	evidence       atomic.Pointer[evidence]
-}
+type trust struct{ evidence atomic.Pointer[evidence] }
 
 // evidence is what is known of the stream.
 type evidence struct {
@@ -41,20 +33,11 @@ type evidence struct {
 	// up is the state of the stream since a time.
 	up    bool
 	since time.Time
-	// earned is the relist period while events stand in for lists, 0 while they do
-	// not.
-	earned time.Duration
-	// proven is true if a list has confirmed a change that an event announced, since
-	// the stream came up or was doubted.
+	// proven is true if a list has confirmed a change that an event announced, since the
+	// stream was doubted.
 	proven bool
 	// doubted is when the stream last missed a change; zero if it is trusted.
 	doubted time.Time
-}
-
-// init sets the shortest and the longest relist period.
-func (t *trust) init(first, longest time.Duration) {
-	t.first, t.longest = first, longest
-	t.evidence.Store(&evidence{})
 }
 
 // at returns the evidence as of a time: a stream that has lived long enough is up.
@@ -94,7 +77,6 @@ func (t *trust) ended() {
 		e.opened = time.Time{}
 		if e.up {
 			e.up, e.since = false, now
-			e.forfeit()
 		}
 	})
 }
@@ -103,47 +85,27 @@ func (t *trust) ended() {
 // returns whether the stream was trusted until then.
 func (t *trust) missed() (trusted bool) {
 	before, _ := t.update(func(e *evidence, now time.Time) {
-		e.forfeit()
-		e.doubted = now
+		e.doubted, e.proven = now, false
 	})
 	return !before.isDoubted()
 }
 
-// confirmed reports a relist that found nothing unannounced since the one before,
-// which began the given time earlier, and whether it confirmed an event. It returns
-// whether that has ended a doubt.
-func (t *trust) confirmed(covers time.Duration, event bool) (again bool) {
+// confirmed reports a relist that found nothing unannounced since the one before, and
+// whether it confirmed an event. It returns whether that has ended a doubt.
+func (t *trust) confirmed(event bool) (again bool) {
 	before, after := t.update(func(e *evidence, now time.Time) {
 		e.proven = e.proven || event
-		switch {
-		case !e.up:
-		case !e.isDoubted():
-			e.earn(t.first, t.longest, covers)
-		case e.proven && now.Sub(e.doubted) >= quietTime:
+		if e.up && e.proven && now.Sub(e.doubted) >= quietTime {
 			e.doubted = time.Time{}
 		}
 	})
 	return before.isDoubted() && !after.isDoubted()
 }
 
-// earn doubles the period after a relist that covered at least that much time.
-func (e *evidence) earn(first, longest, covers time.Duration) {
-	if !e.proven {
-		longest = min(longest, max(first, unprovenPeriod))
-	}
-	now := max(e.earned, first)
-	if covers >= now && now < longest {
-		e.earned = min(2*now, longest)
-	}
-}
-
-// forfeit ends the time in which events stand in for lists.
-func (e *evidence) forfeit() { e.earned, e.proven = 0, false }
-
 func (e evidence) isDoubted() bool { return !e.doubted.IsZero() }
 
 // standsIn reports whether events stand in for lists.
-func (e evidence) standsIn() bool { return e.earned > 0 }
+func (e evidence) standsIn() bool { return e.up && !e.isDoubted() }
 
 // sameStream reports whether the stream has neither come up nor ended in between.
 func (e evidence) sameStream(other evidence) bool {

@@ -41,11 +41,9 @@ func setEventFaults(t *testing.T, node *simruntime.Runtime, f simruntime.EventFa
 
 func lists(h *kit.Simulation) int64 { return h.Node.Stats().RPCs["StreamContainers"].Calls }
 
-// earnTrust waits until the relist period has grown to its maximum and a list has just ended.
-func earnTrust(h *kit.Simulation) {
+// awaitListWithEvents waits until the stream is up and a list has just ended.
+func awaitListWithEvents(h *kit.Simulation) {
 	time.Sleep(2 * time.Second) // the stream is up
-	h.Populate(simruntime.Population{Pods: 1, Containers: 1})
-	time.Sleep(2 * periodWithEvents)
 	for before := lists(h); lists(h) == before; {
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -98,7 +96,7 @@ func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 
 func (tt streamFault) run(t *testing.T, seed uint64) {
 	h := follow(t, simruntime.Options{Seed: seed, DeletedLinger: tt.linger}, pipeline.Options{})
-	earnTrust(h)
+	awaitListWithEvents(h)
 	setEventFaults(t, h.Node, tt.faults)
 	before := lists(h)
 	h.Churn(seed, max(tt.actions, 400))
@@ -154,7 +152,7 @@ func TestSilentStreamIsNotReliedOn(t *testing.T) {
 		var log kit.Log
 		h := follow(t, simruntime.Options{Seed: 1}, pipeline.Options{Logger: log.Logger()})
 		pods := h.Populate(simruntime.Population{Pods: 8, Containers: 1})
-		earnTrust(h)
+		awaitListWithEvents(h)
 		if took := timeToCache(t, h, pods[0]); took > 20*time.Millisecond {
 			t.Errorf("with events it took %v", took)
 		}
@@ -199,7 +197,7 @@ func streamProvesItself(t *testing.T, h *kit.Simulation, pod simruntime.Pod) {
 	if took := timeToCache(t, h, pod); took > 20*time.Millisecond {
 		t.Errorf("an event of a doubted stream took %v", took)
 	}
-	time.Sleep(11 * time.Minute) // 10 without an unannounced change, and then longer periods
+	time.Sleep(11 * time.Minute) // 10 without an unannounced change, and a period
 	requireDoubted(t, h, 0)
 	before := lists(h)
 	time.Sleep(10 * periodWithEvents)
