@@ -64,13 +64,10 @@ func (c *call) finish(ctx context.Context) error {
 	return c.verdict.serve(ctx)
 }
 
-func (c *call) leave(err error) {
+func (c *call) leave() {
 	c.rt.stats.count(c.rpc, -c.limited, -c.executed, func(r *RPCStats) {
 		if c.executed > 0 {
 			r.Time += time.Since(c.started)
-		}
-		if err != nil {
-			r.Errors++
 		}
 	})
 	if c.executed > 0 { // after it was counted: the peak never exceeds the bound
@@ -114,7 +111,7 @@ func (rt *Runtime) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
 	c, err := rt.admit(ctx, path.Base(info.FullMethod), req)
-	defer func() { c.leave(err) }()
+	defer c.leave()
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package simruntime_test
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -11,66 +10,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
-
-func TestPopulateStates(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
-	pods, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 3, Exited: 1, Dead: 2})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range pods {
-		states := map[simruntime.State]int{}
-		for _, c := range p.Containers {
-			states[c.State]++
-		}
-		if len(p.Containers) != 9 || states[simruntime.Running] != 2 || states[simruntime.Exited] != 7 {
-			t.Errorf("pod %s has %v", p.Name, states)
-		}
-	}
-	if _, err := rt.Populate(simruntime.Population{Pods: 1, Exited: 1}); err == nil {
-		t.Error("more exited containers than containers were accepted")
-	}
-	if got := rt.Pods(); len(got) != 3 || got[0].UID != pods[0].UID {
-		t.Errorf("pods are not in the order of creation: %v", got)
-	}
-}
-
-func TestBurst(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change         simruntime.Change
-		pods           int
-		running, total int // containers of each pod changed
-	}{
-		"restart": {simruntime.Restart, 5, 2, 4},
-		"replace": {simruntime.Replace, 5, 2, 2},
-		"exit":    {simruntime.Exit, 5, 0, 2},
-		"remove":  {simruntime.Remove, 2, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			rt := newRuntime(t, simruntime.Options{})
-			pods := populate(t, rt, 5, 2)
-			changed := rt.Burst(3, tc.change)
-			if want := []string{pods[0].UID, pods[1].UID, pods[2].UID}; !slices.Equal(changed, want) {
-				t.Errorf("changed %v, want %v", changed, want)
-			}
-			if got := len(rt.Pods()); got != tc.pods {
-				t.Errorf("%d pods, want %d", got, tc.pods)
-			}
-			for _, uid := range changed {
-				p, _ := rt.Pod(uid)
-				running := 0
-				for _, c := range p.Containers {
-					if c.State == simruntime.Running {
-						running++
-					}
-				}
-				if running != tc.running || len(p.Containers) != tc.total {
-					t.Errorf("pod has %d of %d containers running, want %d of %d", running, len(p.Containers), tc.running, tc.total)
-				}
-			}
-		})
-	}
-}
 
 func TestInvalidStepsFail(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
@@ -206,19 +145,6 @@ func TestChurnIsRealistic(t *testing.T) {
 			if len(p.Containers) > 4 {
 				t.Errorf("pod %s has %d containers: dead ones pile up", p.Name, len(p.Containers))
 			}
-		}
-	})
-}
-
-func TestChurnEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
-		ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second+ms, errors.New("enough"))
-		defer cancel()
-		n := 0
-		err := rt.Churn(ctx, simruntime.ChurnOptions{Observe: func(string) { n++ }})
-		if err == nil || err.Error() != "enough" || n != 100 {
-			t.Errorf("Churn returned %v after %d actions, want the cause after 100", err, n)
 		}
 	})
 }

@@ -11,25 +11,9 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// EventMode is how GetContainerEvents answers.
-type EventMode int
-
-// The modes.
-const (
-	// EventsOn sends events.
-	EventsOn EventMode = iota
-	// EventsEOF ends each stream at once without an error, as CRI-O does when
-	// pod events are not enabled.
-	EventsEOF
-	// EventsUnimplemented fails at the first Recv, as old runtimes do.
-	EventsUnimplemented
-)
-
 // EventFaults change the streams of GetContainerEvents. The zero value changes
 // nothing. Probabilities are drawn for each client.
 type EventFaults struct {
-	Mode EventMode // For streams opened from now on.
-
 	Loss      float64 // Probability that an event is lost.
 	Duplicate float64 // Probability that an event is sent twice in a row.
 	// Reorder is the probability that an event is sent after the one that
@@ -49,9 +33,6 @@ type EventFaults struct {
 const ReorderHold = 50 * time.Millisecond
 
 func (f EventFaults) validate() error {
-	if f.Mode < EventsOn || f.Mode > EventsUnimplemented {
-		return fmt.Errorf("EventFaults.Mode is unknown: %d", f.Mode)
-	}
 	return errors.Join(
 		checkProbability("EventFaults.Loss", f.Loss),
 		checkProbability("EventFaults.Duplicate", f.Duplicate),

@@ -15,14 +15,11 @@ const (
 	clientBuffer = 1000
 	// maxHistory bounds what EventFaults.Replay can ask for.
 	maxHistory = 1024
-	// maxRetained bounds the past events that Options.EventRetention keeps.
-	maxRetained = 10_000
 )
 
 // queued is an event on its way to a client.
 type queued struct {
 	ev   *cri.ContainerEventResponse
-	seq  uint64
 	when time.Time
 	// ordered is true if EventFaults.Reorder does not apply to the event.
 	ordered bool
@@ -30,15 +27,11 @@ type queued struct {
 
 // hub sends every event to every client.
 type hub struct {
-	retention time.Duration
-
 	mu      sync.Mutex // guards what follows; locked inside Runtime.mu
 	rng     *rand.Rand
 	faults  EventFaults
 	clients []*eventClient
 	history []queued // oldest first
-	seq     uint64   // number of the last event
-	claimed uint64   // number of the last event while a client was connected
 	s       EventStats
 }
 
@@ -56,18 +49,11 @@ func (h *hub) stats(reset bool) EventStats {
 func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.seq++
 	h.s.Emitted++
-	q := queued{ev: ev, seq: h.seq, when: time.Now()}
-	kept := maxHistory
-	if h.retention > 0 {
-		kept = maxRetained
-	}
+	q := queued{ev: ev, when: time.Now()}
 	h.history = append(h.history, q)
-	h.history = h.history[max(0, len(h.history)-kept):]
-	if len(h.clients) > 0 {
-		h.claimed = h.seq
-	} else if h.retention == 0 {
+	h.history = h.history[max(0, len(h.history)-maxHistory):]
+	if len(h.clients) == 0 {
 		h.s.Dropped++
 	}
 	for _, c := range h.clients {
@@ -100,22 +86,13 @@ func (h *hub) chance(p float64) bool { return p > 0 && h.rng.Float64() < p }
 func (h *hub) connect() (*eventClient, EventFaults) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	past := h.history[len(h.history)-min(h.faults.Replay, maxHistory, len(h.history)):]
-	if i := slices.IndexFunc(h.history, h.retained); i >= 0 && len(h.history)-i > len(past) {
-		past = h.history[i:]
-	}
+	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
 	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{})}
 	for _, q := range past {
 		c.queue <- q
 	}
-	h.claimed = h.seq
 	h.clients = append(h.clients, c)
 	return c, h.faults
-}
-
-// retained reports whether the first client to connect gets a past event.
-func (h *hub) retained(q queued) bool {
-	return q.seq > h.claimed && h.retention > 0 && time.Since(q.when) <= h.retention
 }
 
 func (h *hub) disconnect(c *eventClient) {

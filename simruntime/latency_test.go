@@ -26,14 +26,13 @@ func TestProfileDelaysCalls(t *testing.T) {
 			"PodSandboxStatus": {func() { sandboxStatus(t, client, p.Sandboxes[0].ID) }, 5 * ms},
 			"ListContainers":   {func() { listContainers(t, client, nil) }, 30 * ms},
 			"ListPodSandbox":   {func() { listPods(t, client, nil) }, 18 * ms},
-			"StreamContainers": {func() { drainContainers(t, client) }, 30 * ms},
 		} {
 			began := time.Now()
 			tc.call()
 			if got := time.Since(began); got != tc.want {
 				t.Errorf("%s took %v, want %v", name, got, tc.want)
 			}
-			if got := rt.Stats().RPCs[name]; got.Calls != 1 || got.Time != tc.want || got.Errors != 0 {
+			if got := rt.Stats().RPCs[name]; got.Calls != 1 || got.Time != tc.want {
 				t.Errorf("%s is counted as %+v", name, got)
 			}
 		}

@@ -55,7 +55,7 @@ func streamList[M listed](
 	ctx context.Context, rt *Runtime, rpc string, req any, list func() []M, send func([]M) error,
 ) (err error) {
 	c, err := rt.admit(ctx, rpc, req)
-	defer func() { c.leave(err) }()
+	defer c.leave()
 	if err != nil {
 		return err
 	}

@@ -3,14 +3,11 @@ package simruntime_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
-	"google.golang.org/grpc"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -68,104 +65,6 @@ func idsBy[T any](items []T, id func(T) string) (out []string) {
 type withID interface{ GetId() string }
 
 func ids[T withID](items []T) []string { return idsBy(items, T.GetId) }
-
-func TestListsHonourFilters(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		pods := populate(t, rt, 3, 2)
-		if err := rt.StopSandbox(pods[1].Sandboxes[0].ID); err != nil {
-			t.Fatal(err)
-		}
-		one := pods[2]
-		byUID := map[string]string{"io.kubernetes.pod.uid": one.UID}
-		ready := &cri.PodSandboxStateValue{State: cri.PodSandboxState_SANDBOX_READY}
-		exited := &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_EXITED}
-
-		for name, tc := range map[string]struct {
-			filter *cri.PodSandboxFilter
-			want   []string
-		}{
-			"nil":           {nil, sandboxIDs(pods)},
-			"empty":         {&cri.PodSandboxFilter{}, sandboxIDs(pods)},
-			"ready":         {&cri.PodSandboxFilter{State: ready}, sandboxIDs([]simruntime.Pod{pods[0], pods[2]})},
-			"id":            {&cri.PodSandboxFilter{Id: one.Sandboxes[0].ID}, []string{one.Sandboxes[0].ID}},
-			"unknown id":    {&cri.PodSandboxFilter{Id: "none"}, nil},
-			"uid":           {&cri.PodSandboxFilter{LabelSelector: byUID}, []string{one.Sandboxes[0].ID}},
-			"uid and state": {&cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": pods[1].UID}, State: ready}, nil},
-			"unknown uid":   {&cri.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": "none"}}, nil},
-		} {
-			if got := ids(listPods(t, client, tc.filter)); !slices.Equal(got, tc.want) {
-				t.Errorf("sandboxes by %s: got %v, want %v", name, got, tc.want)
-			}
-		}
-		for name, tc := range map[string]struct {
-			filter *cri.ContainerFilter
-			want   []string
-		}{
-			"nil":            {nil, containerIDs(pods)},
-			"exited":         {&cri.ContainerFilter{State: exited}, containerIDs(pods[1:2])},
-			"id":             {&cri.ContainerFilter{Id: one.Containers[1].ID}, []string{one.Containers[1].ID}},
-			"sandbox":        {&cri.ContainerFilter{PodSandboxId: one.Sandboxes[0].ID}, containerIDs(pods[2:])},
-			"other sandbox":  {&cri.ContainerFilter{PodSandboxId: "none", Id: one.Containers[1].ID}, nil},
-			"uid":            {&cri.ContainerFilter{LabelSelector: byUID}, containerIDs(pods[2:])},
-			"container name": {&cri.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.container.name": "none"}}, nil},
-		} {
-			if got := ids(listContainers(t, client, tc.filter)); !slices.Equal(got, tc.want) {
-				t.Errorf("containers by %s: got %v, want %v", name, got, tc.want)
-			}
-		}
-	})
-}
-
-func TestStreamsComeInBatches(t *testing.T) {
-	for _, tc := range []struct{ pods, batch, wantMessages int }{
-		{0, 3, 0}, {3, 3, 1}, {7, 3, 3}, {7, 0, 1},
-	} {
-		t.Run(fmt.Sprintf("pods=%d/batch=%d", tc.pods, tc.batch), func(t *testing.T) {
-			opts := simruntime.Options{StreamBatch: tc.batch}
-			simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-				populate(t, rt, tc.pods, 1)
-				messages, items := drainSandboxes(t, client)
-				if messages != tc.wantMessages || !slices.Equal(items, sandboxIDs(rt.Pods())) {
-					t.Errorf("sandboxes: %d messages with %v", messages, items)
-				}
-				messages, items = drainContainers(t, client)
-				if messages != tc.wantMessages || !slices.Equal(items, containerIDs(rt.Pods())) {
-					t.Errorf("containers: %d messages with %v", messages, items)
-				}
-			})
-		})
-	}
-}
-
-func drainSandboxes(t *testing.T, client cri.RuntimeServiceClient) (messages int, items []string) {
-	t.Helper()
-	stream, err := client.StreamPodSandboxes(t.Context(), &cri.StreamPodSandboxesRequest{})
-	return drain(t, stream, err, (*cri.StreamPodSandboxesResponse).GetPodSandboxes)
-}
-
-func drainContainers(t *testing.T, client cri.RuntimeServiceClient) (messages int, items []string) {
-	t.Helper()
-	stream, err := client.StreamContainers(t.Context(), &cri.StreamContainersRequest{})
-	return drain(t, stream, err, (*cri.StreamContainersResponse).GetContainers)
-}
-
-// drain returns the number of messages of a stream and the ids of their items.
-func drain[R any, T withID](
-	t *testing.T, stream grpc.ServerStreamingClient[R], err error, items func(*R) []T,
-) (messages int, all []string) {
-	t.Helper()
-	for ; err == nil; messages++ {
-		var resp *R
-		if resp, err = stream.Recv(); err != nil {
-			break
-		}
-		all = append(all, ids(items(resp))...)
-	}
-	if !errors.Is(err, io.EOF) {
-		t.Fatal(err)
-	}
-	return messages, all
-}
 
 // A reader sees all of an update or nothing of it.
 func TestUpdateIsAtomic(t *testing.T) {

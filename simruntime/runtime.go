@@ -47,11 +47,6 @@ type Options struct {
 	// and StreamContainers. If zero, 5000, as in containerd 2.4.
 	StreamBatch int
 
-	// EventRetention is how long events are kept while there is no client; the
-	// first client to come gets them, old times and all (containerd: 5 min).
-	// If zero, they are not kept.
-	EventRetention time.Duration
-
 	// DeletedLinger is how long a sandbox stays listed (NOTREADY) after its
 	// DELETED event (containerd: up to 4 ms). If zero, it goes before the event.
 	DeletedLinger time.Duration
@@ -77,7 +72,6 @@ func (o Options) validate() error {
 	}
 	return errors.Join(
 		checkNotNegative("Options.StreamBatch", o.StreamBatch),
-		checkNotNegative("Options.EventRetention", o.EventRetention),
 		checkNotNegative("Options.DeletedLinger", o.DeletedLinger),
 		checkNotNegative("Options.MaxMessageBytes", o.MaxMessageBytes),
 	)
@@ -136,7 +130,7 @@ func New(opts Options) (*Runtime, error) {
 		opts:   opts,
 		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
 		stats:  &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}},
-		hub:    &hub{rng: newRand(opts.Seed, "events"), retention: opts.EventRetention},
+		hub:    &hub{rng: newRand(opts.Seed, "events")},
 		rng:    newRand(opts.Seed, "state"),
 		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}},
 	}

@@ -79,22 +79,13 @@ func (s *service) GetContainerEvents(
 ) (err error) {
 	ctx := stream.Context()
 	c, err := s.rt.admit(ctx, rpcEvents, req)
-	defer func() { c.leave(err) }()
+	defer c.leave()
 	if err != nil {
-		return err
-	}
-	if err := c.finish(ctx); err != nil {
 		return err
 	}
 	client, faults := s.rt.hub.connect()
 	client.late = c.verdict.latency
 	defer s.rt.hub.disconnect(client)
-	switch faults.Mode {
-	case EventsEOF:
-		return nil
-	case EventsUnimplemented:
-		return status.Error(codes.Unimplemented, "method GetContainerEvents not implemented")
-	}
 	sent := 0
 	return client.run(ctx, faults.BreakAfter, func(ev *cri.ContainerEventResponse) error {
 		if err := stream.Send(malformEvent(ev, c.verdict.malform)); err != nil {

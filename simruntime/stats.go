@@ -8,11 +8,9 @@ import (
 
 // RPCStats count the calls of one RPC since the last reset.
 type RPCStats struct {
-	Calls  int64         // That arrived.
-	Errors int64         // That ended with an error, cancelled ones included.
-	Time   time.Duration // Sum of the time executing, latency included.
-
-	Spoiled int64 // That a fault affected.
+	Calls   int64         // That arrived.
+	Time    time.Duration // Sum of the time executing, latency included.
+	Spoiled int64         // That a fault affected.
 }
 
 // Stats are the counters of a [Runtime] at one moment. Calls in flight do not

@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -83,6 +84,7 @@ func TestHangStopsStatusCalls(t *testing.T) {
 	must(t, n.Hang(1))
 	pods, err := client.ListPods(t.Context())
 	must(t, err)
+	slices.SortFunc(pods, func(a, b *pleg.Pod) int { return b.Sandboxes[0].CreatedAt.Compare(a.Sandboxes[0].CreatedAt) })
 	hung := 0
 	for i := range pods { // newest first
 		ctx, cancel := context.WithCancel(t.Context())

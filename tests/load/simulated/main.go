@@ -43,7 +43,7 @@ func newNode(socket string, seed uint64) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: seed, Profile: profile, EventRetention: time.Minute})
+	runtime, err := simruntime.New(simruntime.Options{Seed: seed, Profile: profile})
 	if err != nil {
 		return nil, err
 	}
