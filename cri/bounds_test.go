@@ -2,7 +2,6 @@ package cri_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -90,44 +89,6 @@ func TestListTooLargeToReceive(t *testing.T) {
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {
 		t.Errorf("5 MiB with a limit of 1 MiB: %v, want ResourceExhausted that names the option", err)
 	}
-}
-
-func TestConcurrentListsRunOneByOne(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeRuntime{}
-		var inFlight atomic.Int64
-		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
-			if inFlight.Add(1) > 1 {
-				t.Error("two lists in flight")
-			}
-			defer inFlight.Add(-1)
-			time.Sleep(time.Second)
-			return &runtimeapi.ListContainersResponse{}, nil
-		}
-		client := connect(t, fake, cri.Options{})
-		start := time.Now()
-		done := make(chan error, 3)
-		for range 3 {
-			go func() {
-				_, err := client.ListPods(t.Context())
-				done <- err
-			}()
-		}
-		time.Sleep(1500 * time.Millisecond)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second/4)
-		defer cancel()
-		if _, err := client.ListPods(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a list waiting for its turn ended with %v, want its context's error", err)
-		}
-		for range 3 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		if took := time.Since(start); took != 3*time.Second {
-			t.Errorf("3 lists took %v, want 3s", took)
-		}
-	})
 }
 
 // A call that hangs ends by its deadline or with the context of the caller.

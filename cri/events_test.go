@@ -138,14 +138,6 @@ func TestEventsEnd(t *testing.T) {
 	}
 }
 
-func TestWatchEventsWithoutRuntime(t *testing.T) {
-	client := newClient(t, "/nowhere/cri.sock", cri.Options{})
-	err := client.WatchEvents(t.Context(), func() { t.Error("opened") }, nil)
-	if status.Code(err) != codes.Unavailable || errors.Is(err, pleg.ErrNoEvents) {
-		t.Errorf("got %v, want Unavailable", err)
-	}
-}
-
 // TestSlowReaderDoesNotBlockRuntime sends far more than grpc's default window holds to
 // a client that does not return from its first hint.
 func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {

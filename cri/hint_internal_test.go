@@ -65,37 +65,6 @@ func hintOf(t *testing.T, c *Client, sent *runtimeapi.ContainerEventResponse) pl
 	return c.hint(received, eventNow)
 }
 
-func TestRemovedIsLeftOut(t *testing.T) {
-	for name, tt := range map[string]struct {
-		change                func(*runtimeapi.ContainerEventResponse)
-		containers, sandboxes int
-		ips                   int
-	}{
-		"a container that the statuses still have": {func(*runtimeapi.ContainerEventResponse) {}, 1, 1, 1},
-		"a container that they no longer have": {func(e *runtimeapi.ContainerEventResponse) {
-			e.ContainersStatuses = e.ContainersStatuses[:1]
-		}, 1, 1, 1},
-		"the sandbox": {func(e *runtimeapi.ContainerEventResponse) {
-			e.ContainerId, e.ContainersStatuses = "s1", nil
-			e.PodSandboxStatus.CreatedAt = time.Time{}.UnixNano()
-		}, 0, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			event := aContainerStarts()
-			event.ContainerEventType = deletedEvent
-			tt.change(event)
-			h := hintOf(t, &Client{}, event)
-			if !h.Removed || h.State != pleg.StateExited || h.Pod == nil {
-				t.Fatalf("got %+v, want a complete removal", h)
-			}
-			if len(h.Pod.Containers) != tt.containers || len(h.Pod.Sandboxes) != tt.sandboxes ||
-				len(h.Status.Containers) != tt.containers || len(h.Status.Sandboxes) != tt.sandboxes || len(h.Status.IPs) != tt.ips {
-				t.Errorf("got %+v and %+v", h.Pod, h.Status)
-			}
-		})
-	}
-}
-
 // A hint of an incomplete event has the identity in the event, and no pod.
 func TestIncompleteEvents(t *testing.T) {
 	type event = runtimeapi.ContainerEventResponse

@@ -3,7 +3,6 @@ package cri_test
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -20,43 +19,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// A stream of batches of three items that breaks, or stalls until the deadline, costs that
-// list only.
-func TestBrokenListStreamIsDiscarded(t *testing.T) {
-	for _, rpc := range []string{"StreamPodSandboxes", "StreamContainers"} {
-		for _, fault := range []simruntime.Fault{
-			{Messages: 1, Code: codes.Unavailable},
-			{Messages: 2, Code: codes.Unavailable},
-			{Messages: 99, Code: codes.Unavailable},
-			{Messages: 1, Hang: true},
-		} {
-			t.Run(fmt.Sprintf("%s after %d, hangs: %t", rpc, fault.Messages, fault.Hang), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					rt, client := simulatedWith(t, simruntime.Options{Seed: 7, StreamBatch: 3}, cri.Options{})
-					populate(t, rt, 7, 2)
-					before := listPods(t, client)
-					rt.Burst(2, simruntime.Restart)
-					fault.RPC, fault.Times = rpc, 1
-					inject(t, rt, fault)
-					code, end := fault.Code, time.Now()
-					if fault.Hang {
-						code, end = codes.DeadlineExceeded, end.Add(cri.DefaultTimeout)
-					}
-					if pods, err := client.ListPods(t.Context()); pods != nil || status.Code(err) != code || !time.Now().Equal(end) {
-						t.Errorf("the list that broke: %d pods, %v %v after its time; want %v", len(pods), err, time.Since(end), code)
-					}
-					after := listPods(t, client)
-					wantTruth(t, "after the break", after, rt.Pods())
-					after = slices.DeleteFunc(after, func(p *pleg.Pod) bool { return !slices.Contains(before, p) })
-					if len(after) != 5 {
-						t.Errorf("%d pods are the same pointers, want the 5 that did not change", len(after))
-					}
-				})
-			})
-		}
-	}
-}
 
 // TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without
 // streams by one with them, between two lists.

@@ -148,69 +148,6 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
-func TestUnchangedPodsAreTheSamePointers(t *testing.T) {
-	type (
-		boxes = []*runtimeapi.PodSandbox
-		conts = []*runtimeapi.Container
-	)
-	reverse := func(s boxes, c conts) { slices.Reverse(s); slices.Reverse(c) }
-	for _, tt := range []struct {
-		name   string
-		change func(s boxes, c conts)
-		same   int // pods of 10
-		pods   int
-		kept   int // pointers of the containers in the first pod
-	}{
-		{"nothing", nil, 10, 10, 2},
-		{"the order of the lists", reverse, 10, 10, 2},
-		{"a container's state", func(_ boxes, c conts) { c[0].State = runtimeapi.ContainerState_CONTAINER_EXITED }, 9, 10, 1},
-		{"a sandbox's state", func(s boxes, _ conts) { s[0].State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY }, 9, 10, 2},
-		{"an annotation", func(_ boxes, c conts) { c[0].Annotations["new"] = "" }, 9, 10, 1},
-		{"a container is gone", func(_ boxes, c conts) { *c[0] = runtimeapi.Container{} }, 9, 10, 1},
-		{"a pod is gone", func(s boxes, c conts) {
-			*s[9] = runtimeapi.PodSandbox{}
-			*c[18], *c[19] = runtimeapi.Container{}, runtimeapi.Container{}
-		}, 9, 9, 2},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			l := testLists(t)
-			sandboxes, containers := node(t, 10, nil)
-			before, _, err := l.readBoth(t, sandboxes, containers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			sandboxes, containers = node(t, 10, tt.change)
-			after, _, err := l.readBoth(t, sandboxes, containers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			same := countShared(before, after)
-			if same != tt.same || len(after) != tt.pods {
-				t.Errorf("%d of %d pods are the same pointers, want %d of %d", same, len(after), tt.same, tt.pods)
-			}
-			first := func(p *pleg.Pod) bool { return p.UID == podUID(0) }
-			old, now := before[slices.IndexFunc(before, first)], after[slices.IndexFunc(after, first)]
-			kept := countShared(old.Containers, now.Containers)
-			if kept != tt.kept {
-				t.Errorf("%d containers of the first pod are the same pointers, want %d", kept, tt.kept)
-			}
-			if len(old.Containers) != 2 || old.Containers[0].State != pleg.StateRunning {
-				t.Errorf("a pod of the list before has changed: %+v", old)
-			}
-		})
-	}
-}
-
-// countShared returns how many pointers are in both slices.
-func countShared[T any](before, after []*T) (n int) {
-	for _, p := range after {
-		if slices.Contains(before, p) {
-			n++
-		}
-	}
-	return n
-}
-
 func TestPodsBelongToTheCaller(t *testing.T) {
 	l := testLists(t)
 	sandboxes, containers := node(t, 2, nil)
