@@ -221,8 +221,8 @@ siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE rea
 	@bin/siege $(SIEGE)
 
 .PHONY: bench
-bench: ## compare with the serial baseline and the kubelet's PLEG (40 minutes)
-	$(MAKE) -C bench quick
+bench: ## compare with the kubelet's PLEG (40 minutes)
+	$(MAKE) -C bench all
 
 .PHONY: reproduce
 reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/upstream.md
@@ -234,10 +234,6 @@ upstream: ## make the small step of docs/upstream.md, test and measure it, 15 mi
 	cd kubelet && $(GO) run ./upstream $(GO) test -race -count=1 -run 'SameAsGenericPLEG|AgainstGenericPLEG' . -args -sequences 300
 	cd kubelet && $(GO) run ./upstream -bugs
 	$(MAKE) -C bench reproduce
-
-.PHONY: bench-full
-bench-full: ## run all benchmark scenarios, hours
-	$(MAKE) -C bench full
 
 .PHONY: bench-compare
 bench-compare: ## compare the Go benchmarks with revision REF

@@ -74,10 +74,7 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 
 func serialRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	events := make(chan pleg.Event, 8*pods)
-	s, err := serial.New(&memory{}, serial.Options{Events: events})
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := serial.New(&memory{}, events, time.Minute)
 	s.Apply(b.Context(), time.Now(), next[0])
 	seen := len(events)
 	b.ReportAllocs()

@@ -1,55 +1,85 @@
 package main
 
 import (
+	"context"
+	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/bench/benchtest"
-	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// asClient lets the test binary be the client.
+const asClient = "BENCH_CLIENT"
 
-// Each candidate sees the existing pods, and then those of a burst.
-func TestCandidatesSeeTheSame(t *testing.T) {
+func TestMain(m *testing.M) {
+	if os.Getenv(asClient) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func startClient(t *testing.T, socket string) (ask func(probe.Command) (probe.Report, error)) {
+	t.Helper()
+	t.Setenv(asClient, "1")
+	client, err := probe.StartChild(t.Context(), os.Args[0], "-socket", socket, "-period", "20ms")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Stop)
+	return func(c probe.Command) (r probe.Report, err error) { return r, client.Ask(c, &r) }
+}
+
+// The client sees the existing pods, and then a burst, each in its window.
+func TestClientMeasuresBurst(t *testing.T) {
 	const pods, containers = 6, 2
-	c := config{inspectors: 4, period: 20 * time.Millisecond, timeout: time.Minute}
-	for name, candidate := range map[string]func(*cri.Client) probe.Candidate{"serial": c.serial, "pipeline": c.pipeline} {
-		t.Run(name, func(t *testing.T) {
-			n, client := benchtest.NewNode(t)
-			if err := n.Populate(pods, containers); err != nil {
-				t.Fatal(err)
+	node, err := simruntime.New(simruntime.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := node.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(t.TempDir(), "cri.sock")
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, listener) })
+	ask := startClient(t, socket)
+	window := func(typ string, n int, change probe.Command) probe.Report {
+		t.Helper()
+		var last probe.Report
+		for _, c := range []probe.Command{
+			{Do: probe.ExpectEvents, Want: map[string]int{typ: n}}, change, {Do: probe.WaitForEvents, TimeoutMS: 60_000},
+		} {
+			if last, err = ask(c); err != nil || last.Err != "" {
+				t.Fatalf("%s: %v, %s", c.Do, err, last.Err)
 			}
-			ask, end := benchtest.Serve(t, candidate(client))
-			const started = pods * (containers + 1)
-			if r := benchtest.Start(ask, map[string]int{"ContainerStarted": started}, time.Minute); !r.Done || r.Seen["ContainerStarted"].Count != started {
-				t.Fatalf("start: %+v", r)
-			}
-			ask(control.Command{Do: control.ClientExpect, Want: map[string]int{"ContainerDied": pods * containers}})
-			n.Burst(pods, simruntime.Exit)
-			r := ask(control.Command{Do: control.ClientWait, TimeoutMS: 60_000})
-			if died := r.Seen["ContainerDied"]; !r.Done || died.Count != pods*containers || died.LastMS <= 0 {
-				t.Errorf("burst: %+v", r)
-			}
-			end(nil)
-		})
+		}
+		if seen := last.Seen[typ]; !last.Done || len(last.Seen) != 1 || seen.Count != n || seen.LastMS < 0 || len(last.Log) != n {
+			t.Errorf("report is %+v, want %d of %s", last, n, typ)
+		}
+		return last
+	}
+	window("ContainerStarted", pods*(containers+1), probe.Command{Do: probe.StartCandidate})
+	node.Burst(pods, simruntime.Exit)
+	if r := window("ContainerDied", pods*containers, probe.Command{Do: probe.WaitForEvents}); r.Usage.WallSeconds <= 0 || r.Usage.Allocs == 0 {
+		t.Errorf("usage is %+v", r.Usage)
 	}
 }
 
-func TestBadArgumentsAreExplained(t *testing.T) {
-	for want, c := range map[string]config{
-		`unknown candidate "parallel"`: {candidate: "parallel"},
-		"is not a unix socket":         {candidate: "serial", socket: "localhost:80"},
-		"no runtime at -socket":        {candidate: "serial", socket: "/no-such-socket"},
-	} {
-		if err := c.run(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%+v: %v, want %q in it", c, err, want)
+func TestClientExplainsItsEnd(t *testing.T) {
+	for socket, want := range map[string]string{"localhost:80": "is not a unix socket", "/no-such-socket": "no runtime at -socket"} {
+		if _, err := startClient(t, socket)(probe.Command{Do: probe.ExpectEvents}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q in it", socket, err, want)
 		}
 	}
 }

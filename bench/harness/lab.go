@@ -5,66 +5,73 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"path/filepath"
+	"runtime"
 	"strconv"
-	"strings"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
-	"github.com/pleg-pipeline/pleg-pipeline/bench/node"
+	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// lab is one node and one candidate that is connected to it, in a process of its own.
-// After an error the candidate does nothing more.
+// lab is one simulated runtime and one candidate that is connected to it, in a process of
+// its own. The runtime works in this process, which does nothing else meanwhile. After an
+// error the candidate does nothing more.
 type lab struct {
 	candidate Candidate
-	node      *node.Node
-	client    *control.Child
+	runtime   *simruntime.Runtime
+	client    *probe.Child
 	err       error
 }
 
 // inLab returns a measurement that does its work in a new lab. The candidate's
-// process runs, but the candidate itself starts in [lab.startClient].
+// process runs, but the candidate itself starts in [lab.startClient]. If carried, sandbox
+// statuses carry those of the containers.
 func inLab(period, timeout time.Duration, carried bool, do func(context.Context, *lab) Metrics) func(context.Context, *bench, Candidate) (Metrics, error) {
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 		b.labs++
 		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs))
-		n, err := node.Start(ctx, socket, carried)
+		sim, err := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: carried})
 		if err != nil {
 			return nil, err
 		}
-		l := &lab{candidate: c, node: n}
+		listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
+		if err != nil {
+			return nil, fmt.Errorf("simulate a node: %w", err)
+		}
+		serving, stop := context.WithCancel(ctx)
+		served := make(chan error, 1)
+		go func() { served <- sim.Serve(serving, listener) }()
+		l := &lab{candidate: c, runtime: sim}
 		l.connect(ctx, b, socket, period, timeout)
 		m := do(ctx, l)
 		l.client.Stop()
-		l.fail(n.Stop())
+		stop()
+		if err := <-served; !errors.Is(err, context.Canceled) {
+			l.fail(err)
+		}
 		return m, l.err
 	}
 }
 
 // connect starts the process of the candidate, which will connect to the socket.
 func (l *lab) connect(ctx context.Context, b *bench, socket string, period, timeout time.Duration) {
-	if l.err != nil {
-		return
-	}
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
 	program, c := "client", l.candidate
-	switch {
-	case c.inKubelet():
+	switch c {
+	case kubelet, smallStep, dropIn:
 		if program = "kubelet"; c == smallStep {
 			program = "small-step"
 		}
-		args = append(args, "-root", b.temp, "-events="+strconv.FormatBool(strings.HasSuffix(string(c), "-events")),
-			"-drop-in="+strconv.FormatBool(c.isDropIn()))
-	case c == serial:
-		args = append(args, "-candidate", "serial")
+		args = append(args, "-root", b.temp, "-drop-in="+strconv.FormatBool(c == dropIn))
 	default:
 		args = append(args, "-inspectors", strconv.Itoa(c.width()), "-events="+strconv.FormatBool(c.events()))
 	}
-	l.client, l.err = control.Start(ctx, b.program(program), args...)
+	l.client, l.err = probe.StartChild(ctx, filepath.Join(b.bin, program), args...)
 }
 
-func (l *lab) command(c control.Command) (r control.Report) {
+func (l *lab) command(c probe.Command) (r probe.Report) {
 	if l.err == nil {
 		l.err = l.client.Ask(c, &r)
 	}
@@ -91,32 +98,103 @@ func (l *lab) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// window measures change from its beginning to the last wanted event. The lab fails if other events than the wanted ones arrived: then the
-// candidate did other work.
-func (l *lab) window(want map[string]int, change func()) control.Report {
-	l.command(control.Command{Do: control.ClientExpect, Want: want})
+// window measures change from its beginning to the last wanted event. The lab fails if other
+// events than the wanted ones arrived: then the candidate did other work.
+func (l *lab) window(want map[string]int, change func()) probe.Report {
+	l.command(probe.Command{Do: probe.ExpectEvents, Want: want})
 	change()
-	r := l.command(control.Command{Do: control.ClientWait, TimeoutMS: int(longest.Milliseconds())})
+	r := l.command(probe.Command{Do: probe.WaitForEvents, TimeoutMS: int(longest.Milliseconds())})
 	l.fail(verify(r, want))
 	return r
 }
 
 // startClient starts the candidate and waits for its first events.
-func (l *lab) startClient(want map[string]int) control.Report {
-	return l.window(want, func() { l.command(control.Command{Do: control.ClientStart}) })
+func (l *lab) startClient(want map[string]int) probe.Report {
+	return l.window(want, func() { l.command(probe.Command{Do: probe.StartCandidate}) })
 }
+
+// streamUp is how long a candidate with CRI events gets until it relies on its
+// event stream and has made the list after that.
+const streamUp = 2 * time.Second
 
 // populate adds pods and starts the candidate, which then knows all of them and, if
 // it follows CRI events, relies on its event stream.
 func (l *lab) populate(ctx context.Context, pods, containers int) {
-	l.fail(l.node.Populate(pods, containers))
+	l.add(simruntime.Population{Pods: pods, Containers: containers})
 	l.startClient(started(pods, containers))
 	if l.candidate.events() {
 		l.pause(ctx, streamUp)
 	}
 }
 
-func verify(r control.Report, want map[string]int) error {
+func (l *lab) add(p simruntime.Population) []simruntime.Pod {
+	pods, err := l.runtime.Populate(p)
+	l.fail(err)
+	return pods
+}
+
+// shape sets the latency profile and the number of calls that execute at once; 0 means any.
+func (l *lab) shape(profile string, limit int) {
+	p, err := simruntime.NewProfile(profile)
+	if err == nil {
+		l.runtime.SetMaxConcurrent(limit)
+		err = l.runtime.SetProfile(p)
+	}
+	l.fail(err)
+}
+
+// hang makes the status calls of the first pods hang until their deadline.
+func (l *lab) hang(pods int) {
+	for _, p := range l.runtime.Pods()[:pods] {
+		_, err := l.runtime.Inject(simruntime.Fault{PodUID: p.UID, Hang: true})
+		l.fail(err)
+	}
+}
+
+// reset sets the counters of calls to zero.
+func (l *lab) reset() {
+	runtime.GC() // the garbage of earlier measurements costs this one nothing
+	l.runtime.ResetStats()
+}
+
+// burst resets the counters and changes pods in one step.
+func (l *lab) burst(pods int, change simruntime.Change) {
+	l.reset()
+	l.runtime.Burst(pods, change)
+}
+
+// replace replaces the first container of one pod after the other, a number of times, at a
+// rate in one second. The pods take turns: two changes of one pod are as far apart as
+// possible, so that a relist sees both. It returns each new container and its time.
+func (l *lab) replace(ctx context.Context, times int, rate float64) (made []probe.Arrival) {
+	l.reset()
+	pods, began := l.runtime.Pods(), time.Now()
+	for i := range times {
+		l.pause(ctx, time.Until(began.Add(time.Duration(float64(i)/rate*float64(time.Second)))))
+		if l.err != nil {
+			return nil
+		}
+		var next simruntime.Container
+		l.runtime.Update(func(tx *simruntime.Txn) {
+			pod, _ := tx.Pod(pods[i%len(pods)].UID)
+			var err error
+			next, err = tx.RestartContainer(pod.Containers[0].ID)
+			l.fail(errors.Join(err, tx.PruneDead(pod.UID)))
+		})
+		made = append(made, probe.Arrival{ID: next.ID, UnixNS: time.Now().UnixNano()})
+	}
+	return made
+}
+
+// lists returns the number of lists since the last reset.
+func (l *lab) lists() int64 { return l.runtime.Stats().RPCs["ListContainers"].Calls }
+
+// statusCalls is the number of calls for the status of a sandbox or a container.
+func statusCalls(s simruntime.Stats) int64 {
+	return s.RPCs["ContainerStatus"].Calls + s.RPCs["PodSandboxStatus"].Calls
+}
+
+func verify(r probe.Report, want map[string]int) error {
 	got := make(map[string]int, len(r.Seen))
 	for name, seen := range r.Seen {
 		got[name] = seen.Count
@@ -127,11 +205,11 @@ func verify(r control.Report, want map[string]int) error {
 	return nil
 }
 
-// burstMetrics combines what the client saw with what the node counted.
-func (l *lab) burstMetrics(r control.Report, at node.Stats, pods int) Metrics {
+// burstMetrics combines what the client saw with what the runtime counted.
+func (l *lab) burstMetrics(r probe.Report, pods int) Metrics {
+	at := l.runtime.Stats()
 	m := Metrics{
-		"client": r.Usage.CPUSeconds * 1e3, "server": at.CPUSeconds * 1e3, "allocs": float64(r.Usage.Allocs),
-		"waiting": float64(at.PeakArrived), "calls": float64(at.StatusCalls()) / float64(pods),
+		"client": r.Usage.CPUSeconds * 1e3, "allocs": float64(r.Usage.Allocs), "calls": float64(statusCalls(at)) / float64(pods),
 	}
 	for _, seen := range r.Seen {
 		m["last"] = max(m["last"], seen.LastMS)
@@ -145,7 +223,7 @@ func (l *lab) burstMetrics(r control.Report, at node.Stats, pods int) Metrics {
 // limit is the shortest time in milliseconds for a client with as many status
 // calls in flight: one list, and the time of all status calls divided by the most
 // in flight. The calls in flight do not include the lists.
-func limit(at node.Stats, c Candidate) float64 {
+func limit(at simruntime.Stats, c Candidate) float64 {
 	width := min(c.width(), at.PeakInFlight)
 	if width == 0 {
 		return 0

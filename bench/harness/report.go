@@ -2,62 +2,81 @@ package main
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// shown are the metrics of each group in the summary.
-var shown = map[string][]string{
-	"burst": {"last", "client"}, "carried": {"last", "calls"}, "single": {"last"}, "limited": {"last"}, "hung": {"last"},
-	"storm": {"last", "running"}, "restart": {"calls"}, "idle": {"client", "allocs"}, "churn": {"p50", "client"},
-	"events": {"p50", "client"},
+// comparison is a row of docs/upstream.md: a figure of each of the columns.
+type comparison struct {
+	what, scenario, metric string
 }
 
-// section is the table of a group: the medians of its metrics, one row for each scenario
-// and metric.
-func section(r *Results, group string) string {
-	in := []string{""} // the candidates of the group
-	for _, row := range r.Rows {
-		if strings.HasPrefix(row.Scenario, group+"/") && !slices.Contains(in, string(row.Candidate)) {
-			in = append(in, string(row.Candidate))
+// columns are those of the table in docs/upstream.md.
+var columns = []Candidate{kubelet, smallStep, dropIn}
+
+var comparisons = []comparison{
+	{"110 pods change at once: last event (ms)", burst110, "last"},
+	{"- the runtime serves 4 (ms)", limited(4), "last"},
+	{"- 1 (ms)", limited(1), "last"},
+	{"1 of 110 hangs: last event of the others (ms)", "hung/pods=1", "last"},
+	{"change to event: p50 (ms)", changes10, "p50"},
+}
+
+// candidatesOf returns the candidates of which a target or a comparison has a figure in a
+// scenario.
+func candidatesOf(scenario string) (all []Candidate) {
+	add := func(of string, c Candidate) {
+		if of == scenario && !slices.Contains(all, c) {
+			all = append(all, c)
 		}
 	}
-	if len(in) == 1 {
-		return "Not measured: `make bench-full` does.\n"
+	for _, c := range comparisons {
+		for _, candidate := range columns {
+			add(c.scenario, candidate)
+		}
 	}
-	var b strings.Builder
-	b.WriteString(tableRow(in...) + "|---|" + strings.Repeat("---:|", len(in)-1) + "\n")
+	for _, t := range targets {
+		add(t.against.scenario, t.against.candidate)
+		add(t.measured.scenario, t.measured.candidate)
+	}
+	return all
+}
+
+// compared returns the scenarios of the comparisons, each with the columns alone.
+func compared() (chosen []Scenario) {
 	for _, s := range scenarios() {
-		for _, metric := range shown[group] {
-			cells := []string{"`" + s.Name + "`: " + metrics[metric]}
-			for _, c := range in[1:] {
-				text := ""
-				if f, ok := r.figure(s.Name, Candidate(c), metric); ok {
-					text = number(f.median())
-				}
-				cells = append(cells, text)
-			}
-			if s.group() == group && strings.Join(cells[1:], "") != "" {
-				b.WriteString(tableRow(cells...))
-			}
+		if slices.ContainsFunc(comparisons, func(c comparison) bool { return c.scenario == s.Name }) {
+			s.Candidates = columns
+			chosen = append(chosen, s)
 		}
+	}
+	return chosen
+}
+
+func comparisonTable(r *Results) string {
+	var b strings.Builder
+	b.WriteString("| | kubelet | small step | drop-in |\n|---|---:|---:|---:|\n")
+	for _, c := range comparisons {
+		b.WriteString("| " + c.what)
+		for _, candidate := range columns {
+			text := ""
+			if f, ok := r.figure(c.scenario, candidate, c.metric); ok {
+				text = number(f.median())
+			}
+			b.WriteString(" | " + text)
+		}
+		b.WriteString(" |\n")
 	}
 	return b.String()
 }
 
-func tableRow(cells ...string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
-
 // number has three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
-	case a >= 1e5:
-		return fmt.Sprintf("%.0f k", v/1e3)
 	case a >= 100 || a == math.Trunc(a):
 		return fmt.Sprintf("%.0f", v)
 	case a >= 10:
@@ -74,52 +93,29 @@ func provenance(r *Results) string {
 		last.Began.Format("2006-01-02 15:04 UTC"), cmp.Or(last.Revision, "unknown"), r.Machine.CPU, r.Machine.Cores, r.Machine.Kernel, r.Machine.Go)
 }
 
-// template is the summary without its generated parts.
-//
-//go:embed results.md.tmpl
-var template string
+// marked is a generated part of a page.
+var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
 
-// resultsName is the summary beside resultsFile.
-const resultsName = "results.md"
-
-// report writes everything that follows from the results in dir: the tables, and the
-// generated parts of the page.
-func report(r *Results, dir, page string) error {
-	parts := map[string]string{"machine": provenance(r)}
-	for group := range shown {
-		parts[group] = section(r, group)
+// report replaces the generated parts of a page, if there is one.
+func report(r *Results, page string) (err error) {
+	if page == "" {
+		return nil
 	}
-	if err := fill(filepath.Join(dir, resultsName), template, parts); err != nil || page == "" {
-		return err
-	}
-	parts["targets"] = targetTable(r)
-	return refill(page, parts)
-}
-
-// refill replaces the generated parts of a page.
-func refill(page string, parts map[string]string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
-	return fill(page, string(text), parts)
-}
-
-// marked is a generated part of a page.
-var marked = regexp.MustCompile(`(?s)(<!-- figures: ([a-z]+) -->\n).*?(<!-- end -->)`)
-
-// fill writes a file with the text and its generated parts.
-func fill(file, text string, parts map[string]string) (err error) {
-	text = marked.ReplaceAllStringFunc(text, func(part string) string {
+	parts := map[string]string{"machine": provenance(r), "targets": targetTable(r), "upstream": comparisonTable(r)}
+	filled := marked.ReplaceAllStringFunc(string(text), func(part string) string {
 		m := marked.FindStringSubmatch(part)
 		content, ok := parts[m[2]]
 		if !ok {
-			err = fmt.Errorf("fill %s: unknown part %q", file, m[2])
+			err = fmt.Errorf("report: %s has the unknown part %q", page, m[2])
 		}
 		return m[1] + "\n" + content + "\n" + m[3]
 	})
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(file, []byte(text), 0o644)
+	return os.WriteFile(page, []byte(filled), 0o644)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -17,100 +16,59 @@ func contents(t *testing.T, file string) string {
 	return string(data)
 }
 
-// TestReportIsUpToDate renders everything again from the results, as make -C bench report
-// does.
-func TestReportIsUpToDate(t *testing.T) {
-	const committed, page = "../results", "../../docs/benchmarks.md"
-	r, err := readResults(committed)
+// page returns the path of a copy of a page.
+func page(t *testing.T, text string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "page.md")
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestPageIsUpToDate renders the page again from the results, as make -C bench report does.
+func TestPageIsUpToDate(t *testing.T) {
+	const committed = "../../docs/benchmarks.md"
+	r, err := readResults("../results")
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	copied := filepath.Join(dir, "page.md")
-	if err := os.WriteFile(copied, []byte(contents(t, page)), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := report(r, dir, copied); err != nil {
-		t.Fatal(err)
-	}
-	if contents(t, copied) != contents(t, page) {
-		t.Errorf("%s is not up to date", page)
-	}
-	if contents(t, filepath.Join(dir, resultsName)) != contents(t, filepath.Join(committed, resultsName)) {
-		t.Errorf("%s is not up to date", resultsName)
+	again := page(t, contents(t, committed))
+	if err := report(r, again); err != nil || contents(t, again) != contents(t, committed) {
+		t.Errorf("%s is not up to date: %v", committed, err)
 	}
 }
 
 func TestReportOfResults(t *testing.T) {
 	r := new(Results)
-	for i, c := range candidates(everyone) {
+	for i, c := range []Candidate{kubelet, dropIn, "pipeline-16"} {
 		row := &Row{Scenario: burst110, Candidate: c, Revision: "abc"}
-		row.add(Metrics{"last": 3600 / float64(i+1), "limit": 3000 / float64(i+1), "client": 10})
-		row.add(Metrics{"last": 3700 / float64(i+1), "limit": 3000 / float64(i+1), "client": 12})
+		row.add(Metrics{"last": 3600 / float64(i+1), "limit": 1100})
+		row.add(Metrics{"last": 3700 / float64(i+1), "limit": 1100})
 		r.Rows = append(r.Rows, row)
 	}
-	for _, want := range []string{"| kubelet |", "| `" + burst110 + "`: last event (ms) | 3650 | 1825 |", "client CPU (ms) | 11 |"} {
-		if table := section(r, "burst"); !strings.Contains(table, want) {
-			t.Errorf("the table lacks %q:\n%s", want, table)
-		}
+	file := page(t, "kept\n<!-- figures: machine -->\nstale\n<!-- end -->\n<!-- figures: targets -->\n<!-- end -->\n<!-- figures: upstream -->\n<!-- end -->\n")
+	if err := report(r, file); err != nil {
+		t.Fatal(err)
 	}
-	if got := section(r, "idle"); !strings.Contains(got, "Not measured") {
-		t.Errorf("a group without results: %s", got)
-	}
-	for _, want := range []string{"not measured", "**1.22, missed**"} {
-		if table := targetTable(r); !strings.Contains(table, want) {
-			t.Errorf("the targets lack %q:\n%s", want, table)
-		}
-	}
-	dir := t.TempDir()
-	if err := report(r, dir, ""); err != nil || !strings.Contains(contents(t, filepath.Join(dir, resultsName)), "Not measured") {
-		t.Errorf("report: %v", err)
-	}
-	page := filepath.Join(dir, "page.md")
-	for text, want := range map[string]string{
-		"kept\n<!-- figures: machine -->\nstale\n<!-- end -->\n": "revision abc",
-		"<!-- figures: typo -->\n<!-- end -->\n":                 "",
+	text := contents(t, file)
+	for _, want := range []string{
+		"kept\n", "revision abc", "| **0.333, missed** |", "| **1.11, missed** |", "| not measured |", "last event (ms) | 3650 |  | 1825 |\n",
 	} {
-		err := fill(page, text, map[string]string{"machine": provenance(r)})
-		if (err == nil) != (want != "") {
-			t.Errorf("fill %q: %v", text, err)
-		}
-		if err == nil && (!strings.Contains(contents(t, page), want) || strings.Contains(contents(t, page), "stale") || !strings.Contains(contents(t, page), "kept")) {
-			t.Errorf("the page is %q", contents(t, page))
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %q:\n%s", want, text)
 		}
 	}
-}
-
-// Every comparison names a scenario, candidates and a metric that exist.
-func TestComparisonsAreMeasured(t *testing.T) {
-	chosen := compared()
-	for _, c := range comparisons {
-		i := slices.IndexFunc(chosen, func(s Scenario) bool { return s.Name == c.scenario })
-		if i < 0 || metrics[c.metric] == "" {
-			t.Errorf("%s: no scenario %s or metric %s", c.what, c.scenario, c.metric)
-			continue
-		}
-		for _, candidate := range columns {
-			if !slices.Contains(chosen[i].Candidates, candidate) {
-				t.Errorf("%s does not measure %s", c.scenario, candidate)
-			}
-		}
+	if strings.Contains(text, "stale") {
+		t.Errorf("the page keeps what it had:\n%s", text)
 	}
-}
-
-func TestComparisonTable(t *testing.T) {
-	stock, ours := &Row{Scenario: burst110, Candidate: kubelet}, &Row{Scenario: burst110, Candidate: dropIn}
-	stock.add(Metrics{"last": 3000, "calls": 3, "waiting": 1, "server": 200})
-	ours.add(Metrics{"last": 300})
-	r := &Results{Rows: []*Row{stock, ours}}
-	want := "| 110 pods change at once: last event (ms) | 3000 |  | 300 |\n"
-	if got := comparisonTable(r); !strings.Contains(got, want) {
-		t.Errorf("table lacks %q:\n%s", want, got)
+	if err := report(r, page(t, "<!-- figures: typo -->\n<!-- end -->\n")); err == nil || !strings.Contains(err.Error(), `"typo"`) {
+		t.Errorf("an unknown part: %v", err)
 	}
 }
 
 func TestFigures(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 3: "3", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 54321: "54321", 654321: "654 k"} {
+	for v, want := range map[float64]string{0: "0", 3: "3", 1.234: "1.23", 12.34: "12.3", 123.4: "123", 54321: "54321"} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v) = %s, want %s", v, got, want)
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,8 +16,7 @@ import (
 	"time"
 )
 
-// Results are the summary of all measurements. It is small, so that it can stay in the
-// repository; the single measurements are in rawFile.
+// Results are the summary of all measurements.
 type Results struct {
 	Machine Machine
 	Rows    []*Row
@@ -57,11 +55,9 @@ func (r *Row) add(m Metrics) {
 		r.values, r.Metrics = make(map[string][]float64), make(map[string]Figure)
 	}
 	for key, value := range m {
-		sorted := append(slices.Clone(r.values[key]), value)
-		slices.Sort(sorted)
-		n := len(sorted)
-		r.values[key], r.Runs = sorted, n
-		r.Metrics[key] = Figure{rounded((sorted[(n-1)/2] + sorted[n/2]) / 2), rounded(sorted[0]), rounded(sorted[n-1])}
+		all := append(r.values[key], value)
+		r.values[key], r.Runs = all, len(all)
+		r.Metrics[key] = Figure{rounded(median(all)), rounded(slices.Min(all)), rounded(slices.Max(all))}
 	}
 }
 
@@ -71,19 +67,15 @@ func rounded(v float64) float64 {
 	return short
 }
 
-// row returns nil if there is none.
-func (r *Results) row(scenario string, c Candidate) *Row {
-	i := slices.IndexFunc(r.Rows, func(row *Row) bool { return row.Scenario == scenario && row.Candidate == c })
-	if i < 0 {
-		return nil
-	}
-	return r.Rows[i]
-}
-
 // figure returns false if there is none.
 func (r *Results) figure(scenario string, c Candidate, metric string) (Figure, bool) {
-	f, ok := cmp.Or(r.row(scenario, c), &Row{}).Metrics[metric]
-	return f, ok
+	for _, row := range r.Rows {
+		if row.Scenario == scenario && row.Candidate == c {
+			f, ok := row.Metrics[metric]
+			return f, ok
+		}
+	}
+	return Figure{}, false
 }
 
 // replace adds rows in place of the earlier ones of their scenarios. Rows are in the order
@@ -100,11 +92,8 @@ func (r *Results) replace(rows []*Row) {
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int { return order[a.Scenario] - order[b.Scenario] })
 }
 
-// resultsFile has one row in a line, rawFile one measurement, which git ignores.
-const (
-	resultsFile = "results.jsonl"
-	rawFile     = "raw.jsonl"
-)
+// resultsFile has one row in a line.
+const resultsFile = "results.jsonl"
 
 func (r *Results) write(dir string) error {
 	var text bytes.Buffer
@@ -144,16 +133,6 @@ func readResults(dir string) (*Results, error) {
 		return nil, fmt.Errorf("read results in %s: %w", dir, err)
 	}
 	return r, nil
-}
-
-// appendRaw adds one measurement to the file of all of them.
-func appendRaw(dir string, row *Row, m Metrics) error {
-	file, err := os.OpenFile(filepath.Join(dir, rawFile), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("write measurement: %w", err)
-	}
-	err = json.NewEncoder(file).Encode(map[string]any{"scenario": row.Scenario, "candidate": row.Candidate, "revision": row.Revision, "metrics": m})
-	return errors.Join(err, file.Close())
 }
 
 // cpuModel is a line of /proc/cpuinfo.

@@ -12,45 +12,28 @@ import (
 
 // Scenario is work that every candidate does.
 type Scenario struct {
-	// Name begins with the group, the section of the results for the scenario.
+	// Name begins with the group.
 	Name string
-	// Title says in a few words what happens.
-	Title      string
+	// Candidates are those of which a table has a figure.
 	Candidates []Candidate
 	// Measure does the work once with one candidate. An error fails the run.
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)
-	// InQuick makes the scenario part of the quick set.
-	InQuick bool
-}
-
-// group is the first part of the name.
-func (s Scenario) group() string {
-	group, _, _ := strings.Cut(s.Name, "/")
-	return group
 }
 
 // matches reports whether a pattern is the name, the group, or a pattern of the name.
 func (s Scenario) matches(pattern string) bool {
 	ok, _ := filepath.Match(pattern, s.Name)
-	return ok || pattern == s.Name || pattern == s.group()
+	return ok || pattern == s.Name || strings.HasPrefix(s.Name, pattern+"/")
 }
 
-// Metrics are the figures of one measurement. results.md.tmpl says what they mean.
+// Metrics are the figures of one measurement:
+//
+//   - last: from the relist that saw the change to its last event, in ms; running: to that of
+//     pods that run; limit: the shortest possible time
+//   - p50: the median from a change to its event, in ms
+//   - client: CPU time of the client, in ms; allocs: its heap allocations
+//   - calls: status calls for each changed pod
 type Metrics map[string]float64
-
-// metrics are the headers of the metrics.
-var metrics = map[string]string{
-	"last":    "last event (ms)",
-	"running": "last event of running pods (ms)",
-	"limit":   "limit (ms)",
-	"p50":     "change to event, p50 (ms)",
-	"p99":     "change to event, p99 (ms)",
-	"client":  "client CPU (ms)",
-	"server":  "server CPU (ms)",
-	"waiting": "peak calls arrived",
-	"calls":   "status calls per changed pod",
-	"allocs":  "allocations",
-}
 
 // The kubelet's relist period and its deadline of a runtime call.
 const (
@@ -62,28 +45,66 @@ const (
 // hang. The kubelet's two minutes would only make the benchmark longer.
 const hangTimeout = 5 * time.Second
 
+// The names of scenarios that tables have more than once.
+const (
+	burst110     = "burst/profile=node/containers=2/pods=110"
+	burstOfOne   = "burst/profile=node/containers=1/pods=110"
+	carriedBurst = "carried/profile=node/pods=110/containers=2"
+	burst1000    = "burst/profile=zero/containers=2/pods=1000"
+	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
+	changes10    = "events/change/seconds=10"
+	quiet10      = "events/idle/seconds=10"
+	coldStart    = "storm/profile=node"
+)
+
+// limited is the burst of 110 pods on a runtime that serves this many calls at once.
+func limited(calls int) string { return fmt.Sprintf("limited/profile=node/pods=110/limit=%d", calls) }
+
 // scenarios returns everything that can be measured.
-func scenarios() []Scenario {
-	return slices.Concat(bursts(), storms(), restarts(), idles(), churns(), eventful())
+func scenarios() (all []Scenario) {
+	add := func(name string, period, timeout time.Duration, carried bool, do func(context.Context, *lab) Metrics) {
+		all = append(all, Scenario{Name: name, Candidates: candidatesOf(name), Measure: inLab(period, timeout, carried, do)})
+	}
+	addBurst := func(name string, w burst) {
+		timeout := callTimeout
+		if w.hung > 0 {
+			timeout = hangTimeout
+		}
+		add(name, relistPeriod, timeout, w.carried, w.measure)
+	}
+	addBurst(burstOfOne, burst{pods: 110, containers: 1, profile: "node"})
+	addBurst(burst110, burst{pods: 110, containers: 2, profile: "node"})
+	addBurst(burst1000, burst{pods: 1000, containers: 2, profile: "zero"})
+	addBurst(carriedBurst, burst{pods: 110, containers: 2, profile: "node", carried: true})
+	for _, calls := range []int{1, 2, 4, 8} {
+		addBurst(limited(calls), burst{pods: 110, containers: 2, profile: "node", limit: calls})
+	}
+	addBurst(limitedZero, burst{pods: 1000, containers: 2, profile: "zero", limit: 8})
+	for _, n := range []int{0, 1, 5} {
+		addBurst(fmt.Sprintf("hung/pods=%d", n), burst{pods: 110, containers: 2, profile: "node", hung: n})
+	}
+	add(coldStart, relistPeriod, callTimeout, false, startCold)
+	for _, times := range []int{1, 3} {
+		add(fmt.Sprintf("restart/n=%d", times), relistPeriod/5, callTimeout, false, restart(times))
+	}
+	for _, pods := range []int{110, 1000, 5000} {
+		add(fmt.Sprintf("idle/pods=%d", pods), idlePeriod, callTimeout, false, idle(pods))
+	}
+	add(changes10, relistPeriod, callTimeout, false, change)
+	add(quiet10, relistPeriod, callTimeout, false, quiet)
+	return all
 }
 
-// choose returns the scenarios that match one of the patterns, or the set if
-// there are no patterns.
-func choose(set string, patterns []string) ([]Scenario, error) {
-	if set != "quick" && set != "full" {
-		return nil, fmt.Errorf("unknown set %q: want quick or full", set)
-	}
+// choose returns the scenarios that match one of the patterns, or all if there are none.
+func choose(patterns []string) ([]Scenario, error) {
 	all := scenarios()
 	for _, p := range patterns {
 		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.matches(p) }) {
-			return nil, fmt.Errorf("no scenario matches %q: the list command shows their names", p)
+			return nil, fmt.Errorf("no scenario matches %q: docs/benchmarks.md has their names", p)
 		}
 	}
 	return slices.DeleteFunc(all, func(s Scenario) bool {
-		if len(patterns) == 0 {
-			return set == "quick" && !s.InQuick
-		}
-		return !slices.ContainsFunc(patterns, s.matches)
+		return len(patterns) > 0 && !slices.ContainsFunc(patterns, s.matches)
 	}), nil
 }
 
@@ -91,16 +112,12 @@ func choose(set string, patterns []string) ([]Scenario, error) {
 // status calls in flight, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
-// The candidates without a number: the baseline; the kubelet, the kubelet with the change
-// of kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG. "-events"
-// is with the gate EventedPLEG on.
+// The candidates without a number: the kubelet, the kubelet with the change of
+// kubelet/upstream, and the kubelet with the pipeline in place of GenericPLEG.
 const (
-	serial        Candidate = "serial"
-	kubelet       Candidate = "kubelet"
-	kubeletEvents Candidate = "kubelet-events"
-	smallStep     Candidate = "small-step"
-	dropIn        Candidate = "drop-in"
-	dropInEvents  Candidate = "drop-in-events"
+	kubelet   Candidate = "kubelet"
+	smallStep Candidate = "small-step"
+	dropIn    Candidate = "drop-in"
 )
 
 // usualWidth is the number of inspectors of the drop-in, smallWidth that of inspections at
@@ -110,41 +127,20 @@ const (
 	smallWidth = 4
 )
 
-// candidates are separated by spaces.
-func candidates(names string) []Candidate {
-	var out []Candidate
-	for name := range strings.FieldsSeq(names) {
-		out = append(out, Candidate(name))
-	}
-	return out
-}
-
-const (
-	allWidths = "pipeline-1 pipeline-2 pipeline-4 pipeline-8 pipeline-16 pipeline-32"
-	everyone  = "serial kubelet drop-in " + allWidths
-	oneWidth  = "serial kubelet drop-in pipeline-16"
-	twoWidths = "serial kubelet drop-in pipeline-8 pipeline-16"
-)
-
-// inKubelet reports whether the candidate runs in the kubelet's surroundings.
-func (c Candidate) inKubelet() bool {
-	return c == kubelet || c == kubeletEvents || c == smallStep || c.isDropIn()
-}
-
-func (c Candidate) isDropIn() bool { return c == dropIn || c == dropInEvents }
-
 // events reports whether the pipeline follows CRI events.
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
 // width is the most status calls the candidate has in flight.
 func (c Candidate) width() int {
-	switch {
-	case c.isDropIn():
+	switch c {
+	case kubelet:
+		return 1
+	case dropIn:
 		return usualWidth
-	case c == smallStep:
+	case smallStep:
 		return smallWidth
 	}
 	_, number, _ := strings.Cut(string(c), "-")
-	n, _ := strconv.Atoi(number) // 0 of those that have one call in flight
-	return max(1, n)
+	n, _ := strconv.Atoi(number)
+	return n
 }

@@ -19,17 +19,6 @@ type target struct {
 	most              float64
 }
 
-const (
-	burst110     = "burst/profile=node/containers=2/pods=110"
-	burstOfOne   = "burst/profile=node/containers=1/pods=110"
-	carriedBurst = "carried/profile=node/pods=110/containers=2"
-	burst1000    = "burst/profile=zero/containers=2/pods=1000"
-	limitedZero  = "limited/profile=zero/pods=1000/limit=8"
-)
-
-// limited is the burst of 110 pods on a runtime that serves this many calls at once.
-func limited(calls int) string { return fmt.Sprintf("limited/profile=node/pods=110/limit=%d", calls) }
-
 // beside compares two candidates in one scenario.
 func beside(what, scenario, metric string, of, against Candidate, most float64) target {
 	return target{what, figure{scenario, of, metric}, figure{scenario, against, metric}, most}
@@ -59,10 +48,10 @@ var targets = []target{
 	{"1 pod of 110 with hung calls: time of the others", figure{"hung/pods=1", "pipeline-16", "last"}, figure{"hung/pods=0", "pipeline-16", "last"}, 1.2},
 	{"5 pods with hung calls: time of the others", figure{"hung/pods=5", "pipeline-8", "last"}, figure{"hung/pods=0", "pipeline-8", "last"}, 1.2},
 	beside("the same", "hung/pods=5", "last", "pipeline-8", kubelet, 1./12),
-	beside("change to event with CRI events: p50", "events/change/seconds=10", "p50", "events-16", kubelet, 0.1),
-	beside("idle minute with CRI events: client CPU", "events/idle/seconds=10", "client", "events-16", "pipeline-16", 0.25),
-	beside("cold start, 2000 exited containers: time", "storm/profile=node", "last", "pipeline-16", kubelet, 0.1),
-	{"the same: running pods against all", figure{"storm/profile=node", "pipeline-16", "running"}, figure{"storm/profile=node", "pipeline-16", "last"}, 0.5},
+	beside("change to event with CRI events: p50", changes10, "p50", "events-16", kubelet, 0.1),
+	beside("idle minute with CRI events: client CPU", quiet10, "client", "events-16", "pipeline-16", 0.25),
+	beside("cold start, 2000 exited containers: time", coldStart, "last", "pipeline-16", kubelet, 0.1),
+	{"the same: running pods against all", figure{coldStart, "pipeline-16", "running"}, figure{coldStart, "pipeline-16", "last"}, 0.5},
 }
 
 // ratio returns the figure divided by its reference, and false if one of them

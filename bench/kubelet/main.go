@@ -1,6 +1,6 @@
 // Command kubelet runs a pod lifecycle event generator in the kubelet's surroundings, its
 // runtime manager, CRI client and pod cache, against a CRI socket: the kubelet's own
-// unmodified generators, or the pipeline in their place.
+// unmodified generator, or the pipeline in its place.
 package main
 
 import (
@@ -38,12 +38,9 @@ import (
 // 1000 (plegChannelCapacity).
 const eventBuffer = 1 << 15
 
-// eventRetries is the kubelet's eventedPlegMaxStreamRetries.
-const eventRetries = 5
-
 type config struct {
 	socket, root    string
-	events, dropIn  bool
+	dropIn          bool
 	period, timeout time.Duration
 }
 
@@ -51,7 +48,6 @@ func main() {
 	var c config
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
 	flag.StringVar(&c.root, "root", "", "folder for the files of the runtime manager")
-	flag.BoolVar(&c.events, "events", false, "also run EventedPLEG, which requests relists for CRI events")
 	flag.BoolVar(&c.dropIn, "drop-in", false, "run the pipeline in place of GenericPLEG")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
@@ -78,7 +74,7 @@ func (c config) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return probe.Serve(ctx, c.candidate(runtime, service), os.Stdin, os.Stdout)
+	return probe.Serve(ctx, c.candidate(runtime), os.Stdin, os.Stdout)
 }
 
 // generator is what the generators have in common.
@@ -115,10 +111,9 @@ func (l *listTimes) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod
 	return l.Runtime.GetPods(ctx, all)
 }
 
-// candidate runs the generator as the kubelet does, if c.events with the gate EventedPLEG
-// on. Its events do not say which relist made them: without CRI events they get the time
-// of the last list.
-func (c config) candidate(runtime kubecontainer.Runtime, service internalapi.RuntimeService) probe.Candidate {
+// candidate runs the generator as the kubelet does. Its events do not say which relist made
+// them: they get the time of the last list.
+func (c config) candidate(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		lists := &listTimes{Runtime: runtime}
 		g, events, err := c.newGenerator(lists)
@@ -127,14 +122,11 @@ func (c config) candidate(runtime kubecontainer.Runtime, service internalapi.Run
 		}
 		g.Start(ctx)
 		defer g.Stop()
-		if c.events {
-			pleg.NewEventedPLEG(service, g, eventRetries).Start(ctx)
-		}
 		for {
 			select {
 			case e := <-events:
 				at := time.Now()
-				if list := lists.last.Load(); !c.events && list != nil {
+				if list := lists.last.Load(); list != nil {
 					at = *list
 				}
 				emit(event(e, at))

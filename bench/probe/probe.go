@@ -1,6 +1,9 @@
-// Package probe measures a candidate inside its client process. All candidates use
-// it, so that it costs each of them the same. It has no dependencies, so that the
-// module with Kubernetes in it can import it.
+// Package probe measures a candidate inside its client process: the kubelet's own
+// generator or the pipeline. All candidates use it, so that it costs each of them the
+// same. It has no dependencies, so that the module with Kubernetes in it can import it.
+//
+// A [Child] is such a process, as the harness sees it. The protocol is one JSON object
+// per line on standard input, and one line of answer for each on standard output.
 package probe
 
 import (
@@ -12,8 +15,6 @@ import (
 	"runtime"
 	"sync"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/bench/control"
 )
 
 // Event is an event as a candidate delivered it.
@@ -36,22 +37,20 @@ func Serve(ctx context.Context, candidate Candidate, in io.Reader, out io.Writer
 	defer cancel()
 	p := &probe{ended: make(chan error, 1)}
 	p.expect(nil)
-	err := control.Serve(in, out, func(c control.Command) control.Report {
+	err := serve(in, out, func(c Command) Report {
 		switch c.Do {
-		case control.ClientStart:
+		case StartCandidate:
 			p.started = true
 			go func() { p.ended <- candidate(ctx, p.emit) }()
-		case control.ClientExpect:
+		case ExpectEvents:
 			runtime.GC()
 			p.expect(c.Want)
-		case control.ClientWait:
+		case WaitForEvents:
 			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
-		case control.ClientReport:
-			return p.report()
 		default:
-			return control.Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
+			return Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
 		}
-		return control.Report{}
+		return Report{}
 	})
 	cancel()
 	if p.started {
@@ -73,7 +72,7 @@ type probe struct {
 
 // window has the events since the last expect.
 type window struct {
-	began control.Mark
+	began mark
 	want  map[string]int
 	// lacking is the number of wanted events that have not arrived.
 	lacking int
@@ -81,7 +80,7 @@ type window struct {
 
 	relist time.Time
 	seen   map[string]*tally
-	log    []control.Arrival
+	log    []Arrival
 }
 
 type tally struct {
@@ -93,16 +92,19 @@ func (p *probe) expect(want map[string]int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.window = window{
-		want: maps.Clone(want), began: control.Now(),
+		want: maps.Clone(want), began: now(),
 		seen: make(map[string]*tally), done: make(chan struct{}),
 	}
 	for _, n := range want {
 		p.lacking += n
 	}
+	if p.lacking == 0 {
+		close(p.done)
+	}
 }
 
 func (p *probe) emit(e Event) {
-	now := time.Now()
+	at := time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.relist.IsZero() || e.At.Before(p.relist) {
@@ -114,8 +116,8 @@ func (p *probe) emit(e Event) {
 		p.seen[e.Type] = t
 	}
 	t.count++
-	t.last = now
-	p.log = append(p.log, control.Arrival{Type: e.Type, ID: e.ID, UnixNS: now.UnixNano()})
+	t.last = at
+	p.log = append(p.log, Arrival{Type: e.Type, ID: e.ID, UnixNS: at.UnixNano()})
 	if t.count <= p.want[e.Type] {
 		if p.lacking--; p.lacking == 0 {
 			close(p.done)
@@ -123,7 +125,7 @@ func (p *probe) emit(e Event) {
 	}
 }
 
-func (p *probe) wait(timeout time.Duration) control.Report {
+func (p *probe) wait(timeout time.Duration) Report {
 	p.mu.Lock()
 	done := p.done
 	p.mu.Unlock()
@@ -132,20 +134,20 @@ func (p *probe) wait(timeout time.Duration) control.Report {
 	case <-time.After(timeout):
 	case err := <-p.ended:
 		p.ended <- err
-		return control.Report{Err: fmt.Sprintf("the candidate has ended: %v", err)}
+		return Report{Err: fmt.Sprintf("the candidate has ended: %v", err)}
 	}
 	return p.report()
 }
 
-func (p *probe) report() control.Report {
-	now := control.Now()
+func (p *probe) report() Report {
+	ended := now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	r := control.Report{
-		Done: p.lacking == 0, Usage: now.Since(p.began), Log: p.log, Seen: make(map[string]control.Seen, len(p.seen)),
+	r := Report{
+		Done: p.lacking == 0, Usage: ended.since(p.began), Log: p.log, Seen: make(map[string]Seen, len(p.seen)),
 	}
 	for name, t := range p.seen {
-		r.Seen[name] = control.Seen{Count: t.count, LastMS: float64(t.last.Sub(p.relist)) / float64(time.Millisecond)}
+		r.Seen[name] = Seen{Count: t.count, LastMS: float64(t.last.Sub(p.relist)) / float64(time.Millisecond)}
 	}
 	return r
 }

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -32,39 +31,6 @@ import (
 const DefaultTimeout = 2 * time.Minute
 
 var errNoStatus = errors.New("runtime answered without a status")
-
-// Options configures a [PLEG].
-type Options struct {
-	// Events receives the events. It is required and should be buffered: an event
-	// that does not fit is discarded, as in the kubelet's channel of 1000. It is
-	// never closed.
-	Events chan<- pleg.Event
-	// Clock gives the time of a listing. If nil, time.Now.
-	Clock func() time.Time
-	// InspectTimeout bounds one PodStatus. If zero, [DefaultTimeout].
-	InspectTimeout time.Duration
-	// Logger receives failed lists and inspections. If nil, nothing is logged.
-	Logger *slog.Logger
-}
-
-func (o *Options) complete() error {
-	switch {
-	case o.Events == nil:
-		return errors.New("serial: Options.Events is nil")
-	case o.InspectTimeout < 0:
-		return fmt.Errorf("serial: Options.InspectTimeout is negative: %v", o.InspectTimeout)
-	}
-	if o.Clock == nil {
-		o.Clock = time.Now
-	}
-	if o.InspectTimeout == 0 {
-		o.InspectTimeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return nil
-}
 
 // record is what is known of one pod: old as of its last settled inspection,
 // current as of the newest list. A nil pod does not exist.
@@ -85,7 +51,8 @@ type entry struct {
 // RequestReinspect and Status may be called at any time.
 type PLEG struct {
 	runtime pleg.Runtime
-	opts    Options
+	events  chan<- pleg.Event
+	timeout time.Duration // of one inspection
 	records map[pleg.PodUID]*record
 	seq     uint64
 
@@ -94,26 +61,20 @@ type PLEG struct {
 	cache     map[pleg.PodUID]entry
 }
 
-// New returns a PLEG without pods. Its error names the invalid field of opts.
-func New(rt pleg.Runtime, opts Options) (*PLEG, error) {
-	if rt == nil {
-		return nil, errors.New("serial: runtime is nil")
-	}
-	if err := opts.complete(); err != nil {
-		return nil, err
-	}
+// New returns a PLEG without pods. events should be buffered: an event that does not fit is
+// discarded, as in the kubelet's channel of 1000. It is never closed. timeout bounds one
+// PodStatus.
+func New(rt pleg.Runtime, events chan<- pleg.Event, timeout time.Duration) *PLEG {
 	return &PLEG{
-		runtime:   rt,
-		opts:      opts,
+		runtime: rt, events: events, timeout: timeout,
 		records:   make(map[pleg.PodUID]*record),
 		reinspect: make(map[pleg.PodUID]struct{}),
 		cache:     make(map[pleg.PodUID]entry),
-	}, nil
+	}
 }
 
 // Run relists at once, and again a period after the end of each relist. It blocks
-// until ctx ends and returns its cause. A failed list is logged and repeated after
-// the period.
+// until ctx ends and returns its cause. A failed list is repeated after the period.
 func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -123,9 +84,7 @@ func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 			return context.Cause(ctx)
 		case <-timer.C:
 		}
-		if err := p.Relist(ctx); err != nil && ctx.Err() == nil {
-			p.opts.Logger.ErrorContext(ctx, "relist", "err", err)
-		}
+		_ = p.Relist(ctx)
 		timer.Reset(period)
 	}
 }
@@ -133,7 +92,7 @@ func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
 // Relist lists all pods and applies the list. If the list fails, it returns that
 // error and nothing changes. A failed inspection is not an error of Relist.
 func (p *PLEG) Relist(ctx context.Context) error {
-	at := p.opts.Clock()
+	at := time.Now()
 	listCtx, cancel := context.WithTimeout(ctx, DefaultTimeout)
 	pods, err := p.runtime.ListPods(listCtx)
 	cancel()
@@ -178,10 +137,9 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	}
 	if r.current == nil {
 		p.forget(uid)
-	} else if err := p.inspect(ctx, r, at); err != nil {
+	} else if p.inspect(ctx, r, at) != nil {
 		// The record stays: the next relist finds the change again.
 		p.RequestReinspect(uid)
-		p.opts.Logger.WarnContext(ctx, "inspect pod", "podUID", uid, "err", err)
 		return
 	}
 	if len(events) == 0 {
@@ -195,7 +153,7 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 // the cache.
 func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 	pod := r.current
-	callCtx, cancel := context.WithTimeout(ctx, p.opts.InspectTimeout)
+	callCtx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	answer, err := p.runtime.PodStatus(callCtx, pod, nil)
 	if err == nil && answer == nil {
@@ -231,7 +189,7 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 		p.seq++
 		e.Seq, e.ObservedAt = p.seq, at
 		select {
-		case p.opts.Events <- e:
+		case p.events <- e:
 		default:
 		}
 	}

@@ -78,10 +78,7 @@ func (b burst) run(t *testing.T, start func(t *testing.T, rt *plegtest.Runtime) 
 func (b burst) serial(t *testing.T) result {
 	return b.run(t, func(t *testing.T, rt *plegtest.Runtime) <-chan pleg.Event {
 		events := make(chan pleg.Event, 10*b.pods)
-		p, err := serial.New(rt.Basic(), serial.Options{Events: events})
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := serial.New(rt.Basic(), events, pipeline.DefaultInspectTimeout)
 		kit.Run(t, func(ctx context.Context) error { return p.Run(ctx, pipeline.DefaultRelistPeriod) })
 		return events
 	})

@@ -99,10 +99,7 @@ func newLockstepRun(t *testing.T, seed uint64, inspectors int) *lockstepRun {
 	}
 	b.events = sub.Events()
 	b.reference = newScriptedRuntime(b.script, false)
-	b.ref, err = serial.New(b.reference, serial.Options{Events: b.refEvents, InspectTimeout: lockstepTimeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b.ref = serial.New(b.reference, b.refEvents, lockstepTimeout)
 	b.reference.request = b.ref.RequestReinspect
 	return b
 }

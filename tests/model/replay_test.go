@@ -64,11 +64,7 @@ type replay struct {
 
 func newReplay(t *testing.T, b *freeRun, uid pleg.PodUID) *replay {
 	r := &replay{t: t, freeRun: b, uid: uid, events: make(chan pleg.Event, modelBuffer)}
-	ref, err := serial.New(r, serial.Options{Events: r.events})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.ref = ref
+	r.ref = serial.New(r, r.events, freeInspectTimeout)
 	for _, l := range b.runtime.listings {
 		of := l.only == "" || l.only == uid
 		if n := len(r.listings); of && (n == 0 || l.at > r.listings[n-1].at) {

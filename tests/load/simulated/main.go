@@ -22,9 +22,8 @@ import (
 const (
 	// targetPods is the approximate number of pods.
 	targetPods = 60
-	// rate is the number of changes per second, rareRate that of changes that a busy
-	// node rarely has.
-	rate, rareRate = 12, 4
+	// rate is the number of changes per second.
+	rate = 12
 )
 
 // node is a simulated runtime that changes its pods and breaks now and then.
@@ -82,20 +81,12 @@ func (n *node) Churn(ctx context.Context, r *load.Run) error {
 	seed := n.rng.Uint64()
 	parts.Go(func() error {
 		err := n.runtime.Churn(ctx, simruntime.ChurnOptions{
-			Seed: seed, Rate: rate, Pods: targetPods, Observe: func(string) { r.Did("pod is changed as on a busy node") },
+			Seed: seed, Rate: rate, Pods: targetPods, Observe: func(string) { r.Did("pod is changed") },
 		})
 		if ctx.Err() != nil {
 			return nil
 		}
 		return err
-	})
-	parts.Go(func() error {
-		for load.Sleep(ctx, time.Second/rareRate) {
-			if err := n.change(r); err != nil {
-				return err
-			}
-		}
-		return nil
 	})
 	parts.Go(func() error {
 		for load.Sleep(ctx, n.between(minPause, maxPause)) {

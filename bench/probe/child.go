@@ -1,4 +1,4 @@
-package control
+package probe
 
 import (
 	"bytes"
@@ -24,8 +24,8 @@ type Child struct {
 	stderr bytes.Buffer
 }
 
-// Start runs a program, which is killed when ctx ends.
-func Start(ctx context.Context, program string, args ...string) (*Child, error) {
+// StartChild runs a program, which is killed when ctx ends.
+func StartChild(ctx context.Context, program string, args ...string) (*Child, error) {
 	c := &Child{Cmd: exec.CommandContext(ctx, program, args...)}
 	c.Stderr, c.WaitDelay = &c.stderr, stopGrace
 	stdin, inErr := c.StdinPipe()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -10,101 +9,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
-
-// maxContainers and maxSandboxes are the numbers from which on a pod gets no more.
-const maxContainers, maxSandboxes = 8, 3
-
-// changes are those that [simruntime.Runtime.Churn] does not make. Each returns false if it
-// does not suit the pod.
-var changes = []struct {
-	name string
-	do   func(*simruntime.Txn, simruntime.Pod) (bool, error)
-}{
-	{"container is created", create},
-	{"created container is started", inState(simruntime.Created, (*simruntime.Txn).StartContainer)},
-	{"exited container is removed", inState(simruntime.Exited, (*simruntime.Txn).RemoveContainer)},
-	{"sandbox is replaced", replaceSandbox},
-	{"old sandbox is removed", func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-		if len(p.Sandboxes) < 2 {
-			return false, nil
-		}
-		return true, tx.RemoveSandbox(p.Sandboxes[len(p.Sandboxes)-1].ID)
-	}},
-	{"stopped pod is removed", removePod(false)},
-	{"running pod is removed", removePod(true)},
-}
-
-// change makes one random change of the first pod that it suits, starting at a random one.
-func (n *node) change(r *load.Run) error {
-	c := changes[n.rng.IntN(len(changes))]
-	pods := n.runtime.Pods()
-	n.rng.Shuffle(len(pods), func(i, j int) { pods[i], pods[j] = pods[j], pods[i] })
-	var done bool
-	var err error
-	n.runtime.Update(func(tx *simruntime.Txn) {
-		for _, p := range pods {
-			now, there := tx.Pod(p.UID)
-			if !there {
-				continue
-			}
-			if done, err = c.do(tx, now); done || err != nil {
-				return
-			}
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", c.name, err)
-	}
-	if done {
-		r.Did(c.name)
-	}
-	return nil
-}
-
-// inState changes the first container of a ready pod in a state.
-func inState(state simruntime.State, do func(*simruntime.Txn, string) error) func(*simruntime.Txn, simruntime.Pod) (bool, error) {
-	return func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-		for _, c := range p.Containers {
-			if p.Sandboxes[0].Ready && c.State == state && c.SandboxID == p.Sandboxes[0].ID {
-				return true, do(tx, c.ID)
-			}
-		}
-		return false, nil
-	}
-}
-
-// removePod removes a pod whose sandbox is ready, or one whose sandbox is not.
-func removePod(ready bool) func(*simruntime.Txn, simruntime.Pod) (bool, error) {
-	return func(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-		if p.Sandboxes[0].Ready != ready {
-			return false, nil
-		}
-		return true, tx.RemovePod(p.UID)
-	}
-}
-
-func create(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	if !p.Sandboxes[0].Ready || len(p.Containers) >= maxContainers {
-		return false, nil
-	}
-	_, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: fmt.Sprintf("late-%d", len(p.Containers)), State: simruntime.Created})
-	return true, err
-}
-
-// replaceSandbox stops the sandbox and its containers, and adds new ones.
-func replaceSandbox(tx *simruntime.Txn, p simruntime.Pod) (bool, error) {
-	if !p.Sandboxes[0].Ready || len(p.Sandboxes) >= maxSandboxes {
-		return false, nil
-	}
-	if err := tx.StopSandbox(p.Sandboxes[0].ID); err != nil {
-		return false, err
-	}
-	if _, err := tx.AddSandbox(p.UID); err != nil {
-		return false, err
-	}
-	_, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: "c0", Attempt: uint32(len(p.Containers))})
-	return true, err
-}
 
 const (
 	// minPause and maxPause bound the time between two faults, minFault and maxFault the

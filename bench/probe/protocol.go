@@ -1,10 +1,4 @@
-// Package control is the protocol between the benchmark and the processes it
-// measures: one JSON object per line on standard input, and one line of answer for
-// each on standard output.
-//
-// A client runs a candidate: the serial baseline, the kubelet's own generator or the
-// pipeline.
-package control
+package probe
 
 import (
 	"encoding/json"
@@ -16,9 +10,9 @@ import (
 	"time"
 )
 
-// Serve answers every command of in on out until in ends. It returns an error if a
+// serve answers every command of in on out until in ends. It returns an error if a
 // message cannot be read or an answer cannot be written.
-func Serve(in io.Reader, out io.Writer, handle func(Command) Report) error {
+func serve(in io.Reader, out io.Writer, handle func(Command) Report) error {
 	commands, answers := json.NewDecoder(in), json.NewEncoder(out)
 	for {
 		var command Command
@@ -35,20 +29,19 @@ func Serve(in io.Reader, out io.Writer, handle func(Command) Report) error {
 
 // Command is a request to a client.
 type Command struct {
-	// Do is one of the Client constants.
+	// Do is one of the constants.
 	Do string `json:"do"`
 	// Want is the number of events of each type that end the window.
 	Want map[string]int `json:"want,omitempty"`
-	// TimeoutMS bounds ClientWait, in milliseconds.
+	// TimeoutMS bounds WaitForEvents, in milliseconds.
 	TimeoutMS int `json:"timeoutMS,omitempty"`
 }
 
 // The commands of a client.
 const (
-	ClientStart  = "start"  // starts the candidate
-	ClientExpect = "expect" // begins a window of measurement
-	ClientWait   = "wait"   // answers when the window has its events
-	ClientReport = "report" // answers at once
+	StartCandidate = "start"  // starts the candidate
+	ExpectEvents   = "expect" // begins a window of measurement
+	WaitForEvents  = "wait"   // answers when the window has its events
 )
 
 // Seen counts the events of one type.
@@ -86,21 +79,21 @@ type Usage struct {
 	Allocs uint64 `json:"allocs"`
 }
 
-// Mark is a time and the usage until then.
-type Mark struct {
+// mark is a time and the usage until then.
+type mark struct {
 	at    time.Time
 	usage Usage
 }
 
-// Now returns a mark of this process.
-func Now() Mark {
+// now returns a mark of this process.
+func now() mark {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return Mark{at: time.Now(), usage: Usage{CPUSeconds: CPUSeconds(), Allocs: m.Mallocs}}
+	return mark{at: time.Now(), usage: Usage{CPUSeconds: cpuSeconds(), Allocs: m.Mallocs}}
 }
 
-// Since returns what this process has used since an earlier mark.
-func (m Mark) Since(earlier Mark) Usage {
+// since returns what this process has used since an earlier mark.
+func (m mark) since(earlier mark) Usage {
 	return Usage{
 		WallSeconds: m.at.Sub(earlier.at).Seconds(),
 		CPUSeconds:  m.usage.CPUSeconds - earlier.usage.CPUSeconds,
@@ -108,8 +101,8 @@ func (m Mark) Since(earlier Mark) Usage {
 	}
 }
 
-// CPUSeconds returns the user and system time of this process.
-func CPUSeconds() float64 {
+// cpuSeconds returns the user and system time of this process.
+func cpuSeconds() float64 {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
 		return 0
