@@ -17,7 +17,7 @@ func (w *watch) check(ctx context.Context) error {
 	defer cancel()
 	info, err := w.stream.Info(asking)
 	if err != nil {
-		return fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
+		return fmt.Errorf("stream %s: %w", w.nameOf(EventStream), explain(w.js.Conn(), err))
 	}
 	needs := cmp.Or(w.skipped, w.covered+1)
 	w.skipped = 0
@@ -30,7 +30,7 @@ func (w *watch) check(ctx context.Context) error {
 			return err
 		}
 	}
-	last, err := w.lastSequence(ctx, EventStream, w.subjects...)
+	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...)
 	if err != nil || last > w.covered {
 		return err
 	}
@@ -41,5 +41,9 @@ func (w *watch) check(ctx context.Context) error {
 	if err := w.deliverSynced(); err != nil || !w.o.Bookmarks || len(w.pending) > 0 {
 		return err
 	}
+	return w.sendBookmark()
+}
+
+func (w *watch) sendBookmark() error {
 	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.position()})
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -23,7 +24,7 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if w.skipped == 0 && at.message > w.covered+1 {
 		w.skipped = w.covered + 1
 	}
-	node, err := nodeOf(m.Subject(), eventSubjects+".")
+	node, err := fromToken(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
 	decoded, unreadable := decode(m.Data())
 	if err := cmp.Or(err, unreadable); err != nil {
 		// It leaves out numbers of its node, which the next message shows.
@@ -121,23 +122,15 @@ func (w *watch) announceGap(node string, m message, reason string, missed uint64
 // replayAll delivers the present state of all nodes.
 func (w *watch) replayAll(ctx context.Context) error {
 	w.nodes, w.whole, w.broken = make(map[string]*progress), true, true
-	var nodeKeys, podKeys []string
-	for _, node := range w.o.Nodes {
-		nodeKeys = append(nodeKeys, nodeKey(w.o.Cluster, node))
-		podKeys = append(podKeys, nodeKey(w.o.Cluster, node)+".*.*")
-	}
-	if len(w.o.Nodes) == 0 {
-		nodeKeys = []string{token(w.o.Cluster) + ".*"}
-		podKeys = []string{token(w.o.Cluster) + ".*.*.*"}
-	}
-	if err := w.readBucket(ctx, w.state, nodeKeys, w.replayNodeState); err != nil {
+	nodeKeys, podKeys := keys(w.o.Cluster, w.o.Nodes, nil)
+	if err := w.readBucket(ctx, StateBucket, nodeKeys, w.replayNodeState); err != nil {
 		return err
 	}
 	deliver := func(e entry) error { _, err := w.replayPodState(e); return err }
-	if err := w.readBucket(ctx, w.state, podKeys, deliver); err != nil {
+	if err := w.readBucket(ctx, StateBucket, podKeys, deliver); err != nil {
 		return err
 	}
-	last, err := w.lastSequence(ctx, EventStream, w.subjects...)
+	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...)
 	if err != nil {
 		return err
 	}
@@ -155,7 +148,7 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	if err != nil {
 		return err
 	}
-	last, err := w.lastSequence(ctx, EventStream, eventSubject(w.o.Cluster, node))
+	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.eventSubject(w.o.Cluster, node))
 	if err != nil {
 		return err
 	}
@@ -218,12 +211,12 @@ func (w *watch) read(e entry, state any) (node string, ok bool) {
 	if e.value == nil {
 		return "", false
 	}
-	node, err := nodeOf(e.key, "")
+	node, err := nodeOf(e.key)
 	if err == nil {
 		err = json.Unmarshal(e.value, state)
 	}
 	if err != nil {
-		w.passOver(subjectOf(StateBucket, e.key), err)
+		w.passOver(subjectOf(w.nameOf(StateBucket), e.key), err)
 	}
 	return node, err == nil
 }

@@ -14,7 +14,7 @@ import (
 // other one is the newer of the two, and this one waits until its lease has expired.
 func (s *session) takeLease(ctx context.Context) error {
 	// The leader is asked: a replica may still have the lease of before, or none.
-	m, err := s.message(ctx, "KV_"+AgentBucket, wanted{Last: subjectOf(AgentBucket, s.key)})
+	m, err := s.message(ctx, "KV_"+s.nameOf(AgentBucket), wanted{Last: subjectOf(s.nameOf(AgentBucket), s.key)})
 	if err != nil {
 		return fmt.Errorf("read lease: %w", explain(s.p.o.Conn, err))
 	}
@@ -38,7 +38,7 @@ func (s *session) renewLease(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.p.o.PublishTimeout)
 	defer cancel()
-	ack, err := s.js.Publish(ctx, subjectOf(AgentBucket, s.key), value, jetstream.WithExpectLastSequencePerSubject(s.lease))
+	ack, err := s.js.Publish(ctx, subjectOf(s.nameOf(AgentBucket), s.key), value, jetstream.WithExpectLastSequencePerSubject(s.lease))
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", explain(s.p.o.Conn, err))
 	}
@@ -51,7 +51,11 @@ func (s *session) renewLease(ctx context.Context) error {
 func (s *session) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	if err := s.agents.Purge(ctx, s.key, jetstream.LastRevision(s.lease)); err != nil {
+	agents, err := s.js.KeyValue(ctx, s.nameOf(AgentBucket))
+	if err == nil {
+		err = agents.Purge(ctx, s.key, jetstream.LastRevision(s.lease))
+	}
+	if err != nil {
 		s.p.log.DebugContext(ctx, "cannot remove the lease", "err", err)
 	}
 }

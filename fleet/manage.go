@@ -9,19 +9,21 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Create creates the stream and the buckets, for agents that may not. It is an error if the
-// stream exists and its limits are others.
+// Create creates the streams and the buckets, for agents that may not. It is an error if they
+// exist with other limits, or another number of parts.
 func Create(ctx context.Context, js jetstream.JetStream, limits Limits) error {
 	if err := limits.complete(); err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
-	s, err := openServer(ctx, js, &limits)
+	parts, err := openAll(ctx, js, &limits)
 	if err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
-	config := s.stream.CachedInfo().Config
-	if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas}); has != limits {
-		return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: change it with the nats command", EventStream, has, limits)
+	for _, part := range parts {
+		config := part.stream.CachedInfo().Config
+		if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas, len(parts)}); has != limits {
+			return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: change it with the nats command", config.Name, has, limits)
+		}
 	}
 	return nil
 }
@@ -59,8 +61,8 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	if err := checkName("node", node); err != nil {
 		return err
 	}
-	key := nodeKey(s.cluster, node)
-	known, err := s.nodes(ctx, []string{key})
+	part, key := s.of(node), nodeKey(s.cluster, node)
+	known, err := part.nodes(ctx, []string{key})
 	if err != nil {
 		return fmt.Errorf("forget node %s: %w", node, err)
 	}
@@ -70,8 +72,8 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	case n.Agent != "":
 		return fmt.Errorf("forget node %s: %w: %s", node, ErrPublishing, n.Agent)
 	}
-	for _, subject := range subjectsOf(StateBucket, []string{key + ".>", key}) {
-		if err := s.states.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
+	for _, subject := range subjectsOf(part.nameOf(StateBucket), []string{key + ".>", key}) {
+		if err := part.states.Purge(ctx, jetstream.WithPurgeSubject(subject)); err != nil {
 			return fmt.Errorf("forget node %s: %w", node, explain(s.js.Conn(), err))
 		}
 	}

@@ -13,7 +13,9 @@ import (
 // The names on the server.
 const (
 	// EventStream is the stream of the events of all clusters. It takes the subjects
-	// pleg.v1.ev.CLUSTER.NODE.
+	// pleg.v1.ev.CLUSTER.NODE. With more than one part ([Limits].Parts), there is a stream and
+	// there are buckets for each, whose names end with -1 and so on, except those of the
+	// first part, and the subjects are pleg.v1.ev.CLUSTER.PART.NODE.
 	EventStream = "pleg-events"
 	// StateBucket is the key-value bucket with the state of every node, CLUSTER.NODE,
 	// and of every pod, CLUSTER.NODE.NAMESPACE.UID.
@@ -25,23 +27,19 @@ const (
 
 const eventSubjects = "pleg.v1.ev"
 
-// eventSubject is the subject of all events of a node. A node has only one, so that the
-// server can refuse a message unless it follows the one that the agent published last.
-func eventSubject(cluster, node string) string { return eventSubjects + "." + nodeKey(cluster, node) }
-
 func nodeKey(cluster, node string) string { return token(cluster) + "." + token(node) }
 
 func podKey(cluster, node, namespace string, uid pleg.PodUID) string {
 	return nodeKey(cluster, node) + "." + token(namespace) + "." + token(string(uid))
 }
 
-// nodeOf returns the node in a subject or key that begins with prefix, CLUSTER and NODE.
-func nodeOf(subject, prefix string) (string, error) {
-	parts := strings.Split(strings.TrimPrefix(subject, prefix), ".")
-	if len(parts) < 2 {
-		return "", fmt.Errorf("%q names no node", subject)
+// nodeOf returns the node in a key.
+func nodeOf(key string) (string, error) {
+	tokens := strings.Split(key, ".")
+	if len(tokens) < 2 {
+		return "", fmt.Errorf("%q names no node", key)
 	}
-	return fromToken(parts[1])
+	return fromToken(tokens[1])
 }
 
 // token writes a name as one token of a subject: a dot becomes "_", every other byte
@@ -87,7 +85,7 @@ func checkName(what, name string) error {
 	return nil
 }
 
-// Position is a place in [EventStream].
+// Position is a place in [EventStream], or one in each part.
 type Position struct {
 	// Stream names the stream. A stream that was deleted and created again has
 	// another name.
@@ -101,13 +99,16 @@ type Position struct {
 	// not known. It tells the message from another one that has its number, because the
 	// servers had lost their last messages.
 	Stored int64
+	// Parts are the positions in all parts as text, with commas between them, if there is more
+	// than one part. Then the other fields are zero.
+	Parts string
 }
 
 // String returns STREAM:MESSAGE, +EVENTS unless that is 0, and @STORED in hexadecimal digits
-// unless that is 0; for the zero value, nothing.
+// unless that is 0; for the zero value, nothing. Those of several parts have commas between them.
 func (p Position) String() string {
-	if p == (Position{}) {
-		return ""
+	if p.Parts != "" || p == (Position{}) {
+		return p.Parts
 	}
 	text := fmt.Sprintf("%s:%d", p.Stream, p.Message)
 	if p.Events > 0 {
@@ -133,6 +134,14 @@ func (p *Position) UnmarshalText(text []byte) (err error) {
 
 // ParsePosition is the inverse of [Position.String].
 func ParsePosition(s string) (Position, error) {
+	if parts := strings.Split(s, ","); len(parts) > 1 {
+		for _, part := range parts {
+			if err := new(Position).UnmarshalText([]byte(part)); err != nil {
+				return Position{}, err
+			}
+		}
+		return Position{Parts: s}, nil
+	}
 	stream, place, ok := strings.Cut(s, ":")
 	place, stored, timed := strings.Cut(place, "@")
 	message, events, hasEvents := strings.Cut(place, "+")
@@ -149,4 +158,12 @@ func ParsePosition(s string) (Position, error) {
 		return Position{}, fmt.Errorf("%q is not a position of a fleet: want STREAM:MESSAGE, such as 18a5b5b0c2a7e400:120", s)
 	}
 	return p, nil
+}
+
+// in returns the position in one part; the zero value, which no stream has, if there is none.
+func (p Position) in(of part) (at Position) {
+	if parts := strings.Split(p.Parts, ","); len(parts) == of.parts {
+		_ = at.UnmarshalText([]byte(parts[of.number]))
+	}
+	return at
 }

@@ -39,24 +39,60 @@ func TestNamesOfNodes(t *testing.T) {
 	if err := checkName("Node", "node_1.example.com"); err != nil {
 		t.Error(err)
 	}
-	got, err := nodeOf(eventSubject("prod.eu", "n.1"), eventSubjects+".")
-	if err != nil || got != "n.1" {
-		t.Errorf("the node is %q, %v, want n.1", got, err)
-	}
-	if got, err = nodeOf(podKey("prod.eu", "n.1", "shop", "uid"), ""); err != nil || got != "n.1" {
+	if got, err := nodeOf(podKey("prod.eu", "n.1", "shop", "uid")); err != nil || got != "n.1" {
 		t.Errorf("the node is %q, %v, want n.1", got, err)
 	}
 }
 
 func TestPositions(t *testing.T) {
-	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "18a5", Message: 12, Stored: 1 << 60}, {Stream: "18a5", Message: 12, Events: 3, Stored: 1}, {Stream: "x"}} {
+	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "18a5", Message: 12, Stored: 1 << 60}, {Stream: "18a5", Message: 12, Events: 3, Stored: 1}, {Stream: "x"}, {Parts: "18a5:12,,18a6:3+1@ff"}, {Parts: ",b:1"}} {
 		if got, err := ParsePosition(p.String()); err != nil || got != p {
 			t.Errorf("%v is read as %v, %v", p, got, err)
 		}
 	}
-	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x", "a:1@", "a:1@x", "a:1@-1"} {
+	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x", "a:1@", "a:1@x", "a:1@-1", "a:1,b"} {
 		if got, err := ParsePosition(bad); err == nil {
 			t.Errorf("%q is read as %v, want an error", bad, got)
 		}
+	}
+}
+
+// The names of a fleet of one part have none. With more, a node's part is the one that nats-server
+// computes from its token.
+func TestParts(t *testing.T) {
+	for _, tt := range []struct {
+		node    string
+		parts   int
+		subject string
+		bucket  string
+	}{
+		{"n.1", 1, "pleg.v1.ev.prod_eu.n_1", "pleg-state"},
+		{"n.1", 8, "", ""},
+		{"node-2", 8, "", ""},
+		{"node-2", 3, "", ""},
+	} {
+		p := partOf(tt.node, tt.parts)
+		if got := p.eventSubject("prod.eu", tt.node); got != tt.subject {
+			t.Errorf("node %s of %d parts: subject %s, want %s", tt.node, tt.parts, got, tt.subject)
+		}
+		if got := p.nameOf(StateBucket); got != tt.bucket {
+			t.Errorf("node %s of %d parts: bucket %s, want %s", tt.node, tt.parts, got, tt.bucket)
+		}
+	}
+}
+
+// A position names a place in each part that was watched. One of another number of parts has none.
+func TestPositionInPart(t *testing.T) {
+	p := Position{Parts: "a:1,,c:3"}
+	for _, tt := range []struct {
+		of   part
+		want Position
+	}{{part{0, 3}, Position{Stream: "a", Message: 1}}, {part{1, 3}, Position{}}, {part{2, 3}, Position{Stream: "c", Message: 3}}, {part{0, 2}, Position{}}} {
+		if got := p.in(tt.of); got != tt.want {
+			t.Errorf("the position in %+v is %v, want %v", tt.of, got, tt.want)
+		}
+	}
+	if got := (Position{Stream: "a", Message: 1}).in(part{0, 3}); got != (Position{}) {
+		t.Errorf("the position of a fleet of one part is %v in one of three", got)
 	}
 }

@@ -22,21 +22,24 @@ type known struct {
 func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 	info, err := w.stream.Info(ctx)
 	if err != nil {
-		return false, fmt.Errorf("stream %s: %w", EventStream, explain(w.js.Conn(), err))
+		return false, fmt.Errorf("stream %s: %w", w.nameOf(EventStream), explain(w.js.Conn(), err))
 	}
 	name := fmt.Sprintf("%016x", info.Created.UnixNano())
 	if w.fresh {
 		w.fresh, w.name, w.nodes = false, name, make(map[string]*progress)
 		w.coverAll(info)
 		if w.o.After == nil {
-			return w.o.Replay, nil
+			if w.o.Replay || !w.o.Bookmarks && w.part.parts == 1 { // those of several parts join their positions
+				return w.o.Replay, nil
+			}
+			return false, w.sendBookmark()
 		}
 		w.name, w.covered, w.known = w.o.After.Stream, w.o.After.Message, known{w.o.After.Message, w.o.After.Stored}
 		if w.o.After.Events > 0 {
 			w.resumed = *w.o.After
 			w.covered--
 		}
-		if last, err := w.lastSequence(ctx, EventStream, w.subjects...); err != nil {
+		if last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...); err != nil {
 			return false, err
 		} else if w.name == name {
 			w.pending = append(w.pending, pending{at: last})
@@ -66,7 +69,7 @@ func (w *watch) isSameStream(ctx context.Context, info *jetstream.StreamInfo) (b
 	if w.known.stored == 0 || w.known.message < info.State.FirstSeq {
 		return true, nil
 	}
-	m, err := w.message(ctx, EventStream, wanted{Sequence: w.known.message})
+	m, err := w.message(ctx, w.nameOf(EventStream), wanted{Sequence: w.known.message})
 	if err != nil {
 		return false, fmt.Errorf("read message: %w", explain(w.js.Conn(), err))
 	}

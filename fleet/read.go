@@ -60,24 +60,28 @@ func subjectOf(bucket, key string) string { return "$KV." + bucket + "." + key }
 // come late or twice, so the mark that nats.go sends after as many messages as there were keys
 // proves nothing. What proves that every key has come is a consumer that has nothing left to
 // send and was not behind what the leader had acknowledged: any replica may serve it.
-func (s *server) readBucket(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
-	if err := s.readKeys(ctx, bucket, keys, each); err != nil {
-		return fmt.Errorf("read bucket %s: %w", bucket.Bucket(), err)
+func (s *server) readBucket(ctx context.Context, bucket string, keys []string, each func(entry) error) error {
+	if err := s.readKeys(ctx, s.nameOf(bucket), keys, each); err != nil {
+		return fmt.Errorf("read bucket %s: %w", s.nameOf(bucket), err)
 	}
 	return nil
 }
 
-func (s *server) readKeys(ctx context.Context, bucket jetstream.KeyValue, keys []string, each func(entry) error) error {
+func (s *server) readKeys(ctx context.Context, name string, keys []string, each func(entry) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errReadTimeout)
 	defer cancel()
 	searching := time.AfterFunc(searchTimeout, cancel)
+	bucket, err := s.js.KeyValue(ctx, name)
+	if err != nil {
+		return err
+	}
 	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
 	searching.Stop()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, bucket.Bucket(), keys) }, each)
+	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, name, keys) }, each)
 }
 
 // gather calls each for the first entry of each key, until all keys have come. newest asks for the
@@ -144,10 +148,10 @@ func entryOf(update jetstream.KeyValueEntry) entry {
 // direct get if somebody writes meanwhile (fileStore.multiLastSeqsLocked in v2.15): 500
 // agents that started kept a bucket of 500,000 keys busy for ever.
 func (s *server) readNode(ctx context.Context, keys []string, each func(entry) error) error {
-	for _, subject := range subjectsOf(StateBucket, keys) {
+	for _, subject := range subjectsOf(s.nameOf(StateBucket), keys) {
 		err := s.readSubject(ctx, subject, each)
 		if err != nil {
-			return fmt.Errorf("read bucket %s: %w", StateBucket, explain(s.js.Conn(), err))
+			return fmt.Errorf("read bucket %s: %w", s.nameOf(StateBucket), explain(s.js.Conn(), err))
 		}
 	}
 	return nil
@@ -167,7 +171,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 	asking.SetLimit(s.atOnce)
 	for i, subject := range subjects {
 		asking.Go(func() (err error) {
-			messages[i], err = s.message(ctx, stateStream, wanted{Last: subject})
+			messages[i], err = s.message(ctx, s.stateStream(), wanted{Last: subject})
 			return err
 		})
 	}
@@ -178,7 +182,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 		if m == nil { // it has been removed meanwhile
 			continue
 		}
-		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(StateBucket, "")), revision: m.Sequence}
+		e := entry{key: strings.TrimPrefix(subjects[i], subjectOf(s.nameOf(StateBucket), "")), revision: m.Sequence}
 		if m.isValue() {
 			e.value = m.Data
 		}

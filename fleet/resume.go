@@ -108,7 +108,7 @@ func (s *session) isStateLost(ctx context.Context) (bool, error) {
 	if newest == "" {
 		return false, nil
 	}
-	m, err := s.message(ctx, stateStream, wanted{Last: subjectOf(StateBucket, newest)})
+	m, err := s.message(ctx, s.stateStream(), wanted{Last: subjectOf(s.nameOf(StateBucket), newest)})
 	if err != nil {
 		return false, explain(s.p.o.Conn, err)
 	}

@@ -6,65 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
-// Limits are those of the stream and the buckets that a publisher creates. What exists
-// already keeps its own limits.
-type Limits struct {
-	// MaxAge is how long the stream keeps an event. If zero, [DefaultMaxAge].
-	MaxAge time.Duration
-	// MaxBytes is the size of the stream beyond which the oldest events are removed.
-	// If zero, there is no limit.
-	MaxBytes int64
-	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With
-	// fewer than 3, a server that is lost takes what it had acknowledged with it.
-	Replicas int
-}
-
-func (l *Limits) complete() error {
-	if l.MaxBytes < 0 || l.Replicas < 0 || l.Replicas > 5 {
-		return fmt.Errorf("Limits has a negative MaxBytes or not 1 to 5 Replicas: %+v", *l)
-	}
-	return errors.Join(
-		option.Default("Limits.MaxAge", &l.MaxAge, DefaultMaxAge),
-		option.Default("Limits.Replicas", &l.Replicas, 1),
-	)
-}
-
-const (
-	// DefaultMaxAge is the default of [Limits].MaxAge.
-	DefaultMaxAge = 24 * time.Hour
-	// LeaseTTL is how long the server keeps the value of an agent in [AgentBucket]
-	// that is not renewed. Then another agent may publish as this node, and the node
-	// counts as silent.
-	LeaseTTL = 30 * time.Second
-)
-
-// minAPILevel is that of nats-server 2.11, the first one whose buckets remove the marks
-// of deleted keys.
-const minAPILevel = 1
-
-// server is the stream and the buckets.
+// server is the stream and the buckets of a part.
 type server struct {
+	part
+
 	js     jetstream.JetStream
 	stream jetstream.Stream
-	state  jetstream.KeyValue
-	agents jetstream.KeyValue
-	states jetstream.Stream // of the bucket state
+	states jetstream.Stream // of StateBucket
 	// atOnce is the number of states that are read at the same time.
 	atOnce int
 }
-
-// stateStream is the stream that has the messages of [StateBucket].
-const stateStream = "KV_" + StateBucket
 
 const (
 	// requestTimeout bounds one request of nats.go, such as to a leader that is gone.
@@ -83,86 +41,6 @@ func readsAtOnce(conn *nats.Conn) int {
 		return 1
 	}
 	return min(mostAtOnce, 1+int(rtt/(20*time.Millisecond)))
-}
-
-// openServer opens the stream and the buckets. It creates what is missing if limits is
-// not nil.
-func openServer(ctx context.Context, js jetstream.JetStream, limits *Limits) (*server, error) {
-	if !js.Conn().IsConnected() {
-		return nil, notConnected(js.Conn(), errNotConnected)
-	}
-	account, err := js.AccountInfo(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
-	}
-	if account.API.Level < minAPILevel {
-		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
-	}
-	s := &server{js: js, atOnce: mostAtOnce}
-	if limits != nil {
-		s.atOnce = readsAtOnce(js.Conn())
-	}
-	if s.stream, err = openStream(ctx, js, limits); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", EventStream, explain(js.Conn(), err))
-	}
-	if s.state, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: StateBucket, LimitMarkerTTL: markTTL}); err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", StateBucket, explain(js.Conn(), err))
-	}
-	if s.agents, err = openBucket(ctx, js, limits, jetstream.KeyValueConfig{Bucket: AgentBucket, TTL: LeaseTTL}); err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
-	}
-	if s.states, err = js.Stream(ctx, stateStream); err != nil {
-		return nil, fmt.Errorf("stream %s: %w", stateStream, explain(js.Conn(), err))
-	}
-	return s, nil
-}
-
-// errNothingPublished is the error of a consumer that came before the first agent.
-var errNothingPublished = errors.New("nothing has been published on this server yet")
-
-func openStream(ctx context.Context, js jetstream.JetStream, limits *Limits) (jetstream.Stream, error) {
-	subjects := eventSubjects + ".*.*"
-	stream, err := js.Stream(ctx, EventStream)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {
-		maxBytes := limits.MaxBytes
-		if maxBytes == 0 {
-			maxBytes = -1
-		}
-		stream, err = js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: EventStream, Subjects: []string{subjects}, Description: "Pod lifecycle events of pleg-pipeline",
-			MaxAge: limits.MaxAge, MaxBytes: maxBytes, Replicas: limits.Replicas,
-		})
-		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
-			stream, err = js.Stream(ctx, EventStream)
-		}
-	}
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, errNothingPublished
-	}
-	if err != nil {
-		return nil, err
-	}
-	config := stream.CachedInfo().Config
-	if !slices.Contains(config.Subjects, subjects) {
-		return nil, fmt.Errorf("it has the subjects %q: want %s", config.Subjects, subjects)
-	}
-	if config.Retention != jetstream.LimitsPolicy {
-		return nil, fmt.Errorf("it has the retention %s: want limits", config.Retention)
-	}
-	return stream, nil
-}
-
-func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, config jetstream.KeyValueConfig) (jetstream.KeyValue, error) {
-	bucket, err := js.KeyValue(ctx, config.Bucket)
-	if errors.Is(err, jetstream.ErrBucketNotFound) && limits != nil {
-		config.Replicas = limits.Replicas
-		config.Description = "Present state of pleg-pipeline"
-		bucket, err = js.CreateKeyValue(ctx, config)
-		if errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
-			bucket, err = js.KeyValue(ctx, config.Bucket)
-		}
-	}
-	return bucket, err
 }
 
 // errReplaced means that a message or a state did not follow what this agent published

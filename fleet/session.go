@@ -65,7 +65,7 @@ type session struct {
 // open makes this publisher the one of its node, and finds out what the node has published.
 func (p *Publisher) open(ctx context.Context) (*session, error) {
 	if p.server == nil {
-		server, err := openServer(ctx, p.js, &p.o.Limits)
+		server, err := openNode(ctx, p.js, p.o.Node, &p.o.Limits)
 		if err != nil {
 			return nil, err
 		}
@@ -77,11 +77,11 @@ func (p *Publisher) open(ctx context.Context) (*session, error) {
 	s := p.kept
 	if s == nil {
 		s = &session{
-			p: p, key: nodeKey(p.o.Cluster, p.o.Node), subject: eventSubject(p.o.Cluster, p.o.Node),
-			encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
+			p: p, key: nodeKey(p.o.Cluster, p.o.Node), encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
 		}
 	}
 	s.server, s.reconnects = p.server, p.o.Conn.Stats().Reconnects
+	s.subject = s.eventSubject(p.o.Cluster, p.o.Node)
 	if err := s.takeOver(ctx); err != nil {
 		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
 			p.server = nil // the stream or a bucket may be gone
@@ -169,7 +169,7 @@ func (s *session) readState(ctx context.Context, e entry) {
 // lastPublished returns the node's last message in the stream, nil if there is none, and the
 // position of the last event in it, zero if it is not of an agent.
 func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Position, error) {
-	last, err := s.message(ctx, EventStream, wanted{Last: s.subject})
+	last, err := s.message(ctx, s.nameOf(EventStream), wanted{Last: s.subject})
 	if err != nil {
 		return nil, pleg.Position{}, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
 	}

@@ -18,9 +18,9 @@ import (
 
 // States reads the present state of a cluster. Its methods are safe for concurrent use.
 type States struct {
-	*server
-
+	js      jetstream.JetStream
 	cluster string
+	parts   []*server
 }
 
 // OpenStates returns the states of a cluster. It fails if the server cannot be reached, or
@@ -29,12 +29,15 @@ func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*S
 	if err := checkName("cluster", cluster); err != nil {
 		return nil, err
 	}
-	s, err := openServer(ctx, js, nil)
+	parts, err := openAll(ctx, js, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
-	return &States{server: s, cluster: cluster}, nil
+	return &States{js: js, cluster: cluster, parts: parts}, nil
 }
+
+// of returns the part of a node.
+func (s *States) of(node string) *server { return s.parts[partOf(node, len(s.parts)).number] }
 
 // Node is a node of the cluster.
 type Node struct {
@@ -55,27 +58,29 @@ type Node struct {
 
 // Nodes returns all nodes that have published, sorted by name.
 func (s *States) Nodes(ctx context.Context) ([]Node, error) {
-	nodes, err := s.nodes(ctx, []string{token(s.cluster) + ".*"})
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Node, 0, len(nodes))
-	for _, n := range nodes {
-		if n.Agent == "" {
-			v := s.silent(ctx, n.Name)
-			n.Verdict = &v
+	all := []Node{}
+	for _, part := range s.parts {
+		nodes, err := part.nodes(ctx, []string{token(s.cluster) + ".*"})
+		if err != nil {
+			return nil, err
 		}
-		all = append(all, *n)
+		for _, n := range nodes {
+			if n.Agent == "" {
+				v := s.silent(ctx, n.Name)
+				n.Verdict = &v
+			}
+			all = append(all, *n)
+		}
 	}
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
+func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
 	nodes := make(map[string]*Node)
-	err := s.readBucket(ctx, s.state, keys, func(e entry) error {
+	err := s.readBucket(ctx, StateBucket, keys, func(e entry) error {
 		var state nodeState
-		name, err := nodeOf(e.key, "")
+		name, err := nodeOf(e.key)
 		if err == nil && json.Unmarshal(e.value, &state) == nil {
 			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq}
 		}
@@ -84,9 +89,9 @@ func (s *States) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	if err != nil {
 		return nil, err
 	}
-	err = s.readBucket(ctx, s.agents, keys, func(e entry) error {
+	err = s.readBucket(ctx, AgentBucket, keys, func(e entry) error {
 		var agent agentState
-		name, err := nodeOf(e.key, "")
+		name, err := nodeOf(e.key)
 		if err != nil || json.Unmarshal(e.value, &agent) != nil {
 			return nil //nolint:nilerr // it is not of this project
 		}
@@ -116,30 +121,46 @@ type Pod struct {
 // An error ends the range.
 func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2[Pod, error] {
 	return func(yield func(Pod, error) bool) {
-		nodeKeys, podKeys := s.keys(nodes, namespaces)
-		known, err := s.nodes(ctx, nodeKeys)
-		if err == nil {
-			err = s.readBucket(ctx, s.state, podKeys, func(e entry) error {
-				pod, ok := s.pod(known, e)
-				if ok && !yield(pod, nil) {
-					return errStopped
-				}
-				return nil
-			})
+		deliver := func(pod Pod) error {
+			if !yield(pod, nil) {
+				return errStopped
+			}
+			return nil
 		}
-		if err != nil && !errors.Is(err, errStopped) {
-			yield(Pod{}, err)
+		for number, nodes := range byPart(nodes, len(s.parts)) {
+			nodeKeys, podKeys := keys(s.cluster, nodes, namespaces)
+			err := s.parts[number].eachPod(ctx, nodeKeys, podKeys, deliver)
+			if err != nil {
+				if !errors.Is(err, errStopped) {
+					yield(Pod{}, err)
+				}
+				return
+			}
 		}
 	}
 }
 
-// keys returns the keys of nodes and of pods.
-func (s *States) keys(nodes, namespaces []string) (nodeKeys, podKeys []string) {
+func (s *server) eachPod(ctx context.Context, nodeKeys, podKeys []string, each func(Pod) error) error {
+	nodes, err := s.nodes(ctx, nodeKeys)
+	if err != nil {
+		return err
+	}
+	return s.readBucket(ctx, StateBucket, podKeys, func(e entry) error {
+		if pod, ok := podOf(nodes, e); ok {
+			return each(pod)
+		}
+		return nil
+	})
+}
+
+// keys returns the keys of nodes of a cluster, and of their pods in namespaces. Without nodes or
+// namespaces, those of all.
+func keys(cluster string, nodes, namespaces []string) (nodeKeys, podKeys []string) {
 	nodeTokens, namespaceTokens := tokens(nodes), tokens(namespaces)
 	for _, node := range nodeTokens {
-		nodeKeys = append(nodeKeys, token(s.cluster)+"."+node)
+		nodeKeys = append(nodeKeys, token(cluster)+"."+node)
 		for _, namespace := range namespaceTokens {
-			podKeys = append(podKeys, token(s.cluster)+"."+node+"."+namespace+".*")
+			podKeys = append(podKeys, token(cluster)+"."+node+"."+namespace+".*")
 		}
 	}
 	return nodeKeys, podKeys
@@ -158,26 +179,23 @@ func tokens(names []string) []string {
 }
 
 // Pod returns the state of one pod; false if it is gone.
-func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUID) (Pod, bool, error) {
-	nodes, err := s.nodes(ctx, []string{nodeKey(s.cluster, node)})
+func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUID) (pod Pod, ok bool, err error) {
+	part, key := s.of(node), nodeKey(s.cluster, node)
+	nodes, err := part.nodes(ctx, []string{key})
 	if err != nil {
 		return Pod{}, false, err
 	}
-	value, err := s.state.Get(ctx, podKey(s.cluster, node, namespace, uid))
-	if errors.Is(err, jetstream.ErrKeyNotFound) {
-		return Pod{}, false, nil
-	}
-	if err != nil {
-		return Pod{}, false, fmt.Errorf("read state of pod %s: %w", uid, explain(s.js.Conn(), err))
-	}
-	pod, ok := s.pod(nodes, entry{key: value.Key(), value: value.Value()})
-	return pod, ok, nil
+	err = part.readNode(ctx, []string{podKey(s.cluster, node, namespace, uid)}, func(e entry) error {
+		pod, ok = podOf(nodes, e)
+		return nil
+	})
+	return pod, ok, err
 }
 
-// pod returns the pod in an entry; false if it is gone or of an epoch that has ended.
-func (s *States) pod(nodes map[string]*Node, e entry) (Pod, bool) {
+// podOf returns the pod in an entry; false if it is gone or of an epoch that has ended.
+func podOf(nodes map[string]*Node, e entry) (Pod, bool) {
 	var state podState
-	name, err := nodeOf(e.key, "")
+	name, err := nodeOf(e.key)
 	if err != nil || json.Unmarshal(e.value, &state) != nil {
 		return Pod{}, false
 	}

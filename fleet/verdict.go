@@ -76,7 +76,8 @@ func (s *session) beat(ctx context.Context) error {
 // silent returns the verdict on a node that nobody publishes for.
 func (s *States) silent(ctx context.Context, node string) Verdict {
 	var since time.Time
-	if m, err := s.message(ctx, EventStream, wanted{Last: eventSubject(s.cluster, node)}); err == nil && m != nil {
+	part := s.of(node)
+	if m, err := part.message(ctx, part.nameOf(EventStream), wanted{Last: part.eventSubject(s.cluster, node)}); err == nil && m != nil {
 		since = m.Time
 	}
 	return verdict.Silent("has no agent and has published nothing", since)

@@ -69,19 +69,41 @@ type Event struct {
 // only if no attempt can succeed, such as for a bad option.
 func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		w := &watch{js: js, o: o, yield: yield, fresh: true}
-		if err := w.complete(); err != nil {
-			yield(Event{}, fmt.Errorf("watch fleet: %w", option.Invalid(err)))
-			return
+		err := watchParts(ctx, js, o, yield)
+		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
+			yield(Event{}, fmt.Errorf("watch fleet: %w", err))
 		}
-		w.run(ctx)
 	}
+}
+
+// watchParts finds out how many parts there are, and watches them until no attempt can succeed.
+func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yield func(Event, error) bool) error {
+	filter, err := o.complete()
+	if err != nil {
+		return option.Invalid(err)
+	}
+	parts := 0
+	err = o.retry(ctx, js, func(ctx context.Context) (err error) {
+		opening, cancel := context.WithTimeout(ctx, openTimeout)
+		defer cancel()
+		parts, err = countParts(opening, js, nil)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	w := watch{js: js, o: o, filter: filter, yield: yield, part: part{0, parts}}
+	if parts > 1 {
+		return (&join{one: w}).run(ctx)
+	}
+	return w.run(ctx)
 }
 
 // watch is owned by the goroutine that ranges.
 type watch struct {
 	*server
 
+	part     part // also while there is no server
 	js       jetstream.JetStream
 	o        WatchOptions
 	filter   filter.Filter
@@ -123,54 +145,55 @@ type pending struct {
 // errStopped means that the consumer left the range.
 var errStopped = errors.New("the consumer left the range")
 
-func (w *watch) complete() error {
-	if err := checkName("WatchOptions.Cluster", w.o.Cluster); err != nil {
-		return err
+func (o *WatchOptions) complete() (filter.Filter, error) {
+	if err := checkName("WatchOptions.Cluster", o.Cluster); err != nil {
+		return filter.Filter{}, err
 	}
-	w.subjects = []string{eventSubjects + "." + token(w.o.Cluster) + ".*"}
-	for i, node := range w.o.Nodes {
+	for _, node := range o.Nodes {
 		if err := checkName("WatchOptions.Nodes", node); err != nil {
-			return err
+			return filter.Filter{}, err
 		}
-		if i == 0 {
-			w.subjects = nil
-		}
-		w.subjects = append(w.subjects, eventSubject(w.o.Cluster, node))
 	}
-	if w.o.Replay && w.o.After != nil {
-		return errors.New("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
+	if o.Replay && o.After != nil {
+		return filter.Filter{}, errors.New("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
 	}
-	var err error
-	if w.filter, err = filter.New(w.o.Filter); err != nil {
-		return fmt.Errorf("WatchOptions.Filter: %w", err)
+	f, err := filter.New(o.Filter)
+	if err != nil {
+		return f, fmt.Errorf("WatchOptions.Filter: %w", err)
 	}
-	return nil
+	return f, nil
 }
 
-func (w *watch) run(ctx context.Context) {
+// retry makes attempts until one returns nil, none can succeed, or ctx ends.
+func (o *WatchOptions) retry(ctx context.Context, js jetstream.JetStream, attempt func(context.Context) error) error {
 	retries := backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}
-	returns := newReturns(w.js.Conn(), &retries)
+	returns := newReturns(js.Conn(), &retries)
 	for {
 		began := time.Now()
-		err := w.connect(ctx)
-		if errors.Is(err, errStopped) || ctx.Err() != nil {
-			return
-		}
-		if errors.Is(err, nats.ErrConnectionClosed) {
-			w.yield(Event{}, fmt.Errorf("watch fleet: %w", err))
-			return
+		err := attempt(ctx)
+		if err == nil || errors.Is(err, errStopped) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errOtherParts) || ctx.Err() != nil {
+			return err
 		}
 		if time.Since(began) > DefaultMaxBackoff {
 			retries.Reset()
 		}
 		retryIn := retries.Next()
-		if w.o.Disconnected != nil {
-			w.o.Disconnected(err, retryIn)
+		if o.Disconnected != nil {
+			o.Disconnected(err, retryIn)
 		}
-		if returns.wait(ctx, retryIn) != nil {
-			return
+		if err := returns.wait(ctx, retryIn); err != nil {
+			return err
 		}
 	}
+}
+
+// run watches one part.
+func (w *watch) run(ctx context.Context) error {
+	w.fresh = true
+	for _, node := range tokens(w.o.Nodes) {
+		w.subjects = append(w.subjects, w.part.subject(token(w.o.Cluster), node))
+	}
+	return w.o.retry(ctx, w.js, w.connect)
 }
 
 // checkPeriod is the time between two checks that the stream still has what the watch does not have
@@ -197,7 +220,7 @@ func (w *watch) connect(ctx context.Context) error {
 	var err error
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if w.server, err = openServer(opening, w.js, nil); err != nil {
+	if w.server, err = openPart(opening, w.js, w.part, nil); err != nil {
 		return err
 	}
 	replay, err := w.findPosition(opening)

@@ -63,9 +63,9 @@ type write struct {
 	revision uint64
 }
 
-// message returns the message of a write. The server removes a value after ttl.
-func (w write) message(ttl time.Duration) *nats.Msg {
-	m := nats.NewMsg(subjectOf(StateBucket, w.key))
+// message returns the message of a write in a bucket. The server removes a value after ttl.
+func (w write) message(bucket string, ttl time.Duration) *nats.Msg {
+	m := nats.NewMsg(subjectOf(bucket, w.key))
 	m.Data = w.value
 	if w.value == nil {
 		m.Header.Set("KV-Operation", "PURGE")
@@ -123,7 +123,7 @@ func (s *session) writeSome(ctx context.Context, writes []write) error {
 	acks := make([]jetstream.PubAckFuture, len(writes))
 	for i, w := range writes {
 		var err error
-		if acks[i], err = s.js.PublishMsgAsync(w.message(s.p.o.StateTTL), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
+		if acks[i], err = s.js.PublishMsgAsync(w.message(s.nameOf(StateBucket), s.p.o.StateTTL), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
 			return err
 		}
 	}

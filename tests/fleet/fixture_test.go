@@ -390,7 +390,7 @@ func startField(t *testing.T, o fieldOptions) *field {
 	f := &field{t: t, server: startServer(t, o.config)}
 	f.relay = newRelay(t, f.server.URL)
 	f.a = startAgent(t, f.relay.url, "node-a", o.a)
-	f.b = startAgent(t, f.server.URL, "node-b.example.com", agentOptions{})
+	f.b = startAgent(t, f.server.URL, "node-b.example.com", agentOptions{limits: o.a.limits})
 	from := f.server.URL
 	if o.behind {
 		from = f.relay.url
