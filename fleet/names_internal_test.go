@@ -67,9 +67,9 @@ func TestParts(t *testing.T) {
 		bucket  string
 	}{
 		{"n.1", 1, "pleg.v1.ev.prod_eu.n_1", "pleg-state"},
-		{"n.1", 8, "", ""},
-		{"node-2", 8, "", ""},
-		{"node-2", 3, "", ""},
+		{"n.1", 8, "pleg.v1.ev.prod_eu.1.n_1", "pleg-state-1"},
+		{"node-2", 8, "pleg.v1.ev.prod_eu.6.node-2", "pleg-state-6"},
+		{"node-5", 8, "pleg.v1.ev.prod_eu.7.node-5", "pleg-state-7"},
 	} {
 		p := partOf(tt.node, tt.parts)
 		if got := p.eventSubject("prod.eu", tt.node); got != tt.subject {

@@ -31,7 +31,7 @@ type WatchOptions struct {
 	After *Position
 	// Bookmarks requests a mark about every ten seconds while the watch has
 	// everything that the stream has, so that one with few events has a new position
-	// too.
+	// too; the first one at once, unless the watch begins with a replay or resumes.
 	Bookmarks bool
 
 	Filter pleg.Filter

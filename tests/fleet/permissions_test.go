@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,9 +11,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// startGuardedServer returns a server with the permissions of deploy/, and a function for its
-// address as one of its users: node-a, reader or operator.
-func startGuardedServer(t *testing.T) (as func(user string) string) {
+// startGuardedServer returns a server with the permissions of deploy/ for this number of parts, and a
+// function for its address as one of its users: node-a, reader or operator.
+func startGuardedServer(t *testing.T, parts int) (as func(user string) string) {
 	t.Helper()
 	conf, err := os.ReadFile("../../deploy/overlays/fleet/nats.conf")
 	if err != nil {
@@ -22,14 +23,44 @@ func startGuardedServer(t *testing.T) (as func(user string) string) {
 		"nkey: NODE_A", "user: node-a, password: x", "nkey: READER", "user: reader, password: x", "nkey: OPERATOR", "user: operator, password: x",
 		".example.", ".test_example.",
 	).Replace(string(conf))
+	if parts > 1 {
+		named = inParts(named, parts)
+	}
 	s := startServer(t, named)
 	return func(user string) string { return strings.Replace(s.URL, "nats://", "nats://"+user+":x@", 1) }
 }
 
+// inParts repeats what permits something for each part, as docs/fleet.md says.
+func inParts(conf string, parts int) string {
+	var all strings.Builder
+	for line := range strings.Lines(conf) {
+		for number := range parts {
+			one := strings.Replace(line, "pleg.v1.ev.test_example.", fmt.Sprintf("pleg.v1.ev.test_example.%d.", number), 1)
+			if number > 0 {
+				suffix := fmt.Sprintf("-%d", number)
+				one = strings.NewReplacer("pleg-events", "pleg-events"+suffix, "pleg-state", "pleg-state"+suffix, "pleg-agents", "pleg-agents"+suffix).Replace(one)
+			}
+			if number == 0 || one != line {
+				all.WriteString(one)
+			}
+		}
+	}
+	return all.String()
+}
+
 func TestPermissionsSuffice(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
-	o := startAgent(t, as("operator"), "node-b", agentOptions{})
+	for _, parts := range []int{1, 3} {
+		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+			t.Parallel()
+			testPermissionsSuffice(t, parts)
+		})
+	}
+}
+
+func testPermissionsSuffice(t *testing.T, parts int) {
+	as := startGuardedServer(t, parts)
+	o := startAgent(t, as("operator"), "node-b", agentOptions{limits: fleet.Limits{Parts: parts}})
 	o.steps(10)
 	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
 	a := startAgent(t, as("node-a"), "node-a", agentOptions{})
@@ -61,7 +92,7 @@ func TestPermissionsSuffice(t *testing.T) {
 
 func TestPermissionsRefuse(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
+	as := startGuardedServer(t, 1)
 	o := startAgent(t, as("operator"), "node-b", agentOptions{})
 	o.steps(10)
 	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
@@ -100,7 +131,7 @@ func TestPermissionsRefuse(t *testing.T) {
 // attempt, and nothing else.
 func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
+	as := startGuardedServer(t, 1)
 	b := startAgent(t, as("operator"), "node-b", agentOptions{})
 	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, b)
 	b.steps(10)

@@ -72,7 +72,8 @@ func Run(ctx context.Context, dir string) (*Server, error) {
 	return s, s.Start(ctx)
 }
 
-// NewCluster returns three servers that form a cluster, with their files in dir.
+// NewCluster returns three servers that form a cluster, with the tags s0, s1 and s2 and their files
+// in dir.
 func NewCluster(dir string) ([]*Server, error) {
 	var routes [3]string
 	for i := range routes {
@@ -88,7 +89,7 @@ func NewCluster(dir string) ([]*Server, error) {
 		if err := os.Mkdir(own, 0o700); err != nil {
 			return nil, err
 		}
-		s, err := New(own, fmt.Sprintf("server_name: s%d\ncluster { name: test, listen: %q, routes: [nats://%s] }",
+		s, err := New(own, fmt.Sprintf("server_name: s%[1]d\nserver_tags: s%[1]d\ncluster { name: test, listen: %[2]q, routes: [nats://%[3]s] }",
 			i, route, strings.Join(routes[:], ", nats://")))
 		if err != nil {
 			return nil, err

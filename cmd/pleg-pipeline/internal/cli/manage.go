@@ -13,7 +13,8 @@ import (
 )
 
 const createLong = `Create the stream and the buckets on a NATS server ("pleg-pipeline run --nats"), for
-agents that have no permission to do it, or with other limits than theirs.`
+agents that have no permission to do it, or with other limits than theirs. With --parts,
+there is a stream for each part of the nodes.`
 
 const forgetLong = `Remove the states of nodes that are gone from a NATS server. The server does it too, two
 days after the agent of a node has ended. A node whose agent still publishes is an error.`
@@ -64,8 +65,9 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 	c.nats.allClusters = true
 	flags := cmd.Flags()
 	flags.IntVar(&c.limits.Replicas, "replicas", 1, "the `NUMBER` of servers that keep everything: 1, 3 or 5")
-	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which the stream keeps an event")
-	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of the stream beyond which the oldest events are removed; 0 for no limit")
+	flags.IntVar(&c.limits.Parts, "parts", 1, "the `NUMBER` of streams among which the nodes are divided; it cannot be changed")
+	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which a stream keeps an event")
+	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of each stream beyond which the oldest events are removed; 0 for no limit")
 }
 
 func (c *createCommand) run(ctx context.Context) error {

@@ -1,0 +1,357 @@
+package fleet_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const parts = 3
+
+// partOf is written as docs/fleet.md says.
+func partOf(node string) int {
+	h := fnv.New32a()
+	h.Write([]byte(node))
+	return int(h.Sum32() % parts)
+}
+
+// inPart returns what a part calls a stream or bucket.
+func inPart(name string, number int) string {
+	if number == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s-%d", name, number)
+}
+
+// startParts starts six agents, two in each part.
+func startParts(t *testing.T, url string, pods int) (agents []*agent) {
+	t.Helper()
+	var in [parts]int
+	for i := 0; len(agents) < 2*parts; i++ {
+		name := fmt.Sprintf("node-%d", i)
+		if in[partOf(name)]++; in[partOf(name)] > 2 {
+			continue
+		}
+		a := startAgent(t, url, name, agentOptions{pods: pods, limits: fleet.Limits{Parts: parts}})
+		a.steps(pods * 3 / 2)
+		agents = append(agents, a)
+	}
+	return agents
+}
+
+// Consumers that come in the middle of changes in all parts are synced with everything, and one
+// watch has the order, the Gaps and the positions of all parts, also when the server is killed and
+// when agents begin again.
+func TestPartsInChurn(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	agents := startParts(t, s.URL, 60)
+	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+	first.converges()
+	js := jetStream(t, connect(t, s.URL))
+	for number := range parts {
+		stream, err := js.Stream(t.Context(), inPart(fleet.EventStream, number))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := stream.CachedInfo().State.NumSubjects; got != 2 {
+			t.Errorf("part %d has the events of %d nodes, want 2", number, got)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var churn sync.WaitGroup
+	for _, a := range agents {
+		churn.Go(func() {
+			for ctx.Err() == nil {
+				a.steps(1)
+				time.Sleep(5 * time.Millisecond)
+			}
+		})
+	}
+	defer churn.Wait()
+	defer cancel()
+	all := []*consumer{first}
+	for i := range 4 {
+		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+		c.eventually(c.isSynced)
+		all = append(all, c)
+		if i == 1 {
+			s.Kill()
+			if err := s.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cancel()
+	churn.Wait()
+	agents[0].restart()
+	agents[5].restart()
+	for _, c := range all {
+		c.converges()
+	}
+}
+
+// A watch that resumes in the middle gets what came later in each part, and nothing twice. One of a
+// single node does so without the other parts.
+func TestPartsResume(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	agents := startParts(t, s.URL, 4)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+	c.converges()
+	live := watch(t, s.URL, fleet.WatchOptions{Bookmarks: true}) // it has a position before any event
+	live.eventually(func() error {
+		if len(live.events) == 0 {
+			return errors.New("no Bookmark")
+		}
+		return nil
+	})
+	if mark := live.events[0]; mark.Type != pleg.Bookmark || mark.At == (fleet.Position{}) {
+		t.Fatalf("the first event is %+v, want a Bookmark with a position", mark)
+	}
+	for range 10 {
+		for _, a := range agents {
+			a.steps(1)
+		}
+	}
+	c.converges()
+	c.mu.Lock()
+	events := c.events
+	c.mu.Unlock()
+	named := func(events []fleet.Event, nodes ...string) map[string]int {
+		got := make(map[string]int)
+		for _, ev := range events {
+			if ev.PodUID != "" && (nodes == nil || slices.Contains(nodes, ev.Node)) {
+				got[fmt.Sprintf("%s/%d", ev.Node, ev.Seq)]++
+			}
+		}
+		return got
+	}
+	resumes := func(at fleet.Position, want map[string]int, nodes ...string) {
+		t.Helper()
+		r := watch(t, s.URL, fleet.WatchOptions{After: &at, Nodes: nodes}, agents...)
+		r.eventually(func() error {
+			if got := named(r.events); !r.Synced || r.Gaps > 0 || !maps.Equal(got, want) {
+				return fmt.Errorf("after %v: %d Gaps, synced: %t, got %v, want %v", at, r.Gaps, r.Synced, got, want)
+			}
+			return nil
+		})
+		r.cancel()
+	}
+	synced := slices.IndexFunc(events, func(ev fleet.Event) bool { return ev.Type == pleg.Synced && ev.Node == "" })
+	for i := synced; i < len(events); i += 7 {
+		at, err := fleet.ParsePosition(events[i].At.String())
+		if err != nil || at != events[i].At || at == (fleet.Position{}) {
+			t.Fatalf("event %d after %d has the position %v, read as %v, %v", i, synced, events[i].At, at, err)
+		}
+		resumes(at, named(events[i+1:]))
+		resumes(at, named(events[i+1:], agents[2].name), agents[2].name)
+	}
+	resumes(live.events[0].At, named(events[synced+1:]))
+}
+
+// What a part no longer has costs a Gap about all nodes, and the state of all.
+func TestPartLosesMessages(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	agents := startParts(t, s.URL, 4)
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+	c.converges()
+	at := c.newest().At
+	js := jetStream(t, connect(t, s.URL))
+	for _, a := range agents {
+		a.steps(5)
+	}
+	c.converges()
+	stream, err := js.Stream(t.Context(), inPart(fleet.EventStream, 1))
+	if err == nil {
+		err = stream.Purge(t.Context())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, at := range []fleet.Position{at, {Stream: "of one part", Message: 7}} {
+		resumed := watch(t, s.URL, fleet.WatchOptions{After: &at}, agents...)
+		resumed.converges()
+		if gaps := resumed.gapsSoFar(); gaps != 1 {
+			t.Errorf("%d Gaps, want 1", gaps)
+		}
+	}
+}
+
+// A part whose only server is gone holds up its own nodes alone. Who comes then gets the others, but
+// is not synced before the part is back.
+func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	url := urlOf(servers[:2]...)
+	js := jetStream(t, connect(t, url))
+	for number := range parts {
+		createPartOn(t, js, number, fmt.Sprintf("s%d", number))
+	}
+	agents := startParts(t, url, 12)
+	c := watch(t, url, fleet.WatchOptions{Replay: true}, agents...)
+	c.converges()
+	gaps := c.gapsSoFar()
+	servers[2].Kill()
+	late := watch(t, url, fleet.WatchOptions{Replay: true}, agents...)
+	for _, a := range agents {
+		a.steps(20)
+	}
+	othersHave := func(c *consumer) {
+		c.eventually(func() error {
+			var all []error
+			for _, a := range agents {
+				if partOf(a.name) != 2 {
+					all = append(all, c.Has(a.name, a.node.Truth()))
+				}
+			}
+			return errors.Join(all...)
+		})
+	}
+	othersHave(c)
+	othersHave(late)
+	late.mu.Lock()
+	if late.Synced {
+		t.Error("synced without a part")
+	}
+	late.mu.Unlock()
+	if err := servers[2].Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c.converges()
+	late.converges()
+	if got := c.gapsSoFar(); got != gaps {
+		t.Errorf("%d Gaps, want none more than the %d before", got, gaps)
+	}
+}
+
+// createPartOn creates a part that only the server with this tag keeps.
+func createPartOn(t *testing.T, js jetstream.JetStream, number int, tag string) {
+	t.Helper()
+	place := &jetstream.Placement{Tags: []string{tag}}
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: inPart(fleet.EventStream, number), Subjects: []string{fmt.Sprintf("pleg.v1.ev.*.%d.*", number)}, Placement: place,
+		Metadata: map[string]string{"pleg-parts": fmt.Sprint(parts)},
+	})
+	if err == nil {
+		_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: inPart(fleet.StateBucket, number), LimitMarkerTTL: time.Minute, Placement: place})
+	}
+	if err == nil {
+		_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: inPart(fleet.AgentBucket, number), TTL: fleet.LeaseTTL, Placement: place})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// The states of all parts are read as one, and a node is forgotten in its own.
+func TestStatesOfParts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	agents := startParts(t, s.URL, 4)
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
+	states, names := openStates(t, s.URL), []string{}
+	for _, a := range agents {
+		names = append(names, a.name)
+	}
+	nodes, err := states.Nodes(t.Context())
+	if err != nil || !slices.EqualFunc(nodes, names, func(n fleet.Node, name string) bool { return n.Name == name && n.Agent != "" }) {
+		t.Errorf("nodes %+v, %v, want %v", nodes, err, names)
+	}
+	for _, wanted := range [][]string{nil, {names[0], names[3]}, names[1:2]} {
+		got := make(map[string]bool)
+		for pod, err := range states.Pods(t.Context(), wanted, nil) {
+			if one, ok, errOne := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID); err != nil || errOne != nil || !ok || one.Name != pod.Name {
+				t.Fatalf("pod %+v, %v; alone %+v, %t, %v", pod, err, one, ok, errOne)
+			}
+			got[pod.Node] = true
+		}
+		if wanted == nil {
+			wanted = names
+		}
+		if have := slices.Sorted(maps.Keys(got)); !slices.Equal(have, wanted) {
+			t.Errorf("pods of the nodes %v, want %v", have, wanted)
+		}
+	}
+	if err := states.Check(t.Context(), []string{"node-x"}); !errors.Is(err, fleet.ErrUnknownNode) {
+		t.Errorf("check node-x: %v, want %v", err, fleet.ErrUnknownNode)
+	}
+	for _, a := range agents[:parts] {
+		a.stop()
+		if err := states.Forget(t.Context(), a.name); err != nil {
+			t.Error(err)
+		}
+	}
+	if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != parts {
+		t.Errorf("nodes %+v, %v, want %v", nodes, err, names[parts:])
+	}
+}
+
+// Whoever creates the streams sets the number of parts. What exists is not changed, and a watch that
+// knows another number ends: it would miss nodes.
+func TestNumberOfParts(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	js := jetStream(t, connect(t, s.URL))
+	create := func(parts int) error { return fleet.Create(t.Context(), js, fleet.Limits{Parts: parts}) }
+	for range 2 {
+		if err := create(parts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") {
+		t.Errorf("another number of parts: %v, want an error", err)
+	}
+	a := startAgent(t, s.URL, "node-a", agentOptions{}) // its limits have one part
+	a.steps(5)
+	ended := make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	synced := make(chan bool)
+	go func() {
+		var last error
+		for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
+			if ev.Type == pleg.Synced && ev.Node == "" {
+				close(synced)
+			}
+			last = err
+		}
+		ended <- last
+	}()
+	<-synced
+	a.stop()
+	if err := js.DeleteStream(t.Context(), fleet.EventStream); err != nil {
+		t.Fatal(err)
+	}
+	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") {
+		t.Errorf("one part while others of three exist: %v, want an error", err)
+	}
+	for number := range parts {
+		for _, name := range []string{fleet.EventStream, "KV_" + fleet.StateBucket, "KV_" + fleet.AgentBucket} {
+			if err := js.DeleteStream(t.Context(), inPart(name, number)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := create(2); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the number of parts has changed") {
+		t.Errorf("the watch ends with %v", err)
+	}
+	a.publish(agentOptions{})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+}
