@@ -9,9 +9,8 @@ PKG ?= ./...
 RUN ?=
 # Further arguments of the program: make run ARGS="-o json"
 ARGS ?=
-# How long "make soak" takes, and with which runtimes.
+# How long "make soak" takes.
 DURATION ?= 30m
-SOAKS ?= soak-simulated soak-containerd
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
@@ -198,21 +197,10 @@ CLUSTER ?=
 e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
 	GO=$(GO) tests/cluster/run.sh $(CLUSTER)
 
-# Both runtimes run at once. Each writes its report into bin/.
 .PHONY: soak
-soak: build ## run the program under faults for DURATION (as root)
-	@$(MAKE) --no-print-directory -j2 $(SOAKS) DURATION=$(DURATION)
-
-.PHONY: soak-simulated
-soak-simulated: build
-	@$(GO) build -o bin/soak-simulated ./tests/load/simulated
-	@bin/soak-simulated -duration $(DURATION)
-
-.PHONY: soak-containerd
-soak-containerd: build
-	@tests/e2e/setup.sh
-	@$(GO) build -C tests/e2e -o ../../bin/soak-containerd ./soak
-	@cd tests/e2e && ../../bin/soak-containerd -program ../../bin/pleg-pipeline -duration $(DURATION)
+soak: build ## run the program under faults for DURATION, and check every promise
+	@$(GO) build -o bin/soak ./tests/load/soak
+	@bin/soak -duration $(DURATION)
 
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege

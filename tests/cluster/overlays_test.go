@@ -4,19 +4,15 @@ package cluster_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const natsURL = "nats://" + nodeIP + ":4222"
@@ -87,32 +83,21 @@ const webConfig = `tls_server_config: {cert_file: tls.crt, key_file: tls.key}
 func (c *cluster) requireTLS() {
 	c.t.Helper()
 	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")
-	cert, key := selfSigned(c)
-	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key, "web-config.yaml": []byte(webConfig)} {
-		must(c.t, os.WriteFile(filepath.Join(dir, name), text, 0o600))
-	}
-	c.kubectl("-n", "pleg-pipeline", "create", "secret", "generic", "pleg-pipeline-web", "--from-file="+filepath.Join(dir, "tls.crt"),
-		"--from-file="+filepath.Join(dir, "tls.key"), "--from-file="+filepath.Join(dir, "web-config.yaml"))
+	config := filepath.Join(dir, "web-config.yaml")
+	must(c.t, os.WriteFile(config, []byte(webConfig), 0o600))
+	cert, key := kit.SelfSigned(c.t)
+	c.kubectl("-n", "pleg-pipeline", "create", "secret", "generic", "pleg-pipeline-web", "--from-file=tls.crt="+cert, "--from-file=tls.key="+key,
+		"--from-file="+config)
 	c.apply(dir)
+	text, err := os.ReadFile(cert)
+	must(c.t, err)
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(cert)
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "pleg-pipeline"}}}
+	pool.AppendCertsFromPEM(text)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}}
 	defer client.CloseIdleConnections()
 	page, err := get(bounded(c.t), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
 	must(c.t, err)
 	if !strings.Contains(page, "pleg_build_info") {
 		c.t.Errorf("no metrics over TLS:\n%s", page)
 	}
-}
-
-func selfSigned(c *cluster) (cert, key []byte) {
-	c.t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(c.t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"pleg-pipeline"}, NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	must(c.t, err)
-	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	must(c.t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})
 }

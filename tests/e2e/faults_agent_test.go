@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -101,7 +100,7 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	from, before := time.Now(), len(l.History().All())
 	var work errgroup.Group
 	for i, p := range f.pods {
-		work.Go(func() error { return churn(ctx, l, p, fmt.Sprint("more-", i), from.Add(50*time.Second)) })
+		work.Go(func() error { return randomLives(ctx, l, p, "more", uint64(i)) })
 	}
 	last, since := 0, time.Now()
 	for time.Since(since) < 4*time.Second && time.Since(from) < 49*time.Second {

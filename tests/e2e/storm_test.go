@@ -37,12 +37,12 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
 		victims[i] = c
 	}
-	stop := time.Now().Add(6 * time.Second)
+	crash := time.Now().Add(4 * time.Second)
 	var storm errgroup.Group
 	for i, pod := range f.pods {
-		storm.Go(func() error { return churn(ctx, l, pod, fmt.Sprint(round, "-", i), stop) })
+		storm.Go(func() error { return randomLives(ctx, l, pod, fmt.Sprint("storm-", round), uint64(i)) })
 	}
-	must(t, sleepUntil(ctx, stop.Add(-2*time.Second)))
+	must(t, sleepUntil(ctx, crash))
 	l.Crash()
 	_ = storm.Wait() // calls of the dead runtime have failed
 	before := f.countEvents(in)
@@ -93,26 +93,6 @@ func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
 	return at
 }
 
-// churn starts, ends and removes containers of a pod until a time or an error.
-func churn(ctx context.Context, l *lab.Lab, pod *lab.Pod, name string, until time.Time) error {
-	for n := 0; time.Now().Before(until); n++ {
-		c, err := l.RunContainer(ctx, pod, lab.ContainerSpec{Name: fmt.Sprint(name, "-", n), Program: lab.Exit(uint8(n % 100))})
-		if err != nil || n%3 == 2 {
-			return err // the container keeps running
-		}
-		if err := l.Trigger(ctx, c); err != nil {
-			return err
-		}
-		if n%3 == 0 {
-			continue // the dead container stays
-		}
-		if err := l.RemoveContainer(ctx, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // During a storm on 20 pods a pipeline reports each step once, in order, with the exit code.
 // The few lists may overtake events that the machine delays. If the runtime has no events, or
 // a second client, which looks for exit codes, would take them away, the storm waits for a
@@ -128,7 +108,7 @@ func TestStorm(t *testing.T) {
 	f.runPods(ctx, 20)
 	if events {
 		f.forEachPod(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
-			return randomLives(ctx, f.lab, p, rand.New(rand.NewPCG(1, uint64(i))))
+			return randomLives(ctx, f.lab, p, "main", uint64(i))
 		})
 	} else {
 		stormInSteps(ctx, f)
@@ -160,9 +140,12 @@ func checkRemovals(t *testing.T, l *lab.Lab, in *instance) {
 // lives is how many containers a pod has in a storm.
 const lives = 12
 
-func randomLives(ctx context.Context, l *lab.Lab, p *lab.Pod, rng *rand.Rand) error {
+// randomLives starts containers of a pod one after the other, ends most of them, and removes
+// some.
+func randomLives(ctx context.Context, l *lab.Lab, p *lab.Pod, name string, seed uint64) error {
+	rng := rand.New(rand.NewPCG(1, seed))
 	for n := range lives {
-		if err := randomLife(ctx, l, p, rng, uint32(n)); err != nil {
+		if err := randomLife(ctx, l, p, rng, lab.ContainerSpec{Name: name, Attempt: uint32(n), Program: lab.Exit(uint8(rng.IntN(256)))}); err != nil {
 			return err
 		}
 	}
@@ -193,8 +176,8 @@ func stormInSteps(ctx context.Context, f *fixture) {
 }
 
 // randomLife starts a container, ends it most of the time, and removes some.
-func randomLife(ctx context.Context, l *lab.Lab, p *lab.Pod, rng *rand.Rand, attempt uint32) error {
-	c, err := l.RunContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(uint8(rng.IntN(256)))})
+func randomLife(ctx context.Context, l *lab.Lab, p *lab.Pod, rng *rand.Rand, spec lab.ContainerSpec) error {
+	c, err := l.RunContainer(ctx, p, spec)
 	if err != nil || rng.IntN(5) == 0 {
 		return err
 	}

@@ -1,14 +1,12 @@
 // Package load puts daemons and libraries under load, breaks what they depend on, and
-// checks that they keep what they promise. Three commands use it:
+// checks that they keep what they promise. Two commands in this folder use it: soak runs two
+// daemons for a long time beside a runtime that changes and fails, siege attacks a daemon
+// beside hundreds of readers.
 //
-//   - simulated, in this folder, and tests/e2e/soak: [Soak] runs two daemons for a long time
-//     beside a runtime that changes and fails.
-//   - siege, in this folder: attacks a daemon beside hundreds of readers.
-//
-// A [Run] is common to all of them. It counts what was done, collects problems, and fails if
+// A [Run] is common to them. It counts what was done, collects problems, and fails if
 // there is one. A load starts daemons with [StartDaemon], checks what its readers get with
 // package promises or, if there are many, with [Numbers], applies a table of [Fault], and
-// reports [Times] and [Figure].
+// reports [Times].
 package load
 
 import (
@@ -120,11 +118,11 @@ func (r *Run) Actions() map[string]int {
 
 // Main runs a command until it returns, or a signal ends its context. It returns the exit
 // code: 1 if there was an error or a problem. A second signal kills the process.
-func Main(r *Run, do func(ctx context.Context, r *Run) error) int {
+func Main(r *Run, do func(ctx context.Context) error) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	if err := do(ctx, r); err != nil {
+	if err := do(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", r.name, err)
 		return 1
 	}

@@ -62,9 +62,6 @@ func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	return p, nil
 }
 
-// Ended is closed when the process has ended.
-func (p *Process) Ended() <-chan struct{} { return p.ended }
-
 // Alive returns an error with the end of the log if the process has ended.
 func (p *Process) Alive() error {
 	select {

@@ -60,42 +60,6 @@ func Of(l *lab.Lab) promises.Truth {
 	return truth
 }
 
-// Check returns an error unless the runtime's statuses agree with the history. It does not
-// list, because a list may be too large.
-func Check(ctx context.Context, l *lab.Lab) error {
-	for _, pod := range Of(l) {
-		for id, want := range pod.Containers {
-			got, err := status(ctx, l, string(id), want)
-			if err != nil {
-				return err
-			}
-			if got != want {
-				return fmt.Errorf("the runtime has %.12s of %s/%s as %+v, the history as %+v", id, pod.Namespace, pod.Name, got, want)
-			}
-		}
-	}
-	return nil
-}
-
-// status returns what the runtime reports of a container or sandbox, with the names of the
-// history.
-func status(ctx context.Context, l *lab.Lab, id string, known promises.Container) (promises.Container, error) {
-	got := promises.Container{Sandbox: known.Sandbox, Name: known.Name, Attempt: known.Attempt}
-	if known.Sandbox {
-		answer, err := l.Runtime().PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id})
-		if got.State = sandboxState(answer.GetStatus().GetState()); got.State == pleg.StateRunning {
-			got.IP = answer.GetStatus().GetNetwork().GetIp()
-		}
-		return got, err
-	}
-	answer, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
-	status := answer.GetStatus()
-	if got.State = criStates[status.GetState()]; got.State == pleg.StateExited {
-		got.ExitCode, got.Reason = status.GetExitCode(), status.GetReason()
-	}
-	return got, err
-}
-
 // Listed returns the states that the runtime lists.
 func Listed(ctx context.Context, l *lab.Lab) (map[pleg.ContainerID]pleg.State, error) {
 	containers, err := l.Runtime().ListContainers(ctx, &runtimeapi.ListContainersRequest{})

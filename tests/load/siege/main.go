@@ -63,7 +63,8 @@ func main() {
 	flag.StringVar(&s.part, "part", "", "only be the `PART` read or attack of a siege")
 	flag.StringVar(&s.socket, "socket", "", "the `PATH` of the daemon's socket, for -part")
 	flag.Parse()
-	os.Exit(load.Main(load.NewRun("siege", os.Stdout), func(ctx context.Context, r *load.Run) error {
+	r := load.NewRun("siege", os.Stdout)
+	os.Exit(load.Main(r, func(ctx context.Context) error {
 		switch s.part {
 		case "read":
 			return json.NewEncoder(os.Stdout).Encode(s.read(ctx))

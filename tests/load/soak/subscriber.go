@@ -1,4 +1,4 @@
-package load
+package main
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -31,7 +32,7 @@ const (
 // subscriber follows a daemon over its socket and knows the node from its events.
 type subscriber struct {
 	name    string
-	daemon  *Daemon
+	daemon  *load.Daemon
 	options client.WatchOptions
 	phase   *phase
 	rng     *rand.Rand
@@ -45,7 +46,7 @@ type subscriber struct {
 	events, visits, breaks, compared int
 }
 
-func newSubscribers(d *Daemon, p *phase, seed uint64) []*subscriber {
+func newSubscribers(d *load.Daemon, p *phase, seed uint64) []*subscriber {
 	filtered := func(p promises.Pod, c promises.Container) bool { return p.Namespace == filterNamespace && !c.Sandbox }
 	list := []*subscriber{
 		{name: "all"},

@@ -1,16 +1,13 @@
-package load
+package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"math"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // sample has the metrics of a daemon at one moment, the time since the run began.
@@ -31,53 +28,15 @@ var measures = []struct {
 	{"resident memory", "MiB", "process_resident_memory_bytes", 1 << 20, 8},
 }
 
-// Metrics reads the metrics of a daemon that serves HTTP: the sum of each over its labels.
-func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
-	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
-	}
-	answer, err := d.http.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	values, err := parseMetrics(answer.Body)
-	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
-	}
-	return values, nil
-}
-
 // sample reads the metrics of a daemon. Those that are measured must be there.
-func (d *Daemon) sample(ctx context.Context, r *Run) (sample, error) {
+func (s *soak) sample(ctx context.Context, d *load.Daemon) (sample, error) {
 	values, err := d.Metrics(ctx)
 	for _, m := range measures {
 		if _, ok := values[m.metric]; !ok && err == nil {
 			err = fmt.Errorf("%s has no metric %s", d.Name, m.metric)
 		}
 	}
-	return sample{r.Elapsed(), values}, err
-}
-
-// parseMetrics returns the sum of each metric over its labels.
-func parseMetrics(r io.Reader) (map[string]float64, error) {
-	values := make(map[string]float64)
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := lines.Text()
-		end := strings.LastIndexByte(line, ' ')
-		if end < 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		value, err := strconv.ParseFloat(line[end+1:], 64)
-		if err != nil {
-			return nil, fmt.Errorf("metric %q: %w", line, err)
-		}
-		name, _, _ := strings.Cut(line[:end], "{")
-		values[name] += value
-	}
-	return values, lines.Err()
+	return sample{s.Elapsed(), values}, err
 }
 
 // minSamples is the least number of samples to judge a slope.

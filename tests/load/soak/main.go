@@ -1,17 +1,29 @@
-package load
+// Command soak runs two daemons for a long time beside a simulated runtime that keeps changing
+// and fails; "make soak" runs it. One daemon polls, the other follows the CRI events. Each has
+// four subscribers on its socket: one for all events, one that rarely reads, one that
+// disconnects and comes back, and one with filters. Every promise about their events is
+// checked; see package promises.
+//
+// From time to time the node rests. Then the cache of each daemon, and the state that each
+// subscriber rebuilt from its events, must equal the truth, and the resources of the daemons
+// are measured. At the end a line is fitted to the second half of the measurements: a slope
+// above its bound is a problem. On Ctrl-C the report is partial.
+package main
 
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
-	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -25,74 +37,62 @@ const (
 	maxLines = 12
 )
 
-// Node is a container runtime whose pods change and whose true state is known.
-type Node interface {
-	// Endpoint is the address of its CRI socket.
-	Endpoint() string
-	// Churn changes pods, and breaks the runtime now and then, until ctx ends. It returns
-	// nil once no change is under way and the runtime works.
-	Churn(ctx context.Context, r *Run) error
-	// Truth returns the state of all pods. It is called while they rest.
-	Truth(ctx context.Context) (promises.Truth, error)
-}
-
 // common are the settings of both daemons. The history is short, so that a subscriber cannot
 // resume after a long absence.
-var common = Settings{"history": "400", "list-timeout": "3s", "inspect-timeout": "3s", "log-level": "warn"}
+var common = load.Settings{"history": "400", "list-timeout": "3s", "inspect-timeout": "3s", "log-level": "warn"}
 
 var modes = []struct {
 	name     string
-	settings Settings
+	settings load.Settings
 }{
 	{"polling", common},
-	{"events", common.With(Settings{"events": "require", "relist-period-with-events": "10s"})},
-}
-
-// SoakOptions configure a soak. All fields are required.
-type SoakOptions struct {
-	Duration time.Duration
-	// RestEvery is the time from the end of a rest to the next.
-	RestEvery time.Duration
-	// Program is the path of the program under test.
-	Program string
-	// Seed determines what the subscribers do.
-	Seed uint64
-	// Out gets a line of progress every 10 s.
-	Out io.Writer
+	{"events", common.With(load.Settings{"events": "require", "relist-period-with-events": "10s"})},
 }
 
 // soak is one run beside a node.
 type soak struct {
-	*Run
-	SoakOptions
-	node        Node
+	*load.Run
+	duration time.Duration
+	// restEvery is the time from the end of a rest to the next.
+	restEvery time.Duration
+	// program is the path of the program under test, seed that of all that is random.
+	program string
+	seed    uint64
+
+	node        *node
 	phase       *phase
-	daemons     []*Daemon
+	daemons     []*load.Daemon
 	subscribers []*subscriber
-	samples     map[*Daemon][]sample // taken in rests
-	settled     Times
+	samples     map[*load.Daemon][]sample // taken in rests
+	settled     load.Times
 }
 
-// Soak runs two daemons for a long time beside a runtime that keeps changing: one polls, the
-// other follows the CRI events. Each has four subscribers on its socket: one for all events,
-// one that rarely reads, one that disconnects and comes back, and one with filters. Every
-// promise about their events is checked; see package promises.
-//
-// From time to time the node rests. Then the cache of each daemon, and the state that each
-// subscriber rebuilt from its events, must equal the truth, and the resources of the daemons
-// are measured. At the end a line is fitted to the second half of the measurements: a slope
-// above its bound is a problem.
-//
-// Soak ends when the duration is over or ctx ends, and prints a report. If ctx ends or the
-// soak cannot continue, which the error explains, the report is partial.
-func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) error {
-	s := &soak{Run: r, SoakOptions: o, node: node, phase: newPhase(), samples: make(map[*Daemon][]sample)}
+func main() {
+	s := &soak{phase: newPhase(), samples: make(map[*load.Daemon][]sample)}
+	flag.DurationVar(&s.duration, "duration", 30*time.Minute, "duration of the soak")
+	flag.DurationVar(&s.restEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
+	flag.StringVar(&s.program, "program", "bin/pleg-pipeline", "path of the program")
+	flag.Uint64Var(&s.seed, "seed", uint64(time.Now().UnixNano()), "seed of the random changes and faults")
+	flag.Parse()
+	if flag.NArg() > 0 || s.duration <= 0 || s.restEvery <= 0 {
+		fmt.Fprintln(os.Stderr, "soak: no arguments allowed; -duration and -rest-every must be positive")
+		os.Exit(2)
+	}
+	s.Run = load.NewRun("soak", os.Stderr)
+	os.Exit(load.Main(s.Run, s.soak))
+}
+
+// soak ends when the duration is over or ctx ends, and prints a report.
+func (s *soak) soak(ctx context.Context) error {
 	dir, err := os.MkdirTemp("", "pleg-soak-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	fmt.Fprintf(o.Out, "%s: %v with seed %d\n", r.name, o.Duration, o.Seed)
+	fmt.Fprintf(os.Stderr, "soak: %v with seed %d\n", s.duration, s.seed)
+	if s.node, err = startNode(ctx, filepath.Join(dir, "cri.sock"), s.seed); err != nil {
+		return err
+	}
 	err = s.start(ctx, dir)
 	if err == nil {
 		err = s.run(ctx)
@@ -100,19 +100,20 @@ func Soak(ctx context.Context, r *Run, node Node, o SoakOptions) error {
 	for _, d := range s.daemons {
 		err = errors.Join(err, d.Stop())
 	}
+	err = errors.Join(err, s.node.stop())
 	s.report(os.Stdout, err != nil || ctx.Err() != nil)
 	return err
 }
 
 func (s *soak) start(ctx context.Context, dir string) error {
-	args := []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.Endpoint()}
+	args := []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.socket}
 	for i, mode := range modes {
-		d, err := StartDaemon(ctx, DaemonOptions{Program: s.Program, Dir: dir, Name: mode.name, Args: args, Settings: mode.settings})
+		d, err := load.StartDaemon(ctx, load.DaemonOptions{Program: s.program, Dir: dir, Name: mode.name, Args: args, Settings: mode.settings})
 		if err != nil {
 			return err
 		}
 		s.daemons = append(s.daemons, d)
-		s.subscribers = append(s.subscribers, newSubscribers(d, s.phase, s.Seed+uint64(i))...)
+		s.subscribers = append(s.subscribers, newSubscribers(d, s.phase, s.seed+uint64(i))...)
 	}
 	return nil
 }
@@ -126,8 +127,8 @@ func (s *soak) run(ctx context.Context) error {
 		parts.Go(func() error { return sub.run(partsCtx) })
 	}
 	parts.Go(func() error {
-		for Sleep(partsCtx, progressPeriod) {
-			fmt.Fprintln(s.Out, s.progress(partsCtx))
+		for load.Sleep(partsCtx, progressPeriod) {
+			fmt.Fprintln(os.Stderr, s.progress(partsCtx))
 		}
 		return nil
 	})
@@ -140,9 +141,9 @@ func (s *soak) run(ctx context.Context) error {
 
 // alternate makes the node churn and rest in turn.
 func (s *soak) alternate(ctx context.Context) error {
-	for s.Elapsed() < s.Duration && ctx.Err() == nil && !s.Failing() {
-		churn, cancel := context.WithTimeout(ctx, s.RestEvery)
-		err := s.node.Churn(churn, s.Run)
+	for s.Elapsed() < s.duration && ctx.Err() == nil && !s.Failing() {
+		churn, cancel := context.WithTimeout(ctx, s.restEvery)
+		err := s.node.churn(churn, s.Run)
 		cancel()
 		if err == nil && ctx.Err() == nil {
 			err = s.rest(ctx)
@@ -159,17 +160,14 @@ func (s *soak) alternate(ctx context.Context) error {
 
 // rest compares daemons and subscribers with the truth, and measures the daemons.
 func (s *soak) rest(ctx context.Context) error {
-	truth, err := s.node.Truth(ctx)
-	if err != nil {
-		return fmt.Errorf("truth of the node: %w", err)
-	}
+	truth := promises.SimulatedTruth(s.node.runtime.Pods())
 	s.phase.set(true)
 	defer s.phase.set(false)
 	if err := s.settle(ctx, truth); err != nil {
 		return err
 	}
 	for _, d := range s.daemons {
-		sample, err := d.sample(ctx, s.Run)
+		sample, err := s.sample(ctx, d)
 		if err != nil {
 			return err
 		}
@@ -199,7 +197,7 @@ func (s *soak) settle(ctx context.Context, truth promises.Truth) error {
 			s.Problem("not settled after %v of rest:\n  %s", settleTimeout, strings.Join(diff[:min(len(diff), maxLines)], "\n  "))
 			return nil
 		}
-		if !Sleep(ctx, comparePeriod) {
+		if !load.Sleep(ctx, comparePeriod) {
 			return context.Cause(ctx)
 		}
 	}

@@ -1,17 +1,16 @@
-package load
+package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // report judges what was measured and prints all that was found. It is partial if the soak
@@ -29,7 +28,7 @@ func (s *soak) report(w io.Writer, partial bool) {
 		outcome += " (partial)"
 	}
 	_ = table.Flush()
-	fmt.Fprintf(w, "\n%s: %s after %v, seed %d\n", s.name, outcome, s.Elapsed().Round(time.Second), s.Seed)
+	fmt.Fprintf(w, "\nsoak: %s after %v, seed %d\n", outcome, s.Elapsed().Round(time.Second), s.seed)
 	fmt.Fprintf(w, "%d rests; time until all had the truth: median %v, at most %v\n",
 		len(s.settled), s.settled.Quantile(0.5).Round(time.Millisecond), s.settled.Quantile(1).Round(time.Millisecond))
 	actions := s.Actions()
@@ -42,7 +41,7 @@ func (s *soak) report(w io.Writer, partial bool) {
 }
 
 // reportDaemon prints what a daemon used in the second half, and what its subscribers got.
-func (s *soak) reportDaemon(table *tabwriter.Writer, d *Daemon) {
+func (s *soak) reportDaemon(table *tabwriter.Writer, d *load.Daemon) {
 	samples := s.samples[d]
 	if n := len(samples); n > 0 {
 		fmt.Fprintf(table, "\ndaemon (%s), CPU %.1f %% of a core\n", d.Name, 100*samples[n-1].metrics["process_cpu_seconds_total"]/samples[n-1].at.Seconds())
@@ -74,10 +73,10 @@ func (s *soak) progress(ctx context.Context) string {
 	}
 	_, rests, _ := s.phase.now()
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s: %v of %v, %d actions, %d rests, %d problems",
-		s.name, s.Elapsed().Round(time.Second), s.Duration, actions, rests, len(s.Problems()))
+	fmt.Fprintf(&text, "soak: %v of %v, %d actions, %d rests, %d problems",
+		s.Elapsed().Round(time.Second), s.duration, actions, rests, len(s.Problems()))
 	for _, d := range s.daemons {
-		now, err := d.sample(ctx, s.Run)
+		now, err := s.sample(ctx, d)
 		if err != nil {
 			fmt.Fprintf(&text, "; %s: %v", d.Name, err)
 			continue
@@ -88,28 +87,4 @@ func (s *soak) progress(ctx context.Context) string {
 		}
 	}
 	return text.String()
-}
-
-// SoakMain is a command that soaks the program beside a node, with the arguments of this
-// process. It returns its exit code: 0 if there was no problem. On Ctrl-C the report is
-// partial. start gets the seed for the node, and returns the node and a function that ends
-// it.
-func SoakMain(name string, start func(ctx context.Context, seed uint64) (Node, func(context.Context) error, error)) int {
-	o := SoakOptions{Out: os.Stderr}
-	flag.DurationVar(&o.Duration, "duration", 30*time.Minute, "duration of the soak")
-	flag.DurationVar(&o.RestEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
-	flag.StringVar(&o.Program, "program", "bin/pleg-pipeline", "path of the program")
-	flag.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()), "seed of the random changes and faults")
-	flag.Parse()
-	if flag.NArg() > 0 || o.Duration <= 0 || o.RestEvery <= 0 {
-		fmt.Fprintln(os.Stderr, "soak: no arguments allowed; -duration and -rest-every must be positive")
-		return 2
-	}
-	return Main(NewRun("soak "+name, os.Stderr), func(ctx context.Context, r *Run) error {
-		node, end, err := start(ctx, o.Seed)
-		if err != nil {
-			return err
-		}
-		return errors.Join(Soak(ctx, r, node, o), end(ctx))
-	})
 }

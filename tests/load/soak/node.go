@@ -1,21 +1,15 @@
-// Command simulated soaks the program beside a simulated runtime; "make soak" runs it. See
-// package load.
 package main
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 const (
@@ -36,7 +30,8 @@ type node struct {
 	served chan error         // what Serve returned
 }
 
-func newNode(socket string, seed uint64) (*node, error) {
+// startNode starts a node that serves until stop.
+func startNode(ctx context.Context, socket string, seed uint64) (*node, error) {
 	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
 	if err != nil {
 		return nil, err
@@ -45,8 +40,11 @@ func newNode(socket string, seed uint64) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = runtime.Populate(simruntime.Population{Pods: targetPods})
-	return &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), faultRNG: rand.New(rand.NewPCG(seed, 2))}, err
+	if _, err := runtime.Populate(simruntime.Population{Pods: targetPods}); err != nil {
+		return nil, err
+	}
+	n := &node{runtime: runtime, socket: socket, rng: rand.New(rand.NewPCG(seed, 1)), faultRNG: rand.New(rand.NewPCG(seed, 2))}
+	return n, n.serve(ctx)
 }
 
 // serve serves on a new socket until stop.
@@ -71,11 +69,9 @@ func (n *node) stop() error {
 	return nil
 }
 
-// Endpoint implements [load.Node].
-func (n *node) Endpoint() string { return "unix://" + n.socket }
-
-// Churn implements [load.Node].
-func (n *node) Churn(ctx context.Context, r *load.Run) error {
+// churn changes pods, and breaks the runtime now and then, until ctx ends. It returns nil once
+// no change is under way and the runtime works.
+func (n *node) churn(ctx context.Context, r *load.Run) error {
 	var parts errgroup.Group
 	seed := n.rng.Uint64()
 	parts.Go(func() error {
@@ -96,26 +92,4 @@ func (n *node) Churn(ctx context.Context, r *load.Run) error {
 		return nil
 	})
 	return parts.Wait()
-}
-
-// Truth implements [load.Node].
-func (n *node) Truth(context.Context) (promises.Truth, error) {
-	return promises.SimulatedTruth(n.runtime.Pods()), nil
-}
-
-func main() { os.Exit(load.SoakMain("simulated", start)) }
-
-func start(ctx context.Context, seed uint64) (load.Node, func(context.Context) error, error) {
-	dir, err := os.MkdirTemp("", "pleg-soak-node-")
-	if err != nil {
-		return nil, nil, fmt.Errorf("simulated node: %w", err)
-	}
-	n, err := newNode(filepath.Join(dir, "cri.sock"), seed)
-	if err == nil {
-		err = n.serve(ctx)
-	}
-	if err != nil {
-		return nil, nil, errors.Join(fmt.Errorf("simulated node: %w", err), os.RemoveAll(dir))
-	}
-	return n, func(context.Context) error { return errors.Join(n.stop(), os.RemoveAll(dir)) }, nil
 }
