@@ -19,7 +19,7 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 		found[p.UID] = Failed(p, s.At)
 	}
 	for _, f := range DefaultLimits.pods(s) {
-		found[f.PodUID] = f.completed(s.At)
+		found[f.PodUID] = f.Completed(s.At)
 	}
 	return found
 }
@@ -38,6 +38,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 		if !again {
 			f = ofPod(i.Namespace, i.Name, i.UID)
 			f.Cause, f.What, f.Since, f.Severity = SlowContainer, "is slow", i.Started, Warning
+			f.AtLeast = l.unwatched(i.Started)
 			if i.Hung || s.At.Sub(i.Started) >= l.Problem {
 				f.Cause, f.What, f.Severity = HungContainer, "hangs", Problem
 			}
@@ -75,7 +76,7 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	overtaken := len(s.Quarantined) > 0 || slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung })
 	if len(late) >= manyPods && (!overtaken || 2*len(late) >= s.Relist.Pods) {
 		return []Finding{{
-			Cause: RuntimeSlow, Severity: l.severity(s.At.Sub(first.Since)), Since: first.Since, Attempts: first.Attempts,
+			Cause: RuntimeSlow, Severity: l.severity(s.At.Sub(first.Since)), Since: first.Since, AtLeast: first.AtLeast, Attempts: first.Attempts,
 			Subject: "the runtime", What: "does not answer inspections",
 			Rest: fmt.Sprintf(": %d of %d pods wait, the longest is %s%s", len(late), max(len(late), s.Relist.Pods), first.Subject, first.Detail),
 			Pod:  first.Pod, PodUID: first.PodUID, Container: first.Container, Call: first.Call, Pods: len(late),

@@ -6,5 +6,5 @@ import "time"
 // of its last event; zero if that is not known.
 func Silent(what string, since time.Time) Verdict {
 	f := Finding{Cause: NodeSilent, Severity: Problem, Subject: "the node", What: what, Since: since}
-	return New([]Finding{f.completed(time.Now())}, "")
+	return New([]Finding{f.Completed(time.Now())}, "")
 }

@@ -13,7 +13,12 @@ import (
 )
 
 // Limits are the ages at which a call that does not return is a warning, and a problem.
-type Limits struct{ Warning, Problem time.Duration }
+type Limits struct {
+	Warning, Problem time.Duration
+	// Watched is when the caller began to look at the runtime, if that is not long ago: what
+	// hangs since then may have hung before.
+	Watched time.Time
+}
 
 // DefaultLimits are several relist periods of a second.
 var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
@@ -44,14 +49,14 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	var all []Finding
 	for _, find := range []func(pleg.Status) []Finding{l.lists, l.hangs, l.failures, l.slow} {
 		for _, f := range find(s) {
-			all = append(all, f.completed(s.At))
+			all = append(all, f.Completed(s.At))
 		}
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
-		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: Plain(s.Err)}.completed(s.At))
+		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: Plain(s.Err)}.Completed(s.At))
 	}
 	if s.Degraded != nil {
-		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.completed(s.At))
+		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.Completed(s.At))
 	}
 	return all
 }
@@ -62,6 +67,11 @@ func (l Limits) severity(age time.Duration) Severity {
 		return Problem
 	}
 	return Warning
+}
+
+// unwatched reports whether nobody watched before a time.
+func (l Limits) unwatched(since time.Time) bool {
+	return !l.Watched.IsZero() && !since.Before(l.Watched)
 }
 
 const theList = "the list of all pods"
@@ -80,7 +90,7 @@ func (l Limits) lists(s pleg.Status) []Finding {
 		attempts++
 	}
 	age := s.At.Sub(since)
-	f := Finding{Severity: l.severity(age), Since: since, Attempts: attempts}
+	f := Finding{Severity: l.severity(age), Since: since, AtLeast: l.unwatched(since), Attempts: attempts}
 	switch {
 	case r.Failures > 0 && errors.Is(r.Err, pleg.ErrUnavailable):
 		f.Cause, f.Severity, f.Subject, f.What = RuntimeStopped, Problem, "the runtime", "is stopped"
@@ -129,7 +139,7 @@ func Failed(p pleg.Failed, now time.Time) Finding {
 		text = rest
 	}
 	f.Cause, f.What, f.Since, f.Detail = RuntimeFails, "cannot be inspected", p.Since, ": "+text
-	return f.completed(now)
+	return f.Completed(now)
 }
 
 // ofPod returns a finding about a pod.

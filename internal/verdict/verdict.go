@@ -58,9 +58,10 @@ type Finding struct {
 	Detail  string `json:"detail,omitempty"`
 	Rest    string `json:"rest,omitempty"`
 	// Since is when the trouble began: the start of the first attempt. Missing if that is not
-	// known. Attempts is the number of attempts since then; 0 if they are
-	// not counted.
+	// known. AtLeast is true if nobody watched before, so that the trouble may be older. Attempts
+	// is the number of attempts since then; 0 if they are not counted.
 	Since    time.Time `json:"since,omitzero"`
+	AtLeast  bool      `json:"atLeast,omitempty"`
 	Attempts int       `json:"attempts,omitempty"`
 	// NextTry is when the next attempt begins, if none is running.
 	NextTry time.Time `json:"nextTry,omitzero"`
@@ -109,7 +110,7 @@ func (v *Verdict) Lasting() string {
 	text := f.Summary
 	if f.What != "" {
 		text = strings.TrimSpace(f.Subject + " " + f.What)
-		if !f.Since.IsZero() {
+		if !f.Since.IsZero() && !f.AtLeast {
 			text += " since " + clock(f.Since, time.Now())
 		}
 		text += f.Detail
@@ -124,7 +125,7 @@ func (v *Verdict) Anonymous() string {
 		return v.Text
 	}
 	f := v.Findings[0]
-	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + age(f.Since, f.Attempts, time.Now()))
+	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + f.age(time.Now()))
 }
 
 // Complaint says what is wrong without the subject, and when it is tried again.
@@ -137,28 +138,32 @@ func (f *Finding) Complaint(now time.Time) string {
 }
 
 func (f *Finding) text(now time.Time) string {
-	return strings.TrimSpace(f.What+" "+age(f.Since, f.Attempts, now)) + f.Detail
+	return strings.TrimSpace(f.What+" "+f.age(now)) + f.Detail
 }
 
-// completed returns a finding with its summary, its advice, and evidence.
-func (f Finding) completed(now time.Time) Finding {
-	f.Summary = strings.TrimSpace(f.Subject+" "+f.text(now)) + f.Rest
+// Completed returns a finding with its summary, its advice, and evidence.
+func (f Finding) Completed(now time.Time) Finding {
+	if f.What != "" {
+		f.Summary = strings.TrimSpace(f.Subject+" "+f.text(now)) + f.Rest
+	}
 	f.Evidence = cmp.Or(f.Evidence, f.Summary)
 	f.Advice = cmp.Or(f.Advice, f.Cause.Advice())
 	return f
 }
 
 // age says since when and how often something was tried, such as "since 17:36 (6m, 9
-// attempts)"; "" if since is zero.
-func age(since time.Time, attempts int, now time.Time) string {
-	if since.IsZero() {
+// attempts)"; "" if that is not known.
+func (f *Finding) age(now time.Time) string {
+	switch past := now.Sub(f.Since); {
+	case f.Since.IsZero():
 		return ""
+	case f.AtLeast:
+		return "for at least " + Span(past)
+	case f.Attempts > 1:
+		return fmt.Sprintf("since %s (%s, %s)", clock(f.Since, now), Span(past), count(f.Attempts, "attempt"))
+	default:
+		return fmt.Sprintf("since %s (%s)", clock(f.Since, now), Span(past))
 	}
-	text := "since " + clock(since, now) + " (" + Span(now.Sub(since))
-	if attempts > 1 {
-		text += ", " + count(attempts, "attempt")
-	}
-	return text + ")"
 }
 
 // clock returns the time of day, with the date if that may be another.

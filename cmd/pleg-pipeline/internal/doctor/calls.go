@@ -6,21 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
 // widths are the numbers of pods that are inspected at once: as a kubelet does, with the
@@ -61,15 +57,9 @@ type Sweep struct {
 type measurement struct {
 	*examination
 
-	mu     sync.Mutex // guards calls
-	calls  map[LoadCall]*samples
+	took   map[LoadCall][]float64 // in seconds
+	failed map[LoadCall]int
 	sweeps map[int][]float64
-}
-
-// samples are the calls of one method: durations in seconds, and the number of failures.
-type samples struct {
-	took   []float64
-	failed int
 }
 
 // MeasureCalls makes the calls of relists for some time and measures each. In each round it
@@ -77,21 +67,16 @@ type samples struct {
 // for as long as the last one took, at least a relist period. It returns an error if the
 // runtime does not answer.
 func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
-	client, err := cri.New(o.Endpoint, cri.Options{ConnectTimeout: o.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: o.DialOptions})
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = client.Close() }()
-	e := &examination{Options: o, report: new(Report), client: client, runtime: runtimeapi.NewRuntimeServiceClient(client.Conn())}
-	if f := e.version(ctx); f != nil {
+	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
+	if f := m.connect(ctx); f != nil {
 		return nil, errors.New(f.Summary)
 	}
-	m := &measurement{examination: e, calls: make(map[LoadCall]*samples), sweeps: make(map[int][]float64)}
-	load := &Load{Runtime: e.report.Runtime, CPUs: runtime.NumCPU()}
+	defer m.close()
+	m.calls = nil // of the connection
 	began := time.Now()
 	for {
 		round := time.Now()
-		if load.Pods, load.StatusCalls, err = m.round(ctx); err != nil {
+		if err := m.round(ctx); err != nil {
 			return nil, err
 		}
 		wait := max(o.Period, time.Since(round))
@@ -104,105 +89,72 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 			return nil, context.Cause(ctx)
 		}
 	}
-	e.readPressure() // of the last ten seconds
-	load.Node, load.TookSeconds = e.report.Node, time.Since(began).Seconds()
+	m.readPressure() // of the last ten seconds
+	c := m.report.Counts
+	load := &Load{
+		Runtime: m.report.Runtime, CPUs: runtime.NumCPU(), Pods: c.Pods, StatusCalls: c.Sandboxes + c.Containers,
+		Node: m.report.Node, TookSeconds: time.Since(began).Seconds(),
+	}
 	m.summarize(load)
 	return load, nil
 }
 
-// statusCall is a call of an inspection.
-type statusCall struct {
-	method string
-	make   func(context.Context) error
-}
-
-// round makes both lists, one after the other as a kubelet does, and inspects all pods with
-// each width. It returns the number of pods and of status calls for all of them.
-func (m *measurement) round(ctx context.Context) (pods, statusCalls int, err error) {
-	inspections := make(map[string][]statusCall) // by sandbox
-	add := func(sandbox, method string, call func(context.Context) error) {
-		inspections[sandbox] = append(inspections[sandbox], statusCall{method, call})
-		statusCalls++
+// round makes both lists, and inspects all pods with each width. The calls for one pod are made
+// one after the other, as in a kubelet.
+func (m *measurement) round(ctx context.Context) error {
+	m.report.Counts = Counts{}
+	pods := make(map[string][]inspection)
+	for _, i := range m.inspections(m.list(ctx)) {
+		pods[i.PodUID] = append(pods[i.PodUID], i)
 	}
-	err = m.measure(ctx, 1, statusCall{"ListPodSandbox", func(ctx context.Context) error {
-		answer, err := m.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-		for _, s := range answer.GetItems() {
-			add(s.GetId(), "PodSandboxStatus", func(ctx context.Context) error {
-				_, err := m.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: s.GetId()})
-				return err
+	if err := m.take(1); err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		return cmp.Or(context.Cause(ctx), errors.New("the runtime has no pods: there is nothing to measure"))
+	}
+	for _, width := range widths {
+		began := time.Now()
+		var sweep errgroup.Group
+		sweep.SetLimit(width)
+		for _, calls := range pods {
+			sweep.Go(func() error {
+				for _, i := range calls {
+					_ = m.call(ctx, i.ItemCall, i.call) // counted
+				}
+				return nil
 			})
 		}
-		return err
-	}})
-	err = errors.Join(err, m.measure(ctx, 1, statusCall{"ListContainers", func(ctx context.Context) error {
-		answer, err := m.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-		for _, c := range answer.GetContainers() {
-			add(c.GetPodSandboxId(), "ContainerStatus", func(ctx context.Context) error {
-				_, err := m.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
-				return err
-			})
-		}
-		return err
-	}}))
-	if err == nil && len(inspections) == 0 {
-		err = errors.New("the runtime has no pods: there is nothing to measure")
+		_ = sweep.Wait() // never fails
+		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
+		_ = m.take(width) // counted
 	}
-	if err == nil {
-		for _, width := range widths {
-			m.sweep(ctx, slices.Collect(maps.Values(inspections)), width)
-		}
-	}
-	return len(inspections), statusCalls, cmp.Or(err, context.Cause(ctx))
+	return context.Cause(ctx)
 }
 
-// sweep inspects all pods, width at once. The calls for one pod are made one after the
-// other, as in a kubelet.
-func (m *measurement) sweep(ctx context.Context, pods [][]statusCall, width int) {
-	began := time.Now()
-	var inspections errgroup.Group
-	inspections.SetLimit(width)
-	for _, calls := range pods {
-		inspections.Go(func() error {
-			for _, call := range calls {
-				_ = m.measure(ctx, width, call) // counts the error
-			}
-			return nil
-		})
+// take counts the calls since the last time, except those of what was removed since the list. It
+// returns the first error.
+func (m *measurement) take(width int) (failed error) {
+	for _, c := range m.calls {
+		if status.Code(c.err) == codes.NotFound {
+			continue
+		}
+		key := LoadCall{Method: c.Method, AtOnce: width}
+		m.took[key] = append(m.took[key], c.Seconds)
+		if c.err != nil {
+			m.failed[key]++
+			failed = cmp.Or(failed, fmt.Errorf("%s: %w", c.Method, c.err))
+		}
 	}
-	_ = inspections.Wait() // never fails
-	m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
-}
-
-// measure makes one call. What was removed since the list is not counted.
-func (m *measurement) measure(ctx context.Context, width int, call statusCall) error {
-	callCtx, cancel := context.WithTimeout(ctx, m.CallTimeout)
-	defer cancel()
-	began := time.Now()
-	err := call.make(callCtx)
-	took := time.Since(began)
-	if ctx.Err() != nil || status.Code(err) == codes.NotFound {
-		return err
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	key := LoadCall{Method: call.method, AtOnce: width}
-	if m.calls[key] == nil {
-		m.calls[key] = new(samples)
-	}
-	s := m.calls[key]
-	s.took = append(s.took, took.Seconds())
-	if err != nil {
-		s.failed++
-		err = fmt.Errorf("%s: %w", call.method, err)
-	}
-	return err
+	m.calls = nil
+	return failed
 }
 
 func (m *measurement) summarize(load *Load) {
-	for key, s := range m.calls {
-		slices.Sort(s.took)
-		key.Count, key.Failed = len(s.took), s.failed
-		key.P50Seconds, key.P99Seconds = percentile(s.took, 50), percentile(s.took, 99)
+	for key, took := range m.took {
+		failed := m.failed[key]
+		slices.Sort(took)
+		key.Count, key.Failed, key.P50Seconds, key.P99Seconds = len(took), failed, percentile(took, 50), percentile(took, 99)
 		load.Calls = append(load.Calls, key)
 	}
 	order := []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}

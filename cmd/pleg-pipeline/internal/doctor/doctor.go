@@ -5,9 +5,9 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"sync"
 	"time"
@@ -97,15 +97,10 @@ func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 
 // examineRuntime makes all calls. If the runtime does not answer, it returns why.
 func (e *examination) examineRuntime(ctx context.Context) []verdict.Finding {
-	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
-	if err != nil {
-		return []verdict.Finding{{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}}
-	}
-	defer func() { _ = client.Close() }()
-	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
-	if f := e.version(ctx); f != nil {
+	if f := e.connect(ctx); f != nil {
 		return []verdict.Finding{*f}
 	}
+	defer e.close()
 	e.conditions(ctx)
 	listed := e.list(ctx)
 	e.inspect(ctx, listed)
@@ -116,27 +111,35 @@ func (e *examination) examineRuntime(ctx context.Context) []verdict.Finding {
 
 const rename = "name the runtime's socket with --runtime-endpoint"
 
-// connectFindings are the findings for the problems of a connection. Without advice, it is that
-// of the cause.
+// connectFindings are the findings for the problems of a connection, as the daemon would have
+// them; the others are those of a runtime that is stopped. Without advice, it is that of the cause.
 var connectFindings = map[cri.Problem]verdict.Finding{
-	cri.NoSocket:     {Cause: verdict.RuntimeStopped, Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
-	cri.NotSocket:    {Cause: verdict.RuntimeStopped, Advice: rename},
-	cri.NoPermission: {Cause: verdict.NoPermission},
-	cri.NotListening: {Cause: verdict.RuntimeStopped},
-	cri.NotCRI:       {Cause: verdict.RuntimeStopped, Advice: "enable the runtime's CRI plugin, or " + rename},
-	cri.NoConnection: {Cause: verdict.RuntimeHangs},
-	cri.NoAnswer:     {Cause: verdict.RuntimeHangs},
-	cri.NotGRPC:      {Cause: verdict.RuntimeHangs},
-	cri.Failing:      {Cause: verdict.RuntimeHangs},
+	cri.NoSocket:     {Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
+	cri.NotSocket:    {Advice: rename},
+	cri.NotCRI:       {Advice: "enable the runtime's CRI plugin, or " + rename},
+	cri.NoPermission: {Cause: verdict.NoPermission, What: "cannot be asked"},
+	cri.NoAnswer:     {Cause: verdict.RuntimeHangs, What: "hangs", AtLeast: true},
+	cri.Failing:      {Cause: verdict.RuntimeFails, What: "fails"},
 }
 
-// says is how a finding about a connection begins.
-var says = map[verdict.Cause]string{
-	verdict.RuntimeStopped: "the runtime is stopped", verdict.RuntimeHangs: "the runtime hangs", verdict.NoPermission: "the runtime cannot be asked",
+func (e *examination) close() { _ = e.client.Close() }
+
+// connect asks for the version of the runtime. If it does not answer, connect returns why, and there
+// is nothing to close.
+func (e *examination) connect(ctx context.Context) *verdict.Finding {
+	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
+	if err != nil {
+		return &verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}
+	}
+	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
+	f := e.version(ctx)
+	if f != nil {
+		e.close()
+	}
+	return f
 }
 
-// version asks for the version of the runtime. If it does not answer, version
-// returns why.
+// version is connect with a client.
 func (e *examination) version(ctx context.Context) *verdict.Finding {
 	began := time.Now()
 	version, err := e.client.Check(ctx)
@@ -145,22 +148,21 @@ func (e *examination) version(ctx context.Context) *verdict.Finding {
 		e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
 		return nil
 	}
-	var failed *cri.ConnectError
-	if !errors.As(err, &failed) {
-		return &verdict.Finding{
-			Cause: verdict.RuntimeHangs, Severity: verdict.Problem, Since: began,
-			Summary: "the runtime at " + e.Endpoint + " did not answer before the examination ended",
-		}
-	}
+	failed := &cri.ConnectError{Endpoint: e.Endpoint, Problem: cri.NoAnswer, Reason: "it did not answer before the examination ended", Err: err}
+	_ = errors.As(err, &failed)
 	f := connectFindings[failed.Problem]
-	f.Severity, f.Evidence = verdict.Problem, failed.Endpoint+": "+failed.Reason
-	summary := failed.Reason
+	f.Cause, f.What = cmp.Or(f.Cause, verdict.RuntimeStopped), cmp.Or(f.What, "is stopped")
+	f.Severity, f.Subject, f.Evidence = verdict.Problem, "the runtime", failed.Endpoint+": "+failed.Reason
+	f.Detail = ": " + f.Evidence
+	if f.AtLeast {
+		f.Since = began
+	}
 	if failed.Problem > cri.NoConnection { // the call was made
 		e.record(ItemCall{Method: "Version"}, time.Since(began), failed.Err)
-		summary = "Version: " + summary
+		f.Detail = ": " + failed.Endpoint + ": Version: " + failed.Reason
 		f.Evidence += ": " + status.Convert(failed.Err).Message()
 	}
-	f.Summary = fmt.Sprintf("%s: %s: %s", says[f.Cause], failed.Endpoint, summary)
+	f = f.Completed(time.Now())
 	return &f
 }
 

@@ -145,7 +145,7 @@ func TestExamineSimulated(t *testing.T) {
 		}, "", "", nil},
 		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
-		}, verdict.RuntimeHangs, verdict.Problem, []string{"broken"}},
+		}, verdict.RuntimeFails, verdict.Problem, []string{"broken"}},
 		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
 			populate(t, rt, simruntime.Population{Pods: 5, Containers: 1})
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})

@@ -121,33 +121,40 @@ func (e *examination) summary(method string) Call {
 // inspection is a status call to make.
 type inspection struct {
 	ItemCall
-	call    func(context.Context) error
-	stopped bool // what runs is asked for first
+	call func(context.Context) error
+}
+
+// inspections returns the status calls of all sandboxes and containers, of what runs first.
+func (e *examination) inspections(l *listed) []inspection {
+	var running, stopped []inspection
+	add := func(runs bool, s *runtimeapi.PodSandbox, item ItemCall, call func(context.Context) error) {
+		item.Pod, item.PodUID = name(s), s.GetMetadata().GetUid()
+		if runs {
+			running = append(running, inspection{item, call})
+		} else {
+			stopped = append(stopped, inspection{item, call})
+		}
+	}
+	for _, s := range l.sandboxes {
+		add(s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY, s, ItemCall{Method: "PodSandboxStatus", ID: s.GetId()},
+			func(ctx context.Context) error { return e.sandbox(ctx, s) })
+	}
+	for _, c := range l.containers {
+		item := ItemCall{Method: "ContainerStatus", Container: c.GetMetadata().GetName(), ID: c.GetId()}
+		add(c.GetState() == runtimeapi.ContainerState_CONTAINER_RUNNING, l.owner[c.GetPodSandboxId()], item, func(ctx context.Context) error {
+			answer, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
+			return malformed(err, c.GetId(), answer.GetStatus().GetId())
+		})
+	}
+	return append(running, stopped...)
 }
 
 // inspect asks for the status of every sandbox and container until ctx ends.
 func (e *examination) inspect(ctx context.Context, l *listed) {
-	var all []inspection
-	for _, s := range l.sandboxes {
-		item := ItemCall{Method: "PodSandboxStatus", Pod: name(s), PodUID: s.GetMetadata().GetUid(), ID: s.GetId()}
-		ask := func(ctx context.Context) error { return e.sandbox(ctx, s) }
-		all = append(all, inspection{item, ask, s.GetState() != runtimeapi.PodSandboxState_SANDBOX_READY})
-	}
-	for _, c := range l.containers {
-		s := l.owner[c.GetPodSandboxId()]
-		item := ItemCall{Method: "ContainerStatus", Pod: name(s), PodUID: s.GetMetadata().GetUid(), Container: c.GetMetadata().GetName(), ID: c.GetId()}
-		ask := func(ctx context.Context) error {
-			answer, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId()})
-			return malformed(err, c.GetId(), answer.GetStatus().GetId())
-		}
-		all = append(all, inspection{item, ask, c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING})
-	}
-	runs := func(i inspection) bool { return !i.stopped }
-	all = append(slices.DeleteFunc(slices.Clone(all), func(i inspection) bool { return i.stopped }), slices.DeleteFunc(all, runs)...)
 	places := make(chan struct{}, width)
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	for _, i := range all {
+	for _, i := range e.inspections(l) {
 		select {
 		case places <- struct{}{}:
 		case <-ctx.Done():

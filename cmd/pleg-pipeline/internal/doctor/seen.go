@@ -20,7 +20,7 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 	if r.Runtime != "" || r.Daemon != nil {
 		limits := verdict.DefaultLimits
 		if r.Runtime != "" {
-			limits.Warning, limits.Problem = min(limits.Warning, e.CallTimeout), min(limits.Problem, e.CallTimeout)
+			limits = verdict.Limits{Warning: min(limits.Warning, e.CallTimeout), Problem: min(limits.Problem, e.CallTimeout), Watched: r.At}
 		}
 		all = limits.Findings(e.seen())
 		e.addCalls(all)
@@ -45,7 +45,7 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 // merge adds a finding. One with the same cause gets its evidence: the daemon knows since when,
 // so that its summary stays.
 func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
-	f.Evidence, f.Advice = cmp.Or(f.Evidence, f.Summary), cmp.Or(f.Advice, f.Cause.Advice())
+	f = f.Completed(time.Now())
 	i := slices.IndexFunc(all, func(have verdict.Finding) bool { return have.Cause == f.Cause })
 	if i < 0 {
 		return append(all, f)

@@ -26,13 +26,13 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		"healthy": {func(*testing.T, *simruntime.Runtime, simruntime.Pod, simruntime.Pod) {}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
 		"a container hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Hang: true})
-		}, "PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers"},
+		}, "PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers"},
 		"a sandbox hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: web.UID, Hang: true})
-		}, "PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in PodSandboxStatus; the other pod answers"},
+		}, "PROBLEM: shop/web-0 hangs for at least 5.0s in PodSandboxStatus; the other pod answers"},
 		"all hang": {func(t *testing.T, rt *simruntime.Runtime, _, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-		}, "PROBLEM: shop/db-0 and 1 more pod hang since 00:00 (5.0s) in ContainerStatus of postgres"},
+		}, "PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres"},
 		"a container is slow": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Latency: simruntime.Latency{P50: 2 * time.Second}})
 		}, "WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers"},
@@ -44,8 +44,12 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 				test.breakIt(t, rt, web, db)
 				o := serve(t, rt)
 				o.CallTimeout = 5 * time.Second
-				if r := doctor.Examine(t.Context(), o); r.Verdict != test.want {
+				r := doctor.Examine(t.Context(), o)
+				if r.Verdict != test.want {
 					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+				}
+				if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "5.0s") {
+					t.Errorf("%q changes with each examination", text)
 				}
 			})
 		})
@@ -78,7 +82,7 @@ func TestDaemonKnowsForHowLong(t *testing.T) {
 		}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
 		"hangs only at the examination": {
 			true, func(*pleg.Status, pleg.PodUID) {},
-			"PROBLEM: shop/web-0 hangs since 00:00 (5.0s) in ContainerStatus of nginx; the other pod answers",
+			"PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers",
 		},
 		"a list hangs": {false, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
