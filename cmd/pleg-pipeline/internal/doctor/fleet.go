@@ -83,11 +83,7 @@ func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
 // error of w.
 func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 	var b strings.Builder
-	b.WriteString(view.Wrap(f.Verdict, o.Width, "  "))
-	if advice := f.worst().first().Advice; advice != "" {
-		b.WriteString(view.Wrap("  Do: "+view.Printable(advice), o.Width, "      "))
-	}
-	verdictEnds := strings.IndexByte(b.String(), ':')
+	o.head(&b, f.Verdict, f.worst().Findings)
 	rows := [][]string{{"NODE", "VERDICT", "CAUSE", "AGE", "POD"}}
 	for _, n := range f.Nodes {
 		if n.rank() == len(severities)-1 {
@@ -103,11 +99,6 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 		b.WriteByte('\n')
 		printTable(&b, rows, "", 4, o.Width)
 	}
-	text := view.PrintableLines(b.String())
-	if o.Color {
-		color := map[int]string{0: view.Red, len(severities) - 1: view.Green}[f.worst().rank()]
-		text = "\x1b[" + cmp.Or(color, view.Yellow) + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
-	}
-	_, err := io.WriteString(w, text)
-	return err
+	color := map[int]string{0: view.Red, len(severities) - 1: view.Green}[f.worst().rank()]
+	return o.write(w, b.String(), cmp.Or(color, view.Yellow))
 }

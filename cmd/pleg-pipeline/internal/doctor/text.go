@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // TextOptions configure the text of a report.
@@ -30,14 +31,10 @@ func (r *Report) good() string {
 // returns the error of w.
 func (r *Report) Print(w io.Writer, o TextOptions) error {
 	var b strings.Builder
-	b.WriteString(view.Wrap(r.Verdict, o.Width, "  "))
-	if len(r.Findings) > 0 {
-		b.WriteString(view.Wrap("  Do: "+r.Findings[0].Advice, o.Width, "      "))
-		for _, f := range r.Findings[1:] {
-			b.WriteString(view.Wrap("Also "+string(f.Severity)+": "+view.Printable(f.Summary), o.Width, "  "))
-		}
+	o.head(&b, r.Verdict, r.Findings)
+	for _, f := range r.Findings[min(1, len(r.Findings)):] {
+		b.WriteString(view.Wrap("Also "+string(f.Severity)+": "+view.Printable(f.Summary), o.Width, "  "))
 	}
-	verdictEnds := strings.IndexByte(b.String(), ':')
 	b.WriteByte('\n')
 	r.printAbout(&b, o.Width)
 	if len(r.Calls) > 0 {
@@ -47,22 +44,31 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 		r.printLists(&b, o.Width)
 	}
 	r.printItems(&b, o.Width)
-	text := view.PrintableLines(b.String())
-	if o.Color {
-		text = "\x1b[" + r.color() + "m" + text[:verdictEnds] + "\x1b[0m" + text[verdictEnds:]
+	switch {
+	case !r.Healthy():
+		return o.write(w, b.String(), view.Red)
+	case len(r.Findings) > 0:
+		return o.write(w, b.String(), view.Yellow)
+	}
+	return o.write(w, b.String(), view.Green)
+}
+
+// head adds a verdict, and what to do about the first finding.
+func (o TextOptions) head(b *strings.Builder, text string, findings []verdict.Finding) {
+	b.WriteString(view.Wrap(text, o.Width, "  "))
+	if len(findings) > 0 && findings[0].Advice != "" {
+		b.WriteString(view.Wrap("  Do: "+view.Printable(findings[0].Advice), o.Width, "      "))
+	}
+}
+
+// write writes a text that begins with a severity, which gets the color.
+func (o TextOptions) write(w io.Writer, text, color string) error {
+	text = view.PrintableLines(text)
+	if severity, rest, ok := strings.Cut(text, ":"); ok && o.Color {
+		text = "\x1b[" + color + "m" + severity + "\x1b[0m:" + rest
 	}
 	_, err := io.WriteString(w, text)
 	return err
-}
-
-func (r *Report) color() string {
-	switch {
-	case !r.Healthy():
-		return view.Red
-	case len(r.Findings) > 0:
-		return view.Yellow
-	}
-	return view.Green
 }
 
 // printAbout prints what was examined.

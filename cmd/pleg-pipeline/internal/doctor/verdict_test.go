@@ -16,34 +16,71 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// TestVerdictNamesTheCulprit compares the first line of reports, which has the pod, the
-// container, the call and its age.
+// TestVerdictNamesTheCulprit compares the first line of reports, which has the pod, the container,
+// the call and its age. What the daemon knows is in it, unless the examination shows that the pod
+// answers again. Package verdict has the other cases.
 func TestVerdictNamesTheCulprit(t *testing.T) {
+	const well = "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"
+	ofWeb := func(f simruntime.Fault) func(simruntime.Pod) *simruntime.Fault {
+		return func(web simruntime.Pod) *simruntime.Fault {
+			if f.PodUID = web.UID; f.RPC == "ContainerStatus" {
+				f.ID = web.Containers[0].ID
+			}
+			return &f
+		}
+	}
+	hang := ofWeb(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+	nothing := func(simruntime.Pod) *simruntime.Fault { return nil }
+	quarantined := func(s *pleg.Status, uid pleg.PodUID) {
+		call := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
+		s.Quarantined = []pleg.Quarantined{{UID: uid, Namespace: "shop", Name: "web-0", Since: s.At.Add(-20 * time.Minute), Hung: 9, Call: call}}
+	}
 	for name, test := range map[string]struct {
-		breakIt func(t *testing.T, rt *simruntime.Runtime, web, db simruntime.Pod)
-		want    string
+		fault  func(web simruntime.Pod) *simruntime.Fault
+		daemon func(*pleg.Status, pleg.PodUID) // changes what it knows; nil if there is none
+		want   string
 	}{
-		"healthy": {func(*testing.T, *simruntime.Runtime, simruntime.Pod, simruntime.Pod) {}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
-		"a container hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Hang: true})
-		}, "PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers"},
-		"a sandbox hangs": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
-			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: web.UID, Hang: true})
-		}, "PROBLEM: shop/web-0 hangs for at least 5.0s in PodSandboxStatus; the other pod answers"},
-		"all hang": {func(t *testing.T, rt *simruntime.Runtime, _, _ simruntime.Pod) {
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-		}, "PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres"},
-		"a container is slow": {func(t *testing.T, rt *simruntime.Runtime, web, _ simruntime.Pod) {
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Latency: simruntime.Latency{P50: 2 * time.Second}})
-		}, "WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers"},
+		"healthy":           {nothing, nil, well},
+		"a container hangs": {hang, nil, "PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers"},
+		"a sandbox hangs": {
+			ofWeb(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true}), nil,
+			"PROBLEM: shop/web-0 hangs for at least 5.0s in PodSandboxStatus; the other pod answers",
+		},
+		"all hang": {
+			func(simruntime.Pod) *simruntime.Fault { return &simruntime.Fault{RPC: "ContainerStatus", Hang: true} }, nil,
+			"PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres",
+		},
+		"a container is slow": {
+			ofWeb(simruntime.Fault{RPC: "ContainerStatus", Latency: simruntime.Latency{P50: 2 * time.Second}}), nil,
+			"WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers",
+		},
+		"the daemon knows since when": {hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
+		"hung before, and answers":    {nothing, quarantined, well},
+		"the daemon does not know": {
+			hang, func(*pleg.Status, pleg.PodUID) {},
+			"PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers",
+		},
+		"a list of the daemon hangs": {nothing, func(s *pleg.Status, _ pleg.PodUID) {
+			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
+		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := simulate(t, simruntime.Options{})
-				web, db := addPod(t, rt, "web-0", "nginx"), addPod(t, rt, "db-0", "postgres")
-				test.breakIt(t, rt, web, db)
+				web := addPod(t, rt, "web-0", "nginx")
+				addPod(t, rt, "db-0", "postgres")
+				if fault := test.fault(web); fault != nil {
+					inject(t, rt, *fault)
+				}
 				o := serve(t, rt)
 				o.CallTimeout = 5 * time.Second
+				if test.daemon != nil {
+					o.Ask = func(context.Context) *doctor.Daemon {
+						status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
+						test.daemon(&status, pleg.PodUID(web.UID))
+						return doctor.NewDaemon("/run/d", status)
+					}
+				}
 				r := doctor.Examine(t.Context(), o)
 				if r.Verdict != test.want {
 					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
@@ -63,52 +100,6 @@ func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) simrun
 		t.Fatal(err)
 	}
 	return pod
-}
-
-// TestDaemonKnowsForHowLong requires that what the daemon knows is in the verdict, unless
-// the examination shows that the pod answers again. Package verdict has the other cases.
-func TestDaemonKnowsForHowLong(t *testing.T) {
-	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
-	for name, test := range map[string]struct {
-		hangs  bool // at the examination
-		change func(*pleg.Status, pleg.PodUID)
-		want   string
-	}{
-		"hung before, and hangs": {true, func(s *pleg.Status, uid pleg.PodUID) {
-			s.Quarantined = []pleg.Quarantined{{UID: uid, Namespace: "shop", Name: "web-0", Since: s.At.Add(-20 * time.Minute), Hung: 9, Call: nginx}}
-		}, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
-		"hung before, and answers": {false, func(s *pleg.Status, uid pleg.PodUID) {
-			s.Quarantined = []pleg.Quarantined{{UID: uid, Since: s.At.Add(-20 * time.Minute), Hung: 9}}
-		}, "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"},
-		"hangs only at the examination": {
-			true, func(*pleg.Status, pleg.PodUID) {},
-			"PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers",
-		},
-		"a list hangs": {false, func(s *pleg.Status, _ pleg.PodUID) {
-			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
-		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := simulate(t, simruntime.Options{})
-				web := addPod(t, rt, "web-0", "nginx")
-				addPod(t, rt, "db-0", "postgres")
-				if test.hangs {
-					inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: web.Containers[0].ID, Hang: true})
-				}
-				o := serve(t, rt)
-				o.CallTimeout = 5 * time.Second
-				o.Ask = func(context.Context) *doctor.Daemon {
-					status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
-					test.change(&status, pleg.PodUID(web.UID))
-					return doctor.NewDaemon("/run/d", status)
-				}
-				if r := doctor.Examine(t.Context(), o); r.Verdict != test.want {
-					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
-				}
-			})
-		})
-	}
 }
 
 // TestDaemonKnowsTheOutage requires one finding for one outage, with the age that the daemon
