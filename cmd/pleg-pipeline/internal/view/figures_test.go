@@ -2,7 +2,6 @@ package view_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +10,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -30,32 +30,23 @@ func TestRead(t *testing.T) {
 			began := time.Now()
 			time.Sleep(3500 * time.Millisecond)
 			f := view.ReadFigures(p.Pipeline, registry)
-			if f.Epoch != p.Epoch() || !f.At.Equal(time.Now()) || !f.Healthy || f.Reason != "" {
+			if f.Epoch != p.Epoch() || !f.At.Equal(time.Now()) || f.Verdict.Severity != verdict.OK {
 				t.Errorf("figures = %+v", f)
 			}
 			if f.Lister.LastList == nil || !f.Lister.LastList.Equal(began.Add(3*time.Second)) || f.Lister.Lists != 4 || f.Lister.Errors != 0 {
 				t.Errorf("lister = %+v, want 4 lists, the last one after 3 s", f.Lister)
 			}
-			if f.Hinter.StreamUp || f.Hinter.Opened != 0 || f.Lister.Pods != 2 || f.Differ.Queue != 0 {
+			if f.Hinter.StreamUp || f.Hinter.Opened != 0 || f.Differ.Queue != 0 {
 				t.Errorf("hinter = %+v, differ = %+v", f.Hinter, f.Differ)
 			}
-			if f.Inspector.Inspections != 2 || f.Inspector.Width == 0 || f.Inspector.InFlight != 0 || f.Dispatcher.Events == 0 || f.Dispatcher.Subscribers != 0 {
+			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher.Events == 0 || f.Dispatcher.Subscribers != 0 {
 				t.Errorf("inspector = %+v, dispatcher = %+v", f.Inspector, f.Dispatcher)
 			}
 		})
 	}
 }
 
-// TestReadBeforeTheFirstList reads a pipeline that does not run.
-func TestReadBeforeTheFirstList(t *testing.T) {
-	p := kit.New(t, pipeline.Options{Runtime: plegtest.New().Basic()})
-	f := view.ReadFigures(p.Pipeline, prometheus.NewRegistry())
-	if f.Healthy || !strings.Contains(f.Reason, "has yet to be successful") || f.Lister.LastList != nil || f.Waiting == nil || f.Overdue == nil || f.Quarantined == nil {
-		t.Errorf("figures = %+v", f)
-	}
-}
-
-// TestReadNamesSomePods makes more inspections hang than are named.
+// TestReadNamesSomePods makes more inspections hang than are named; before that, there are none.
 func TestReadNamesSomePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -65,14 +56,17 @@ func TestReadNamesSomePods(t *testing.T) {
 		}
 		registry := prometheus.NewRegistry()
 		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry})
+		if f := view.ReadFigures(p.Pipeline, registry); f.Lister.LastList != nil || f.Waiting == nil || len(f.Waiting) > 0 {
+			t.Errorf("before the first list: %+v", f)
+		}
 		p.Start(t)
 		time.Sleep(10 * time.Second)
 		f := view.ReadFigures(p.Pipeline, registry)
 		if len(f.Waiting) != view.MaxNamed {
 			t.Errorf("%d pods are named, want %d", len(f.Waiting), view.MaxNamed)
 		}
-		if len(f.Overdue) == 0 || f.Overdue[0].Since.After(time.Now().Add(-time.Second)) || f.Differ.Queue == 0 {
-			t.Errorf("overdue = %+v, differ = %+v, want hung inspections", f.Overdue, f.Differ)
+		if f.Inspector.InFlight == 0 || f.Differ.Queue == 0 {
+			t.Errorf("inspector = %+v, differ = %+v, want hung inspections", f.Inspector, f.Differ)
 		}
 		runtime.SetInspectFault(nil)
 	})

@@ -14,8 +14,6 @@ func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 	f.Hinter.StreamDoubted = m.sum("pleg_event_stream_doubted") > 0
 	f.Hinter.Opened = m.count("pleg_event_stream_opened_total", "kubelet_evented_pleg_connection_success_count")
 	f.Hinter.CRIEvents = m.count("pleg_runtime_events_total")
-	f.Hinter.PodRelists, _ = m.histogram("pleg_pod_relist_duration_seconds", "kubelet_pleg_pod_relist_duration_seconds")
-	f.Inspector.Abandoned = int(m.sum("pleg_abandoned_inspections"))
 	f.Inspector.Inspections, f.Inspector.InspectionSeconds = m.histogram("pleg_inspection_duration_seconds")
 	f.Inspector.Errors = m.count("pleg_inspection_errors_total")
 	f.Dispatcher.Events = m.count("pleg_events_total")

@@ -91,7 +91,7 @@ export function listsAreOld({ at, lister, hinter }) {
 
 // placesText returns how many inspections are in flight, of the places. Those that hang or
 // are slow have lent their places, so there may be more.
-function placesText({ inFlight, width }) {
-	const extra = Math.max(0, inFlight - width);
-	return `${inFlight - extra} of ${width}${extra ? ` + ${extra}` : ''}`;
+function placesText({ inFlight, inspectors }) {
+	const extra = Math.max(0, inFlight - inspectors);
+	return `${inFlight - extra} of ${inspectors}${extra ? ` + ${extra}` : ''}`;
 }

@@ -135,9 +135,6 @@ export class Store {
 	// their inspection, and those that no longer do.
 	applyFigures(figures) {
 		const waiting = new Set(figures.waiting);
-		for (const p of [...figures.overdue, ...figures.quarantined]) {
-			waiting.add(p.uid);
-		}
 		for (const uid of [...waiting, ...this.waiting]) {
 			this.dirty.add(uid);
 		}
