@@ -45,8 +45,6 @@ func (m *model) press(k key, now time.Time) error {
 	case k == "s":
 		all := Orders()
 		m.sort = all[(slices.Index(all, m.sort)+1)%len(all)]
-	case k == "r":
-		m.reverse = !m.reverse
 	case k == "p":
 		m.paused, m.frozen, m.missed = !m.paused, m.feed, 0
 	case k == "?":
@@ -125,12 +123,12 @@ const helpText = `
 Enter   show its containers, exits, restarts and events
 Esc     go back; clear the filter
 /       filter: each word must be in the name, the state or a container
-s, r    sort by trouble, events, name, restarts, age, known; reverse
+s       sort by trouble, events, name, restarts, age, known
 p       pause the events
 q       quit
 
 The first line says what is wrong. Pods whose inspection hangs come first, the
 longest first, then those whose inspection is slow or failed, those that do not
 run, then the busiest. EV/M are the events of the last minute, RST restarts.
-■ is an inspection in flight, red if it hangs, □ a free place. Inspections that
-hang or are slow hold up no others: those get extra places (8 of 8 + 6 extra).`
+Inspections that hang or are slow hold up no others: those get extra places
+(8 of 8 + 6 extra).`

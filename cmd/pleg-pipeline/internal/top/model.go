@@ -17,8 +17,6 @@ const (
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60
-	// sparkSeconds is the length of the sparkline.
-	sparkSeconds = 240
 )
 
 // model is what the view shows. Only the loop uses it.
@@ -28,8 +26,6 @@ type model struct {
 	known  bool   // whether there is a status
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
-	spark  []int         // events of each second, oldest first
-	second int64         // the Unix time of the last value of spark
 	err    string        // why the status is not known
 
 	disconnected string // why there are no events; empty if connected
@@ -37,7 +33,6 @@ type model struct {
 	filter   string
 	editing  bool   // whether keys go into the filter
 	sort     string // one of Orders
-	reverse  bool
 	paused   bool
 	frozen   []fleet.Event // the feed while paused
 	missed   int           // events since the pause
@@ -93,7 +88,6 @@ func (m *model) apply(u update, now time.Time) {
 			delete(m.pods, uid)
 		}
 	}
-	m.advance(now)
 	m.arrange(now)
 }
 
@@ -140,8 +134,6 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	if len(p.recent) < maxRecent {
 		p.recent = append(p.recent, now.Unix())
 	}
-	m.advance(now)
-	m.spark[len(m.spark)-1]++
 	m.addToFeed(ev)
 }
 
@@ -167,30 +159,13 @@ func (m *model) addToFeed(ev fleet.Event) {
 	}
 }
 
-// advance moves the sparkline to the present second.
-func (m *model) advance(now time.Time) {
-	if m.second == 0 {
-		m.second = now.Unix() - 1
-	}
-	for m.second = max(m.second, now.Unix()-sparkSeconds); m.second < now.Unix(); m.second++ {
-		m.spark = append(m.spark, 0)
-	}
-	m.spark = m.spark[max(0, len(m.spark)-sparkSeconds):]
-}
-
-// rate returns the events of the last full seconds, as events per second.
-func (m *model) rate() float64 {
-	const seconds = 5
-	full := m.spark[:max(0, len(m.spark)-1)]
-	full = full[max(0, len(full)-seconds):]
-	if len(full) == 0 {
-		return 0
-	}
+// recentEvents returns the number of events in the last rateSeconds.
+func (m *model) recentEvents() int {
 	sum := 0
-	for _, n := range full {
-		sum += n
+	for _, p := range m.pods {
+		sum += len(p.recent)
 	}
-	return float64(sum) / float64(len(full))
+	return sum
 }
 
 // arrange filters and sorts the pods again, and keeps the selection.
@@ -204,12 +179,7 @@ func (m *model) arrange(now time.Time) {
 			m.rows = append(m.rows, p)
 		}
 	}
-	slices.SortFunc(m.rows, func(a, b *pod) int {
-		if m.reverse {
-			a, b = b, a
-		}
-		return compare(m.sort, a, b)
-	})
+	slices.SortFunc(m.rows, func(a, b *pod) int { return compare(m.sort, a, b) })
 }
 
 // Orders are the orders of the pods, the first one by default.

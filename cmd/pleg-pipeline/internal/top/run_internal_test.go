@@ -41,8 +41,6 @@ func TestKeys(t *testing.T) {
 
 	term.write("sss")
 	term.wait("sort: restarts")
-	term.write("r")
-	term.wait("sort: restarts, reversed")
 
 	term.write("p")
 	term.wait("events: paused, 0 new")
@@ -52,7 +50,7 @@ func TestKeys(t *testing.T) {
 	term.wait("removed   shop/beta")
 
 	term.write("?")
-	term.wait("■ is an inspection in flight")
+	term.wait("EV/M are the events")
 	term.write("q") // closes the help
 	term.wait("LAST EVENT")
 	term.write("q")

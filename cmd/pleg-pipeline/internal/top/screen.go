@@ -1,7 +1,6 @@
 package top
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // The colors are from the terminal's own palette, which its user has chosen.
@@ -22,7 +20,6 @@ var (
 	good   = plain.Foreground(color.PaletteColor(2))
 	warn   = plain.Foreground(color.PaletteColor(3))
 	bad    = plain.Foreground(color.PaletteColor(1)).Bold(true)
-	info   = plain.Foreground(color.PaletteColor(4))
 	header = plain.Reverse(true)
 )
 
@@ -76,7 +73,7 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 	s.text(0, 0, width, first, style)
 	s.text(0, 1, s.width, strings.ReplaceAll(rest, "\n", " "), style)
 	s.text(width+1, 0, len(clock), clock, faint)
-	x := 0
+	figures := []field{{"events", strconv.Itoa(m.recentEvents()) + "/m"}}
 	if m.nodes != nil {
 		sick := 0
 		for _, p := range m.pods {
@@ -84,70 +81,31 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 				sick++
 			}
 		}
-		s.fields(2, append(m.nodes.figures, [2]string{"pods", strconv.Itoa(len(m.pods))}, [2]string{"not inspected", strconv.Itoa(sick)}))
+		s.fields(2, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(sick)}))
 	} else {
-		s.drawLists(m, now)
-		x = s.drawPlaces(m.status)
+		s.fields(2, m.lists(now))
+		figures = append([]field{{"inspecting", placesText(m.status)}}, figures...)
 	}
-	x += s.text(x, 3, s.width-x, "events ", faint)
-	x += s.text(x, 3, s.width-x, fmt.Sprintf("%.1f/s ", m.rate()), plain)
-	s.text(x, 3, s.width-x, spark(m.spark, s.width-x), info)
+	s.fields(3, figures)
 }
 
-func (s *screen) drawLists(m *model, now time.Time) {
+// field is a name and a value.
+type field = [2]string
+
+// lists returns the figures of the lists.
+func (m *model) lists(now time.Time) []field {
 	relist, took, age := m.status.Relist, "-", "-"
 	if !relist.Success.IsZero() {
 		took, age = view.Span(relist.Took), view.Ago(relist.Success, now)+" ago"
 	}
-	s.fields(2, [][2]string{
+	return []field{
 		{"list", age},
 		{"took", took},
 		{"period", view.Span(relist.Period)},
 		{"pods", strconv.Itoa(len(m.pods))},
 		{"queue", strconv.Itoa(m.status.Waiting)},
 		{"quarantined", strconv.Itoa(len(m.status.Quarantined))},
-	})
-}
-
-// drawPlaces draws squares for the places of the inspector and returns the x after them.
-func (s *screen) drawPlaces(status pleg.Status) int {
-	x := s.text(0, 3, s.width, "inspecting ", faint)
-	hung, slow := overdue(status)
-	for n := range min(max(status.Inspectors, status.InFlight), max(1, s.width/10), 16) {
-		square, style := "■", info
-		switch {
-		case n < hung:
-			style = bad
-		case n < hung+slow:
-			style = warn
-		case n >= status.InFlight:
-			square, style = "□", faint
-		}
-		x += s.text(x, 3, 1, square, style)
 	}
-	x += s.text(x, 3, s.width-x, " "+placesText(status), plain)
-	if hung > 0 {
-		x += s.text(x, 3, s.width-x, fmt.Sprintf(", %d hung", hung), bad)
-	}
-	if slow > 0 {
-		x += s.text(x, 3, s.width-x, fmt.Sprintf(", %d slow", slow), warn)
-	}
-	return x + s.text(x, 3, s.width-x, "  ", plain)
-}
-
-// spark returns bars for the newest values that fit.
-func spark(values []int, width int) string {
-	values = values[max(0, len(values)-max(0, width)):]
-	most := 1
-	for _, n := range values {
-		most = max(most, n)
-	}
-	levels := []rune(" ▁▂▃▄▅▆▇█")
-	var bars strings.Builder
-	for _, n := range values {
-		bars.WriteRune(levels[(n*(len(levels)-1)+most-1)/most])
-	}
-	return bars.String()
 }
 
 // drawKeys draws the last line: the keys, or the filter.
@@ -160,13 +118,9 @@ func (s *screen) drawKeys(m *model) {
 		return
 	}
 	s.HideCursor()
-	order := m.sort
-	if m.reverse {
-		order += ", reversed"
-	}
-	keys := [][2]string{{"/", "filter"}, {"s", "sort: " + order}, {"p", "pause"}, {"Enter", "details"}, {"?", "help"}, {"q", "quit"}}
+	keys := []field{{"/", "filter"}, {"s", "sort: " + m.sort}, {"p", "pause"}, {"Enter", "details"}, {"?", "help"}, {"q", "quit"}}
 	if m.details != "" {
-		keys = [][2]string{{"Esc", "back"}, {"↑↓", "other pods"}, {"q", "quit"}}
+		keys = []field{{"Esc", "back"}, {"↑↓", "other pods"}, {"q", "quit"}}
 	}
 	x := 0
 	if m.filter != "" {
@@ -216,8 +170,8 @@ func (s *screen) rule(y int, title string) {
 	s.text(used, y, s.width-used, strings.Repeat("─", s.width-used), faint)
 }
 
-// fields writes pairs of a name and a value.
-func (s *screen) fields(y int, pairs [][2]string) {
+// fields writes a line of fields.
+func (s *screen) fields(y int, pairs []field) {
 	x := 0
 	for _, p := range pairs {
 		x += s.text(x, y, s.width-x, p[0], faint) + 1

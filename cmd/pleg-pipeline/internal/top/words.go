@@ -103,15 +103,17 @@ func placesText(s pleg.Status) string {
 	if extra := s.InFlight - s.Inspectors; extra > 0 {
 		text += fmt.Sprintf(" + %d extra", extra)
 	}
-	return text
-}
-
-// overdue returns how many of the inspections in flight are hung, and how many only slow.
-func overdue(s pleg.Status) (hung, slow int) {
+	hung := 0
 	for _, i := range s.Overdue {
 		if i.Hung {
 			hung++
 		}
 	}
-	return hung, len(s.Overdue) - hung
+	if hung > 0 {
+		text += fmt.Sprintf(", %d hung", hung)
+	}
+	if slow := len(s.Overdue) - hung; slow > 0 {
+		text += fmt.Sprintf(", %d slow", slow)
+	}
+	return text
 }
