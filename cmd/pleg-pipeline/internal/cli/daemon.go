@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"net"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -27,7 +24,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -77,8 +73,8 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	figures := view.ReadFigures(pipe, registry)
-	out.say(ctx, "%v after %v: %d relists, %s%d discarded", err, time.Since(began).Round(100*time.Millisecond),
-		figures.Lister.Lists, count(d.printed), figures.Dispatcher.Discarded)
+	out.say(ctx, "%v after %v: %d relists, %d events, %d discarded", err, time.Since(began).Round(100*time.Millisecond),
+		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Discarded)
 	return nil
 }
 
@@ -210,9 +206,6 @@ type daemon struct {
 	// states are the lines of the parts in /readyz?verbose, close closes their connections.
 	states []httpserver.Part
 	close  []func()
-	// printed counts the printed events of each type. It is set when run has
-	// returned, but stays nil if the reader of the output stopped reading.
-	printed map[pleg.EventType]int
 }
 
 // run ends when ctx ends, the output fails or a part fails, and returns the cause.
@@ -220,9 +213,9 @@ type daemon struct {
 func (d *daemon) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	printed := make(chan map[pleg.EventType]int, 1)
+	printed := make(chan struct{})
 	if d.command.quiet {
-		printed <- nil
+		close(printed)
 	} else {
 		subscription, err := d.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
 		if err != nil {
@@ -232,11 +225,10 @@ func (d *daemon) run(ctx context.Context) error {
 		// Printing is not a part: nothing can end a write to a pipe that nobody
 		// reads.
 		go func() {
-			counts, err := d.print(subscription)
-			if err != nil {
+			defer close(printed)
+			if err := d.print(subscription); err != nil {
 				cancel(err)
 			}
-			printed <- counts
 		}()
 	}
 	var parts errgroup.Group
@@ -250,48 +242,30 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	_ = parts.Wait() // their errors are causes of ctx
 	select {
-	case d.printed = <-printed:
+	case <-printed:
 	case <-time.After(drainTimeout):
 		sayUnread(ctx, d.out)
 	}
 	return context.Cause(ctx)
 }
 
-// print prints and counts all events until the pipeline has ended. Those of the first list
-// say what was there before: they are marked as replayed.
-func (d *daemon) print(subscription *pipeline.Subscription) (map[pleg.EventType]int, error) {
-	counts := make(map[pleg.EventType]int)
+// print prints all events until the pipeline has ended. Those of the first list say what was
+// there before: they are marked as replayed.
+func (d *daemon) print(subscription *pipeline.Subscription) error {
 	printer := view.EventPrinter(d.command.process.Out, d.command.output.options(d.command.process))
 	if err := printer.Start(); err != nil {
-		return counts, outputError(err)
+		return outputError(err)
 	}
-	var first time.Time
+	var first time.Time // the time of the first list, if the first event is of that
+	events := 0
 	for ev := range subscription.Events() {
-		if len(counts) == 0 && ev.ObservedAt.Before(d.began.Add(d.command.pipeline.RelistPeriod)) {
+		if events++; events == 1 && ev.ObservedAt.Before(d.began.Add(d.command.pipeline.RelistPeriod)) {
 			first = ev.ObservedAt
 		}
 		ev.Replayed = ev.Replayed || !first.IsZero() && ev.ObservedAt.Equal(first)
 		if err := printer.Print(fleet.Event{Event: ev}); err != nil {
-			return counts, outputError(err)
+			return outputError(err)
 		}
-		counts[ev.Type]++
 	}
-	return counts, nil
-}
-
-// count returns how many events were printed; "" if that is unknown.
-func count(printed map[pleg.EventType]int) string {
-	if printed == nil {
-		return ""
-	}
-	total := 0
-	var byType []string
-	for _, t := range slices.Sorted(maps.Keys(printed)) {
-		total += printed[t]
-		byType = append(byType, fmt.Sprintf("%s %d", t, printed[t]))
-	}
-	if total == 0 {
-		return "0 events, "
-	}
-	return fmt.Sprintf("%d events (%s), ", total, strings.Join(byType, ", "))
+	return nil
 }
