@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,6 +15,7 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
@@ -147,35 +149,94 @@ func TestListenAndCloseInTurn(t *testing.T) {
 	all.Wait()
 }
 
-// TestLockThatIsALink: a file behind a link in the place of the lock is neither created nor locked.
-func TestLockThatIsALink(t *testing.T) {
+// nobody is a user without files.
+const nobody = 65534
+
+// TestListenRejectsBadPaths: what is in the place of the socket or of its lock stays as it is, and
+// a file behind a link is neither created nor locked.
+func TestListenRejectsBadPaths(t *testing.T) {
 	dir := t.TempDir()
-	path, victim := filepath.Join(dir, "s"), filepath.Join(dir, "victim")
-	if err := os.Symlink(victim, path+".lock"); err != nil {
+	path := func(name string) string { return filepath.Join(dir, name) }
+	used, err := unixsocket.Listen(t.Context(), path("used"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if l, err := unixsocket.Listen(t.Context(), path); err == nil {
-		l.Close()
-		t.Error("listens")
+	defer used.Close()
+	if err := errors.Join(
+		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")),
+		os.Mkdir(path("sticky"), 0o700), os.Chmod(path("sticky"), 0o777|fs.ModeSticky),
+		os.Mkdir(path("group"), 0o700), os.Chmod(path("group"), 0o775), os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o777),
+	); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := os.Lstat(victim); err == nil {
-		t.Error("the file behind the link was created")
-	}
-}
-
-// Who can write to the folder could put anything in the place of the socket.
-func TestFolderOfEverybodyIsRefused(t *testing.T) {
-	for mode, refused := range map[fs.FileMode]bool{0o755: false, 0o775: false, 0o777: true, 0o777 | fs.ModeSticky: false} {
-		dir := filepath.Join(t.TempDir(), "d")
-		if err := errors.Join(os.Mkdir(dir, 0o700), os.Chmod(dir, mode)); err != nil {
-			t.Fatal(err)
+	for _, tt := range []struct{ path, says string }{
+		{path("used"), "the socket is in use: another process listens on it"},
+		{path("file"), "not a socket"},
+		{path("link"), "not a socket"},
+		{dir, "not a socket"},
+		{path("none/pleg.sock"), "no such file or directory"},
+		{path(strings.Repeat("x", 107-len(dir))), "a unix socket allows 107"},
+		{"", "empty"},
+		{path("locked"), "lock the socket"},
+		{path("open/s"), "everybody can replace the socket"},
+		{path("sticky/s"), ""},
+		{path("group/s"), ""},
+	} {
+		l, err := unixsocket.Listen(t.Context(), tt.path)
+		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%s: %v, want an error with %q", tt.path, err, tt.says)
 		}
-		l, err := unixsocket.Listen(t.Context(), filepath.Join(dir, "s"))
 		if err == nil {
 			l.Close()
 		}
-		if (err != nil) != refused {
-			t.Errorf("%v: %v, want it refused: %v", mode, err, refused)
+	}
+	if data, err := os.ReadFile(path("file")); err != nil || string(data) != "precious" {
+		t.Errorf("the file: %q, %v, want it unchanged", data, err)
+	}
+	if _, err := os.Lstat(path("victim")); err == nil {
+		t.Error("the file behind the link was created")
+	}
+	conn, err := net.Dial("unix", path("used"))
+	if err != nil {
+		t.Fatalf("the socket in use: %v", err)
+	}
+	conn.Close()
+}
+
+func TestListenReportsMissingPermission(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "s")
+	l, err := unixsocket.Listen(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	// Nobody can access the folder above.
+	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.Chmod(dir, 0o555)); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{
+		path:                      "the socket belongs to another user: permission denied",
+		filepath.Join(dir, "new"): "permission denied",
+	} {
+		if err := asNobody(func() error { _, err := unixsocket.Listen(t.Context(), path); return err }); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("Listen(%s) = %v, want an error with %q", path, err, says)
 		}
 	}
+}
+
+// asNobody calls do as nobody if the test runs as root.
+func asNobody(do func() error) error {
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
+		if os.Getuid() == 0 {
+			if err := unix.Setfsuid(nobody); err != nil {
+				result <- err
+				return
+			}
+		}
+		result <- do()
+	}()
+	return <-result
 }
