@@ -1,83 +1,42 @@
 package browser_test
 
 import (
-	"context"
 	"fmt"
-	"io"
-	"net"
-	"sync"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"sync/atomic"
 	"testing"
 )
 
-// wireTap forwards connections to the program until it is cut.
-type wireTap struct {
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-	done  sync.WaitGroup
+// wire forwards requests to the program until it is cut.
+type wire struct {
+	*httptest.Server
+	cut atomic.Bool
 }
 
-func newWireTap(t *testing.T, target string) *wireTap {
+func newWire(t *testing.T, target string) *wire {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &wireTap{listener: l, target: target, conns: make(map[net.Conn]bool)}
-	w.done.Go(w.accept)
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target})
+	w := &wire{}
+	w.Server = httptest.NewServer(http.HandlerFunc(func(answer http.ResponseWriter, r *http.Request) {
+		if w.cut.Load() {
+			panic(http.ErrAbortHandler)
+		}
+		proxy.ServeHTTP(answer, r)
+	}))
 	t.Cleanup(func() {
-		_ = l.Close()
 		w.setCut(true)
-		w.done.Wait()
+		w.Close()
 	})
 	return w
 }
 
-func (w *wireTap) accept() {
-	for {
-		conn, err := w.listener.Accept()
-		if err != nil {
-			return
-		}
-		out, err := new(net.Dialer).DialContext(context.Background(), "tcp", w.target)
-		if err != nil || !w.add(conn, out) {
-			_ = conn.Close()
-			if err == nil {
-				_ = out.Close()
-			}
-			continue
-		}
-		for _, pair := range [][2]net.Conn{{conn, out}, {out, conn}} {
-			w.done.Go(func() {
-				_, _ = io.Copy(pair[0], pair[1])
-				_ = pair[0].Close()
-				_ = pair[1].Close()
-			})
-		}
-	}
-}
-
-// add returns false while the wire is cut.
-func (w *wireTap) add(conns ...net.Conn) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, c := range conns {
-		w.conns[c] = true
-	}
-	return !w.cut
-}
-
 // setCut ends all connections and refuses others, or lets them pass again.
-func (w *wireTap) setCut(cut bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cut = cut
-	for c := range w.conns {
-		_ = c.Close()
-		delete(w.conns, c)
+func (w *wire) setCut(cut bool) {
+	if w.cut.Store(cut); cut {
+		w.CloseClientConnections()
 	}
 }
 
@@ -86,18 +45,18 @@ const live = `document.getElementById("connection").dataset.state === "live"`
 // TestDroppedConnectionResumes cuts the connection twice; meanwhile containers exit.
 func TestDroppedConnectionResumes(t *testing.T) {
 	n := newClosedNode(t, 20)
-	wire := newWireTap(t, n.address())
-	n.open(wire.listener.Addr().String())
+	cable := newWire(t, n.address())
+	n.open(cable.Listener.Addr().String())
 	n.wait(`document.getElementById("count").textContent === "20"`)
 	pods := n.runtime.Pods()
 	for round := range 2 {
-		wire.setCut(true)
+		cable.setCut(true)
 		n.wait(`document.getElementById("connection").dataset.state === "lost"`)
 		var shown []string
 		for i := range 10 {
 			shown = append(shown, n.exit(pods[10*round+i], int32(30+10*round+i)))
 		}
-		wire.setCut(false)
+		cable.setCut(false)
 		n.wait(live)
 		for _, condition := range shown {
 			n.wait(condition)
@@ -130,15 +89,15 @@ func TestRestartIsAGap(t *testing.T) {
 // TestShortHistoryIsAGap lets the history of the daemon be shorter than an outage.
 func TestShortHistoryIsAGap(t *testing.T) {
 	n := newClosedNode(t, 20, "--history", "4")
-	wire := newWireTap(t, n.address())
-	n.open(wire.listener.Addr().String())
+	cable := newWire(t, n.address())
+	n.open(cable.Listener.Addr().String())
 	n.wait(`document.getElementById("count").textContent === "20"`)
-	wire.setCut(true)
+	cable.setCut(true)
 	n.wait(`document.getElementById("connection").dataset.state === "lost"`)
 	for i, pod := range n.runtime.Pods()[:10] {
 		n.exit(pod, int32(30+i))
 	}
-	wire.setCut(false)
+	cable.setCut(false)
 	n.wait(`document.querySelector("#events li[data-kind=Gap]")?.textContent.includes("the history is too short")`)
 	n.wait(fmt.Sprintf(`[...document.querySelectorAll("#rows .state")].filter(e => e.textContent === "degraded").length === %d`, 10))
 }

@@ -49,7 +49,7 @@ type Process struct {
 	Args []string
 	// Out gets what the user asked for, Err everything else.
 	Out, Err io.Writer
-	// Getenv returns the value of an environment variable, or "".
+	// Getenv returns the value of an environment variable, or "". If nil, none is set.
 	Getenv func(string) string
 	// Environ returns all environment variables as NAME=VALUE. If nil, misspelt
 	// names are not found.
@@ -72,6 +72,9 @@ func (p Process) withDefaults() Process {
 		p.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", socket)
 		}
+	}
+	if p.Getenv == nil {
+		p.Getenv = func(string) string { return "" }
 	}
 	if p.Drop == nil {
 		p.Drop = func() error { return nil }

@@ -1,10 +1,8 @@
 package cli_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"path/filepath"
 	"strings"
@@ -55,12 +53,9 @@ func TestNoDaemon(t *testing.T) {
 		{"lookup 7d1f", syscall.ENOENT, "there is no daemon at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
 		{"events --since 3c5e:1", syscall.ECONNREFUSED, "no daemon answers at /run/pleg-pipeline/pleg.sock: to start one, run pleg-pipeline run --socket"},
 	} {
-		var stderr bytes.Buffer
-		code := cli.Execute(t.Context(), cli.Process{
-			Args: strings.Fields(test.args), Out: io.Discard, Err: &stderr, Getenv: func(string) string { return "" },
-			Dial: func(context.Context, string) (net.Conn, error) { return nil, test.err },
-		})
-		if text := stderr.String(); code != cli.ExitFailure || !strings.Contains(text, test.want) || strings.Contains(text, "in this process") {
+		p := cli.Process{Dial: func(context.Context, string) (net.Conn, error) { return nil, test.err }}
+		code, _, text := execute(t, p, strings.Fields(test.args)...)
+		if code != cli.ExitFailure || !strings.Contains(text, test.want) || strings.Contains(text, "in this process") {
 			t.Errorf("%s: exit code %d and %q, want %d and %q", test.args, code, text, cli.ExitFailure, test.want)
 		}
 	}

@@ -123,9 +123,21 @@ func (s *runningCommand) ends(t *testing.T, want int) {
 // run runs a command until it ends by itself and returns its output.
 func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
-	out := newTranscript()
-	s := start(t, out, args...)
-	return s.code(), out.String(), s.stderr.String()
+	return execute(t, cli.Process{}, args...)
+}
+
+// execute does the same in a process, whose streams it sets.
+func execute(t *testing.T, p cli.Process, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	out, problems := newTranscript(), newTranscript()
+	p.Args, p.Out, p.Err = args, out, problems
+	code = cli.Execute(t.Context(), p)
+	return code, out.String(), problems.String()
+}
+
+// with returns a process with environment variables.
+func with(environment map[string]string) cli.Process {
+	return cli.Process{Getenv: func(name string) string { return environment[name] }}
 }
 
 // startDaemon runs a daemon of a simulated runtime on a socket until the test ends. It

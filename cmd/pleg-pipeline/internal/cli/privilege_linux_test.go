@@ -2,7 +2,6 @@ package cli_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -63,15 +62,11 @@ func TestRunGivesUpItsCapabilities(t *testing.T) {
 
 // TestRunEndsWithItsCapabilities: it must not go on with privileges that it cannot drop.
 func TestRunEndsWithItsCapabilities(t *testing.T) {
-	var out, problems strings.Builder
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // a program that goes on ends at once, with another code
-	code := cli.Execute(ctx, cli.Process{
-		Args: []string{"run", "--simulate=2"}, Out: &out, Err: &problems, Getenv: func(string) string { return "" },
-		Drop: func() error { return errors.New("they come back") },
-	})
-	if code != cli.ExitFailure || out.Len() > 0 || !strings.Contains(problems.String(), "drop capabilities: they come back") {
-		t.Errorf("exit code %d, output %q, stderr %q, want %d and why", code, out.String(), problems.String(), cli.ExitFailure)
+	p := cli.Process{Drop: func() error { return errors.New("they come back") }}
+	// A program that goes on does not find this runtime.
+	code, out, problems := execute(t, p, "run", "-r", "/nonexistent/s")
+	if code != cli.ExitFailure || out != "" || !strings.HasPrefix(problems, "pleg-pipeline: drop capabilities: they come back") {
+		t.Errorf("exit code %d, output %q, stderr %q, want %d and why", code, out, problems, cli.ExitFailure)
 	}
 }
 
@@ -89,13 +84,10 @@ func TestConfigFileIsReadWithoutCapabilities(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		var out, problems strings.Builder
-		code := cli.Execute(t.Context(), cli.Process{
-			Args: []string{"run", "--simulate=2", "--config-file", file}, Out: &out, Err: &problems,
-			Getenv: func(name string) string { return env[name] }, Drop: func() error { return drop },
-		})
-		if code == cli.ExitOK || !strings.Contains(problems.String(), want) {
-			t.Errorf("keep %q: exit code %d, stderr %q, want %q", keep, code, problems.String(), want)
+		p := with(env)
+		p.Drop = func() error { return drop }
+		if code, _, problems := execute(t, p, "run", "--simulate=2", "--config-file", file); code == cli.ExitOK || !strings.Contains(problems, want) {
+			t.Errorf("keep %q: exit code %d, stderr %q, want %q", keep, code, problems, want)
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,11 +20,7 @@ func printConfig(t *testing.T, env map[string]string, file string, args ...strin
 		}
 		args = append(args, "--config-file", path)
 	}
-	var stdout, stderr bytes.Buffer
-	code = cli.Execute(t.Context(), cli.Process{
-		Args: args, Out: &stdout, Err: &stderr, Getenv: func(name string) string { return env[name] },
-	})
-	return code, stdout.String(), stderr.String()
+	return execute(t, with(env), args...)
 }
 
 func TestHeadersReadableOnTheWay(t *testing.T) {
@@ -66,14 +60,10 @@ func TestMisspeltVariables(t *testing.T) {
 		"OTHER_PIPELINE_RELIST_PERIODE=1s":                     true,
 	} {
 		for _, args := range [][]string{{"run", "--print-config"}, {"version"}} {
-			var stdout, stderr bytes.Buffer
-			code := cli.Execute(t.Context(), cli.Process{
-				Args: args, Out: &stdout, Err: &stderr,
-				Getenv: func(string) string { return "" }, Environ: func() []string { return []string{"PATH=/bin", variable} },
-			})
+			code, _, stderr := execute(t, cli.Process{Environ: func() []string { return []string{"PATH=/bin", variable} }}, args...)
 			name, _, _ := strings.Cut(variable, "=")
-			if refused := code == cli.ExitUsage && strings.Contains(stderr.String(), name); refused == ok {
-				t.Errorf("%s: %s = exit code %d, %s", variable, args[0], code, &stderr)
+			if refused := code == cli.ExitUsage && strings.Contains(stderr, name); refused == ok {
+				t.Errorf("%s: %s = exit code %d, %s", variable, args[0], code, stderr)
 			}
 		}
 	}
@@ -175,13 +165,8 @@ func TestSettingsErrors(t *testing.T) {
 // TestErrorNamesTheVariable uses the variable that also says which daemon events and pods ask.
 func TestErrorNamesTheVariable(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	var stderr bytes.Buffer
-	code := cli.Execute(t.Context(), cli.Process{
-		Args: []string{"run", "--simulate=1"}, Out: io.Discard, Err: &stderr,
-		Getenv: func(name string) string { return map[string]string{"PLEG_PIPELINE_SOCKET": dir}[name] },
-	})
-	if want := "--socket (PLEG_PIPELINE_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr.String(), want) {
-		t.Errorf("exit code %d, stderr %q, want %q", code, &stderr, want)
+	code, _, stderr := execute(t, with(map[string]string{"PLEG_PIPELINE_SOCKET": t.TempDir()}), "run", "--simulate=1")
+	if want := "--socket (PLEG_PIPELINE_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
 	}
 }

@@ -50,7 +50,7 @@ func onTerminal(t *testing.T, args ...string) (term vt.MockTerm, end func()) {
 	code := make(chan int)
 	go func() {
 		code <- cli.Execute(t.Context(), cli.Process{
-			Args: args, Out: out, Err: stderr, Getenv: func(string) string { return "" },
+			Args: args, Out: out, Err: stderr,
 			Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
 		})
 	}()

@@ -1,7 +1,6 @@
 package cli_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"regexp"
@@ -266,18 +265,14 @@ func TestDoctorOfSimulatedRuntime(t *testing.T) {
 		"61.00": {"WARNING: processes waited for the disk in 61 %"},
 	} {
 		for try := 1; ; try++ {
-			var out, errs bytes.Buffer
-			code := cli.Execute(t.Context(), cli.Process{
-				Args: []string{"doctor", "--simulate=3", "--churn-rate", "0"}, Out: &out, Err: &errs,
-				Getenv:   func(string) string { return "" },
-				Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + disk + " avg60=0.00 avg300=0.00 total=1\n")}},
-			})
-			missing := func(text string) bool { return !strings.Contains(out.String(), text) }
+			p := cli.Process{Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + disk + " avg60=0.00 avg300=0.00 total=1\n")}}}
+			code, out, errs := execute(t, p, "doctor", "--simulate=3", "--churn-rate", "0")
+			missing := func(text string) bool { return !strings.Contains(out, text) }
 			if code == cli.ExitOK && !slices.ContainsFunc(want, missing) {
 				break
 			}
-			if !strings.Contains(out.String(), "takes ") || try == 30 {
-				t.Fatalf("exit code %d, output %q, stderr %q, want %q", code, &out, &errs, want)
+			if !strings.Contains(out, "takes ") || try == 30 {
+				t.Fatalf("exit code %d, output %q, stderr %q, want %q", code, out, errs, want)
 			}
 		}
 	}
