@@ -38,7 +38,6 @@ type fixture struct {
 	mu       sync.Mutex
 	listener *bufconn.Listener // nil while the server is down
 	conns    []net.Conn
-	dials    []time.Time
 }
 
 // inBubble runs a test with a pipeline and a server in a synctest bubble. The test acts in
@@ -72,7 +71,6 @@ func (f *fixture) newClient() *client.Client {
 func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	listener := f.listener
-	f.dials = append(f.dials, time.Now())
 	f.mu.Unlock()
 	if listener == nil {
 		return nil, errDown

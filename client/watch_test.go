@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -87,24 +86,6 @@ func TestWatchSeesANewEpoch(t *testing.T) {
 	})
 }
 
-// If the history is too short, the Gap has the number of missed events.
-func TestWatchSeesAGap(t *testing.T) {
-	inBubble(t, pipeline.Options{History: 5}, func(t *testing.T, f *fixture) {
-		w := f.watch(client.WatchOptions{}, nil)
-		f.change(1, "a", "c0=running")
-		f.endServer()
-		for i := range 5 {
-			f.change(1, "a", fmt.Sprintf("c%d=running", i+1))
-		}
-		f.startServer()
-		kit.Relist(20)
-		want(t, w, "Started(c0) Gap(HistoryTooShort) reStarted(c5) Synced")
-		if gap := w.Events()[1]; gap.Missed != 10 {
-			t.Errorf("%d events missed, want 10", gap.Missed)
-		}
-	})
-}
-
 // Events that its filter drops do not push a watch out of the history.
 func TestWatchOfRareEventsResumes(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 20}, func(t *testing.T, f *fixture) {
@@ -156,35 +137,6 @@ func TestWatchAlwaysHasAPosition(t *testing.T) {
 				t.Errorf("the position of %+v is %v, %t, want one of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
 			}
 			want(t, f.watch(client.WatchOptions{After: after}, nil), tt.gets)
-		}
-	})
-}
-
-// Attempts back off up to a bound, with jitter.
-func TestWatchBacksOff(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.endServer()
-		f.watch(client.WatchOptions{}, nil)
-		time.Sleep(5 * time.Minute)
-		f.mu.Lock()
-		dials := slices.Clone(f.dials)
-		f.mu.Unlock()
-		limit := client.DefaultMinBackoff
-		var waits []time.Duration
-		for i := 1; i < len(dials); i++ {
-			wait := dials[i].Sub(dials[i-1])
-			if wait < limit/2 || wait > limit {
-				t.Errorf("wait %d is %v, want %v to %v", i, wait, limit/2, limit)
-			}
-			waits = append(waits, wait)
-			limit = min(2*limit, client.DefaultMaxBackoff)
-		}
-		if len(waits) < 30 {
-			t.Errorf("%d attempts in five minutes: %v", len(dials), waits)
-		}
-		slices.Sort(waits)
-		if len(slices.Compact(waits)) < len(dials)/2 {
-			t.Errorf("the waits are the same: %v", waits)
 		}
 	})
 }
