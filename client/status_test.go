@@ -141,26 +141,6 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-func TestStatus(t *testing.T) {
-	inBubble(t, pipeline.Options{Inspectors: 5}, func(t *testing.T, f *fixture) {
-		f.runtime.SetPodFault("hung", plegtest.Hang)
-		f.runtime.Set("hung", "c1=running")
-		f.change(2, "quick", "c1=running")
-		f.runtime.SetListFault(plegtest.Fail(errBroken))
-		kit.Relist(3)
-		s, err := f.client.Status(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(s.Overdue) != 1 || s.Overdue[0].UID != "hung" || s.InFlight != 1 || s.Inspectors != 5 || !s.Healthy {
-			t.Errorf("got %+v, want a healthy pipeline with one overdue inspection of 5", s)
-		}
-		if r := s.Relist; r.Failures != 3 || r.Err == nil || time.Since(r.Failing) != 2500*time.Millisecond || r.Pods != 2 || r.Period != time.Second {
-			t.Errorf("relists %+v, want 3 failures since 2.5s", r)
-		}
-	})
-}
-
 func TestPodStatus(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")

@@ -12,7 +12,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -134,24 +133,6 @@ func TestHealth(t *testing.T) {
 		wantStatus(t, "the end", err, codes.Unavailable, "shutting down")
 		if got[0] != serving {
 			t.Errorf("watched %v, want %v first", got, serving)
-		}
-	})
-}
-
-func TestReflection(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
-		stream, err := reflectionv1.NewServerReflectionClient(f.connect()).ServerReflectionInfo(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := stream.Send(&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}}); err != nil {
-			t.Fatal(err)
-		}
-		r, err := stream.Recv()
-		for _, name := range []string{"pleg.v1.PLEG", "grpc.health.v1.Health"} {
-			if err != nil || !slices.ContainsFunc(r.GetListServicesResponse().GetService(), func(s *reflectionv1.ServiceResponse) bool { return s.GetName() == name }) {
-				t.Errorf("services %v, %v, want %s among them", r, err, name)
-			}
 		}
 	})
 }

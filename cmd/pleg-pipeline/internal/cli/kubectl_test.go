@@ -18,7 +18,9 @@ func TestHabitsOfKubectl(t *testing.T) {
 		{"pods -A -n nowhere -o name", names + "{2}$"},
 		{"pods --sort-by=age -o name", names + "{2}$"},
 		{"pods --sort age -o name", names + "{2}$"},
-		{"pods -A", `^NAMESPACE +POD .*\n.*\n.*\n$`},
+		{"pods -A", `^NAMESPACE +POD .*\n([a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +[0-9.]+m?s +[0-9.]+m?s\n){2}$`},
+		{"pods -o json", `^({"uid":.*"total":2,.*"lastEvent":{"seq":[0-9]+,"type":"ContainerStarted",.*\n){2}$`},
+		{"pods -n nowhere --no-headers", "^$"},
 		{"events -A --since 10m --follow=false --no-sandboxes -o name", names + "{4}$"},
 		{"events --replay -f=false --no-sandboxes -o name", names + "{4}$"},
 		{"events --since 0s -f=false -o name", "^$"},
@@ -35,13 +37,13 @@ func TestHabitsOfKubectl(t *testing.T) {
 	}
 }
 
-// TestPodsBeginWithTheTable: what else there is to say follows it.
+// TestPodsBeginWithTheTable: what else there is to say follows it, also about a pipeline of its own.
 func TestPodsBeginWithTheTable(t *testing.T) {
 	t.Parallel()
 	all := newTranscript()
-	code := cli.Execute(t.Context(), cli.Process{Args: []string{"pods", "--simulate=3"}, Out: all, Err: all})
+	code := cli.Execute(t.Context(), cli.Process{Args: []string{"pods", "--simulate=3", "--churn-rate", "0"}, Out: all, Err: all})
 	text := all.String()
-	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || !strings.Contains(text, "connected to") {
+	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || strings.Count(text, " 2/2 ") != 3 || !strings.Contains(text, "connected to") {
 		t.Errorf("exit code %d and %q, want the table first", code, text)
 	}
 }

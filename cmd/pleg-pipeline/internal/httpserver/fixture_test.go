@@ -195,34 +195,6 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func TestServeEndsWithContext(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	address, err := httpserver.ParseAddress("0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := httpserver.Listen(ctx, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() {
-		served <- httpserver.Serve(ctx, listener, http.NotFoundHandler(), newAccess(t, listener.Addr(), ""), slog.New(slog.DiscardHandler))
-	}()
-	if answer := fetch(t, "http://"+listener.Addr().String()+"/livez"); answer.StatusCode != http.StatusNotFound {
-		t.Errorf("GET /livez = %d, want the handler's answer", answer.StatusCode)
-	}
-	cancel()
-	if err := <-served; err != nil {
-		t.Errorf("Serve() = %v, want nil after its context has ended", err)
-	}
-	again, err := httpserver.Listen(t.Context(), listener.Addr().String())
-	if err != nil {
-		t.Fatalf("listen again: %v, want the address to be free", err)
-	}
-	_ = again.Close()
-}
-
 // TestServeEndsUnreadAnswers: a client that does not read delays the end by a second, and
 // then has no connection.
 func TestServeEndsUnreadAnswers(t *testing.T) {

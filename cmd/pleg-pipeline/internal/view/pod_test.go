@@ -10,7 +10,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -39,35 +38,6 @@ func TestNewCountsNewestContainers(t *testing.T) {
 	}
 	if c := p.Containers[1]; c.ExitCode != nil {
 		t.Errorf("container %+v runs, want no exit code", c)
-	}
-}
-
-func TestFilter(t *testing.T) {
-	web := inspected(status())
-	failed := view.NewPod(cache.Entry{UID: "v", Err: errors.New("hangs")})
-	for _, test := range []struct {
-		namespaces  []string
-		selector    string
-		web, failed bool
-	}{
-		{nil, "", true, true},
-		{nil, " ", true, true},
-		{[]string{"bank", "shop"}, "", true, false},
-		{[]string{"bank"}, "", false, false},
-		{nil, "app=web", true, false},
-		{nil, "app in (old)", false, false},
-		{[]string{"shop"}, "app!=web", false, false},
-	} {
-		f, err := filter.New(pleg.Filter{Namespaces: test.namespaces, Selector: test.selector})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := web.Wanted(&f); got != test.web {
-			t.Errorf("%v %q wants the pod: %v", test.namespaces, test.selector, got)
-		}
-		if got := failed.Wanted(&f); got != test.failed {
-			t.Errorf("%v %q wants the failed pod: %v", test.namespaces, test.selector, got)
-		}
 	}
 }
 
