@@ -39,13 +39,12 @@ type eventRuntime struct {
 }
 
 func withEvents(t *testing.T, seed uint64, inspectors int) {
-	h, events := newEventHistory(seed)
-	b := newFreeRun(h, inspectors)
+	b, steps := newFreeRun(seed, inspectors)
 	b.hasEvents, b.runtime.hasEvents = true, true
 	rng := rand.New(rand.NewPCG(seed, 3))
 	r := &eventRuntime{podRuntime: podRuntime{b.runtime}, rng: rng, breaks: []int{0, 40, 8}[rng.IntN(3)]}
 	loss, late := []float64{0, 0.1, 0.6}[rng.IntN(3)], []float64{0, 0.3, 0.8}[rng.IntN(3)]
-	for _, e := range events {
+	for _, e := range steps {
 		for rng.IntN(8) == 0 { // twice, or more often
 			r.deliver(e, late)
 		}
@@ -121,6 +120,17 @@ func (r *eventRuntime) roll(n int) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.rng.IntN(n)
+}
+
+// hint returns the CRI event of a lifeEvent, with the sandbox as it was then.
+func (h *history) hint(e lifeEvent, start time.Time) pleg.Hint {
+	v := h.at(e.uid, e.at)
+	other := func(c pleg.Container) bool { return c.ID != e.sandbox && c.SandboxID != e.sandbox }
+	pod := newPod(e.uid, slices.DeleteFunc(slices.Clone(v.containers), other), slices.DeleteFunc(slices.Clone(v.sandboxes), other))
+	return pleg.Hint{
+		UID: e.uid, At: start.Add(e.at), Container: e.container, Sandbox: e.sandbox, State: e.state, Removed: e.removed,
+		Pod: pod, Status: h.inspect(pod, e.at),
+	}
 }
 
 // checkWithEvents compares the end with the history, and requires that the events of

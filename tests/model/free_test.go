@@ -37,8 +37,9 @@ type freeRun struct {
 	waited []*wait
 }
 
-func newFreeRun(h *history, inspectors int) *freeRun {
-	return &freeRun{runtime: newFreeRuntime(h, inspectors), quarantine: 1}
+func newFreeRun(seed uint64, inspectors int) (b *freeRun, steps []lifeEvent) {
+	h, steps := newHistory(seed)
+	return &freeRun{runtime: newFreeRuntime(h, inspectors), quarantine: 1}, steps
 }
 
 // run plays a history and judges afterwards.

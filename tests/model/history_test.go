@@ -41,9 +41,9 @@ type version struct {
 
 func (v version) gone() bool { return len(v.containers)+len(v.sandboxes) == 0 }
 
-// newHistory returns the history of a seed. All times are random nanoseconds, so
-// that no two things happen at once.
-func newHistory(seed uint64) *history {
+// newHistory returns the history of a seed and all steps in it, one after the other: no two
+// things happen at once.
+func newHistory(seed uint64) (*history, []lifeEvent) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	h := &history{
 		seed:     seed,
@@ -52,13 +52,20 @@ func newHistory(seed uint64) *history {
 		relists:  make(map[pleg.PodUID][]time.Duration),
 		waits:    make(map[pleg.PodUID][]time.Duration),
 	}
+	var all []lifeEvent
 	for _, uid := range kit.UIDs(2 + rng.IntN(7)) {
-		h.pods[uid] = newLife(rng, uid)
+		l := &growingPod{rng: rng, uid: uid, life: []version{{}}}
+		for _, at := range randomTimes(rng, 13) {
+			l.now.from = max(at, l.now.from+1)
+			l.step()
+		}
+		h.pods[uid] = l.life
+		all = append(all, l.events...)
 		h.requests[uid] = randomTimes(rng, 4)
 		h.relists[uid] = randomTimes(rng, 4)
 		h.waits[uid] = randomTimes(rng, 6)
 	}
-	return h
+	return h, all
 }
 
 // randomTimes returns fewer than n times.
@@ -71,66 +78,135 @@ func randomTimes(rng *rand.Rand, n int) []time.Duration {
 	return times
 }
 
-func newLife(rng *rand.Rand, uid pleg.PodUID) []version {
-	life := []version{{}}
-	l := &growingPod{rng: rng, uid: uid}
-	for _, at := range randomTimes(rng, 13) {
-		l.step()
-		life = append(life, version{from: at, containers: slices.Clone(l.containers), sandboxes: slices.Clone(l.sandboxes)})
-	}
-	return life
+// lifeEvent is one step of one container or sandbox, which a CRI event announces.
+type lifeEvent struct {
+	at                 time.Duration
+	uid                pleg.PodUID
+	container, sandbox pleg.ContainerID
+	state              pleg.State
+	removed            bool
 }
 
 // growingPod is a pod that gets new containers and sandboxes, the newest first.
 type growingPod struct {
-	rng        *rand.Rand
-	uid        pleg.PodUID
-	containers []pleg.Container
-	sandboxes  []pleg.Container
-	ids        int
+	rng    *rand.Rand
+	uid    pleg.PodUID
+	now    version // from the time of the next step
+	ids    int
+	life   []version
+	events []lifeEvent
+}
+
+// step changes a pod as a runtime does.
+func (l *growingPod) step() {
+	roll := l.rng.IntN(10)
+	now := &l.now
+	switch {
+	case len(now.sandboxes) == 0:
+		l.add(&now.sandboxes, "pod", 0, pleg.StateRunning)
+		for i := range 1 + l.rng.IntN(2) {
+			l.add(&now.containers, fmt.Sprintf("c%d", i), 0, pleg.StateCreated)
+		}
+	case roll < 1:
+		l.removePod()
+	case roll < 2:
+		l.set(now.sandboxes[0].ID, pleg.StateExited)
+	case roll < 3 && now.sandboxes[0].State == pleg.StateExited:
+		l.add(&now.sandboxes, "pod", uint32(len(now.sandboxes)), pleg.StateRunning)
+	case roll < 4 || len(now.containers) == 0:
+		l.start(fmt.Sprintf("c%d", l.ids), 0)
+	default:
+		l.stepContainer(roll, now.containers[l.rng.IntN(len(now.containers))])
+	}
+}
+
+func (l *growingPod) stepContainer(roll int, c pleg.Container) {
+	switch {
+	case roll < 6 && c.State != pleg.StateExited:
+		l.set(c.ID, pleg.StateExited)
+		l.start(c.Name, c.Attempt+1)
+	case c.State == pleg.StateCreated:
+		l.set(c.ID, pleg.StateRunning)
+	case c.State == pleg.StateRunning:
+		l.set(c.ID, pleg.StateExited)
+	default:
+		l.remove(c.ID)
+	}
+}
+
+// removePod ends everything, and then removes it.
+func (l *growingPod) removePod() {
+	all := slices.Concat(l.now.containers, l.now.sandboxes)
+	for _, c := range all {
+		if c.State != pleg.StateCreated {
+			l.set(c.ID, pleg.StateExited)
+		}
+	}
+	for _, c := range all {
+		l.remove(c.ID)
+	}
+}
+
+// start creates and starts a container.
+func (l *growingPod) start(name string, attempt uint32) {
+	l.add(&l.now.containers, name, attempt, pleg.StateCreated)
+	l.set(l.now.containers[0].ID, pleg.StateRunning)
 }
 
 func (l *growingPod) add(list *[]pleg.Container, name string, attempt uint32, state pleg.State) {
-	id := pleg.ContainerID(fmt.Sprintf("%s-%d", l.uid, l.ids))
+	c := pleg.Container{
+		ID: pleg.ContainerID(fmt.Sprintf("%s-%d", l.uid, l.ids)), Name: name, Attempt: attempt, State: state,
+		CreatedAt: time.Unix(0, int64(l.now.from)),
+	}
 	l.ids++
-	*list = slices.Insert(*list, 0, pleg.Container{ID: id, Name: name, Attempt: attempt, State: state})
+	if list == &l.now.containers {
+		c.SandboxID = l.now.sandboxes[0].ID
+	}
+	*list = slices.Insert(slices.Clone(*list), 0, c)
+	l.record(c, false)
 }
 
-// step makes the next version of a pod.
-func (l *growingPod) step() {
-	roll := l.rng.IntN(10)
-	switch {
-	case len(l.sandboxes) == 0:
-		l.add(&l.sandboxes, "pod", 0, pleg.StateRunning)
-		for i := range 1 + l.rng.IntN(2) {
-			l.add(&l.containers, fmt.Sprintf("c%d", i), 0, pleg.StateCreated)
+// set sets the state of a container or sandbox, unless it has it already.
+func (l *growingPod) set(id pleg.ContainerID, state pleg.State) {
+	l.now.containers, l.now.sandboxes = slices.Clone(l.now.containers), slices.Clone(l.now.sandboxes)
+	c := in(l.now.containers, id)
+	if c == nil {
+		c = in(l.now.sandboxes, id)
+	}
+	if c.State != state {
+		c.State = state
+		l.record(*c, false)
+	}
+}
+
+func (l *growingPod) remove(id pleg.ContainerID) {
+	for _, list := range []*[]pleg.Container{&l.now.containers, &l.now.sandboxes} {
+		if c := in(*list, id); c != nil {
+			gone := *c
+			*list = slices.DeleteFunc(slices.Clone(*list), func(c pleg.Container) bool { return c.ID == id })
+			l.record(gone, true)
+			return
 		}
-	case roll < 1:
-		l.containers, l.sandboxes = nil, nil
-	case roll < 2:
-		l.sandboxes[0].State = pleg.StateExited
-	case roll < 3 && l.sandboxes[0].State == pleg.StateExited:
-		l.add(&l.sandboxes, "pod", uint32(len(l.sandboxes)), pleg.StateRunning)
-	case roll < 4 || len(l.containers) == 0:
-		l.add(&l.containers, fmt.Sprintf("c%d", l.ids), 0, pleg.StateRunning)
-	default:
-		l.stepContainer(roll, l.rng.IntN(len(l.containers)))
 	}
 }
 
-func (l *growingPod) stepContainer(roll, i int) {
-	c := &l.containers[i]
-	switch {
-	case roll < 6 && c.State != pleg.StateExited:
-		c.State = pleg.StateExited
-		l.add(&l.containers, c.Name, c.Attempt+1, pleg.StateRunning)
-	case c.State == pleg.StateCreated:
-		c.State = pleg.StateRunning
-	case c.State == pleg.StateRunning:
-		c.State = pleg.StateExited
-	default:
-		l.containers = slices.Delete(l.containers, i, i+1)
+func in(list []pleg.Container, id pleg.ContainerID) *pleg.Container {
+	i := slices.IndexFunc(list, func(c pleg.Container) bool { return c.ID == id })
+	if i < 0 {
+		return nil
 	}
+	return &list[i]
+}
+
+// record adds the step to the life of the pod. The next step comes a nanosecond later.
+func (l *growingPod) record(c pleg.Container, removed bool) {
+	l.life = append(l.life, l.now)
+	e := lifeEvent{at: l.now.from, uid: l.uid, container: c.ID, sandbox: cmp.Or(c.SandboxID, c.ID), state: c.State, removed: removed}
+	if removed {
+		e.state = pleg.StateExited // as events say
+	}
+	l.events = append(l.events, e)
+	l.now.from++
 }
 
 func (h *history) uids() []pleg.PodUID {

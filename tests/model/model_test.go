@@ -41,7 +41,7 @@ func TestModelLockstep(t *testing.T) {
 // and it must not skip an observation that it had time for.
 func TestModelFreeRunning(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b := newFreeRun(newHistory(seed), inspectors)
+		b, _ := newFreeRun(seed, inspectors)
 		b.run(t, b.runtime)
 	})
 }
@@ -50,7 +50,7 @@ func TestModelFreeRunning(t *testing.T) {
 // all pods: the list that began last counts.
 func TestModelSinglePods(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b := newFreeRun(newHistory(seed), inspectors)
+		b, _ := newFreeRun(seed, inspectors)
 		b.run(t, podRuntime{b.runtime})
 	})
 }
@@ -60,7 +60,7 @@ func TestModelSinglePods(t *testing.T) {
 // reference all the same.
 func TestModelQuarantine(t *testing.T) {
 	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b := newFreeRun(newHistory(seed), inspectors)
+		b, _ := newFreeRun(seed, inspectors)
 		b.quarantine = 5 * time.Second
 		b.run(t, b.runtime)
 	})

@@ -42,7 +42,7 @@ func newScript(seed uint64) script {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var pods []*scriptedPod
 	for _, uid := range kit.UIDs(scriptPods) {
-		pods = append(pods, &scriptedPod{growingPod: growingPod{rng: rng, uid: uid}})
+		pods = append(pods, &scriptedPod{rng: rng, uid: uid})
 	}
 	steps := make(script, scriptSteps)
 	for i := range steps {
@@ -80,10 +80,19 @@ func oneOf(rng *rand.Rand, percents ...any) fault {
 
 // scriptedPod is a pod that changes at random, also in ways that a real pod does not.
 type scriptedPod struct {
-	growingPod
-	removed []pleg.Container
+	rng                            *rand.Rand
+	uid                            pleg.PodUID
+	ids                            int
+	containers, sandboxes, removed []pleg.Container
+
 	listed  *pleg.Pod
 	changed bool
+}
+
+func (p *scriptedPod) add(list *[]pleg.Container, name string, attempt uint32, state pleg.State) {
+	id := pleg.ContainerID(fmt.Sprintf("%s-%d", p.uid, p.ids))
+	p.ids++
+	*list = slices.Insert(*list, 0, pleg.Container{ID: id, Name: name, Attempt: attempt, State: state})
 }
 
 func (p *scriptedPod) state() pleg.State { return pleg.State(p.rng.IntN(4)) }
