@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -30,7 +29,7 @@ func TestPodsAPI(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
 	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
-	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
+	l, err := lab.Start(ctx, lab.Options{})
 	must(t, err)
 	t.Cleanup(func() { must(t, l.Stop(context.WithoutCancel(ctx))) })
 	const pods = 4

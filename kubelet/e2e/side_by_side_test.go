@@ -116,7 +116,7 @@ func measure(t *testing.T, kind string, r *result) {
 	t.Cleanup(stop)
 	// Package lab must run inside the module tests/e2e, which pins the runtimes.
 	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
-	l, err := lab.Start(ctx, lab.Options{StopTimeout: 3 * time.Minute})
+	l, err := lab.Start(ctx, lab.Options{})
 	must(t, err)
 	t.Cleanup(func() {
 		if err := l.Stop(ctx); err != nil {

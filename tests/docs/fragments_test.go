@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -59,11 +60,23 @@ func TestFragmentsCompile(t *testing.T) {
 				if err := os.WriteFile(source, []byte(wrapped(m[1])), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", os.DevNull, source).CombinedOutput(); err != nil {
-					t.Errorf("%v\n%s\n%s", err, output, wrapped(m[1]))
-				}
+				build(t, source, os.DevNull)
 			})
 		}
+	}
+}
+
+// build builds a source. It uses the race detector if this test does: then most of what it
+// needs is compiled already.
+func build(t *testing.T, source, to string) {
+	t.Helper()
+	args := []string{"build", "-o", to}
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		args = append(args, "-race")
+	}
+	if output, err := exec.CommandContext(t.Context(), "go", append(args, source)...).CombinedOutput(); err != nil {
+		text, _ := os.ReadFile(source)
+		t.Fatalf("%v\n%s\n%s", err, output, text)
 	}
 }
 

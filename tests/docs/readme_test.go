@@ -31,9 +31,7 @@ func TestReadmeProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	binary := filepath.Join(t.TempDir(), "podwatch")
-	if output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source).CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, output)
-	}
+	build(t, source, binary)
 	output, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
 	if err == nil || !strings.Contains(string(output), missing) {
 		t.Errorf("without a runtime: %v, output %q, want an error that names %s", err, output, missing)

@@ -30,7 +30,7 @@ func agents(o instanceOptions) []instanceOptions {
 	poll, follow := o, o
 	poll.name, follow.name = strings.TrimSpace(o.name+" polling"), strings.TrimSpace(o.name+" events")
 	poll.settings, follow.settings = quick, quick.With(withEvents)
-	poll.unchecked, follow.unchecked = true, true
+	follow.follows = true
 	return []instanceOptions{poll, follow}
 }
 
@@ -48,7 +48,7 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	following.paused = polling.paused
 	f.endFault()
 	f.continueAgents()
-	f.checkAfterFault(ctx, false)
+	f.checkAfterFault(ctx)
 	// No list shows a pod that lived only during the outage.
 	if n := len(polling.events(podUID(hidden))); n != 0 {
 		t.Errorf("%s: %d events of a pod that no list has shown", polling.name, n)

@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,15 +15,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 // daemonFaults break containerd itself.
 var daemonFaults = []fault{
-	{name: "containerd stopped for 150 s", pods: 5, run: freeze(150 * time.Second), instances: slices.Concat(quickly, []instanceOptions{
-		{name: "polling with defaults", settings: load.Settings{"relist-threshold": "3m"}},
-		{name: "events with defaults", settings: load.Settings{"relist-threshold": "3m", "events": "auto"}},
-	})},
+	{name: "containerd stopped for 150 s", pods: 5, run: freeze(150 * time.Second)},
 	{name: "containerd stopped for 30 s", short: true, pods: 5, run: freeze(30 * time.Second)},
 	{name: "containerd stopped for 1 s", short: true, pods: 5, run: freeze(time.Second)},
 	{name: "containerd killed and back with a new socket", short: true, pods: 6, run: restart((*lab.Lab).Crash, time.Second)},
@@ -55,7 +50,7 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 		must(t, l.AwaitDied(ctx, victim))
 		must(t, l.AwaitDied(ctx, exits))
 		must(t, request.Wait())
-		f.checkAfterFault(ctx, true)
+		f.checkAfterFault(ctx)
 		for _, in := range f.instances {
 			if n := in.metric(ctx, t, unannouncedChanges); n > 0 && lasts == time.Second {
 				t.Errorf("%s: %v unannounced changes, though the event stream did not break", in.name, n)
@@ -92,7 +87,7 @@ func restart(end func(*lab.Lab), down time.Duration) func(context.Context, *fixt
 		for _, c := range dead {
 			must(t, l.AwaitDied(ctx, c))
 		}
-		f.checkAfterFault(ctx, true)
+		f.checkAfterFault(ctx)
 		for _, in := range f.instances {
 			status, err := in.Client.PodStatus(ctx, podUID(f.pods[1]), f.faultBegan)
 			must(t, err)

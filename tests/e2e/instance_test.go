@@ -42,7 +42,6 @@ type instance struct {
 
 	// paused is when the instance itself did not run.
 	paused outage
-	health *health
 
 	mu       sync.Mutex // guards what follows
 	byPod    map[pleg.PodUID][]pleg.Event
@@ -59,7 +58,7 @@ type arrival struct {
 
 func newInstance(name string) *instance {
 	return &instance{
-		name: name, health: new(health), byPod: make(map[pleg.PodUID][]pleg.Event), steps: make(map[string]arrival),
+		name: name, byPod: make(map[pleg.PodUID][]pleg.Event), steps: make(map[string]arrival),
 		stream: promises.Stream{Replay: true, Wall: true},
 	}
 }
@@ -95,8 +94,8 @@ func build(name string, flags ...string) (string, error) {
 type instanceOptions struct {
 	name     string
 	settings load.Settings
-	// unchecked: its health is not checked, because the fault is in the instance itself.
-	unchecked bool
+	// follows: the fault waits until the instance follows the CRI events, if there are any.
+	follows bool
 }
 
 var (
@@ -120,9 +119,6 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	path, err := buildProgram()
 	must(t, err)
 	in := newInstance(o.name)
-	if !o.unchecked {
-		in.health = expectedHealth(o.settings)
-	}
 	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
 		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,
 		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
@@ -175,15 +171,12 @@ func (in *instance) metric(ctx context.Context, t *testing.T, name string) float
 	return values[name]
 }
 
-// awaitHealth waits until the instance reports that it is healthy, or that it is not.
-func (in *instance) awaitHealth(ctx context.Context, want bool) error {
+// awaitHealth waits until the instance reports that it is healthy.
+func (in *instance) awaitHealth(ctx context.Context) error {
 	return await(ctx, func() error {
 		status, err := in.status(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", in.name, err)
-		}
-		if status.Healthy != want {
-			return errors.Join(fmt.Errorf("%s: healthy is %v", in.name, status.Healthy), status.Err)
+		if err != nil || !status.Healthy {
+			return errors.Join(fmt.Errorf("%s: not healthy", in.name), err, status.Err)
 		}
 		return nil
 	})

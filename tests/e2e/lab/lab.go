@@ -35,6 +35,9 @@ const maxAnswer = 16 << 20
 // With more of them containerd is not faster.
 const podsAtOnce = 8
 
+// stopTimeout bounds [Lab.Stop]; the machine may be busy.
+const stopTimeout = 3 * time.Minute
+
 // cniBinDir is the folder of Debian's package containernetworking-plugins.
 const cniBinDir = "/usr/lib/cni"
 
@@ -46,9 +49,6 @@ type Options struct {
 	// Runtime is what to run. If empty, it is the value of [RuntimeEnv], and
 	// [Containerd] if that is empty too.
 	Runtime Runtime
-	// StopTimeout bounds the removal of the pods in [Lab.Stop], which then kills the
-	// others. If zero, 1 min.
-	StopTimeout time.Duration
 	// DiskSize is the size in bytes of two file systems in memory for containerd's
 	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
 	DiskSize int64
@@ -101,7 +101,6 @@ type Lab struct {
 // image. If tests/e2e/.bin does not have the runtime, Start builds it first, which
 // takes minutes; ctx bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
-	opts.StopTimeout = cmp.Or(opts.StopTimeout, time.Minute)
 	opts.Runtime = cmp.Or(opts.Runtime, DefaultRuntime())
 	if err := check(opts.Runtime); err != nil {
 		return nil, err
@@ -229,10 +228,10 @@ func (l *Lab) History() *History { return l.history }
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
 // Stop removes the pods, ends the runtime and removes everything that the lab made.
-// It goes on after ctx has ended, for at most [Options.StopTimeout], because it is mostly
+// It goes on after ctx has ended, for at most [stopTimeout], because it is mostly
 // called then. Stop may be called twice.
 func (l *Lab) Stop(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.opts.StopTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	l.endFaults()
 	if l.daemon != nil && l.daemon.Alive() == nil {
@@ -264,7 +263,7 @@ func (l *Lab) removeAllPods(ctx context.Context) error {
 	if l.conn == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, l.opts.StopTimeout*3/4)
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout*3/4)
 	defer cancel()
 	_ = l.Thaw()
 	resp, err := l.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
