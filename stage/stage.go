@@ -92,9 +92,6 @@ type Change struct {
 	// Uninspected delivers the events without an inspection, because too many
 	// failed. The cache keeps the error.
 	Uninspected bool
-	// Initial is true if the pod was in the first listing, and this is the first
-	// change of it: its events describe what the pipeline found when it started.
-	Initial bool
 }
 
 // Cancel asks for the end of a pod's inspection in flight.
@@ -158,6 +155,4 @@ type Outcome struct {
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event
-	// Initial is that of the [Change].
-	Initial bool
 }

@@ -60,34 +60,3 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 		})
 	}
 }
-
-func BenchmarkApplyUnchanged(b *testing.B) {
-	for _, pods := range []int{110, 1000, 5000} {
-		for name, lists := range variants(pods) {
-			b.Run(fmt.Sprintf("pods=%d/pointers=%s", pods, name), func(b *testing.B) { benchApply(b, pods, lists) })
-		}
-	}
-}
-
-func BenchmarkApplyChanged(b *testing.B) {
-	for _, changed := range []int{10, 1000} {
-		const pods = 1000
-		lists := [2][]*pleg.Pod{newPods(pods, 0), newPods(pods, changed)}
-		b.Run(fmt.Sprintf("pods=%d/changed=%d", pods, changed), func(b *testing.B) { benchApply(b, pods, lists) })
-	}
-}
-
-// benchApply applies the two listings in turn and settles every change.
-func benchApply(b *testing.B, pods int, lists [2][]*pleg.Pod) {
-	d := newDiffer(b, discardCache{}, instrument.Registry{})
-	d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
-	d.SettleQueued()
-	n := 1
-	b.ReportAllocs()
-	for b.Loop() {
-		n++
-		d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
-		d.SettleQueued()
-	}
-	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
-}

@@ -1,7 +1,6 @@
 package differ_test
 
 import (
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,42 +171,6 @@ func TestChangesOfAPod(t *testing.T) {
 		"removed before it had a container":                    {list(""), wantNone, unlist, wantNone},
 		"removed after its last container":                     {list("c=exited"), want("Died(c)"), succeed, list(""), want("Removed(c)"), succeed, unlist, wantKnown("")},
 		"removed after a request":                              {start, succeed, request, unlist, wantRemove},
-	})
-}
-
-// What lists show, lack and show again has a life in each of them, as in the kubelet.
-func TestFlappingLists(t *testing.T) {
-	flap := func(first, second, events, back string) []step {
-		return slices.Concat([]step{have(first)}, slices.Repeat([]step{list(second), told(events), list(first), told(back)}, 3))
-	}
-	testSteps(t, map[string][]step{
-		"a container":       flap("c=running d=running", "d=running", "Died(c) Removed(c)", "Started(c)"),
-		"a pod":             flap("c=running", gone, "Died(c) Removed(c)", "Started(c)"),
-		"entries of a UID":  flap("c=running", "d=running", "Died(c) Removed(c) Started(d)", "Died(d) Removed(d) Started(c)"),
-		"a dead container":  flap("c=exited d=running", "d=running", "Removed(c)", "Died(c)"),
-		"back and it lives": flap("c=exited d=running", "c=running d=running", "Started(c)", "Died(c)"),
-	})
-}
-
-func TestChangeHasTheNewestObservation(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		pod := plegtest.Pod("a", "c=running")
-		f.list(pod)
-		if c := f.requireChange(t, "a", "Started(c)"); c.Pod != pod || !c.At.Equal(at(1)) || c.Reinspect {
-			t.Errorf("change = %+v, want the listed pod at %v, not a reinspection", c, at(1))
-		}
-		f.list(plegtest.Pod("a", "c=exited"))
-		newest := plegtest.Pod("a", "")
-		f.list(newest)
-		f.settle("a", nil)
-		if c := f.requireChange(t, "a", "Died(c) Removed(c)"); c.Pod != newest || !c.At.Equal(at(3)) {
-			t.Errorf("change = %+v, want the pod of the newest listing at %v", c, at(3))
-		}
-		f.settle("a", nil)
-		f.list()
-		if c := f.requireKnownChange(t, "a", ""); !c.At.Equal(at(4)) {
-			t.Errorf("removal at %v, want %v", c.At, at(4))
-		}
 	})
 }
 

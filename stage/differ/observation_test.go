@@ -1,7 +1,6 @@
 package differ_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,44 +9,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestHintGivesAChangeAtOnce(t *testing.T) {
-	for name, tc := range map[string]struct{ before, event, pod, want string }{
-		"new pod":                {"", "/s=running", "/s=running", "Started(/s)"},
-		"started":                {"/s=running", "c=running", "c=running /s=running", "Started(c)"},
-		"exited":                 {"c=running /s=running", "c=exited", "c=exited /s=running", "Died(c)"},
-		"removed":                {"c=exited /s=running", "c=removed", "/s=running", "Removed(c)"},
-		"created":                {"/s=running", "c=created", "c=created /s=running", "Created(c)"},
-		"second sandbox":         {"c=exited /s=exited", "/t=running", "/t=running", "Started(/t)"},
-		"also another container": {"c=running d=running /s=running", "c=exited", "c=exited d=exited /s=running", "Died(c) Died(d)"},
-	} {
-		for _, hasStatus := range []bool{false, true} {
-			runDiffer(t, fmt.Sprint(name, ", with a status: ", hasStatus), func(t *testing.T, f *fixture) {
-				f.listAndSettle()
-				if tc.before != "" {
-					f.listAndSettle(plegtest.Pod("a", tc.before))
-				}
-				h := hint("a", tc.event, tc.pod)
-				if hasStatus {
-					h = withStatus(h)
-				}
-				f.sendHint(1, h)
-				c := f.requireChange(t, "a", tc.want)
-				if got, want := c.Status != nil, hasStatus && name != "second sandbox"; got != want {
-					t.Errorf("has a status: %v, want %v", got, want)
-				}
-				want := at(f.lists).Add(time.Second / 10)
-				if name == "second sandbox" { // the event does not show the first one
-					want = at(f.lists).Add(1)
-				}
-				if !c.At.Equal(want) {
-					t.Errorf("change at %v, want %v", c.At, want)
-				}
-				f.requireNoChange(t)
-			})
-		}
-	}
-}
 
 // The differ uses the status of a CRI event only if it covers the whole pod.
 func TestIncompleteStatusOfAHintIsNotUsed(t *testing.T) {

@@ -68,15 +68,8 @@ func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if needsInspection(change) {
 		delete(d.requested, rec.uid) // a pod that appears is inspected anyway
 	}
-	change.Initial = d.isInitial(rec)
 	rec.send(change)
 	d.queues.add(change)
-}
-
-// isInitial reports whether the change of a pod tells what the first listing shows, and the
-// first mark has not been sent.
-func (d *Differ) isInitial(rec *record) bool {
-	return rec.old == nil && !d.unsettled.started && d.listings > 0 && lagOf(rec).until.IsZero()
 }
 
 // forget drops the record of a pod that is gone, unless a list that began earlier may still

@@ -120,36 +120,6 @@ func TestRetryGoesFirst(t *testing.T) {
 	}
 }
 
-// If nothing of what is being inspected exists any more, the inspector is asked to
-// cancel, and then the pod is compared at once.
-func TestSupersededInspection(t *testing.T) {
-	inspecting := all(have("c=running"), request, list("c=running"), wantReinspected("PodSync"), wantRelists(1))
-	cancels := func(want bool) step {
-		return func(t *testing.T, f *fixture) {
-			if got := len(f.superseded) > 0; got != want {
-				t.Errorf("asked the inspector to cancel: %v, want %v", got, want)
-			}
-		}
-	}
-	cancelled := func(_ *testing.T, f *fixture) {
-		f.settled <- stage.Settled{UID: "a", Err: errInspect, Hung: time.Second, Superseded: true}
-	}
-	nobodyWaits := func(t *testing.T, f *fixture) {
-		if n, first := f.differ.Waiting(); n > 0 || len(first) > 0 {
-			t.Errorf("%d pods wait: %+v", n, first)
-		}
-	}
-	testSteps(t, map[string][]step{
-		"gone": {
-			inspecting, unlist, wantNone, cancels(true), wantRelists(1), cancelled, told("Died(c) Removed(c)"), free, nobodyWaits,
-		},
-		"replaced": {
-			inspecting, list("d=running"), wantNone, cancels(true), wantRelists(1), cancelled, told("Died(c) Removed(c) Started(d)"), free, nobodyWaits,
-		},
-		"changed": {inspecting, list("c=exited d=running"), wantNone, cancels(false), wantRelists(0)},
-	})
-}
-
 func TestWaiting(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		var pods []*pleg.Pod

@@ -96,46 +96,6 @@ func TestMarkNamesThePodsThatAreBehind(t *testing.T) {
 	})
 }
 
-// The first mark says that the initial state is complete. It waits for the inspections
-// of the first listing, whatever later ones show, but not for one that hangs.
-func TestFirstMarkWaitsForTheFirstListing(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		a, b, c, d := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"), plegtest.Pod("c", "e=running"), plegtest.Pod("d", "f=running")
-		f.list(a, b, c)
-		for _, want := range []struct {
-			uid   pleg.PodUID
-			words string
-		}{{"a", "Started(c)"}, {"b", "Started(d)"}, {"c", "Started(e)"}} {
-			if got := f.requireChange(t, want.uid, want.words); !got.Initial {
-				t.Errorf("the first change of pod %s is not marked as initial", want.uid)
-			}
-		}
-		f.list(a, b, c, d)
-		if f.requireChange(t, "d", "Started(f)").Initial {
-			t.Error("a pod of the second listing is marked as initial")
-		}
-		f.settle("a", nil)
-		f.settle("b", errInspect)
-		f.settle("d", nil)
-		time.Sleep(9 * time.Second)
-		f.list(a, b, c, d)
-		if !f.requireChange(t, "b", "Started(d)").Initial {
-			t.Error("the change of a pod whose first inspection failed is not marked as initial")
-		}
-		f.requireMarks(t)
-		f.settle("b", nil)
-		f.list(plegtest.Pod("a", "c=exited"), b, c, d)
-		if f.requireChange(t, "a", "Died(c)").Initial {
-			t.Error("the second change of a pod is marked as initial")
-		}
-		f.settle("a", nil)
-		f.requireMarks(t)
-		time.Sleep(time.Second)
-		f.list(plegtest.Pod("a", "c=exited"), b, c, d)
-		f.requireMarks(t, "4 c", "5 c")
-	})
-}
-
 func TestBusyInspectorBlocksNothing(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		var pods []*pleg.Pod

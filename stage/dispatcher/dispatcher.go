@@ -193,6 +193,7 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 	d.replayed = nil
 	now := d.now()
 	labels, known := d.present.labels(o.UID, o.Pod)
+	first := d.present[o.UID] == nil
 	if known && d.present.isUnlabelled(o.UID) {
 		d.resolveLabels(o.UID, labels)
 	}
@@ -205,7 +206,7 @@ func (d *Dispatcher) publishOutcome(o stage.Outcome) {
 		d.metrics.count(ev.Type)
 		d.history.add(past{ev, labels, known})
 		d.present.apply(ev)
-		d.publish(published{Event: ev, labels: labels, known: known, initial: o.Initial}, now)
+		d.publish(published{Event: ev, labels: labels, known: known, first: first}, now)
 	}
 	d.present.settle(o.UID, o.Pod == nil, labels, known)
 }
@@ -223,9 +224,9 @@ func (d *Dispatcher) admit() {
 // published is an event that has just got its number.
 type published struct {
 	pleg.Event
-	labels  map[string]string
-	known   bool // whether the labels are
-	initial bool // it describes what the pipeline found when it started
+	labels map[string]string
+	known  bool // whether the labels are
+	first  bool // nothing of the pod was published before its outcome
 }
 
 func (d *Dispatcher) publish(p published, now time.Duration) {
@@ -235,7 +236,7 @@ func (d *Dispatcher) publish(p published, now time.Duration) {
 		if !s.filter.WantsEvent(ev) || !unlabelled && !s.filter.WantsLabels(p.labels) {
 			continue
 		}
-		if p.initial && s.syncing && s.replay {
+		if p.first && s.syncing && s.replay {
 			replayed := *ev
 			replayed.Replayed = true
 			ev = &replayed

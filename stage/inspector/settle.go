@@ -95,7 +95,7 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	switch {
 	case c.Uninspected:
-		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events, Initial: c.Initial}
+		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
 	case c.Pod == nil:
 		i.remove(c, out)
 	default:
@@ -141,5 +141,5 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	events := append(c.Events, corrections(c, last, status)...)
 	i.fillFromStatus(events, status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
-	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events, Initial: c.Initial}
+	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }
