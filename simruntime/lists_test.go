@@ -62,10 +62,6 @@ func idsBy[T any](items []T, id func(T) string) (out []string) {
 	return out
 }
 
-type withID interface{ GetId() string }
-
-func ids[T withID](items []T) []string { return idsBy(items, T.GetId) }
-
 // A reader sees all of an update or nothing of it.
 func TestUpdateIsAtomic(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,43 +115,6 @@ func TestBusyInspectorBlocksNothing(t *testing.T) {
 		}
 		f.requireNoChange(t)
 	})
-}
-
-func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
-	for name, waiting := range map[string]bool{"idle": false, "with a change that the inspector has not received": true} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running"))
-			f.requireChange(t, "a", "Started(c)")
-			if !waiting {
-				f.requireChange(t, "b", "Started(c)")
-			}
-			f.closed = true
-			close(f.listings)
-			close(f.observations)
-			synctest.Wait()
-			requireOutClosed(t, f.inspect)
-			requireOutClosed(t, f.retry)
-			requireOutClosed(t, f.known)
-			requireOutClosed(t, f.marked)
-			requireOutClosed(t, f.cancel)
-			f.settle("a", nil) // does not block
-			synctest.Wait()
-			if len(f.ended) > 0 {
-				t.Error("Run returned before settled was closed")
-			}
-			close(f.settled)
-			if err := <-f.ended; err != nil {
-				t.Errorf("Run = %v, want nil", err)
-			}
-		})
-	}
-}
-
-func requireOutClosed[T any](t *testing.T, out <-chan T) {
-	t.Helper()
-	if v, ok := <-out; ok {
-		t.Errorf("%+v was sent after the inputs were closed", v)
-	}
 }
 
 func TestMetrics(t *testing.T) {

@@ -1,14 +1,12 @@
 package dispatcher_test
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -40,62 +38,6 @@ func TestEverySubscriberGetsEveryEvent(t *testing.T) {
 	})
 }
 
-// fullCases publish events one by one to a subscriber. "read" reads one of them,
-// "read-all" reads all.
-var fullCases = map[string]struct {
-	buffer       int
-	events, want string
-}{
-	"nothing discarded":                {2, "a:1 b:1", "a:Started(1) b:Started(1)"},
-	"three events of one pod":          {1, "a:1 b:1 b:2 b:3", "a:Started(1) b:PodSync*3"},
-	"events of two pods":               {1, "a:1 b:1 c:1 b:2 c:2", "a:Started(1) b:PodSync*2 c:PodSync*2"},
-	"the longest waiting pod first":    {1, "a:1 b:1 c:1 d:1 b:2 c:2 b:3", "a:Started(1) d:PodSync*1 c:PodSync*2 b:PodSync*3"},
-	"pod with an event in the buffer":  {1, "a:1 a:2 a:3", "a:Started(1) a:PodSync*2"},
-	"pod whose PodSync is being sent":  {1, "a:1 b:1 b:2", "a:Started(1) b:PodSync*2"},
-	"event after the PodSyncs":         {1, "a:1 b:1 read-all c:1", "a:Started(1) b:PodSync*1 c:Started(1)"},
-	"discarded again":                  {1, "a:1 b:1 read b:2 c:1", "a:Started(1) b:PodSync*1 b:PodSync*1 c:PodSync*1"},
-	"event of a pod after its PodSync": {1, "a:1 b:1 read read b:2", "a:Started(1) b:PodSync*1 b:Started(2)"},
-}
-
-func TestFullSubscriberGetsOnePodSyncPerPod(t *testing.T) {
-	for name, tc := range fullCases {
-		t.Run(name, func(t *testing.T) {
-			testDispatcher(t, func(t *testing.T, f *fixture) {
-				s := f.subscribe(t, pleg.SubscribeOptions{Buffer: tc.buffer})
-				all := f.subscribe(t, pleg.SubscribeOptions{})
-				var got []pleg.Event
-				for word := range strings.FieldsSeq(tc.events) {
-					uid, id, _ := strings.Cut(word, ":")
-					switch word {
-					case "read":
-						got = append(got, <-s.Events())
-						time.Sleep(resumeTime)
-						synctest.Wait()
-					case "read-all":
-						got = append(got, read(t, s)...)
-					default:
-						f.publish(pleg.PodUID(uid), "Started("+id+")")
-					}
-				}
-				got = append(got, read(t, s)...)
-				if wordsOf(got) != tc.want {
-					t.Errorf("got %q, want %q", wordsOf(got), tc.want)
-				}
-				if !slices.IsSortedFunc(got, func(x, y pleg.Event) int { return int(x.Seq) - int(y.Seq) }) || len(slices.Compact(seqs(got))) != len(got) {
-					t.Errorf("sequence numbers = %v, want them to grow", seqs(got))
-				}
-				sum, published := uint64(0), read(t, all)
-				for _, ev := range got {
-					sum += max(1, ev.Missed)
-				}
-				if sum != uint64(len(published)) {
-					t.Errorf("events and Missed add up to %d, want %d", sum, len(published))
-				}
-			})
-		})
-	}
-}
-
 // If an event arrives after the subscriber has read and before the feeder goes on,
 // the buffer has room, but the PodSyncs come first. Until then there is no bookmark.
 func TestNoEventOvertakesAPodSync(t *testing.T) {
@@ -121,21 +63,6 @@ func TestNoEventOvertakesAPodSync(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestPodSyncOfDiscardedEvents(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 1})
-		f.publish("a", "Started(c)")
-		f.publish("b", "Started(c) Died(c)")
-		got := read(t, s)[1]
-		want := pleg.Event{
-			Seq: 3, Type: pleg.PodSync, PodUID: "b", PodName: "name-b", PodNamespace: "ns", Missed: 2, Epoch: f.Epoch(), ObservedAt: at(1),
-		}
-		if got != want {
-			t.Errorf("PodSync = %+v, want %+v", got, want)
-		}
-	})
 }
 
 func TestCloseEndsTheSubscription(t *testing.T) {
@@ -200,28 +127,6 @@ func TestCloseAtOnce(t *testing.T) {
 		synctest.Wait()
 		for _, s := range slices.Concat(left...) {
 			requireClosed(t, s)
-		}
-	})
-}
-
-func TestRunClosesEveryChannel(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		f.run(t)
-		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
-		f.publish("a", "Started(c) Died(c) Removed(c)")
-		joining := f.subscribe(t, pleg.SubscribeOptions{})
-		f.stop()
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if got := wordsOf(read(t, s)); got != "a:Started(c) a:Died(c) :Gap()*1" {
-			t.Errorf("after the end got %q, want the events in the buffer, and that one was missed", got)
-		}
-		requireClosed(t, s)
-		requireClosed(t, joining)
-		if _, err := f.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
-			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
 	})
 }

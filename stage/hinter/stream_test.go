@@ -11,7 +11,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // broken is a stream that cannot be opened.
@@ -29,19 +28,6 @@ func lasting(d time.Duration) stream {
 // newHint returns a complete CRI event.
 func newHint(uid pleg.PodUID) pleg.Hint {
 	return pleg.Hint{UID: uid, At: time.Now(), Container: "c", Pod: &pleg.Pod{UID: uid}}
-}
-
-func TestCRIEventsKeepTheirOrder(t *testing.T) {
-	pods := &fakePods{}
-	events := streamOf(func(hint func(pleg.Hint)) {
-		hint(newHint("a"))
-		hint(newHint("b"))
-		hint(newHint("a"))
-	})
-	testHinter(t, pods, events, func(f *fixture) {
-		f.require("observations", f.observations(), []pleg.PodUID{"a", "b", "a"})
-		f.require("lists", len(pods.relisted()), 0)
-	})
 }
 
 func TestIncompleteCRIEventRelistsThePod(t *testing.T) {
@@ -96,17 +82,6 @@ func TestManyCRIEventsAreBounded(t *testing.T) {
 		if got := len(f.observations()); got > 5000 {
 			t.Errorf("%d observations, want at most 5000", got)
 		}
-	})
-}
-
-func TestStreamIsReportedToTheLister(t *testing.T) {
-	testHinter(t, &fakePods{}, &fakeEvents{streams: []stream{lasting(time.Second)}}, func(f *fixture) {
-		synctest.Wait()
-		f.requireStream(true)
-		sleep(time.Second)
-		f.requireStream(false)
-		sleep(time.Second)
-		f.requireStream(true)
 	})
 }
 
@@ -189,26 +164,6 @@ func TestRunEndsDuringAListAndAStream(t *testing.T) {
 		}
 		if _, open := <-f.out; open {
 			t.Error("out is still open")
-		}
-	})
-}
-
-func TestTooManyCRIEventsAreLoggedOnceEachTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log kit.Log
-		events := streamOf(func(hint func(pleg.Hint)) {
-			for _, quiet := range []time.Duration{30 * time.Second, 2 * time.Minute} {
-				for range 100 {
-					hint(pleg.Hint{Container: "c"})
-				}
-				time.Sleep(quiet)
-				hint(pleg.Hint{Container: "c"})
-			}
-		})
-		run(t, &fakePods{}, events, func(o *hinter.Options) { o.Logger = log.Logger() })
-		for _, want := range []int{1, 2} {
-			sleep(35*time.Second + time.Duration(want-1)*3*time.Minute)
-			log.RequireLines(t, want, "too many hints")
 		}
 	})
 }

@@ -2,9 +2,7 @@ package inspector_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,30 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
-
-func TestInspectionOfAPod(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			return plegtest.Status(pod, "10.0.0.1"), nil
-		}, inspector.Options{})
-		pod := plegtest.Pod("a", "c=exited d=running /s=running")
-		s, o, ok := f.do(change(1, pod))
-		if s.UID != "a" || s.Err != nil || !ok {
-			t.Fatalf("settled %+v with outcome %v, want pod a with an outcome", s, ok)
-		}
-		w, _ := f.cache.get("a")
-		if w.status == nil || w.status != o.Status || !w.at.Equal(at(1)) || !w.status.ObservedAt.Equal(at(1)) {
-			t.Errorf("cache has %+v at %v, want the outcome's status, observed at the listing %v", w.status, w.at, at(1))
-		}
-		if words := plegtest.Words(o.Events...); o.UID != "a" || o.Pod != pod || words != "Died(c) NetworkSetupCompleted(/s)" {
-			t.Fatalf("outcome = %+v, want that of the change, and network events last", o)
-		}
-		ev := o.Events[0]
-		if ev.ExitCode == nil || *ev.ExitCode != 3 || ev.Reason != "Error" || ev.ExitCode == &o.Status.Containers[0].ExitCode {
-			t.Errorf("event = %+v, want copies of the exit code and the reason of the status", ev)
-		}
-	})
-}
 
 // The status is newer than the list: a container may be gone, or in another state.
 func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
@@ -140,54 +114,6 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 // statusIs returns a runtime that answers every inspection with one status.
 func statusIs(s *pleg.PodStatus) fakeRuntime {
 	return func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return s, nil }
-}
-
-var failureCases = map[string]struct {
-	rt   fakeRuntime
-	is   error
-	text string
-	took time.Duration
-}{
-	"error":         {rt: faulty(plegtest.Fail(errInspect)), is: errInspect, text: "inspect pod ns/name-a (a): inspection failed"},
-	"panic":         {rt: faulty(plegtest.Panic("no")), text: "inspect pod ns/name-a (a): panic: no"},
-	"no status":     {rt: statusIs(nil), text: "neither a status nor an error"},
-	"nil container": {rt: statusIs(&pleg.PodStatus{Containers: []*pleg.ContainerStatus{nil}}), text: "nil container or sandbox"},
-	"nil sandbox":   {rt: statusIs(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{nil}}), text: "nil container or sandbox"},
-	"no answer": {
-		rt: faulty(plegtest.Hang), is: context.DeadlineExceeded, text: "no answer within the inspect timeout of 10s", took: timeout,
-	},
-}
-
-// The first inspection of a pod fails, and the second succeeds.
-func TestFailedInspectionIsTheErrorOfThatPod(t *testing.T) {
-	for name, tc := range failureCases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := tc.rt
-				f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-					return rt(ctx, pod, last)
-				}, inspector.Options{})
-				start := time.Now()
-				s, o, ok := f.do(change(1, plegtest.Pod("a", "c=exited")))
-				if s.Err == nil || !strings.Contains(s.Err.Error(), tc.text) || tc.is != nil && !errors.Is(s.Err, tc.is) {
-					t.Errorf("settled with %v, want %q", s.Err, tc.text)
-				}
-				if ok {
-					t.Errorf("outcome %+v of a failed inspection", o)
-				}
-				if w, _ := f.cache.get("a"); w.status != nil || !errors.Is(w.err, s.Err) || !w.at.Equal(at(1)) {
-					t.Errorf("cache has %+v, want the error and the time of the listing", w)
-				}
-				if took := time.Since(start); took != tc.took {
-					t.Errorf("took %v, want %v", took, tc.took)
-				}
-				rt = asListed
-				if s, _, ok := f.do(change(2, plegtest.Pod("a", "c=exited"))); s.Err != nil || !ok {
-					t.Errorf("retry settled with %v, want an outcome", s.Err)
-				}
-			})
-		})
-	}
 }
 
 func TestInspectionsInFlightAreBounded(t *testing.T) {

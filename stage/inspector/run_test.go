@@ -35,35 +35,6 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	})
 }
 
-func TestRunEndsWhenItsInputsAreClosed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		f := newFixture(t, faulty(plegtest.Block(release)), inspector.Options{Inspectors: 2})
-		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
-		f.finish()
-		synctest.Wait()
-		if len(f.ended) > 0 {
-			t.Fatal("Run returned during an inspection")
-		}
-		close(release)
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if o, ok := <-f.outcomes; !ok || o.UID != "a" {
-			t.Errorf("outcome = %+v, %v, want that of the inspection", o, ok)
-		}
-		if s, ok := <-f.settled; !ok || s.Err != nil {
-			t.Errorf("settled = %+v, %v, want pod a", s, ok)
-		}
-		if _, ok := <-f.outcomes; ok {
-			t.Error("outcomes not closed")
-		}
-		if _, ok := <-f.settled; ok {
-			t.Error("settled not closed")
-		}
-	})
-}
-
 func TestCancelledInspectionHasNoOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, faulty(plegtest.Hang), inspector.Options{})
