@@ -1,6 +1,7 @@
 package differ_test
 
 import (
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -171,6 +172,20 @@ func TestChangesOfAPod(t *testing.T) {
 		"removed before it had a container":                    {list(""), wantNone, unlist, wantNone},
 		"removed after its last container":                     {list("c=exited"), want("Died(c)"), succeed, list(""), want("Removed(c)"), succeed, unlist, wantKnown("")},
 		"removed after a request":                              {start, succeed, request, unlist, wantRemove},
+	})
+}
+
+// What lists show, lack and show again has a life in each of them, as in the kubelet.
+func TestFlappingLists(t *testing.T) {
+	flap := func(first, second, events, back string) []step {
+		return slices.Concat([]step{have(first)}, slices.Repeat([]step{list(second), told(events), list(first), told(back)}, 3))
+	}
+	testSteps(t, map[string][]step{
+		"a container":       flap("c=running d=running", "d=running", "Died(c) Removed(c)", "Started(c)"),
+		"a pod":             flap("c=running", gone, "Died(c) Removed(c)", "Started(c)"),
+		"entries of a UID":  flap("c=running", "d=running", "Died(c) Removed(c) Started(d)", "Died(d) Removed(d) Started(c)"),
+		"a dead container":  flap("c=exited d=running", "d=running", "Removed(c)", "Died(c)"),
+		"back and it lives": flap("c=exited d=running", "c=running d=running", "Started(c)", "Died(c)"),
 	})
 }
 
