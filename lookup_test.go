@@ -84,14 +84,6 @@ func TestLookupWaits(t *testing.T) {
 			},
 			err: lookup.ErrNotYet, took: 10 * time.Second,
 		},
-		"it goes before its inspection": {
-			after: func(p *kit.Pipeline) {
-				p.Runtime.SetPodFault("late", plegtest.Fail(errors.New("broken")))
-				p.Runtime.Set("late", "c=running")
-				time.AfterFunc(2250*time.Millisecond, func() { p.Runtime.Remove("late") })
-			},
-			err: lookup.ErrNoContainer, took: 3 * time.Second,
-		},
 		"there is none":             {after: func(*kit.Pipeline) {}, err: lookup.ErrNoContainer, took: 0},
 		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
 		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},

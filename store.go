@@ -59,9 +59,6 @@ func (s stores) write(index func(*lookup.Index), cache func()) {
 	if now := s.index.Load(); before == nil && now != nil {
 		index(now)
 	}
-	if before != nil {
-		before.Written()
-	}
 }
 
 func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
@@ -85,9 +82,6 @@ func (s stores) Touch(uid pleg.PodUID, at time.Time) {
 
 func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 	s.Cache.Observe(at, pending)
-	if x := s.index.Load(); x != nil {
-		x.Written() // a pod that waited for an inspection may be gone
-	}
 	s.also("Store.Observe", "", func() {
 		uids := make([]pleg.PodUID, len(pending))
 		for n, pod := range pending {
@@ -116,7 +110,7 @@ func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container
 }
 
 func (p *Pipeline) newIndex() *lookup.Index {
-	x := lookup.NewIndex(lookup.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Listed: p.listed, Ended: p.ended})
+	x := lookup.NewIndex(lookup.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Ended: p.ended})
 	x.Fill(func() []*pleg.PodStatus {
 		if !p.index.CompareAndSwap(nil, x) {
 			return nil // another call was first
@@ -141,10 +135,4 @@ func (p *Pipeline) uninspected() []*pleg.Pod {
 		}
 	}
 	return pods
-}
-
-// listed returns a pod if it waits for an inspection, or nil.
-func (p *Pipeline) listed(uid pleg.PodUID) *pleg.Pod {
-	e, _ := p.cache.Entry(uid)
-	return e.Listed
 }

@@ -1,7 +1,6 @@
 package lookup
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -16,25 +15,22 @@ type listing struct {
 	done      chan struct{} // closed once the rest is set
 	err       error
 	// uninspected are the containers of the pods that wait for an inspection.
-	uninspected map[pleg.ContainerID]pleg.PodUID
+	uninspected map[pleg.ContainerID]struct{}
 }
 
-// await returns the first of some containers, as soon as one is known.
+// await returns the first of some containers, as soon as one is known. A list that began
+// later says whether there is none, or whether the pod of one waits for an inspection.
 func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (Container, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, ErrNotYet)
 	defer cancel()
 	began := time.Now()
-	var pod pleg.PodUID // has one of the containers, and waits for an inspection
-	for {
+	for listed := false; ; {
 		c, ok, changed := x.get(ids)
 		if ok {
 			return c, nil
 		}
-		if pod != "" && !x.listed(pod, ids) {
-			return x.final(ids)
-		}
 		l := &listing{} // never done
-		if pod == "" {
+		if !listed {
 			l = x.outstanding()
 		}
 		select {
@@ -47,17 +43,13 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 		case <-ctx.Done():
 			return Container{}, context.Cause(ctx)
 		}
-		if pod != "" || !l.answers(began) {
+		if listed || !l.answers(began) {
 			continue
 		}
-		for _, id := range ids {
-			pod = cmp.Or(pod, l.uninspected[id])
-		}
-		if pod == "" {
+		listed = slices.ContainsFunc(ids, func(id pleg.ContainerID) bool { _, waits := l.uninspected[id]; return waits })
+		if !listed {
 			return x.final(ids)
 		}
-		x.countAwaiting(1)
-		defer x.countAwaiting(-1)
 	}
 }
 
@@ -70,32 +62,10 @@ func (x *Index) final(ids []pleg.ContainerID) (Container, error) {
 	return Container{}, ErrNoContainer
 }
 
-// listed reports whether a pod that waits for an inspection has one of the containers.
-func (x *Index) listed(uid pleg.PodUID, ids []pleg.ContainerID) bool {
-	pod := x.source.Listed(uid)
-	return pod != nil && slices.ContainsFunc(slices.Concat(pod.Containers, pod.Sandboxes), func(c *pleg.Container) bool { return slices.Contains(ids, c.ID) })
-}
-
-// Written notes that the source has changed. Those who await an inspection look again.
-func (x *Index) Written() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.awaiting > 0 {
-		x.wake()
-	}
-}
-
 // wake is called with mu held.
 func (x *Index) wake() {
 	close(x.changed)
 	x.changed = make(chan struct{})
-}
-
-// countAwaiting counts those who await an inspection.
-func (x *Index) countAwaiting(n int) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.awaiting += n
 }
 
 // outstanding returns the list that was asked for and is not finished. There is at most one,
@@ -110,10 +80,10 @@ func (x *Index) outstanding() *listing {
 }
 
 func (x *Index) finish(l *listing, err error) {
-	l.err, l.uninspected = err, make(map[pleg.ContainerID]pleg.PodUID)
+	l.err, l.uninspected = err, make(map[pleg.ContainerID]struct{})
 	for _, pod := range x.source.Uninspected() { // once for all who wait
 		for _, c := range slices.Concat(pod.Containers, pod.Sandboxes) {
-			l.uninspected[c.ID] = pod.UID
+			l.uninspected[c.ID] = struct{}{}
 		}
 	}
 	x.mu.Lock()

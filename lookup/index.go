@@ -25,10 +25,8 @@ type Index struct {
 	pods map[pleg.PodUID]*pleg.PodStatus
 	// removed are the ids of removed containers, the oldest first. Some may be back.
 	removed []pleg.ContainerID
-	// changed is closed and replaced when containers come and, while some await the
-	// inspection of a pod, when the source changes.
-	changed  chan struct{}
-	awaiting int
+	// changed is closed and replaced when containers come.
+	changed chan struct{}
 	// listing is the list that waiting lookups share; nil if none was asked for.
 	listing *listing
 	// searching has room for one search of the cgroups.
@@ -46,10 +44,9 @@ type Source struct {
 	// Relist has the runtime list all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.
 	Relist func() <-chan error
-	// Uninspected returns the pods of the newest list that wait for an inspection, and Listed
-	// one of them, or nil. An inspection that has ended is in the index.
+	// Uninspected returns the pods of the newest list that wait for an inspection. An
+	// inspection that has ended is in the index.
 	Uninspected func() []*pleg.Pod
-	Listed      func(pleg.PodUID) *pleg.Pod
 	// Ended is closed once nothing is listed any more.
 	Ended <-chan struct{}
 }

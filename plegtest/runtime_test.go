@@ -3,7 +3,6 @@ package plegtest_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,50 +16,6 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errFault = errors.New("fault")
-
-func TestPodsAreListedAsSet(t *testing.T) {
-	r := plegtest.New()
-	r.Set("web/a", "c=created /s=running")
-	r.Set("b", "c=running")
-	r.Set("web/a", "c=running /s=exited")
-	r.Set("gone", "c=running")
-	r.Set("gone", "")
-	pods, err := r.ListPods(t.Context())
-	if err != nil || len(pods) != 2 {
-		t.Fatalf("ListPods = %+v, %v, want web/a and b", pods, err)
-	}
-	a := pods[0]
-	if a.Namespace != "web" || a.Labels["pod"] != "a" || a.Containers[0].State != pleg.StateRunning || a.Sandboxes[0].State != pleg.StateExited {
-		t.Errorf("pod web/a = %+v", a)
-	}
-	if pod, err := r.ListPod(t.Context(), "web/a"); err != nil || pod != a {
-		t.Errorf("ListPod = %+v, %v, want the listed pod", pod, err)
-	}
-	if pod, err := r.ListPod(t.Context(), "gone"); err != nil || pod != nil {
-		t.Errorf("ListPod of a removed pod = %+v, %v, want nil", pod, err)
-	}
-	r.SetList([]*pleg.Pod{nil})
-	if pods, err := r.ListPods(t.Context()); err != nil || len(pods) != 1 || pods[0] != nil {
-		t.Errorf("ListPods = %+v, %v, want the list that was set", pods, err)
-	}
-}
-
-func TestStatusIsThatOfTheListedPod(t *testing.T) {
-	r := plegtest.New()
-	ready, stopped := plegtest.Pod("a", "c=exited /s=running"), plegtest.Pod("b", "c=exited /s=exited")
-	s, err := r.PodStatus(t.Context(), ready, nil)
-	if err != nil || s.Container("c").ExitCode != 3 || s.Container("c").Reason != "Error" || s.IPs[0] != plegtest.Address {
-		t.Errorf("status = %+v, %v, want an exit code, a reason and an address", s, err)
-	}
-	if s, err := r.PodStatus(t.Context(), stopped, nil); err != nil || len(s.IPs) > 0 || s.SandboxReady() {
-		t.Errorf("status = %+v, %v, want no address", s, err)
-	}
-	want := &pleg.PodStatus{UID: "a"}
-	r.SetStatus("a", want)
-	if s, err := r.PodStatus(t.Context(), ready, nil); err != nil || s != want {
-		t.Errorf("status = %+v, %v, want the status that was set", s, err)
-	}
-}
 
 var faults = map[string]struct {
 	fault plegtest.Fault
@@ -135,27 +90,6 @@ func TestBlockedCallIgnoresItsContext(t *testing.T) {
 		close(release)
 		if err := <-ended; err != nil {
 			t.Errorf("the inspection ended with %v after its release", err)
-		}
-	})
-}
-
-func TestCounts(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := plegtest.New()
-		r.SetInspectFault(plegtest.Delay(time.Second))
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for _, uid := range []pleg.PodUID{"a", "a", "b"} {
-			go func() { _, _ = r.PodStatus(ctx, plegtest.Pod(uid, ""), nil) }()
-		}
-		_, _ = r.ListPods(t.Context())
-		_, _ = r.ListPod(ctx, "a")
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		got, want := fmt.Sprintf("%+v", r.Counts()),
-			"{Lists:1 PodLists:1 Inspections:map[a:2 b:1] InFlight:0 Peak:3 PeakPerPod:2 WithoutDeadline:1}"
-		if got != want {
-			t.Errorf("counts\n\t%s, want\n\t%s", got, want)
 		}
 	})
 }
