@@ -1,110 +1,101 @@
 package recording
 
 import (
+	"context"
+	"math"
 	"sort"
 	"time"
-
-	"google.golang.org/protobuf/proto"
 )
 
-// chooseList returns the items of a full list, and how the list was recorded.
-func (s *Server) chooseList(k kind) (items []*item, how *step) {
+// patience is how early a client may ask, in the time of the recording: without events for a
+// list, and with events for a status.
+const patience = 500 * time.Millisecond
+
+// choose returns the answer to a question, or nil if there is none, and whether it is new. It is
+// the newest one. If that is used up, the client asks before the recorded client did: then it is
+// the next one, unless that belongs to a later list.
+func (s *Server) choose(q string) (p *played, first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.asked[k] || !s.begun {
-		s.openRound()
+	if kind, ok := kinds[q]; ok {
+		p, first = s.chooseList(kind)
+		if p == nil {
+			s.missing[q] = true
+		}
+		return p, first
 	}
-	s.asked[k] = true
-	if !s.over && s.nextRound() == nil && s.next == len(s.recording.steps) && s.now() >= s.recording.Length {
-		s.over, s.lastNew = true, time.Now()
+	all := s.recording.answers[q]
+	if len(all) == 0 {
+		s.missing[q] = true
+		return nil, false
 	}
-	return s.shown[k], s.how[k]
+	now, until := s.now(), s.limit()
+	if s.follows {
+		until = now + patience
+	}
+	given := s.given[q]
+	n := max(given, sort.Search(len(all), func(i int) bool { return all[i].at > now }))
+	if n == given && n < len(all) && (n == 0 || all[n].at < until) {
+		n++
+	}
+	s.given[q] = n
+	return all[n-1], n > given
 }
 
 // The methods below need the lock.
 
-// openRound begins a round: the next one of the recording if it is due or the
-// first, or else the world as it is.
-func (s *Server) openRound() {
-	at := s.now()
-	switch r := s.nextRound(); {
-	case r != nil && !s.begun:
-		at = r.at
-	case r != nil && !s.byEvents:
-		at = min(at, r.at)
+// chooseList returns a full list. The next round begins once a client asks again for a list.
+func (s *Server) chooseList(kind int) (p *played, first bool) {
+	now := s.now()
+	if s.asked[kind] {
+		until := now
+		if !s.follows {
+			until += patience
+		}
+		for rounds := s.recording.rounds; s.next < len(rounds) && (s.next == 0 || rounds[s.next].at <= until); {
+			s.shown, first = rounds[s.next], true
+			if s.next++; !s.follows {
+				break
+			}
+		}
+		// The clock has stood still until now.
+		s.zero = s.zero.Add(time.Duration(float64(s.elapsed()-now) / s.speed))
+		s.asked = [2]bool{}
 	}
-	s.advance(at)
-	for k := range kinds {
-		s.shown[k] = s.world.items(k)
+	s.asked[kind] = true
+	if p = s.shown.lists[kind]; p == nil || p.message == nil {
+		return p, first
 	}
-	s.how, s.begun, s.asked = s.world.last, true, [kinds]bool{}
+	return s.recording.changed(p, kind, now), first
 }
 
-// position is the time up to which answers may be given: not after a list that has
-// not been asked for.
-func (s *Server) position() time.Duration {
-	if r := s.nextRound(); r != nil && !s.byEvents {
-		return min(s.now(), r.at-1)
+// elapsed is the time of a clock that does not stand still.
+func (s *Server) elapsed() time.Duration { return time.Duration(float64(time.Since(s.zero)) * s.speed) }
+
+// limit is the time of the next list. Without events, the clock stands still there until a
+// client asks for it.
+func (s *Server) limit() time.Duration {
+	if s.next < len(s.recording.rounds) && !s.follows {
+		return s.recording.rounds[s.next].at
 	}
-	return s.now()
+	return math.MaxInt64
 }
 
-// nextRound returns the next round, or nil.
-func (s *Server) nextRound() *round {
-	if len(s.rounds) == 0 {
-		return nil
-	}
-	return &s.rounds[0]
-}
+// now returns the time of the recording.
+func (s *Server) now() time.Duration { return min(s.elapsed(), s.limit()) }
 
-// advance moves the world to a time.
-func (s *Server) advance(to time.Duration) {
-	for s.next < len(s.recording.steps) && s.recording.steps[s.next].at <= to {
-		s.world.apply(s.recording.steps[s.next])
-		s.next++
-	}
-	for len(s.rounds) > 0 && s.rounds[0].at <= to {
-		s.rounds = s.rounds[1:]
-	}
-}
-
-// chooseFiltered returns a list with a filter, and how the last one with this filter was
-// recorded. That of a pod has what there is of the pod.
-func (s *Server) chooseFiltered(k kind, request proto.Message) (items []*item, how *step) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.position()
-	s.advance(now)
-	answers := s.recording.answers[questionOf(k, request)]
-	if next := firstAt(answers, now+1); next > 0 {
-		how = answers[next-1]
-		items = how.items
-	}
-	if pod := podOf(request); pod != "" {
-		items = s.world.pod(k, pod)
-	}
-	return items, how
-}
-
-// chooseStatus returns the last recorded answer, or nil if there is none. An answer with a
-// state from before that in the last list does not count: then it is the next one that does.
-func (s *Server) chooseStatus(asked question) *step {
-	answers := s.recording.answers[asked]
-	it, _ := s.world.find(asked.kind, asked.text)
-	fits := func(a *step) bool { return it == nil || a.answer == nil || a.state >= it.state }
-	next := firstAt(answers, s.position()+1)
-	if next > 0 && fits(answers[next-1]) {
-		return answers[next-1]
-	}
-	for _, a := range answers[next:] {
-		if fits(a) {
-			return a
+// waitUntil waits for a time of the recording. It must not hold the lock.
+func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {
+	for {
+		s.mu.Lock()
+		left := at - s.now()
+		s.mu.Unlock()
+		if left <= 0 {
+			return nil
+		}
+		// It cannot be earlier, and is later if the clock stands still meanwhile.
+		if err := sleep(ctx, max(time.Millisecond, time.Duration(float64(left)/s.speed))); err != nil {
+			return err
 		}
 	}
-	return nil
-}
-
-// firstAt returns the index of the first answer from a time on.
-func firstAt(answers []*step, at time.Duration) int {
-	return sort.Search(len(answers), func(i int) bool { return answers[i].at >= at })
 }

@@ -1,125 +1,168 @@
 package recording
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash/maphash"
-	"io"
-	"os"
+	"maps"
+	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// encoder writes the lines. One goroutine uses it.
+// encoder makes the lines. One goroutine uses it.
 type encoder struct {
-	lines   *json.Encoder
-	header  Header
-	started bool
-	redact  *redactor // nil if texts stay
-	seed    maphash.Seed
-	last    [kinds][]uint64 // digests of the items of the last list; nil before the first
+	redact *redactor // nil if texts stay
+	seed   maphash.Seed
+	last   map[string][]listed // the items of the last list of each kind
+	listed time.Duration       // when the last of them began
+	// newest are the newest answers to other calls, by their questions; nil if nobody asks for
+	// the state.
+	newest map[string]line
 }
 
-func newEncoder(out Output, o Options) *encoder {
-	e := &encoder{
-		lines:  json.NewEncoder(out),
-		header: Header{Format: formatName, Version: formatVersion, Program: o.Program, Redacted: o.Redact},
-		seed:   maphash.MakeSeed(),
-	}
-	e.lines.SetEscapeHTML(false)
-	if o.Redact {
+// listed is an item of a list.
+type listed struct {
+	digest uint64
+	text   json.RawMessage
+	status string // the question for its status
+}
+
+func newEncoder(redact, state bool) *encoder {
+	e := &encoder{seed: maphash.MakeSeed(), last: make(map[string][]listed)}
+	if redact {
 		e.redact = newRedactor()
+	}
+	if state {
+		e.newest = make(map[string]line)
 	}
 	return e
 }
 
-// write writes one answer, and the header before the first.
-func (e *encoder) write(a *answer, began time.Time) error {
-	l := line{At: offset(a.at), Took: offset(a.took), Method: a.method, Stream: a.stream, Pending: a.pending, Ended: a.ended}
-	if a.request != nil && proto.Size(a.request) > 0 {
-		l.Request = e.text(proto.Clone(a.request))
-	}
+// line returns an answer as a line.
+func (e *encoder) line(a *answer) (l line, err error) {
+	l = line{At: offset(a.at), Took: offset(a.took), Method: a.method, Stream: a.stream, Pending: a.pending, Ended: a.ended}
 	m := methods[a.method]
-	var err error
+	request := empty(m.request)
+	if a.request != nil && proto.Size(a.request) > 0 {
+		request = proto.Clone(a.request)
+		l.Request = e.text(request)
+	}
+	var message proto.Message
 	switch {
 	case a.err != nil:
 		s := status.Convert(a.err)
 		l.Error = &failure{s.Code().String(), e.redact.word(s.Message())}
 	case a.pending:
-	case m.isList():
-		err = e.list(&l, m, a)
+	case m.list != "":
+		err = e.list(&l, m, a.messages)
 	case len(a.messages) > 0:
-		message := empty(m.reply)
+		message = empty(m.reply)
 		err = proto.Unmarshal(a.messages[0], message)
 		l.Answer = e.text(message)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", a.method, err)
+		return l, fmt.Errorf("%s: %w", a.method, err)
 	}
-	if !e.started {
-		e.started = true
-		e.header.Began = began.Round(0)
-		if err := e.lines.Encode(e.header); err != nil {
-			return err
-		}
+	if e.newest != nil && m.list == "" {
+		e.keep(l, request, message)
 	}
-	return e.lines.Encode(l)
-}
-
-// writeEnd writes the last line, unless there was no call.
-func (e *encoder) writeEnd(length time.Duration) error {
-	if !e.started {
-		return nil
-	}
-	return e.lines.Encode(line{At: offset(length), End: true})
+	return l, nil
 }
 
 // list encodes the items of a list. A list with a filter is whole.
-func (e *encoder) list(l *line, m method, a *answer) error {
-	var last []uint64
+func (e *encoder) list(l *line, m method, messages [][]byte) error {
+	var last []listed
 	if l.Request == nil {
-		last = e.last[m.kind]
+		last = e.last[m.list]
 	}
 	index := make(map[uint64]int, len(last))
-	for i, digest := range last {
-		index[digest] = i
+	for i, it := range last {
+		index[it.digest] = i
 	}
-	digests := []uint64{}
-	same := last != nil
+	items, same := []listed{}, 0
 	l.List = []json.RawMessage{}
-	for _, message := range a.messages {
+	for _, message := range messages {
 		list := empty(m.reply)
 		if err := proto.Unmarshal(message, list); err != nil {
 			return err
 		}
-		items := itemsOf(list)
-		for i := range items.Len() {
-			item := items.Get(i).Message().Interface()
+		of := itemsOf(list)
+		for i := range of.Len() {
+			item := of.Get(i).Message().Interface()
 			digest := e.digest(item)
-			at, known := index[digest]
-			same = same && known && at == len(digests)
-			if digests = append(digests, digest); known {
-				l.List = append(l.List, json.RawMessage(strconv.Itoa(at)))
-			} else {
-				l.List = append(l.List, e.text(item))
+			if at, known := index[digest]; known {
+				delete(index, digest) // two equal items are not the same as one
+				same++
+				items, l.List = append(items, last[at]), append(l.List, json.RawMessage(strconv.Itoa(at)))
+				continue
 			}
+			text := e.text(item)
+			items, l.List = append(items, listed{digest, text, statusQuestion(item)}), append(l.List, text)
 		}
 	}
-	if same && len(digests) == len(last) {
-		l.Same, l.List = true, nil
+	if l.Request != nil {
+		return nil
 	}
-	if l.Request == nil {
-		e.last[m.kind] = digests
+	e.listed = time.Duration(l.At)
+	if last != nil && same == len(items) && same == len(last) { // whatever their order
+		l.Same, l.List = true, nil
+	} else {
+		e.last[m.list] = items
 	}
 	return nil
+}
+
+func statusQuestion(item proto.Message) string {
+	x := exchange{}
+	switch it := item.(type) {
+	case *cri.PodSandbox:
+		x = sandboxStatus(it.GetId(), nil)
+	case *cri.Container:
+		x = containerStatus(it.GetId(), nil)
+	}
+	return question(x.method, x.request)
+}
+
+// keep keeps an answer as the newest, with the statuses in it.
+func (e *encoder) keep(l line, request, message proto.Message) {
+	switch {
+	case l.Method != callEvents:
+		e.newest[question(l.Method, request)] = l
+	case l.Ended:
+		delete(e.newest, callEvents)
+	case message == nil:
+		e.newest[callEvents] = l
+	}
+	for _, x := range statusesIn(message) { // they are redacted
+		e.newest[question(x.method, x.request)] = line{At: l.At, Method: x.method, Request: jsonOf(x.request), Answer: jsonOf(x.reply)}
+	}
+}
+
+// state returns the lines from which a recording can start at a time: the last lists and the
+// newest other answers, except statuses of what is gone.
+func (e *encoder) state(at time.Duration) (lines []line) {
+	exists := map[string]bool{callEvents: true, question("Version", &cri.VersionRequest{}): true}
+	for _, name := range slices.Sorted(maps.Keys(e.last)) {
+		l := line{At: offset(at), Method: name, List: []json.RawMessage{}}
+		for _, it := range e.last[name] {
+			l.List = append(l.List, it.text)
+			exists[it.status] = true
+		}
+		lines = append(lines, l)
+	}
+	maps.DeleteFunc(e.newest, func(q string, l line) bool { return !exists[q] && time.Duration(l.At) < e.listed })
+	for _, q := range slices.Sorted(maps.Keys(e.newest)) {
+		l := e.newest[q]
+		l.At, l.Took = offset(at), 0
+		lines = append(lines, l)
+	}
+	return lines
 }
 
 // digest is the same for equal messages, whatever the order of their maps.
@@ -128,47 +171,14 @@ func (e *encoder) digest(m proto.Message) uint64 {
 	return maphash.Bytes(e.seed, bytes)
 }
 
-// text returns a message, which was decoded before, as protojson. It redacts the message
-// in place.
+// text redacts a message in place and returns it as JSON.
 func (e *encoder) text(m proto.Message) json.RawMessage {
 	e.redact.message(m)
+	return jsonOf(m)
+}
+
+// jsonOf returns a message, which was decoded before, as protojson.
+func jsonOf(m proto.Message) json.RawMessage {
 	text, _ := protojson.Marshal(m) // never fails
 	return text
-}
-
-// File is an [Output] in a file.
-type File struct {
-	Output // the last writer: gzip or the buffer
-	file   *os.File
-	buffer *bufio.Writer
-}
-
-// Create creates a file that only its owner can read, compressed if path ends in
-// .gz. It returns an error if the file exists: a recording cannot be repeated.
-func Create(path string) (*File, error) {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	f := &File{file: file, buffer: bufio.NewWriter(file)}
-	if f.Output = f.buffer; strings.HasSuffix(path, ".gz") {
-		f.Output = gzip.NewWriter(f.buffer)
-	}
-	return f, nil
-}
-
-// Flush passes everything written to the system, so that it survives the process.
-func (f *File) Flush() error { return errors.Join(f.Output.Flush(), f.buffer.Flush()) }
-
-// Close completes the file and returns its size in bytes.
-func (f *File) Close() (size int64, err error) {
-	if zipped, ok := f.Output.(io.Closer); ok {
-		err = zipped.Close()
-	}
-	err = errors.Join(err, f.buffer.Flush())
-	info, statErr := f.file.Stat()
-	if statErr == nil {
-		size = info.Size()
-	}
-	return size, errors.Join(err, statErr, f.file.Close())
 }

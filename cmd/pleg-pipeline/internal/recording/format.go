@@ -7,15 +7,12 @@
 // stream: method, request, answer or error, time and duration. Messages are
 // protojson. An item of a list that was in the last list of its kind is written as
 // its index there. No line refers to a later one, so a truncated file is readable up
-// to the last whole line.
+// to the last whole line. A [Window] keeps the last minutes of a recording in memory.
 //
-// The clock of a replay starts with the first call. The server answers lists in
-// their recorded order: while a list that differs from the one before has not
-// been asked for, time stands still for all later answers. So a client sees the
-// same changes whenever it lists. A status is never older than the state in the
-// list before it. While a client follows CRI events, they determine the order, and
-// lists show what was known at that time: the last list, and what events and
-// single-pod lists have shown since.
+// A replay answers each call as the same call was answered: with the newest answer at
+// that time of the recording, or with the one that follows soon. Its clock starts with
+// the first call and stands still at a list that differs from the one before until that
+// is asked for. So a client sees the same changes whenever it lists.
 package recording
 
 import (
@@ -47,48 +44,71 @@ type Header struct {
 	Redacted bool      `json:"redacted"`
 }
 
-// kind is what a call is about.
-type kind int
-
 const (
-	sandboxes kind = iota
-	containers
-	kinds // the number of kinds
-)
-
-// shape is what a method asks for.
-type shape int
-
-const (
-	asksVersion shape = iota
-	asksEvents
-	asksList
-	asksStreamedList
-	asksStatus
+	callEvents     = "GetContainerEvents"
+	listSandboxes  = "ListPodSandbox"
+	listContainers = "ListContainers"
 )
 
 // method is a call that is recorded.
 type method struct {
-	shape          shape
-	kind           kind
 	request, reply proto.Message
+	// list is the unary call of a list, which may be the call itself; empty for other calls.
+	list string
 }
-
-const callEvents = "GetContainerEvents"
 
 // methods are all calls that are recorded.
 var methods = map[string]method{
-	"Version":            {request: &cri.VersionRequest{}, reply: &cri.VersionResponse{}},
-	callEvents:           {asksEvents, 0, &cri.GetEventsRequest{}, &cri.ContainerEventResponse{}},
-	"ListPodSandbox":     {asksList, sandboxes, &cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
-	"ListContainers":     {asksList, containers, &cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
-	"StreamPodSandboxes": {asksStreamedList, sandboxes, &cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}},
-	"StreamContainers":   {asksStreamedList, containers, &cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}},
-	"PodSandboxStatus":   {asksStatus, sandboxes, &cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
-	"ContainerStatus":    {asksStatus, containers, &cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
+	"Version":            {&cri.VersionRequest{}, &cri.VersionResponse{}, ""},
+	callEvents:           {&cri.GetEventsRequest{}, &cri.ContainerEventResponse{}, ""},
+	listSandboxes:        {&cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}, listSandboxes},
+	listContainers:       {&cri.ListContainersRequest{}, &cri.ListContainersResponse{}, listContainers},
+	"StreamPodSandboxes": {&cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}, listSandboxes},
+	"StreamContainers":   {&cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}, listContainers},
+	"PodSandboxStatus":   {&cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}, ""},
+	"ContainerStatus":    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}, ""},
 }
 
-func (m method) isList() bool { return m.shape == asksList || m.shape == asksStreamedList }
+// question identifies a call with its request. That of a full list is the method alone.
+func question(name string, request proto.Message) string {
+	if list := methods[name].list; list != "" {
+		name = list
+	}
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request) // never fails: it was decoded before
+	return name + string(text)
+}
+
+// kinds are the lists without a filter, by question.
+var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
+
+// exchange is a call with its answer.
+type exchange struct {
+	method         string
+	request, reply proto.Message
+}
+
+func sandboxStatus(id string, reply proto.Message) exchange {
+	return exchange{"PodSandboxStatus", &cri.PodSandboxStatusRequest{PodSandboxId: id}, reply}
+}
+
+func containerStatus(id string, reply proto.Message) exchange {
+	return exchange{"ContainerStatus", &cri.ContainerStatusRequest{ContainerId: id}, reply}
+}
+
+// statusesIn returns the statuses in an event or in the status of a sandbox as the answers to
+// calls that no client made.
+func statusesIn(message proto.Message) (all []exchange) {
+	if e, ok := message.(*cri.ContainerEventResponse); ok && e.GetPodSandboxStatus().GetId() != "" {
+		s := e.GetPodSandboxStatus()
+		all = append(all, sandboxStatus(s.GetId(), &cri.PodSandboxStatusResponse{Status: s}))
+	}
+	if m, ok := message.(interface{ GetContainersStatuses() []*cri.ContainerStatus }); ok {
+		for _, c := range m.GetContainersStatuses() {
+			all = append(all, containerStatus(c.GetId(), &cri.ContainerStatusResponse{Status: c}))
+		}
+	}
+	return all
+}
 
 // empty returns an empty message of the type of m.
 func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
@@ -108,9 +128,9 @@ type line struct {
 	Method  string          `json:"method,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
 	Stream  int             `json:"stream,omitempty"` // number of an event stream, from 1
-	Same    bool            `json:"same,omitempty"`   // the list equals the last one of its kind
+	Same    bool            `json:"same,omitempty"`   // the list has the items of the last one of its kind
 	// List has the items of a list. A number is the index of the item in the last list
-	// of its kind that did not fail and had no filter.
+	// of its kind that did not fail, had no filter and was not the same.
 	List    []json.RawMessage `json:"list,omitzero"`
 	Answer  json.RawMessage   `json:"answer,omitempty"`
 	Error   *failure          `json:"error,omitempty"`

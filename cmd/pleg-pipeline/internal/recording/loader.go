@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -18,65 +17,37 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// step is one recorded answer: of a list, of a status call, or an event.
-type step struct {
+// played is one recorded answer, or one message of an event stream.
+type played struct {
 	at, took time.Duration
-	err      error // a gRPC status
-	pending  bool  // it has no answer
-	kind     kind
-	pod      string  // the pod of a list with its label
-	filtered bool    // the list has a filter
-	items    []*item // of the list
-	event    *cri.ContainerEventResponse
+	message  proto.Message // nil if there is none; shared by equal lists
+	err      error         // a gRPC status
+	pending  bool          // it has no answer
 	ended    bool          // the end of an event stream
-	answer   proto.Message // of a status call, or of the version
-	state    int32         // in the answer
 }
 
-// question identifies a status call or a list with a filter: by the id or the filter.
-type question struct {
-	kind kind
-	text string
-}
-
-func questionOf(k kind, request proto.Message) question {
-	switch r := request.(type) {
-	case *cri.PodSandboxStatusRequest:
-		return question{k, r.GetPodSandboxId()}
-	case *cri.ContainerStatusRequest:
-		return question{k, r.GetContainerId()}
-	}
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request) // never fails: it was decoded before
-	return question{k, "list " + string(text)}
-}
-
-// podOf returns the UID in a request for the list of one pod.
-func podOf(request proto.Message) string {
-	switch r := request.(type) {
-	case *cri.ListPodSandboxRequest:
-		return r.GetFilter().GetLabelSelector()[labelPodUID]
-	case *cri.ListContainersRequest:
-		return r.GetFilter().GetLabelSelector()[labelPodUID]
-	}
-	return ""
+// round is the lists of sandboxes and of containers that a client had from a time on.
+type round struct {
+	at    time.Duration
+	lists [2]*played // by kind; nil before the first
 }
 
 // loader builds a recording from its lines.
 type loader struct {
 	*Recording
 	ended         bool
-	fields, items int          // so far
-	lists         [kinds]*step // the last ones that did not fail
-	open          map[int]bool // event streams
+	fields, items int // so far
+	first         offset
+	lists         map[string]proto.Message // the last ones that did not fail
 }
 
 func newLoader(h Header) *loader {
 	return &loader{
 		Recording: &Recording{
-			Header: h, answers: make(map[question][]*step), version: &step{},
+			Header: h, answers: make(map[string][]*played),
 			Cut: "it has no end: the recorder was killed, or the file is not complete",
 		},
-		lists: [kinds]*step{{}, {}}, open: make(map[int]bool),
+		first: -1, lists: make(map[string]proto.Message),
 	}
 }
 
@@ -91,9 +62,13 @@ func (l *loader) addLine(text []byte) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
+	if l.first < 0 { // a Window may have forgotten what was before
+		l.first = r.At
+		l.Header.Began = l.Header.Began.Add(time.Duration(r.At))
+	}
+	p := &played{at: time.Duration(max(0, r.At-l.first)), took: time.Duration(r.Took), pending: r.Pending, ended: r.Ended}
+	l.Length = max(l.Length, p.at+p.took)
 	m, recorded := methods[r.Method]
-	s := &step{at: time.Duration(r.At), took: time.Duration(r.Took), pending: r.Pending, kind: m.kind}
-	l.Length = max(l.Length, s.at+s.took)
 	switch {
 	case r.End:
 		l.ended, l.Cut = true, ""
@@ -105,7 +80,7 @@ func (l *loader) addLine(text []byte) error {
 	}
 	if r.Error != nil {
 		var err error
-		if s.err, err = r.Error.status(); err != nil {
+		if p.err, err = r.Error.status(); err != nil {
 			return err
 		}
 	}
@@ -115,134 +90,124 @@ func (l *loader) addLine(text []byte) error {
 			return err
 		}
 	}
-	return l.addStep(s, m, &r, request)
-}
-
-func (l *loader) addStep(s *step, m method, r *line, request proto.Message) error {
-	answered := s.err == nil && !s.pending
-	switch {
-	case m.shape == asksEvents:
-		return l.addEvent(s, r)
-	case m.isList():
-		return l.addList(s, m, r, request)
-	case answered:
-		s.answer = empty(m.reply)
-		if err := parse(r.Answer, s.answer); err != nil {
-			return err
-		}
-		s.state = stateOf(s.answer)
-	}
-	if m.shape == asksVersion {
-		l.version = s
-		l.Runtime, _ = s.answer.(*cri.VersionResponse)
-		return nil
-	}
-	l.addAnswer(questionOf(s.kind, request), s)
-	if sandbox, ok := s.answer.(*cri.PodSandboxStatusResponse); ok {
-		l.addContainers(s.at, sandbox.GetContainersStatuses())
-	}
-	return nil
-}
-
-func (l *loader) addAnswer(q question, s *step) { l.answers[q] = append(l.answers[q], s) }
-
-// addContainers adds statuses of containers that came with that of their sandbox or with
-// an event, so that no client asked for them.
-func (l *loader) addContainers(at time.Duration, statuses []*cri.ContainerStatus) {
-	for _, c := range statuses {
-		l.addAnswer(question{containers, c.GetId()}, &step{
-			at: at, kind: containers, answer: &cri.ContainerStatusResponse{Status: c}, state: int32(c.GetState()),
-		})
-	}
-}
-
-func (l *loader) addList(s *step, m method, r *line, request proto.Message) error {
-	if m.shape == asksStreamedList && status.Code(s.err) == codes.Unimplemented {
+	if m.list != r.Method && m.list != "" && status.Code(p.err) == codes.Unimplemented {
 		return nil // the client called again without a stream
 	}
-	l.streams = l.streams || m.shape == asksStreamedList
-	last := &step{} // nothing to refer to
-	if s.filtered = len(r.Request) > 0; s.filtered {
-		s.pod = podOf(request)
-		l.addAnswer(questionOf(s.kind, request), s)
-	} else {
-		last = l.lists[s.kind]
-		s.at = max(s.at, last.at) // lists refer to each other in the order of the file
-	}
-	l.steps = append(l.steps, s)
+	return l.add(p, m, &r, question(r.Method, request))
+}
+
+// add adds an answer with its message.
+func (l *loader) add(p *played, m method, r *line, q string) (err error) {
+	opened := r.Method == callEvents && len(r.Answer) == 0
 	switch {
-	case s.err != nil || s.pending:
-		return nil
-	case r.Same:
-		s.items = last.items
-	case r.List == nil:
-		return errors.New("a list without items, same or an error")
+	case p.err != nil || p.pending || p.ended || opened:
+	case m.list != "":
+		p.message, err = l.list(methods[m.list].reply, r, q)
+	default:
+		p.message = empty(m.reply)
+		err = parse(r.Answer, p.message)
 	}
-	for _, text := range r.List {
-		it, err := parseItem(s.kind, text, last.items)
-		if err != nil {
-			return err
-		}
-		s.items = append(s.items, it)
-	}
-	if !s.filtered {
-		l.lists[s.kind] = s
-	}
-	return nil
-}
-
-// parseItem parses an item of a list, or its index in the last list.
-func parseItem(k kind, text []byte, last []*item) (*item, error) {
-	if len(text) == 0 || text[0] == '{' {
-		message := newListed(k)
-		if err := parse(text, message); err != nil {
-			return nil, err
-		}
-		return newItem(message), nil
-	}
-	i, err := strconv.Atoi(string(text))
-	if err != nil || i < 0 || i >= len(last) {
-		return nil, fmt.Errorf("item %.20s of a list of %d", text, len(last))
-	}
-	return last[i], nil
-}
-
-func (l *loader) addEvent(s *step, r *line) error {
-	l.open[r.Stream] = !r.Ended
-	if s.ended = r.Ended; s.ended {
-		l.stream = append(l.stream, s)
-	}
-	if r.Ended || len(r.Answer) == 0 {
-		return nil
-	}
-	s.event = &cri.ContainerEventResponse{}
-	if err := parse(r.Answer, s.event); err != nil {
+	if err != nil {
 		return err
 	}
-	l.stream, l.steps = append(l.stream, s), append(l.steps, s)
-	if sandbox := s.event.GetPodSandboxStatus(); sandbox.GetId() != "" {
-		answer := &cri.PodSandboxStatusResponse{Status: sandbox}
-		l.addAnswer(question{sandboxes, sandbox.GetId()}, &step{at: s.at, answer: answer, state: stateOf(answer)})
+	if r.Method == callEvents {
+		l.stream = append(l.stream, p)
+	} else {
+		l.answers[q] = append(l.answers[q], p)
 	}
-	l.addContainers(s.at, s.event.GetContainersStatuses())
+	if version, ok := p.message.(*cri.VersionResponse); ok {
+		l.Runtime = version
+	}
+	for _, x := range statusesIn(p.message) {
+		q := question(x.method, x.request)
+		l.answers[q] = append(l.answers[q], &played{at: p.at, message: x.reply})
+	}
 	return nil
+}
+
+// list returns a list of this type with its items.
+func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error) {
+	last := l.lists[q] // nil of a list with a filter
+	switch {
+	case r.Same && last != nil:
+		return last, nil
+	case r.List == nil:
+		return nil, errors.New("a list without items, same or an error")
+	}
+	list := empty(of)
+	items := itemsOf(list)
+	for _, text := range r.List {
+		if len(text) > 0 && text[0] != '{' {
+			i, err := strconv.Atoi(string(text))
+			if err != nil || last == nil || i < 0 || i >= itemsOf(last).Len() {
+				return nil, fmt.Errorf("item %.20s is not in the list before", text)
+			}
+			items.Append(itemsOf(last).Get(i))
+			continue
+		}
+		item := items.NewElement()
+		if err := parse(text, item.Message().Interface()); err != nil {
+			return nil, err
+		}
+		items.Append(item)
+	}
+	if _, full := kinds[q]; full {
+		l.lists[q] = list
+	}
+	return list, nil
 }
 
 // finish sorts everything by time.
 func (l *loader) finish() *Recording {
-	sortByTime := func(steps []*step) {
-		slices.SortStableFunc(steps, func(a, b *step) int { return cmp.Compare(a.at, b.at) })
-	}
-	sortByTime(l.steps)
+	byTime := func(a, b *played) int { return cmp.Compare(a.at, b.at) }
 	for _, answers := range l.answers {
-		sortByTime(answers)
+		slices.SortStableFunc(answers, byTime)
 	}
-	if slices.Contains(slices.Collect(maps.Values(l.open)), true) {
-		l.stream = append(l.stream, &step{at: l.Length, ended: true, err: errStreamEnd})
-	}
-	sortByTime(l.stream)
-	l.rounds = newRounds(l.steps)
+	slices.SortStableFunc(l.stream, byTime)
+	l.rounds = newRounds(l.answers)
 	return l.Recording
+}
+
+// newRounds returns the rounds in which a list is not the same as before. Lists are of one
+// round if one was made before the other had ended.
+func newRounds(answers map[string][]*played) (rounds []round) {
+	type list struct {
+		*played
+		kind int
+	}
+	var all []list
+	for q, kind := range kinds {
+		for _, p := range answers[q] {
+			all = append(all, list{p, kind})
+		}
+	}
+	slices.SortFunc(all, func(a, b list) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind)) })
+	var now round
+	var has [2]bool // lists of the present round
+	var end time.Duration
+	var differs bool
+	for _, p := range all {
+		if has[p.kind] || p.at > end {
+			if differs {
+				rounds = append(rounds, now)
+			}
+			now.at, has, end, differs = p.at, [2]bool{}, 0, false
+		}
+		differs = differs || p.differs(now.lists[p.kind])
+		now.lists[p.kind], has[p.kind], end = p.played, true, max(end, p.at+p.took)
+	}
+	if differs {
+		rounds = append(rounds, now)
+	}
+	return rounds
+}
+
+// differs reports whether a list is not the same as the one before, which may be nil.
+func (p *played) differs(last *played) bool {
+	if last != nil && p.err != nil && last.err != nil {
+		return p.err.Error() != last.err.Error()
+	}
+	return last == nil || p.pending || last.pending || p.err != nil || last.err != nil || p.message != last.message
 }
 
 // parse reads protojson, also of a later CRI.

@@ -173,6 +173,7 @@ type scenario struct {
 	options   pipeline.Options
 	redact    bool
 	unary     bool // lists
+	window    bool // the recording is what a window has in the end
 	// play changes the runtime, and returns when the pipeline has observed all of it.
 	play func(*testing.T, *simruntime.Runtime)
 }
@@ -182,9 +183,18 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 	t.Helper()
 	runtime, dial, stop := newRuntime(t, s.simulated, simruntime.Population{Pods: s.pods, Containers: 2})
 	var out memory
-	recorder, written := startRecorder(&out, recording.Options{Program: "test", Redact: s.redact})
+	to := recording.Output(&out)
+	if s.window {
+		to = recording.NewWindow()
+	}
+	recorder, written := startRecorder(to, recording.Options{Program: "test", Redact: s.redact})
 	got := runPipeline(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
 		s.play(t, runtime)
+		if s.window {
+			if err := recorder.Save(t.Context(), &out); err != nil {
+				t.Error(err)
+			}
+		}
 		recorder.Stop()
 	})
 	if err := <-written; err != nil {

@@ -47,13 +47,9 @@ type Recording struct {
 	Cut string
 
 	// All are in the order of their times.
-	steps   []*step // lists and events
 	rounds  []round
-	answers map[question][]*step // to status calls and lists with a filter
-	stream  []*step              // events, and the ends of event streams
-
-	version *step
-	streams bool // the runtime could stream lists
+	answers map[string][]*played // by question; those to full lists are in rounds too
+	stream  []*played            // openings, events and ends of event streams
 }
 
 // Open reads the recording in a file. It returns soon after ctx has ended.

@@ -1,8 +1,10 @@
 package recording
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,11 +49,14 @@ type Options struct {
 // client; [Recorder.Run] writes. It is safe for concurrent use.
 //
 // The client never waits for the output: if that does not keep up, Run returns an
-// error.
+// error. If the output is a [Window], answers are left out instead.
 type Recorder struct {
 	out     Output
+	window  *Window      // nil if out is something else
+	header  Header       // of Run
 	encoder *encoder     // of Run
 	queue   chan *answer // closed by end
+	saves   chan chan<- [][]byte
 
 	mu       sync.Mutex
 	began    time.Time // zero before the first call
@@ -79,9 +84,12 @@ type answer struct {
 
 // NewRecorder returns a recorder for one call of Run.
 func NewRecorder(out Output, o Options) *Recorder {
+	window, _ := out.(*Window)
 	return &Recorder{
-		out: out, encoder: newEncoder(out, o),
-		queue: make(chan *answer, cmp.Or(o.Queue, queueLength)), inFlight: make(map[*answer]struct{}),
+		out: out, window: window, encoder: newEncoder(o.Redact, window != nil),
+		header: Header{Format: formatName, Version: formatVersion, Program: o.Program, Redacted: o.Redact},
+		queue:  make(chan *answer, cmp.Or(o.Queue, queueLength)), saves: make(chan chan<- [][]byte),
+		inFlight: make(map[*answer]struct{}),
 	}
 }
 
@@ -108,14 +116,20 @@ func (r *Recorder) end(err error) {
 	}
 	r.ended, r.err = true, err
 	if !r.began.IsZero() {
-		r.length = time.Since(r.began)
-	}
-	for a := range r.inFlight {
-		if r.length-a.at >= pendingAfter {
-			r.pending = append(r.pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
-		}
+		r.length, r.pending = time.Since(r.began), r.unanswered()
 	}
 	close(r.queue)
+}
+
+// unanswered returns the calls under way that have waited for a second, and those for a status:
+// a replay must not answer these as before. The caller holds the lock.
+func (r *Recorder) unanswered() (pending []*answer) {
+	for a := range r.inFlight {
+		if isStatus := methods[a.method].list == ""; isStatus || r.now()-a.at >= pendingAfter {
+			pending = append(pending, &answer{method: a.method, request: a.request, at: a.at, pending: true})
+		}
+	}
+	return pending
 }
 
 // Run writes until Stop is called, and then all earlier answers. It returns an
@@ -129,33 +143,48 @@ func (r *Recorder) Run() error {
 }
 
 func (r *Recorder) run() error {
-	for a := range r.queue {
-		if err := r.write(a); err != nil {
-			return err
-		}
-		if len(r.queue) > 0 {
-			continue
-		}
-		if err := r.out.Flush(); err != nil {
-			return err
+	for {
+		select {
+		case a, more := <-r.queue:
+			if !more {
+				return r.finish()
+			}
+			if err := r.write(a); err != nil {
+				return err
+			}
+			if len(r.queue) > 0 {
+				continue
+			}
+			if err := r.out.Flush(); err != nil {
+				return err
+			}
+		case reply := <-r.saves:
+			reply <- r.saved()
 		}
 	}
-	if r.err != nil {
-		return r.err
-	}
-	for _, a := range r.pending {
-		if err := r.write(a); err != nil {
-			return err
-		}
-	}
-	return errors.Join(r.encoder.writeEnd(r.length), r.out.Flush())
 }
 
+func (r *Recorder) finish() error {
+	if r.err != nil || r.header.Began.IsZero() {
+		return r.err
+	}
+	return errors.Join(r.writeEnd(r.out, r.length, r.pending), r.out.Flush())
+}
+
+// write writes an answer, and the header before the first.
 func (r *Recorder) write(a *answer) error {
-	r.mu.Lock()
-	began := r.began
-	r.mu.Unlock()
-	if err := r.encoder.write(a, began); err != nil {
+	if r.header.Began.IsZero() {
+		r.mu.Lock()
+		r.header.Began = r.began.Round(0)
+		r.mu.Unlock()
+		if r.window == nil {
+			if err := writeLine(r.out, r.header); err != nil {
+				return err
+			}
+		}
+	}
+	l, err := r.encoder.line(a)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -164,7 +193,36 @@ func (r *Recorder) write(a *answer) error {
 	case a.method != callEvents && !a.pending:
 		r.answers++
 	}
+	if err := writeLine(r.out, l); err != nil || r.window == nil || !r.window.isDue(l) {
+		return err
+	}
+	var state bytes.Buffer
+	for _, l := range r.encoder.state(a.at) {
+		_ = writeLine(&state, l) // never fails
+	}
+	r.window.startPart(l.At, state.Bytes())
 	return nil
+}
+
+// writeEnd writes the calls without an answer and the last line.
+func (r *Recorder) writeEnd(out io.Writer, length time.Duration, pending []*answer) error {
+	for _, a := range pending {
+		l, err := r.encoder.line(a)
+		if err == nil {
+			err = writeLine(out, l)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return writeLine(out, line{At: offset(length), End: true})
+}
+
+// writeLine writes the header or a line.
+func writeLine(out io.Writer, l any) error {
+	lines := json.NewEncoder(out)
+	lines.SetEscapeHTML(false)
+	return lines.Encode(l)
 }
 
 // now returns the time since the first call. The caller holds the lock.
@@ -226,6 +284,8 @@ func (r *Recorder) enqueue(a *answer) {
 	select {
 	case r.queue <- a:
 	default:
-		r.end(errBehind)
+		if r.window == nil {
+			r.end(errBehind)
+		}
 	}
 }

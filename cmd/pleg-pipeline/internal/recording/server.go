@@ -15,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/reflect/protoreflect"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -24,8 +23,6 @@ const (
 	quiet = 500 * time.Millisecond
 	// checkEvery is how often the server checks for the end.
 	checkEvery = 50 * time.Millisecond
-	// streamBatch is the number of items in one message of a streamed list.
-	streamBatch = 1000
 )
 
 // Server is a container runtime that answers as recorded.
@@ -33,35 +30,26 @@ type Server struct {
 	recording *Recording
 	speed     float64
 	ended     chan struct{} // closed when everything has been played
-	start     sync.Once
-	started   time.Time // of the first call, set by start
 
-	mu     sync.Mutex
-	world  *world
-	next   int     // the step to apply next
-	rounds []round // to come
-	shown  [kinds][]*item
-	how    [kinds]*step // the lists that were recorded of what is shown; nil before the first
-	asked  [kinds]bool  // which lists of the shown round have been asked for
-	begun  bool         // the first round has been opened
-	sent   int          // how much of the event stream has been sent
-	open   bool         // a client has it open
-	// byEvents is set once a client has followed events: then they determine the
-	// order.
-	byEvents bool
-	missing  map[string]bool
-
+	mu      sync.Mutex
+	zero    time.Time      // when the time of the recording was 0; zero before the first call
+	next    int            // the round that comes next
+	shown   round          // the one before
+	asked   [2]bool        // which lists of it have been asked for
+	given   map[string]int // how many answers to each question are used up
+	missing map[string]bool
+	sent    int       // how much of the event stream has been sent
+	follows bool      // a client has it open
 	giving  int       // calls under way
-	over    bool      // a list from after the end has been asked for
-	lastNew time.Time // when that was, or a status or an event was last sent
+	lastNew time.Time // when an answer or an event was last given for the first time
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
 // duration of calls included. speed must be positive.
 func NewServer(r *Recording, speed float64) *Server {
 	return &Server{
-		recording: r, speed: speed, ended: make(chan struct{}), world: newWorld(r.Header.Began), rounds: r.rounds,
-		missing: make(map[string]bool),
+		recording: r, speed: speed, ended: make(chan struct{}),
+		asked: [2]bool{true, true}, given: make(map[string]int), missing: make(map[string]bool),
 	}
 }
 
@@ -70,8 +58,7 @@ func NewServer(r *Recording, speed float64) *Server {
 // made the calls that follow.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
-// Missing returns how many sandboxes and containers have no recorded status, since
-// the recording ended before. Calls for them hang.
+// Missing returns how many calls were made that have no answer in the recording. They hang.
 func (s *Server) Missing() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,112 +96,124 @@ func (s *Server) waitForEnd(ctx context.Context) {
 			return
 		}
 		s.mu.Lock()
-		ended = s.over && s.giving == 0 && time.Since(s.lastNew) >= quiet
+		ended = !s.zero.IsZero() && s.now() >= s.recording.Length && s.giving == 0 && time.Since(s.lastNew) >= quiet
 		s.mu.Unlock()
 	}
 	close(s.ended)
 }
 
-// handle answers any call.
+// handle answers any call. The recorded lists are given in one message each: there are no
+// streamed ones.
 func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
-	m, ok := methods[path.Base(name)]
-	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName || m.shape == asksStreamedList && !s.recording.streams {
-		return status.Errorf(codes.Unimplemented, "the recorded runtime does not have %s", name)
+	call := path.Base(name)
+	m, ok := methods[call]
+	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName || m.list != "" && m.list != call {
+		return status.Errorf(codes.Unimplemented, "a replay does not have %s", name)
 	}
 	request := empty(m.request)
 	if err := stream.RecvMsg(request); err != nil {
 		return err
 	}
-	s.start.Do(func() { s.started = time.Now() })
-	ctx := stream.Context()
-	switch m.shape {
-	case asksEvents:
-		return s.sendEvents(ctx, stream)
-	case asksStatus:
-		return s.sendStatus(ctx, stream, questionOf(m.kind, request))
-	case asksVersion:
-		return s.send(ctx, stream, s.recording.version)
-	default:
-		return s.sendList(ctx, stream, m, request)
-	}
-}
-
-// sendList sends a list: one message, or several if it is streamed.
-func (s *Server) sendList(ctx context.Context, stream grpc.ServerStream, m method, request proto.Message) error {
-	var items []*item
-	var how *step
-	if proto.Size(request) > 0 {
-		items, how = s.chooseFiltered(m.kind, request)
-	} else {
-		items, how = s.chooseList(m.kind)
-	}
-	if err := s.play(ctx, how); err != nil {
-		return err
-	}
-	for first := true; len(items) > 0 || first && m.shape == asksList; first = false {
-		n := len(items)
-		if m.shape == asksStreamedList {
-			n = min(n, streamBatch)
-		}
-		answer := empty(m.reply)
-		for _, it := range items[:n] {
-			itemsOf(answer).Append(protoreflect.ValueOfMessage(it.message.ProtoReflect()))
-		}
-		if err := stream.SendMsg(answer); err != nil {
-			return err
-		}
-		items = items[n:]
-	}
-	return nil
-}
-
-func (s *Server) sendStatus(ctx context.Context, stream grpc.ServerStream, asked question) error {
 	s.mu.Lock()
-	s.advance(s.position())
-	found := s.chooseStatus(asked)
-	listed, _ := s.world.find(asked.kind, asked.text)
-	missing := found == nil && listed != nil
-	if missing {
-		s.missing[asked.text] = true
+	if s.zero.IsZero() {
+		s.zero = time.Now()
 	}
 	s.mu.Unlock()
-	switch {
-	case missing:
-		return hang(ctx)
-	case found == nil:
-		return status.Errorf(codes.NotFound, "the recording has no status of %s", asked.text)
+	if call == callEvents {
+		return s.sendEvents(stream)
 	}
-	return s.send(ctx, stream, found)
-}
-
-// send sends a recorded answer after its time.
-func (s *Server) send(ctx context.Context, stream grpc.ServerStream, recorded *step) error {
-	if err := s.play(ctx, recorded); err != nil {
+	answer, first := s.choose(question(call, request))
+	if err := s.play(stream.Context(), answer, first); err != nil {
 		return err
 	}
-	return stream.SendMsg(recorded.answer)
+	return stream.SendMsg(answer.message)
 }
 
-// play waits for as long as a call took, and returns its error. It does nothing
-// without a call.
-func (s *Server) play(ctx context.Context, answer *step) error {
-	switch {
-	case answer == nil:
-		return nil
-	case answer.pending:
+// play waits for the time of an answer and for as long as the call took, and returns its error.
+// A call without an answer hangs. first says that the answer is new to the client.
+func (s *Server) play(ctx context.Context, p *played, first bool) error {
+	if p == nil || p.pending {
 		return hang(ctx)
 	}
 	s.mu.Lock()
 	s.giving++
 	s.mu.Unlock()
-	err := s.waitUntil(ctx, s.now()+answer.took)
+	err := s.waitUntil(ctx, p.at)
+	if err == nil {
+		err = sleep(ctx, time.Duration(float64(p.took)/s.speed))
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.giving--; answer.answer != nil { // not after errors: they are retried again and again
+	s.giving--
+	if first {
 		s.lastNew = time.Now()
 	}
-	return cmp.Or(err, answer.err)
+	return cmp.Or(err, p.err)
+}
+
+// sendEvents sends the events at their times and ends as the recorded stream did.
+// It sends each event once, to the client that is connected at its time, or that
+// opens the first stream after it.
+func (s *Server) sendEvents(stream grpc.ServerStream) error {
+	ctx, all := stream.Context(), s.recording.stream
+	if err := s.openStream(); err != nil {
+		return err
+	}
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.follows = false
+	}()
+	for s.sent < len(all) { // only the open stream changes sent
+		next := all[s.sent]
+		if err := s.waitUntil(ctx, next.at); err != nil {
+			return err
+		}
+		if event, ok := next.message.(*cri.ContainerEventResponse); ok {
+			if err := stream.SendMsg(s.moved(event)); err != nil {
+				return err
+			}
+		}
+		s.mu.Lock()
+		s.sent, s.lastNew = s.sent+1, time.Now()
+		s.mu.Unlock()
+		if next.ended {
+			return next.err
+		}
+	}
+	return hang(ctx)
+}
+
+// openStream opens the stream for one client.
+func (s *Server) openStream() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.recording.stream
+	switch {
+	case len(all) == 0:
+		return status.Error(codes.Unimplemented, "the recording has no events")
+	case s.follows:
+		return status.Error(codes.Unavailable, "another client has the recorded event stream")
+	case s.sent == len(all) && all[s.sent-1].ended: // no further stream was recorded
+		return cmp.Or(all[s.sent-1].err, status.Error(codes.Unavailable, "the recording has no further events"))
+	}
+	s.follows = true
+	return nil
+}
+
+// moved returns an event as if it were created now, since clients compare that time
+// with the times of lists. All other times stay.
+func (s *Server) moved(event *cri.ContainerEventResponse) proto.Message {
+	if event.GetCreatedAt() <= 0 || s.recording.Header.Began.IsZero() {
+		return event
+	}
+	since := time.Unix(0, event.GetCreatedAt()).Sub(s.recording.Header.Began)
+	now := proto.CloneOf(event)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now.CreatedAt = s.zero.Add(time.Duration(float64(since) / s.speed)).UnixNano()
+	return now
 }
 
 func hang(ctx context.Context) error {
@@ -222,15 +221,8 @@ func hang(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// now returns the time of the recording, which starts with the first call.
-func (s *Server) now() time.Duration { return s.scaled(time.Since(s.started)) }
-
-// scaled returns how much of the recording is played in a time.
-func (s *Server) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * s.speed) }
-
-// waitUntil waits for a time of the recording.
-func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {
-	timer := time.NewTimer(time.Duration(float64(at-s.now()) / s.speed))
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

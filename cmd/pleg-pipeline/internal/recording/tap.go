@@ -33,13 +33,13 @@ func (r *Recorder) DialOptions() []grpc.DialOption {
 // tap returns the options of a call that is recorded.
 func (r *Recorder) tap(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
 	method := path.Base(name)
-	m, recorded := methods[method]
+	_, recorded := methods[method]
 	if !recorded {
 		return opts
 	}
 	var add func([]byte)
 	var finish func(error)
-	if m.shape == asksEvents {
+	if method == callEvents {
 		add, finish = r.tapEvents()
 	} else {
 		asked, _ := request.(proto.Message)
