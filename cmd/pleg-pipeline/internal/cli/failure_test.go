@@ -31,6 +31,7 @@ var failures = []struct{ args, want string }{
 	{"run --simulate=1 --socket /nonexistent/deeper/s", "--socket: "},
 	{"run --simulate=1 --socket DIR", "not a socket"},
 	{"run --simulate=1 --socket /tmp/" + long, "a unix socket allows 107"},
+	{"run --simulate=1 --incident-dir /nonexistent/deeper/d", "--incident-dir: "},
 	{"simulate --socket SILENT", "listen on SILENT"},
 	{"simulate --socket /nonexistent/s", "listen on /nonexistent/s"},
 	{"simulate --socket DIR", "listen on DIR"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -93,6 +94,7 @@ type runCommand struct {
 	server    server.Options
 	streams   int // clients of /events
 	keepCaps  bool
+	incidents string // folder; empty for none
 	publish   publishFlags
 	// listenAddress is listen completed by validate; empty without --listen.
 	listenAddress string
@@ -128,6 +130,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	group(cmd, "Other machines")
 
 	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
+	flags.StringVar(&c.incidents, "incident-dir", "", "keep the runtime's answers of the last minutes in memory, and write them to a\nfile in this `FOLDER`, redacted, when the verdict becomes a problem")
 	c.log.add(cmd, "info", "debug", "warn", "error")
 	c.settings.add(cmd)
 	cmd.InitDefaultHelpFlag()
@@ -197,4 +200,15 @@ func (c *runCommand) explainPermission(err error) error {
 		return fmt.Errorf("%w (the program drops its capabilities: see --keep-capabilities)", err)
 	}
 	return err
+}
+
+// newIncidentRecorder returns nil without --incident-dir.
+func (c *runCommand) newIncidentRecorder() (*recording.Recorder, error) {
+	if c.incidents == "" {
+		return nil, nil
+	}
+	if err := recording.CheckDir(c.incidents); err != nil {
+		return nil, fmt.Errorf("%s: %w", c.settings.name("incident-dir"), err)
+	}
+	return recording.NewIncidentRecorder(moduleVersion(buildInfo())), nil
 }

@@ -1,0 +1,104 @@
+package recording_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestIncidents lets a container hang four times: the second time soon after the first, as a
+// verdict flaps. There is one file for each incident, and no more than eight of all.
+func TestIncidents(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := filepath.Join(t.TempDir(), "incidents")
+		if err := recording.CheckDir(dir); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 7 {
+			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
+		}
+		writeFile(t, filepath.Join(dir, "notes"))
+		runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
+		recorder := recording.NewIncidentRecorder("test")
+		client := connect(t, append(dial, recorder.DialOptions()...), false)
+		defer client.Close()
+		pipe := kit.New(t, pipeline.Options{Runtime: client})
+		pipe.Start(t)
+		var log bytes.Buffer
+		incidents := recording.Incidents{Dir: dir, Recorder: recorder, Status: pipe.Status, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		stop := kit.Run(t, incidents.Run)
+		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
+			time.Sleep(quiet)
+			hangForAWhile(t, runtime)
+			if files, _ := filepath.Glob(filepath.Join(dir, "incident-*")); len(files) != 8 {
+				t.Errorf("after hang %d the files are %q, want 8", n, files)
+			}
+		}
+		_ = stop()
+		_ = pipe.Stop()
+		if n := strings.Count(log.String(), "recorded the minutes before a problem"); n != 3 {
+			t.Errorf("%d files were written, want 3:\n%s", n, &log)
+		}
+		checkIncidents(t, dir)
+	})
+}
+
+// hangForAWhile lets a container that restarts hang for ten seconds.
+func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
+	t.Helper()
+	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range runtime.Pods()[0].Containers {
+		if c.State == simruntime.Running {
+			if _, err := runtime.RestartContainer(c.ID); err != nil {
+				t.Fatal(err)
+			}
+			break
+		}
+	}
+	time.Sleep(10 * time.Second)
+	runtime.Clear(id)
+}
+
+func writeFile(t *testing.T, path string) {
+	t.Helper()
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkIncidents opens what three incidents have left.
+func checkIncidents(t *testing.T, dir string) {
+	t.Helper()
+	files, _ := filepath.Glob(filepath.Join(dir, "*"))
+	if len(files) != 9 || !strings.HasSuffix(files[0], "incident-19990101T000002Z.jsonl.gz") || !strings.HasSuffix(files[8], "notes") {
+		t.Fatalf("the files are %q, want the newest eight and one that is no incident", files)
+	}
+	for n, least := range []time.Duration{3 * time.Minute, 6 * time.Minute, 6 * time.Minute} {
+		path := files[5+n]
+		r, err := recording.Open(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Length < least || r.Length > 9*time.Minute || r.Cut != "" || !r.Header.Redacted || r.Runtime == nil {
+			t.Errorf("%s has %v (%s), redacted %t, want a whole one of at least %v", path, r.Length, r.Cut, r.Header.Redacted, least)
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s: mode %v, %v", path, info.Mode(), err)
+		}
+	}
+}
