@@ -41,8 +41,11 @@ func serve(t *testing.T, candidate probe.Candidate, commands ...probe.Command) (
 
 func start(want map[string]int, timeout time.Duration) []probe.Command {
 	return []probe.Command{
-		{Do: probe.ExpectEvents, Want: want}, {Do: probe.StartCandidate},
-		{Do: probe.WaitForEvents, TimeoutMS: int(timeout.Milliseconds())}, {Do: probe.ExpectEvents}, {Do: probe.WaitForEvents},
+		{Do: probe.ExpectEvents, Want: want},
+		{Do: probe.StartCandidate},
+		{Do: probe.WaitForEvents, TimeoutMS: int(timeout.Milliseconds())},
+		{Do: probe.ExpectEvents},
+		{Do: probe.WaitForEvents},
 	}
 }
 
