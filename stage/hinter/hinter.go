@@ -23,10 +23,6 @@ import (
 // wait for a relist. Beyond it one relist of all pods is cheaper.
 const maxQueued = 4096
 
-// floodQuiet is the time without a fallback to a full relist after which the next
-// one is logged.
-const floodQuiet = time.Minute
-
 // tick is how far ahead of its arrival an event may be dated: two events of one
 // reading of the clock differ only by that.
 const tick = time.Microsecond
@@ -74,8 +70,6 @@ type Hinter struct {
 	// the pods being relisted.
 	requested map[pleg.PodUID]time.Time
 	busy      map[pleg.PodUID]struct{}
-	// fallbackAt is when a full relist last replaced a hint.
-	fallbackAt time.Time
 }
 
 // New returns a hinter that does not run yet.
@@ -169,7 +163,7 @@ func (h *Hinter) applyHint(hint *pleg.Hint) {
 	switch {
 	case hint.UID == "":
 		h.metrics.incomplete.Inc()
-		h.fallBack("an event names no pod")
+		h.opts.Lister.RelistNow()
 	case hint.Pod == nil, hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
 		h.metrics.incomplete.Inc()
 		// The announcement counts all the same.
@@ -198,23 +192,7 @@ func (h *Hinter) enqueue(o stage.Observation) {
 		return
 	}
 	h.metrics.overflow.Inc()
-	h.logFallback("too many observations wait")
 	h.enqueueRelist(o.UID)
-}
-
-// fallBack has all pods relisted in place of a hint.
-func (h *Hinter) fallBack(why string) {
-	h.logFallback(why)
-	h.opts.Lister.RelistNow()
-}
-
-// logFallback logs once per flood of hints.
-func (h *Hinter) logFallback(why string) {
-	now := time.Now()
-	if h.fallbackAt.IsZero() || now.Sub(h.fallbackAt) > floodQuiet {
-		h.log.Warn("too many hints, relisting all pods", "why", why)
-	}
-	h.fallbackAt = now
 }
 
 func (h *Hinter) enqueueRelist(uid pleg.PodUID) {
@@ -223,7 +201,8 @@ func (h *Hinter) enqueueRelist(uid pleg.PodUID) {
 		return
 	}
 	if len(h.due) >= maxQueued {
-		h.fallBack("too many pods wait for a relist")
+		h.metrics.overflow.Inc()
+		h.opts.Lister.RelistNow()
 		return
 	}
 	_, waits := h.requested[uid]

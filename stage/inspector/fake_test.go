@@ -212,20 +212,9 @@ func (f *fixture) accepts(c stage.Change) bool {
 	}
 }
 
-// requireMetric wants a metric to have a value; that of a histogram is its count.
 func (f *fixture) requireMetric(t *testing.T, name string, want float64) {
 	t.Helper()
-	families, err := f.metrics.Gather()
-	if err != nil {
-		t.Fatalf("gather: %v", err)
+	if got := kit.Metric(t, f.metrics, name); got != want {
+		t.Errorf("%s = %v, want %v", name, got, want)
 	}
-	for _, family := range families {
-		if m := family.GetMetric()[0]; family.GetName() == name {
-			if got := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()); got != want {
-				t.Errorf("%s = %v, want %v", name, got, want)
-			}
-			return
-		}
-	}
-	t.Errorf("no metric %s", name)
 }

@@ -2,7 +2,6 @@ package lister_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,17 +29,6 @@ func next(at time.Duration, up bool) step {
 
 func until(at time.Duration) step { return func(_ *testing.T, f *fixture) { f.sleepUntil(at) } }
 
-// healthy requires that the lister is healthy, or an error with these words.
-func healthy(want string) step {
-	return func(t *testing.T, f *fixture) {
-		synctest.Wait()
-		ok, err := f.lister.Healthy()
-		if ok != (want == "") || (err == nil) != ok || !ok && !strings.Contains(err.Error(), want) {
-			t.Errorf("after %v: Healthy = %v, %v, want %q", time.Since(f.start), ok, err, want)
-		}
-	}
-}
-
 var (
 	opened      step = func(_ *testing.T, f *fixture) { synctest.Wait(); f.lister.StreamOpened() }
 	ended       step = func(_ *testing.T, f *fixture) { f.lister.StreamEnded() }
@@ -48,8 +36,6 @@ var (
 	now         step = func(_ *testing.T, f *fixture) { f.lister.RelistNow() }
 	unannounced step = func(_ *testing.T, f *fixture) { f.lister.ChangesUnannounced(1) }
 	openStream  step = func(t *testing.T, f *fixture) { f.openStream(t) }
-	// fail has every list fail from now on.
-	fail step = func(_ *testing.T, f *fixture) { f.runtime.SetListFault(plegtest.Fail(errList)) }
 )
 
 // failOn returns a runtime whose nth list fails.

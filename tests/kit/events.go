@@ -120,8 +120,8 @@ func (s *Subscriber) Resume() {
 	time.Sleep(20 * time.Millisecond)
 }
 
-// Metric returns the sum of a metric's counters and gauges; with label values, of
-// those that have all of them. It is 0 if there is no such series.
+// Metric returns the sum of a metric's counters and gauges, and of the counts of its
+// histograms; with label values, of those that have all of them. It is 0 if there is no such series.
 func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()
@@ -131,7 +131,7 @@ func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...strin
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			if family.GetName() == name && hasLabels(m, labels) {
-				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
 			}
 		}
 	}
