@@ -29,20 +29,12 @@ func listCases() []listCase {
 		runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED, runtimeapi.ContainerState_CONTAINER_UNKNOWN
 	date, never := time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC).UnixNano(), time.Time{}.UnixNano() // as containerd writes it
 	return []listCase{
-		{name: "an empty node"},
 		{
 			name:       "times",
 			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready, date)},
 			containers: []*runtimeapi.Container{container("c1", "s1", running, never)},
 			want: fmt.Sprintf("u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#%d running@1767323045000000006] c1<s1 name-c1#%d running@0\n",
 				uint32(date), uint32(never)),
-		},
-		{
-			name:       "containers join by their sandbox, without labels",
-			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "u1", ready, 1), sandbox("s2", "u2", notReady, 2)},
-			containers: []*runtimeapi.Container{container("c2", "s2", exited, 3), container("c1", "s1", running, 4)},
-			want: "u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#1 running@1] c1<s1 name-c1#4 running@4\n" +
-				"u2 ns-s2/name-s2 map[app:web of:s2] [s2< name-s2#2 exited@2] c2<s2 name-c2#3 exited@3\n",
 		},
 		{
 			name:       "the sandbox takes precedence over the labels",

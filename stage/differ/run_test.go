@@ -95,28 +95,6 @@ func TestMarkNamesThePodsThatAreBehind(t *testing.T) {
 	})
 }
 
-func TestBusyInspectorBlocksNothing(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		var pods []*pleg.Pod
-		for n := range 100 {
-			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
-		}
-		f.list(pods...)
-		f.list(pods...) // the inspector has received nothing yet
-		f.list(pods[1:]...)
-		for n := range 50 {
-			f.requireChange(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
-		}
-		f.settle("0", nil)
-		f.requireKnownChange(t, "0", "Died(c) Removed(c)") // before the changes that wait for an inspector
-		f.list(pods[1:]...)
-		for n := 50; n < 100; n++ {
-			f.requireChange(t, pleg.PodUID(fmt.Sprint(n)), "Started(c)")
-		}
-		f.requireNoChange(t)
-	})
-}
-
 func TestMetrics(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	d := newDiffer(t, &fakeCache{}, instrument.Registry{Registerer: reg})
