@@ -166,24 +166,14 @@ type countingCodec struct{ encoding.CodecV2 }
 func (c countingCodec) Marshal(m any) (mem.BufferSlice, error) {
 	counted, ok := m.(countedMessage)
 	if !ok {
-		return c.marshal(m)
+		return c.CodecV2.Marshal(m)
 	}
-	data, err := c.marshal(counted.any)
+	data, err := c.CodecV2.Marshal(counted.any)
 	if err != nil {
 		return nil, err
 	}
 	counted.written.call.open.Add(1)
 	return append(data, mem.NewBuffer(&noBytes, counted.written)), nil
-}
-
-// encodedMessage is a message that is encoded already.
-type encodedMessage []byte
-
-func (c countingCodec) marshal(m any) (mem.BufferSlice, error) {
-	if text, ok := m.(encodedMessage); ok {
-		return mem.BufferSlice{mem.SliceBuffer(text)}, nil
-	}
-	return c.CodecV2.Marshal(m)
 }
 
 // noBytes has the capacity from which on gRPC counts the references to a buffer, and is

@@ -49,7 +49,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
@@ -80,7 +79,6 @@ type Server struct {
 	limits   *limits
 	watchers *places
 	buffered atomic.Int64 // the sum of the watchers' buffers, in events
-	encoded  encoded.Events
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -69,7 +68,7 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			if !ok {
 				return status.Error(codes.Unavailable, pleg.ErrStopped.Error())
 			}
-			if err := s.sendEvent(ev, stream); err != nil {
+			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
 				return err
 			}
 			if ev.Replayed {
@@ -83,16 +82,6 @@ func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, strea
 			return status.FromContextError(ctx.Err()).Err()
 		}
 	}
-}
-
-func (s *service) sendEvent(ev pleg.Event, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	text, err := s.encoded.Get(ev, func(ev pleg.Event) ([]byte, error) {
-		return proto.Marshal(&plegv1.WatchResponse{Event: wire.FromEvent(ev)})
-	})
-	if err != nil {
-		return err
-	}
-	return stream.SendMsg(encodedMessage(text))
 }
 
 // ListPods implements [plegv1.PLEGServer].

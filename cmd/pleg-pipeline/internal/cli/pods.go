@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -205,7 +204,6 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, late
 		o.After = at
 	}
 	f := c.follower(out)
-	printed := make(map[pleg.PodUID]string)
 	return f.each(ctx, from, o, func(ev fleet.Event) error {
 		if ev.PodUID == "" || !c.filter.wantsEvent(ev) {
 			return nil
@@ -218,22 +216,6 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, late
 		if !ok {
 			pod = view.Pod{UID: ev.PodUID, Node: ev.Node, State: gone}
 		}
-		pod = withEvent(pod, ev.Event)
-		// A change has several events, one for each container. Text shows no difference.
-		if row := rowOf(pod); c.output.format.Kind() == view.Text && printed[pod.UID] == row {
-			return nil
-		} else if pod.State == gone || len(printed) == maxReplayed {
-			delete(printed, pod.UID)
-		} else {
-			printed[pod.UID] = row
-		}
-		return outputError(printer.Print(pod))
+		return outputError(printer.Print(withEvent(pod, ev.Event)))
 	})
-}
-
-// rowOf returns what text shows of a pod, except its ages.
-func rowOf(pod view.Pod) string {
-	pod.LastEvent, pod.CurrentAsOf = nil, time.Time{}
-	text, _ := json.Marshal(pod) // it has no value that JSON cannot have
-	return string(text)
 }

@@ -15,7 +15,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/encoded"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -29,8 +28,6 @@ type events struct {
 	buffer int
 	// hidden returns an error once the client must not see pods any more.
 	hidden func(*http.Request) error
-
-	encoded encoded.Events
 }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -50,7 +47,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden, encoded: &h.encoded}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -72,8 +69,6 @@ type stream struct {
 	w      http.ResponseWriter
 	hidden func(*http.Request) error
 	batch  bytes.Buffer
-
-	encoded *encoded.Events
 }
 
 // run ends when the client disconnects, stops reading or must not see pods any more, or
@@ -109,16 +104,11 @@ func (s *stream) add(ev pleg.Event) {
 	if at, ok := ev.Position(); ok {
 		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
-	text, err := s.encoded.Get(ev, encodeEvent)
+	text, err := json.Marshal(ev)
 	if err != nil {
 		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
 	}
-	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, text)
-}
-
-func encodeEvent(ev pleg.Event) ([]byte, error) {
-	text, err := json.Marshal(ev)
-	return view.EscapeJSON(text), err
+	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, view.EscapeJSON(text))
 }
 
 func (s *stream) send() error {

@@ -2,10 +2,7 @@ package httpserver
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"embed"
-	"fmt"
-	"io/fs"
 	"net/http"
 	"path"
 
@@ -46,21 +43,6 @@ const maxPageRequests = 64
 //go:embed page
 var pageFiles embed.FS
 
-// pageTag changes with the files, so that a browser keeps no old one.
-var pageTag = func() string {
-	digest := sha256.New()
-	names, err := fs.Glob(pageFiles, "page/*")
-	for _, name := range names {
-		text, readErr := pageFiles.ReadFile(name)
-		err = cmp.Or(err, readErr)
-		digest.Write(text)
-	}
-	if err != nil {
-		panic("httpserver: " + err.Error()) // the files are in this program
-	}
-	return fmt.Sprintf("%q", fmt.Sprintf("%x", digest.Sum(nil))[:16])
-}()
-
 // servePage answers with the page, or with one of its files.
 func servePage(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
@@ -68,6 +50,5 @@ func servePage(w http.ResponseWriter, r *http.Request) {
 	header.Set("Referrer-Policy", "no-referrer")
 	header.Set("Cross-Origin-Opener-Policy", "same-origin")
 	header.Set("Cache-Control", "no-cache, private")
-	header.Set("ETag", pageTag)
 	http.ServeFileFS(w, r, pageFiles, path.Join("page", cmp.Or(r.PathValue("file"), "index.html")))
 }
