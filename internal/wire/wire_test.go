@@ -227,24 +227,6 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// FuzzStatus does the same for statuses.
-func FuzzStatus(f *testing.F) {
-	var status pleg.PodStatus
-	fill(&testing.T{}, reflect.ValueOf(&status).Elem())
-	f.Add(encoded(f, wire.FromStatus(&status)))
-	f.Add([]byte{})
-	f.Fuzz(func(t *testing.T, data []byte) {
-		var m plegv1.PodStatus
-		if proto.Unmarshal(data, &m) != nil {
-			return
-		}
-		first := wire.ToStatus(&m)
-		if second := wire.ToStatus(wire.FromStatus(first)); !reflect.DeepEqual(first, second) {
-			t.Errorf("%+v, sent once more, is %+v", first, second)
-		}
-	})
-}
-
 func encoded(f *testing.F, m proto.Message) []byte {
 	data, err := proto.Marshal(m)
 	if err != nil {

@@ -65,26 +65,6 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 }
 
-// The position has the epoch although no mark has come before the first event: after a
-// restart, a number alone would be one of the other daemon.
-func TestEventsPrintAPositionWithItsEpoch(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	d := start(t, newTranscript(), "run", "--simulate=5", "--churn-rate", "50", "--quiet", "--socket", socket)
-	t.Cleanup(func() { d.stopAndWait(t) })
-	d.stderr.await(t, "connected to")
-	out := newTranscript()
-	s := start(t, out, "events", "--connect", socket, "-o", "json")
-	out.await(t, "\n")
-	s.stopAndWait(t)
-	if !regexp.MustCompile(`to continue, use --since [0-9a-f]{16}:[0-9]+\n`).MatchString(s.stderr.String()) {
-		t.Errorf("stderr = %q, want a position EPOCH:SEQ", s.stderr)
-	}
-	if first := decode(t, out.String())[0]; first.Type == pleg.Synced || first.Epoch == "" {
-		t.Errorf("the first event is %+v, want one of a pod, with its epoch", first)
-	}
-}
-
 func TestEventsFiltersAndTemplate(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
