@@ -105,7 +105,7 @@ func TestProgram(t *testing.T) {
 	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
-	names, err := exec.Command(path, append([]string{"pods", "--sort", "age", "-o", "go-template={{.uid}}"}, place...)...).Output()
+	names, err := exec.Command(path, append([]string{"pods", "--sort-by", "age", "-o", "go-template={{.uid}}"}, place...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,6 @@ func TestHabitsOfKubectl(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"pods -A -n nowhere -o name", names + "{2}$"},
 		{"pods --sort-by=age -o name", names + "{2}$"},
-		{"pods --sort age -o name", names + "{2}$"},
 		{"pods -A", `^NAMESPACE +POD .*\n([a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +[0-9.]+m?s +[0-9.]+m?s\n){2}$`},
 		{"pods -o json", `^({"uid":.*"total":2,.*"lastEvent":{"seq":[0-9]+,"type":"ContainerStarted",.*\n){2}$`},
 		{"pods -n nowhere --no-headers", "^$"},

@@ -71,12 +71,6 @@ func newPods(p Process) *cobra.Command {
 
 func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
-	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, name string) pflag.NormalizedName {
-		if name == "sort" { // its name in earlier versions
-			name = "sort-by"
-		}
-		return pflag.NormalizedName(name)
-	})
 	enumFlag(cmd, &c.sort, "sort-by", "", "order: by name, most restarts, youngest, or oldest\ninformation first", view.PodOrders()...)
 	c.filter.add(cmd)
 	c.output.add(cmd, "pods", podName, view.ParsePodFormat)

@@ -70,7 +70,7 @@ func TestTop(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"top --connect " + socket, "healthy"},
 		{"top --simulate=2 --churn-rate 0 --filter =", "no pod matches the filter"},
-		{"pods --watch --sort age -n none --connect " + socket, "sort: age"},
+		{"pods --watch --sort-by age -n none --connect " + socket, "sort: age"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			term, end := onTerminal(t, strings.Fields(test.args)...)

@@ -122,7 +122,7 @@ var usageErrors = []struct{ args, want string }{
 	{"events --simulate 50", "--simulate=50"},
 	{"events -o go-template={{.name}}", `no entry for key "name"`},
 	{"events -o go-template={{", "unclosed action"},
-	{"pods --sort size", `"--sort-by" flag: want name, restarts, age, known`},
+	{"pods --sort-by size", `"--sort-by" flag: want name, restarts, age, known`},
 	{"rum", "Did you mean this?\n  run"},
 	{"logs web-0", "Did you mean this?\n  events"},
 	{"describe pod web-0", "Did you mean this?\n  pods"},
