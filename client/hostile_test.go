@@ -2,7 +2,6 @@ package client_test
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -10,53 +9,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
-// hostile is a server with one call that is hostile.
-type hostile struct {
-	plegv1.UnimplementedPLEGServer
-	list  func(grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error
-	watch func(*plegv1.WatchRequest, grpc.ServerStreamingServer[plegv1.WatchResponse]) error
-}
-
-func (h hostile) ListPods(_ *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
-	return h.list(stream)
-}
-
-func (h hostile) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	return h.watch(r, stream)
-}
-
-// clientOf serves a server until the test ends and returns a client of it.
-func clientOf(t *testing.T, server plegv1.PLEGServer) *client.Client {
+// clientOf returns a client of a daemon.
+func clientOf(t *testing.T, d *hostile.Daemon) *client.Client {
 	t.Helper()
-	listener := bufconn.Listen(1 << 20)
-	s := grpc.NewServer(grpc.WaitForHandlers(true))
-	plegv1.RegisterPLEGServer(s, server)
-	served := make(chan error, 1)
-	go func() { served <- s.Serve(listener) }()
-	c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }})
+	c, err := client.New("", client.Options{Dial: hostile.Serve(t, d)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		c.Close()
-		s.Stop()
-		if err := <-served; err != nil {
-			t.Error(err)
-		}
-	})
+	t.Cleanup(func() { c.Close() })
 	return c
 }
 
@@ -69,7 +41,7 @@ func podOf(containers int) *plegv1.ListPodsResponse {
 }
 
 func TestListsOfHostileServersAreBounded(t *testing.T) {
-	type stream = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
+	type stream = hostile.ListStream
 	endless := func(answer *plegv1.ListPodsResponse) func(stream) error {
 		return func(s stream) error {
 			for {
@@ -90,7 +62,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, err := clientOf(t, hostile{list: tt.list}).Pods(t.Context())
+			pods, err := clientOf(t, &hostile.Daemon{OnList: tt.list}).Pods(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
 				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
 			}
@@ -100,7 +72,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 
 // A message without an event, and one with a time of no calendar, are events all the same.
 func TestEventsOfHostileServer(t *testing.T) {
-	c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 		for _, event := range []*plegv1.Event{nil, {Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, {Type: plegv1.EventType_EVENT_TYPE_GAP}} {
 			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
 				return err
@@ -130,7 +102,7 @@ func TestFinalErrors(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			watches := 0
-			c := clientOf(t, hostile{watch: func(*plegv1.WatchRequest, grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+			c := clientOf(t, &hostile.Daemon{OnWatch: func(*plegv1.WatchRequest, hostile.WatchStream) error {
 				if watches++; watches == 2 {
 					cancel()
 				}
@@ -151,7 +123,7 @@ func TestFinalErrors(t *testing.T) {
 // which asked for one.
 func TestGapHasItsReplay(t *testing.T) {
 	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
-	c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 		for seq, ev := range []pleg.Event{replayed, {Type: pleg.Synced}, started, {Type: pleg.Gap}, replayed, {Type: pleg.Synced}, started} {
 			ev.Epoch, ev.Seq = "e", uint64(seq+1)
 			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
@@ -181,7 +153,7 @@ func TestShortConnectionsBackOff(t *testing.T) {
 	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 20 * time.Second: {15, 15}} {
 		synctest.Test(t, func(t *testing.T) {
 			var watches atomic.Int64
-			c := clientOf(t, hostile{watch: func(_ *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+			c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 				watches.Add(1)
 				defer time.Sleep(lasts)
 				return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})

@@ -8,14 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc"
-
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -25,7 +24,7 @@ func requestsOf(t *testing.T, o client.WatchOptions, events []pleg.Event) (reque
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
-	c := clientOf(t, hostile{watch: func(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+	c := clientOf(t, &hostile.Daemon{OnWatch: func(r *plegv1.WatchRequest, stream hostile.WatchStream) error {
 		requests[n] = r
 		if n++; n == 2 {
 			cancel()

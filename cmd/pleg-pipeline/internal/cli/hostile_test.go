@@ -7,8 +7,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -17,58 +15,11 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/test/bufconn"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
-
-type (
-	watchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
-	listStream  = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
-)
-
-// hostile is a daemon that sends what no daemon sends. What it lacks, it answers like one
-// that has no pods.
-type hostile struct {
-	plegv1.UnimplementedPLEGServer
-	watch   func(watchStream) error
-	list    func(listStream) error
-	status  func(context.Context) (*plegv1.GetStatusResponse, error)
-	lookup  func(context.Context) (*plegv1.LookupResponse, error)
-	watches atomic.Int64
-}
-
-func (h *hostile) Watch(_ *plegv1.WatchRequest, stream watchStream) error {
-	h.watches.Add(1)
-	if h.watch != nil {
-		return h.watch(stream)
-	}
-	return sendEvents(synced())(stream)
-}
-
-func (h *hostile) ListPods(_ *plegv1.ListPodsRequest, stream listStream) error {
-	if h.list != nil {
-		return h.list(stream)
-	}
-	return nil
-}
-
-func (h *hostile) GetStatus(ctx context.Context, _ *plegv1.GetStatusRequest) (*plegv1.GetStatusResponse, error) {
-	if h.status != nil {
-		return h.status(ctx)
-	}
-	return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{Healthy: true}}, nil
-}
-
-func (h *hostile) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.LookupResponse, error) {
-	if h.lookup != nil {
-		return h.lookup(ctx)
-	}
-	return &plegv1.LookupResponse{}, nil
-}
 
 func synced() *plegv1.Event {
 	return &plegv1.Event{Epoch: "e", Seq: 1, Type: plegv1.EventType_EVENT_TYPE_SYNCED}
@@ -81,21 +32,8 @@ func started(uid string) *plegv1.Event {
 	}
 }
 
-// sendEvents sends events and then nothing more.
-func sendEvents(events ...*plegv1.Event) func(watchStream) error {
-	return func(stream watchStream) error {
-		for _, event := range events {
-			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
-				return err
-			}
-		}
-		<-stream.Context().Done()
-		return nil
-	}
-}
-
-func sendPods(pods ...*plegv1.Pod) func(listStream) error {
-	return func(stream listStream) error {
+func sendPods(pods ...*plegv1.Pod) func(hostile.ListStream) error {
+	return func(stream hostile.ListStream) error {
 		for _, pod := range pods {
 			if err := stream.Send(&plegv1.ListPodsResponse{Pod: pod}); err != nil {
 				return err
@@ -125,35 +63,17 @@ func silent(ctx context.Context) error {
 }
 
 // serveHostile serves a daemon and returns how to dial it.
-func serveHostile(t *testing.T, name string, h *hostile) func(context.Context, string) (net.Conn, error) {
-	listener := bufconn.Listen(1 << 20)
-	dial := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
-	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
-	var serving sync.WaitGroup
-	t.Cleanup(func() {
-		server.Stop()
-		_ = listener.Close()
-		serving.Wait()
-	})
-	switch name {
-	case "no bytes":
-		serving.Go(func() {
-			for {
-				conn, err := listener.Accept()
-				if err != nil {
-					return
-				}
-				t.Cleanup(func() { _ = conn.Close() })
-			}
-		})
-		return dial
-	case "another service":
-	default:
-		plegv1.RegisterPLEGServer(server, h)
+func serveHostile(t *testing.T, name string, h *hostile.Daemon) func(context.Context, string) (net.Conn, error) {
+	if name != "no bytes" {
+		dial := hostile.Serve(t, h)
+		return func(ctx context.Context, _ string) (net.Conn, error) { return dial(ctx) }
 	}
-	serving.Go(func() { _ = server.Serve(listener) })
-	return dial
+	return func(context.Context, string) (net.Conn, error) {
+		conn, silent := net.Pipe()
+		t.Cleanup(func() { _ = silent.Close() })
+		go func() { _, _ = io.Copy(io.Discard, silent) }()
+		return conn, nil
+	}
 }
 
 // checkPrinted checks what a terminal gets.
@@ -259,7 +179,7 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	if out.String() == "" && stderr.String() == "" && !ended && args[0] != "top" {
 		t.Error("says nothing")
 	}
-	if h != nil && h.watches.Load() > 30 {
-		t.Errorf("%d connections in %v", h.watches.Load(), watchFor)
+	if h != nil && h.Watches.Load() > 30 {
+		t.Errorf("%d connections in %v", h.Watches.Load(), watchFor)
 	}
 }
