@@ -93,9 +93,6 @@ func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
 
 // Keys as a terminal sends them.
 const (
-	keyDown  = "\x1b[B"
-	keyUp    = "\x1b[A"
-	keyEnd   = "\x1b[F"
 	keyEnter = "\r"
 	keyCtrlC = "\x03"
 )

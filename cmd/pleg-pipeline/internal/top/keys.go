@@ -32,14 +32,8 @@ func (m *model) press(k key, now time.Time) error {
 		m.help = false
 	case k == "q":
 		return errQuit
-	case k == "Esc" && m.details != "":
-		m.details = ""
 	case k == "Esc":
 		m.filter = ""
-	case k == "Enter":
-		if m.details = m.selected; m.index() < 0 {
-			m.details = ""
-		}
 	case k == "/":
 		m.editing = true
 	case k == "s":
@@ -74,54 +68,33 @@ func (m *model) edit(k key) {
 	}
 }
 
-// move moves the selection.
+// move scrolls the rows.
 func (m *model) move(k key) {
-	at := m.index()
 	switch k {
 	case "Down":
-		at++
+		m.top++
 	case "Up":
-		at--
+		m.top--
 	case "PgDn":
-		at += max(1, m.page-1)
+		m.top += max(1, m.page-1)
 	case "PgUp":
-		at -= max(1, m.page-1)
+		m.top -= max(1, m.page-1)
 	case "Home":
-		at = 0
+		m.top = 0
 	case "End":
-		at = len(m.rows) - 1
-	default:
-		return
-	}
-	if len(m.rows) == 0 {
-		return
-	}
-	m.selected = m.rows[min(max(at, 0), len(m.rows)-1)].UID
-	if m.details != "" {
-		m.details = m.selected // the arrows also turn the pages of the details
+		m.top = len(m.rows)
 	}
 }
 
-// scroll moves the rows so that the selected one is among the first n.
+// scroll keeps rows on the screen, which has room for n.
 func (m *model) scroll(n int) {
 	m.page = n
-	if at := m.index(); at >= 0 {
-		m.top = min(max(m.top, at-n+1), at)
-	} else if m.selected != "" {
-		m.selected = "" // it is gone or filtered out
-	}
 	m.top = max(0, min(m.top, len(m.rows)-n))
 }
 
-// index returns the row of the selected pod, or -1.
-func (m *model) index() int {
-	return slices.IndexFunc(m.rows, func(p *pod) bool { return p.UID == m.selected })
-}
-
 const helpText = `
-↑ ↓ PgUp PgDn Home End   select a pod
-Enter   show its containers, exits, restarts and events
-Esc     go back; clear the filter
+↑ ↓ PgUp PgDn Home End   scroll the pods
+Esc     clear the filter
 /       filter: each word must be in the name, the state or a container
 s       sort by trouble, events, name, restarts, age, known
 p       pause the events

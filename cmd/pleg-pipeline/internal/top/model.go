@@ -30,18 +30,16 @@ type model struct {
 
 	disconnected string // why there are no events; empty if connected
 
-	filter   string
-	editing  bool   // whether keys go into the filter
-	sort     string // one of Orders
-	paused   bool
-	frozen   []fleet.Event // the feed while paused
-	missed   int           // events since the pause
-	help     bool
-	details  pleg.PodUID // the pod whose details are shown; empty for none
-	selected pleg.PodUID
-	rows     []*pod // in the chosen order
-	top      int    // the first row on the screen
-	page     int    // rows on the screen; set by the view
+	filter  string
+	editing bool   // whether keys go into the filter
+	sort    string // one of Orders
+	paused  bool
+	frozen  []fleet.Event // the feed while paused
+	missed  int           // events since the pause
+	help    bool
+	rows    []*pod // in the chosen order
+	top     int    // the first row on the screen
+	page    int    // rows on the screen; set by the view
 }
 
 // pod is a pod with its events.
@@ -49,20 +47,15 @@ type pod struct {
 	view.Pod
 
 	last   *fleet.Event
-	recent []int64       // Unix times of the events in the last rateSeconds
-	events []fleet.Event // the newest ones, for the details
+	recent []int64 // Unix times of the events in the last rateSeconds
 }
 
-// maxPodEvents is the number of events that the details of a pod show.
-const maxPodEvents = 50
-
 // A daemon that is broken or hostile may send any event. These limit the bytes of a name, the
-// pods, the pods with more than one event, and the events of a pod that are counted.
+// pods, and the events of a pod that are counted.
 const (
-	maxName     = 256
-	maxPods     = 20_000
-	maxDetailed = 1000
-	maxRecent   = 10_000
+	maxName   = 256
+	maxPods   = 20_000
+	maxRecent = 10_000
 )
 
 func newModel(o Options) *model {
@@ -122,12 +115,6 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	if !ev.Sandbox || p.last == nil || p.last.Sandbox { // a container says more
 		p.last = &ev
 	}
-	p.events = append(p.events, ev)
-	most := maxPodEvents
-	if len(m.pods) > maxDetailed {
-		most = 1
-	}
-	p.events = p.events[max(0, len(p.events)-most):]
 	if ev.Replayed {
 		return
 	}

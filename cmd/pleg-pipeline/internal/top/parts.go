@@ -62,17 +62,7 @@ func (s *screen) drawPods(m *model, y, n int, now time.Time) {
 	m.scroll(n - 1)
 	for i := range min(n-1, len(m.rows)-m.top) {
 		p := m.rows[m.top+i]
-		selected := p.UID == m.selected
-		if selected {
-			s.fill(y+1+i, header)
-		}
-		s.row(y+1+i, columns, func(c *view.Column[pod]) (string, tcell.Style) {
-			style := styles[c.Color(p)]
-			if selected {
-				style = header
-			}
-			return c.Value(p), style
-		})
+		s.row(y+1+i, columns, func(c *view.Column[pod]) (string, tcell.Style) { return c.Value(p), styles[c.Color(p)] })
 	}
 	if len(m.rows) == 0 && m.known {
 		s.text(0, y+1, s.width, "no pod matches the filter", faint)
@@ -117,70 +107,4 @@ func (s *screen) drawEvent(y int, ev fleet.Event) {
 	s.text(x, y, width, view.Cut(of.FullName(), width), plain)
 	x += width + 1
 	s.text(x, y, s.width-x, strings.TrimSpace(view.ContainerName(&ev.Event)+" "+why(ev)), faint)
-}
-
-// drawDetails draws one pod into n lines: its state, containers, sandboxes and events.
-func (s *screen) drawDetails(p *pod, y, n int, now time.Time) {
-	end := y + n
-	s.rule(y, p.FullName())
-	y++
-	line := func(style tcell.Style, format string, args ...any) {
-		if y < end {
-			s.text(0, y, s.width, fmt.Sprintf(format, args...), style)
-			y++
-		}
-	}
-	line(styles[view.PodColor(&p.Pod)], "%s, %d of %d containers run, %d restarts", p.Word(), p.Running, p.Total, p.Restarts)
-	if complaint := p.Complaint(now); complaint != "" {
-		line(bad, "%s", complaint)
-	}
-	if p.Stale {
-		line(warn, "what follows was so %s ago", view.Ago(p.CurrentAsOf, now))
-	}
-	line(faint, "UID %s  IP %s", p.UID, cmp.Or(strings.Join(p.IPs, ", "), "-"))
-	line(bold, "%-24s %4s %-8s %6s  %s", "CONTAINER", "TRY", "STATE", "AGE", "EXIT")
-	for _, c := range newestFirst(p.Containers) {
-		age := "-"
-		if at := cmp.Or(c.FinishedAt, c.StartedAt, c.CreatedAt); at != nil {
-			age = view.Ago(*at, now)
-		}
-		text, style := exit(c)
-		line(style, "%-24s %4d %-8s %6s  %s", view.Cut(view.Printable(c.Name), 24), c.Attempt, c.State, age, text)
-	}
-	for _, sandbox := range p.Sandboxes {
-		line(faint, "%-24s %4d %-8s", "(sandbox)", sandbox.Attempt, sandbox.State)
-	}
-	if y < end {
-		s.rule(y, "events")
-		y++
-	}
-	for _, ev := range slices.Backward(p.events) {
-		if y < end {
-			s.drawEvent(y, ev)
-			y++
-		}
-	}
-}
-
-// newestFirst returns containers by name, the newest of each name first.
-func newestFirst(containers []view.Container) []view.Container {
-	return slices.SortedFunc(slices.Values(containers), func(a, b view.Container) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(b.Attempt, a.Attempt))
-	})
-}
-
-// exit returns how a container ended, and the style of its line.
-func exit(c view.Container) (string, tcell.Style) {
-	if c.ExitCode == nil {
-		if c.State == pleg.StateRunning.String() {
-			return "", plain
-		}
-		return "", faint
-	}
-	parts := []string{strconv.Itoa(int(*c.ExitCode)), c.Reason, c.Message}
-	text := strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ", ")
-	if *c.ExitCode != 0 {
-		return text, bad
-	}
-	return text, faint
 }

@@ -31,14 +31,6 @@ func TestKeys(t *testing.T) {
 	term.escape()
 	term.wait("gamma")
 
-	term.write(keyDown + keyEnter)
-	term.wait("── shop/gamma")
-	term.wait("1, OOMKilled")
-	term.write(keyDown) // the arrows show the next pod
-	term.wait("── shop/alpha")
-	term.escape()
-	term.wait("LAST EVENT")
-
 	term.write("sss")
 	term.wait("sort: restarts")
 

@@ -53,8 +53,6 @@ func (s *screen) draw(m *model, now time.Time) {
 		for i, line := range strings.Split(helpText, "\n") {
 			s.text(0, summaryLines+i, s.width, line, plain)
 		}
-	case m.details != "" && m.pods[m.details] != nil:
-		s.drawDetails(m.pods[m.details], summaryLines, body, now)
 	default:
 		feed := max(minFeed, body/4)
 		s.drawPods(m, summaryLines, body-feed-1, now)
@@ -118,10 +116,7 @@ func (s *screen) drawKeys(m *model) {
 		return
 	}
 	s.HideCursor()
-	keys := []field{{"/", "filter"}, {"s", "sort: " + m.sort}, {"p", "pause"}, {"Enter", "details"}, {"?", "help"}, {"q", "quit"}}
-	if m.details != "" {
-		keys = []field{{"Esc", "back"}, {"↑↓", "other pods"}, {"q", "quit"}}
-	}
+	keys := []field{{"/", "filter"}, {"s", "sort: " + m.sort}, {"p", "pause"}, {"↑↓", "scroll"}, {"?", "help"}, {"q", "quit"}}
 	x := 0
 	if m.filter != "" {
 		x = s.text(0, y, s.width/3, "filter: "+m.filter, warn) + 2
