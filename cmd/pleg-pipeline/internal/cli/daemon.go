@@ -199,11 +199,11 @@ func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener,
 	if c.webConfig != "" {
 		scheme = "http(s)"
 	}
-	if access.PodsHidden() != nil {
-		out.say(ctx, "serving metrics and health on %s://%v, but no pods and events, because other machines can connect: see --web-config", scheme, listener.Addr())
-	} else {
-		out.say(ctx, "serving a page, metrics, health, pods and events on %s://%v", scheme, listener.Addr())
+	condition := ""
+	if !access.Local() {
+		condition = "; pods and events only to clients that --web-config authenticates, because other machines can connect"
 	}
+	out.say(ctx, "serving a page, metrics, health, pods and events on %s://%v%s", scheme, listener.Addr(), condition)
 	return listener, access, nil
 }
 

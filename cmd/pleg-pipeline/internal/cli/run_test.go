@@ -165,7 +165,7 @@ func TestRunServesHTTP(t *testing.T) {
 			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 kubelet_pleg_relist_duration_seconds_count",
 			`/metrics 200 kubelet_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", `/pods 200 "state":"ready"`,
 		}},
-		{"0.0.0.0:0", "but no pods and events, because other machines can connect", []string{"/pods 403 ", "/events 403 ", "/metrics 200 "}},
+		{"0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/pods 403 ", "/events 403 ", "/metrics 200 "}},
 	} {
 		out := newTranscript()
 		s := start(t, out, "run", "--simulate=2", "--listen", test.address, "--kubelet-metric-names")

@@ -116,7 +116,7 @@ func (a *Access) admit(r *http.Request, c *web.Config) error {
 	if len(c.Users) == 0 {
 		return nil
 	}
-	if r.TLS == nil && !a.local() {
+	if r.TLS == nil && !a.Local() {
 		return refuse(http.StatusForbidden, "a password is not accepted without encryption: the --web-config has basic_auth_users but no tls_server_config")
 	}
 	user, password, ok := r.BasicAuth()
@@ -145,38 +145,22 @@ func (a *Access) HidePods(r *http.Request) error {
 	if err := a.admit(r, config); err != nil {
 		return err
 	}
-	return a.authenticates(config, r.TLS != nil, func() bool { return checkCertificate(r.TLS, config) == nil })
-}
-
-// PodsHidden returns why pods are hidden from every client, as far as the present web
-// configuration and the address show.
-func (a *Access) PodsHidden() error {
-	config, err := readWebConfig(a.path)
-	if err != nil {
-		return err
-	}
-	return a.authenticates(config, config.TLSConfig.IsEnabled(), func() bool { return verifiesClients(config) })
-}
-
-// authenticates returns nil if a client that was admitted is known well enough to see
-// pods.
-func (a *Access) authenticates(c *web.Config, encrypted bool, certified func() bool) error {
 	const others = "other machines can reach this address, so pods are not served without "
 	switch {
-	case a.local():
+	case a.Local():
 		return nil
 	case a.path == "":
 		return errors.New(others + "authentication: use --web-config, or listen on 127.0.0.1")
-	case len(c.Users) > 0 && !encrypted:
+	case len(config.Users) > 0 && r.TLS == nil:
 		return errors.New(others + "encryption: the --web-config has basic_auth_users but no tls_server_config")
-	case len(c.Users) > 0 || certified():
+	case len(config.Users) > 0 || checkCertificate(r.TLS, config) == nil:
 		return nil
 	}
 	return errors.New(others + "authentication: the --web-config must have basic_auth_users, or client_auth_type: " + requireCertificate)
 }
 
-// local reports whether only this machine can reach the address.
-func (a *Access) local() bool {
+// Local reports whether only this machine can reach the address.
+func (a *Access) Local() bool {
 	tcp, ok := a.address.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
 }

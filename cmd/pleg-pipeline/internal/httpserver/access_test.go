@@ -88,17 +88,6 @@ func TestHidePods(t *testing.T) {
 	}
 }
 
-func TestPodsHidden(t *testing.T) {
-	cert := newCertificate(t)
-	for config, hidden := range map[string]bool{
-		users: true, cert.text(""): true, users + cert.text(""): false, cert.text(cert.requires()): false,
-	} {
-		if err := newAccess(t, everywhere, write(t, config)).PodsHidden(); (err != nil) != hidden {
-			t.Errorf("PodsHidden() with %q = %v, want an error: %v", config, err, hidden)
-		}
-	}
-}
-
 // rewrite replaces the content of a web configuration.
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
