@@ -74,16 +74,13 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	typeFlag(cmd, &c.types)
 	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", eventName, func(s string) (view.Format, error) { return view.ParseEventFormat(s, true) })
+	c.output.add(cmd, "events", eventName, view.ParseEventFormat)
 	c.addSources(cmd)
 }
 
 func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.viewCommand.validate(flags); err != nil {
 		return err
-	}
-	if _, err := view.ParseEventFormat(c.output.text, c.fleet.given()); err != nil {
-		return fmt.Errorf("--output: %w", err) // the events of a node have fewer fields
 	}
 	var err error
 	if c.filter.Types, err = parseTypes(c.types); err != nil {

@@ -112,7 +112,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	tuning(cmd, "watch-processes")
 	group(cmd, "Pipeline")
 
-	c.output.add(cmd, "events", eventName, func(s string) (view.Format, error) { return view.ParseEventFormat(s, false) })
+	c.output.add(cmd, "events", eventName, view.ParseEventFormat)
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
 	group(cmd, "Output")
 

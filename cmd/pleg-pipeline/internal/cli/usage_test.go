@@ -95,7 +95,6 @@ var usageErrors = []struct{ args, want string }{
 	{"events --fleet nats://h --cluster c --simulate", "--fleet cannot be combined with --simulate"},
 	{"events --fleet nats://h --cluster c --since 12", `--since: "12" is not a position of a fleet`},
 	{"events --fleet nats://h --cluster c -o go-template={{.nodes}}", `no entry for key "nodes"`},
-	{"events -o go-template={{.node}}", `no entry for key "node"`},
 	{"pods --fleet nats://h --cluster c -r /r", "--fleet cannot be combined with --runtime-endpoint"},
 	{"run --socket=", "--socket must not be empty"},
 	{"run --max-connections 0", "--max-connections must be between 1 and 100000, got 0"},

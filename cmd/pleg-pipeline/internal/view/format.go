@@ -47,13 +47,8 @@ func (f Format) Kind() Kind {
 
 // ParseEventFormat returns the format that s names: a kind, or "go-template=TEMPLATE".
 // The template sees the fields of an event by their JSON names; the error names a field
-// that does not exist. With nodes, events also have the fields of those of a cluster.
-func ParseEventFormat(s string, nodes bool) (Format, error) {
-	if nodes {
-		return parseFormat(s, fleet.Event{})
-	}
-	return parseFormat(s, pleg.Event{})
-}
+// that does not exist. Those of a cluster are empty for a node.
+func ParseEventFormat(s string) (Format, error) { return parseFormat(s, fleet.Event{}) }
 
 // ParsePodFormat is [ParseEventFormat] for pods.
 func ParsePodFormat(s string) (Format, error) {

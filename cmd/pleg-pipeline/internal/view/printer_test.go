@@ -119,7 +119,7 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 
 func format(t *testing.T, s string) view.Format {
 	t.Helper()
-	f, err := view.ParseEventFormat(s, false)
+	f, err := view.ParseEventFormat(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestParseRejectsBadFormats(t *testing.T) {
 		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
 		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
 	} {
-		if _, err := view.ParseEventFormat(test.in, false); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := view.ParseEventFormat(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("ParseEventFormat(%q) = %v, want %q", test.in, err, test.want)
 		}
 	}

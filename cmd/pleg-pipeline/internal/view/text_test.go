@@ -22,7 +22,7 @@ var interpreted = regexp.MustCompile("[\\x00-\\x09\\x0b-\\x1f\\x7f\u0080-\u009f\
 func TestNoFormatMovesTheCursor(t *testing.T) {
 	ev := pleg.Event{Type: pleg.ContainerDied, PodName: hostile, Reason: hostile}
 	for _, text := range []string{"text", "wide", "json", "yaml", "go-template={{.podName}} {{.reason}}"} {
-		format, err := view.ParseEventFormat(text, false)
+		format, err := view.ParseEventFormat(text)
 		if err != nil {
 			t.Fatal(err)
 		}
