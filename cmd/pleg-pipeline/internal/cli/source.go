@@ -235,14 +235,11 @@ func (s daemonSource) ask(ctx context.Context, uids ...pleg.PodUID) ([]view.Pod,
 	return view.Pods(known, now), err
 }
 
-// Status returns an empty status if the daemon is an older version that has none.
+// Status implements [top.Source].
 func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
 	now, err := s.client.Status(ctx)
-	if status.Code(err) == codes.Unimplemented {
-		return pleg.Status{}, nil
-	}
 	return now, fromDaemon(ctx, err)
 }
 
