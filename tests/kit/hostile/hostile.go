@@ -16,11 +16,11 @@ import (
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 )
 
-// The streams of its calls.
-type (
-	WatchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
-	ListStream  = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
-)
+// WatchStream is the stream of Watch.
+type WatchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
+
+// ListStream is the stream of ListPods.
+type ListStream = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
 
 // Daemon answers calls by its functions. What it lacks, it answers like a daemon that has no pods.
 type Daemon struct {
