@@ -52,6 +52,7 @@ func TestRunInspectsOneAfterTheOther(t *testing.T) {
 		runtime.SetPodFault("hung", nil)
 		runtime.Set("hung", "h=exited")
 		time.Sleep(time.Second + 3*time.Second)
+		synctest.Wait()
 		if want := timeout + 7*time.Second; len(calls) != 4 || calls[3] != want {
 			t.Errorf("calls at %v, want the last at %v, a period after the relist", calls, want)
 		}
