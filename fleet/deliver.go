@@ -87,18 +87,19 @@ func (w *watch) deliverEvents(node string, m message, stored known) error {
 		return nil
 	}
 	for i, data := range m.events {
-		at := Position{Stream: w.name, Message: stored.message, Stored: stored.stored}
+		at := place{stream: w.name, message: stored.message, stored: stored.stored}
 		if i+1 < len(m.events) {
-			at.Events = i + 1
+			at.events = i + 1
 		}
-		if len(w.pending) > 0 {
-			at = Position{} // later messages may have events that the replay included
-		}
-		delivered := w.resumed.Message == stored.message && i < w.resumed.Events
+		delivered := w.resumed.message == stored.message && i < w.resumed.events
 		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}
-		if err := w.send(Event{Event: data.Event, Node: node, At: at}); err != nil {
+		ev := Event{Event: data.Event, Node: node}
+		if len(w.pending) == 0 { // else later messages may have events that the replay included
+			ev.At = at.position()
+		}
+		if err := w.send(ev); err != nil {
 			return err
 		}
 	}
@@ -144,7 +145,15 @@ func (w *watch) replayAll(ctx context.Context) error {
 func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	delete(w.nodes, node)
 	w.broken = true
-	changing, err := w.replayStates(ctx, nodeKey(w.o.Cluster, node))
+	key, changing := nodeKey(w.o.Cluster, node), false
+	err := w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
+		if e.key == key {
+			return w.replayNodeState(e)
+		}
+		other, err := w.replayPodState(e)
+		changing = changing || other
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -168,30 +177,6 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 		p.advance(m)
 	}
 	return nil
-}
-
-// replayStates delivers the events in the states of the node with this key. It reports
-// whether some states are of another epoch than the node.
-func (w *watch) replayStates(ctx context.Context, key string) (changing bool, err error) {
-	var pods []entry
-	err = w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
-		if e.key == key {
-			return w.replayNodeState(e)
-		}
-		pods = append(pods, e)
-		return nil
-	})
-	if err != nil {
-		return false, err
-	}
-	for _, e := range pods {
-		other, err := w.replayPodState(e)
-		if err != nil {
-			return false, err
-		}
-		changing = changing || other
-	}
-	return changing, nil
 }
 
 // replayNodeState notes the epoch of a node's states.

@@ -16,10 +16,10 @@ import (
 type join struct {
 	// one is the watch of a part, except for its number and its nodes.
 	one watch
-	// at are the positions in the parts, as text; empty in one that is not watched or has none.
+	// at are the positions in the parts; empty in one that is not watched or has none.
 	at []string
-	// watched is the number of parts that are watched.
-	watched int
+	// parts are those that are watched, with their nodes.
+	parts map[int][]string
 	// synced and marked have the times of the Synced and the Bookmark of each part. Those of
 	// all parts become one.
 	synced, marked map[int]time.Time
@@ -53,10 +53,9 @@ func (j *join) watchAll(ctx context.Context) error {
 			return false
 		}
 	}
-	parts := byPart(j.one.o.Nodes, j.one.part.parts)
-	j.at, j.watched = make([]string, j.one.part.parts), len(parts)
+	j.at, j.parts = make([]string, j.one.part.parts), byPart(j.one.o.Nodes, j.one.part.parts)
 	j.synced, j.marked = make(map[int]time.Time), make(map[int]time.Time)
-	for number, nodes := range parts {
+	for number, nodes := range j.parts {
 		w := j.watchOf(number, nodes, pass)
 		watching.Go(func() error { return w.run(ctx) })
 	}
@@ -79,10 +78,6 @@ func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bo
 	w, o := j.one, j.one.o
 	w.part.number, w.o.Nodes = number, nodes
 	w.yield = func(ev Event, _ error) bool { return pass(func() error { return j.deliver(number, ev) }) }
-	if o.After != nil {
-		after := o.After.in(w.part)
-		w.o.After = &after
-	}
 	if o.Disconnected != nil {
 		w.o.Disconnected = func(err error, retryIn time.Duration) {
 			pass(func() error { o.Disconnected(err, retryIn); return nil })
@@ -96,13 +91,13 @@ func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bo
 
 // deliver delivers what a part has.
 func (j *join) deliver(number int, ev Event) error {
-	j.at[number] = ev.At.String()
+	j.at[number] = string(ev.At)
 	last := true
 	switch {
 	case ev.Type == pleg.Bookmark:
-		last = isLast(number, &ev, j.marked, j.watched) && j.one.o.Bookmarks
+		last = isLast(number, &ev, j.marked, len(j.parts)) && j.one.o.Bookmarks
 	case ev.Type == pleg.Synced && ev.Node == "":
-		last = isLast(number, &ev, j.synced, j.watched)
+		last = isLast(number, &ev, j.synced, len(j.parts))
 	}
 	if !last {
 		return nil
@@ -133,16 +128,12 @@ func isLast(number int, mark *Event, times map[int]time.Time, parts int) bool {
 	return true
 }
 
-// position returns the position in all parts that are watched; the zero value if one has none.
+// position returns the position in all parts that are watched; empty if one has none.
 func (j *join) position() Position {
-	have := 0
-	for _, at := range j.at {
-		if at != "" {
-			have++
+	for number := range j.parts {
+		if j.at[number] == "" {
+			return ""
 		}
 	}
-	if have < j.watched {
-		return Position{}
-	}
-	return Position{Parts: strings.Join(j.at, ",")}
+	return Position(strings.Join(j.at, ","))
 }

@@ -33,14 +33,11 @@ func TestJoin(t *testing.T) {
 		{2, pleg.Bookmark, "", "c:6", true, "a:6,,c:6", 9},
 	}
 	var got []Event
-	j := &join{at: make([]string, 3), watched: 2, synced: make(map[int]time.Time), marked: make(map[int]time.Time)}
+	j := &join{at: make([]string, 3), parts: map[int][]string{0: nil, 2: nil}, synced: make(map[int]time.Time), marked: make(map[int]time.Time)}
 	j.one.o.Bookmarks = true
 	j.one.yield = func(ev Event, _ error) bool { got = append(got, ev); return true }
 	for i, s := range steps {
-		ev := Event{Node: s.node, Event: pleg.Event{Type: s.typ, ObservedAt: began.Add(time.Duration(i))}}
-		if err := ev.At.UnmarshalText([]byte(s.at)); err != nil {
-			t.Fatal(err)
-		}
+		ev := Event{Node: s.node, At: Position(s.at), Event: pleg.Event{Type: s.typ, ObservedAt: began.Add(time.Duration(i))}}
 		got = nil
 		if err := j.deliver(s.part, ev); err != nil {
 			t.Fatal(err)
@@ -49,7 +46,7 @@ func TestJoin(t *testing.T) {
 		case s.want != (len(got) == 1):
 			t.Errorf("step %d: %d events are delivered", i, len(got))
 		case !s.want:
-		case got[0].At.String() != s.wantAt || !got[0].ObservedAt.Equal(began.Add(time.Duration(s.wantOf))):
+		case string(got[0].At) != s.wantAt || !got[0].ObservedAt.Equal(began.Add(time.Duration(s.wantOf))):
 			t.Errorf("step %d: %v at %q, want that of step %d and %q", i, got[0].ObservedAt, got[0].At, s.wantOf, s.wantAt)
 		}
 	}

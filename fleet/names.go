@@ -1,10 +1,8 @@
 package fleet
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
-	"strconv"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -83,87 +81,4 @@ func checkName(what, name string) error {
 		return fmt.Errorf("%s is %q: want printable ASCII without spaces and slashes", what, name)
 	}
 	return nil
-}
-
-// Position is a place in [EventStream], or one in each part.
-type Position struct {
-	// Stream names the stream. A stream that was deleted and created again has
-	// another name.
-	Stream string
-	// Message is the sequence number of the last message of which the watch delivered
-	// events. The zero value is the beginning.
-	Message uint64
-	// Events is how many events of this message it delivered; 0 means all.
-	Events int
-	// Stored is when the server stored the message, in nanoseconds since 1970; 0 if that is
-	// not known. It tells the message from another one that has its number, because the
-	// servers had lost their last messages.
-	Stored int64
-	// Parts are the positions in all parts as text, with commas between them, if there is more
-	// than one part. Then the other fields are zero.
-	Parts string
-}
-
-// String returns STREAM:MESSAGE, +EVENTS unless that is 0, and @STORED in hexadecimal digits
-// unless that is 0; for the zero value, nothing. Those of several parts have commas between them.
-func (p Position) String() string {
-	if p.Parts != "" || p == (Position{}) {
-		return p.Parts
-	}
-	text := fmt.Sprintf("%s:%d", p.Stream, p.Message)
-	if p.Events > 0 {
-		text += fmt.Sprintf("+%d", p.Events)
-	}
-	if p.Stored > 0 {
-		text += fmt.Sprintf("@%x", p.Stored)
-	}
-	return text
-}
-
-// MarshalText writes the position as [Position.String] does.
-func (p Position) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (p *Position) UnmarshalText(text []byte) (err error) {
-	*p = Position{}
-	if len(text) > 0 {
-		*p, err = ParsePosition(string(text))
-	}
-	return err
-}
-
-// ParsePosition is the inverse of [Position.String].
-func ParsePosition(s string) (Position, error) {
-	if parts := strings.Split(s, ","); len(parts) > 1 {
-		for _, part := range parts {
-			if err := new(Position).UnmarshalText([]byte(part)); err != nil {
-				return Position{}, err
-			}
-		}
-		return Position{Parts: s}, nil
-	}
-	stream, place, ok := strings.Cut(s, ":")
-	place, stored, timed := strings.Cut(place, "@")
-	message, events, hasEvents := strings.Cut(place, "+")
-	p := Position{Stream: stream}
-	var err, errEvents, errStored error
-	p.Message, err = strconv.ParseUint(message, 10, 64)
-	if hasEvents {
-		p.Events, errEvents = strconv.Atoi(events)
-	}
-	if timed {
-		p.Stored, errStored = strconv.ParseInt(stored, 16, 64)
-	}
-	if !ok || stream == "" || p.Events < 0 || p.Stored < 0 || errors.Join(err, errEvents, errStored) != nil {
-		return Position{}, fmt.Errorf("%q is not a position of a fleet: want STREAM:MESSAGE, such as 18a5b5b0c2a7e400:120", s)
-	}
-	return p, nil
-}
-
-// in returns the position in one part; the zero value, which no stream has, if there is none.
-func (p Position) in(of part) (at Position) {
-	if parts := strings.Split(p.Parts, ","); len(parts) == of.parts {
-		_ = at.UnmarshalText([]byte(parts[of.number]))
-	}
-	return at
 }

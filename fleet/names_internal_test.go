@@ -45,14 +45,30 @@ func TestNamesOfNodes(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
-	for _, p := range []Position{{Stream: "18a5", Message: 12}, {Stream: "18a5", Message: 12, Events: 3}, {Stream: "18a5", Message: 12, Stored: 1 << 60}, {Stream: "18a5", Message: 12, Events: 3, Stored: 1}, {Stream: "x"}, {Parts: "18a5:12,,18a6:3+1@ff"}, {Parts: ",b:1"}} {
-		if got, err := ParsePosition(p.String()); err != nil || got != p {
-			t.Errorf("%v is read as %v, %v", p, got, err)
+	for _, p := range []place{{stream: "18a5", message: 12}, {stream: "18a5", message: 12, events: 3}, {stream: "18a5", message: 12, stored: 1 << 60}, {stream: "18a5", message: 12, events: 3, stored: 1}, {stream: "x"}} {
+		if _, err := ParsePosition(string(p.position())); err != nil || p.position().in(part{0, 1}) != p {
+			t.Errorf("%+v is read as %+v, %v", p, p.position().in(part{0, 1}), err)
 		}
 	}
 	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+", "a:1+-1", "a:1+x", "a:1@", "a:1@x", "a:1@-1", "a:1,b"} {
 		if got, err := ParsePosition(bad); err == nil {
 			t.Errorf("%q is read as %v, want an error", bad, got)
+		}
+	}
+	// One of another number of parts has no place in a part, nor has one of other parts.
+	for _, tt := range []struct {
+		p    Position
+		of   part
+		want place
+	}{
+		{"a:1,,c:3", part{0, 3}, place{stream: "a", message: 1}},
+		{"a:1,,c:3", part{1, 3}, place{}},
+		{"a:1,,c:3", part{2, 3}, place{stream: "c", message: 3}},
+		{"a:1,,c:3", part{0, 2}, place{}},
+		{"a:1", part{0, 3}, place{}},
+	} {
+		if _, err := ParsePosition(string(tt.p)); err != nil || tt.p.in(tt.of) != tt.want {
+			t.Errorf("the position %s in %+v is %+v, %v, want %+v", tt.p, tt.of, tt.p.in(tt.of), err, tt.want)
 		}
 	}
 }
@@ -78,21 +94,5 @@ func TestParts(t *testing.T) {
 		if got := p.nameOf(StateBucket); got != tt.bucket {
 			t.Errorf("node %s of %d parts: bucket %s, want %s", tt.node, tt.parts, got, tt.bucket)
 		}
-	}
-}
-
-// A position names a place in each part that was watched. One of another number of parts has none.
-func TestPositionInPart(t *testing.T) {
-	p := Position{Parts: "a:1,,c:3"}
-	for _, tt := range []struct {
-		of   part
-		want Position
-	}{{part{0, 3}, Position{Stream: "a", Message: 1}}, {part{1, 3}, Position{}}, {part{2, 3}, Position{Stream: "c", Message: 3}}, {part{0, 2}, Position{}}} {
-		if got := p.in(tt.of); got != tt.want {
-			t.Errorf("the position in %+v is %v, want %v", tt.of, got, tt.want)
-		}
-	}
-	if got := (Position{Stream: "a", Message: 1}).in(part{0, 3}); got != (Position{}) {
-		t.Errorf("the position of a fleet of one part is %v in one of three", got)
 	}
 }

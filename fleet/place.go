@@ -3,12 +3,84 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
+
+// Position is a place in [EventStream], or in the streams of all parts with commas between them:
+// text that [Watch] reads. A watch that resumes after the empty one gets a Gap and a replay.
+type Position string
+
+// ParsePosition returns an error if the text is not a position.
+func ParsePosition(text string) (Position, error) {
+	parts := strings.Split(text, ",")
+	for _, part := range parts {
+		if _, err := parsePlace(part); err != nil && (part != "" || len(parts) == 1) {
+			return "", fmt.Errorf("%q is not a position of a fleet: want STREAM:MESSAGE, such as 18a5b5b0c2a7e400:120", text)
+		}
+	}
+	return Position(text), nil
+}
+
+// in returns the position in one part; the zero value, which no stream has, if there is none.
+func (p Position) in(of part) (at place) {
+	if parts := strings.Split(string(p), ","); len(parts) == of.parts {
+		at, _ = parsePlace(parts[of.number])
+	}
+	return at
+}
+
+// place is a position in one stream.
+type place struct {
+	// stream names the stream. One that was deleted and created again has another name.
+	stream string
+	// message is the sequence number of the last message of which the watch delivered events,
+	// and events how many of them; 0 means all.
+	message uint64
+	events  int
+	// stored is when the server stored the message, in nanoseconds since 1970; 0 if that is
+	// not known. It tells the message from another one that has its number, because the
+	// servers had lost their last messages.
+	stored int64
+}
+
+// position returns STREAM:MESSAGE, +EVENTS unless that is 0, and @STORED in hexadecimal digits
+// unless that is 0.
+func (p place) position() Position {
+	text := fmt.Sprintf("%s:%d", p.stream, p.message)
+	if p.events > 0 {
+		text += fmt.Sprintf("+%d", p.events)
+	}
+	if p.stored > 0 {
+		text += fmt.Sprintf("@%x", p.stored)
+	}
+	return Position(text)
+}
+
+func parsePlace(text string) (place, error) {
+	stream, at, ok := strings.Cut(text, ":")
+	at, stored, timed := strings.Cut(at, "@")
+	message, events, hasEvents := strings.Cut(at, "+")
+	p := place{stream: stream}
+	var err, errEvents, errStored error
+	p.message, err = strconv.ParseUint(message, 10, 64)
+	if hasEvents {
+		p.events, errEvents = strconv.Atoi(events)
+	}
+	if timed {
+		p.stored, errStored = strconv.ParseInt(stored, 16, 64)
+	}
+	if !ok || stream == "" || p.events < 0 || p.stored < 0 {
+		err = strconv.ErrSyntax
+	}
+	return p, errors.Join(err, errEvents, errStored)
+}
 
 // known is a message and when the server stored it, in nanoseconds since 1970; zero if the watch
 // knows of none.
@@ -34,9 +106,10 @@ func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 			}
 			return false, w.sendBookmark()
 		}
-		w.name, w.covered, w.known = w.o.After.Stream, w.o.After.Message, known{w.o.After.Message, w.o.After.Stored}
-		if w.o.After.Events > 0 {
-			w.resumed = *w.o.After
+		after := w.o.After.in(w.part)
+		w.name, w.covered, w.known = after.stream, after.message, known{after.message, after.stored}
+		if after.events > 0 {
+			w.resumed = after
 			w.covered--
 		}
 		if last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...); err != nil {
@@ -78,9 +151,9 @@ func (w *watch) isSameStream(ctx context.Context, info *jetstream.StreamInfo) (b
 
 // position returns the position after all messages that the watch covers.
 func (w *watch) position() Position {
-	p := Position{Stream: w.name, Message: w.covered}
+	at := place{stream: w.name, message: w.covered}
 	if w.known.message == w.covered {
-		p.Stored = w.known.stored
+		at.stored = w.known.stored
 	}
-	return p
+	return at.position()
 }

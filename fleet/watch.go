@@ -56,7 +56,7 @@ type Event struct {
 	Node string `json:"node,omitempty"`
 	// At is the position after which a watch can resume. A Gap and the events of a
 	// replay have none; the Synced that follows them has one.
-	At Position `json:"at,omitzero"`
+	At Position `json:"at,omitempty"`
 }
 
 // Watch ranges over the events of a cluster until ctx ends. The contract is that of a
@@ -128,7 +128,7 @@ type watch struct {
 	checked time.Time
 	// resumed is the message of which some events were delivered before the watch
 	// resumed.
-	resumed Position
+	resumed place
 	// pending are replays that are not complete yet.
 	pending []pending
 	// broken is true from a Gap until the state after it has been delivered. If the
@@ -156,6 +156,11 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 	}
 	if o.Replay && o.After != nil {
 		return filter.Filter{}, errors.New("WatchOptions.Replay and After exclude each other: a watch that resumes gets a replay if necessary")
+	}
+	if o.After != nil && *o.After != "" {
+		if _, err := ParsePosition(string(*o.After)); err != nil {
+			return filter.Filter{}, fmt.Errorf("WatchOptions.After: %w", err)
+		}
 	}
 	f, err := filter.New(o.Filter)
 	if err != nil {

@@ -118,7 +118,7 @@ func TestPartsResume(t *testing.T) {
 		}
 		return nil
 	})
-	if mark := live.events[0]; mark.Type != pleg.Bookmark || mark.At == (fleet.Position{}) {
+	if mark := live.events[0]; mark.Type != pleg.Bookmark || mark.At == "" {
 		t.Fatalf("the first event is %+v, want a Bookmark with a position", mark)
 	}
 	for range 10 {
@@ -152,9 +152,9 @@ func TestPartsResume(t *testing.T) {
 	}
 	synced := slices.IndexFunc(events, func(ev fleet.Event) bool { return ev.Type == pleg.Synced && ev.Node == "" })
 	for i := synced; i < len(events); i += 7 {
-		at, err := fleet.ParsePosition(events[i].At.String())
-		if err != nil || at != events[i].At || at == (fleet.Position{}) {
-			t.Fatalf("event %d after %d has the position %v, read as %v, %v", i, synced, events[i].At, at, err)
+		at := events[i].At
+		if at == "" {
+			t.Fatalf("event %d after %d has no position", i, synced)
 		}
 		resumes(at, named(events[i+1:]))
 		resumes(at, named(events[i+1:], agents[2].name), agents[2].name)
@@ -182,7 +182,7 @@ func TestPartLosesMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []fleet.Position{at, {Stream: "of one part", Message: 7}} {
+	for _, at := range []fleet.Position{at, "of-one-part:7", ""} {
 		resumed := watch(t, s.URL, fleet.WatchOptions{After: &at}, agents...)
 		resumed.converges()
 		if gaps := resumed.gapsSoFar(); gaps != 1 {

@@ -25,16 +25,19 @@ var (
 	scalePods  = flag.Int("pods", 20, "the `NUMBER` of pods of each node")
 	scaleConns = flag.Int("connections", 5, "the `NUMBER` of connections that the nodes share")
 	scaleRate  = flag.Float64("rate", 3.75, "`EVENTS` of a node each second")
+	scaleParts = flag.Int("parts", 1, "the `NUMBER` of parts")
+	scaleThree = flag.Bool("three", false, "three servers, each of which keeps everything")
 	scaleTime  = flag.Duration("duration", 2*time.Second, "the `TIME` under load")
 )
 
-// scale is many nodes on one server, and a watch that checks what it gets.
+// scale is many nodes on a server or three, and a watch that checks what it gets.
 type scale struct {
-	t      *testing.T
-	server *natsd.Server
-	conns  []*nats.Conn
-	nodes  []*agent
-	made   int // events of the load
+	t       *testing.T
+	servers []*natsd.Server
+	url     string
+	conns   []*nats.Conn
+	nodes   []*agent
+	made    int // events of the load
 	*consumer
 }
 
@@ -42,16 +45,26 @@ type scale struct {
 // figure.
 func TestScale(t *testing.T) {
 	t.Parallel()
-	s := &scale{t: t, server: startServer(t, "")}
+	s := &scale{t: t}
+	limits := fleet.Limits{Parts: *scaleParts}
+	if *scaleThree {
+		s.servers, limits.Replicas = startCluster(t), 3
+	} else {
+		s.servers = []*natsd.Server{startServer(t, "")}
+	}
+	s.url = urlOf(s.servers...)
 	began := time.Now()
 	for range *scaleConns {
-		s.conns = append(s.conns, connect(t, s.server.URL))
+		s.conns = append(s.conns, connect(t, s.url))
+	}
+	if err := fleet.Create(t.Context(), jetStream(t, s.conns[0]), limits); err != nil {
+		t.Fatal(err)
 	}
 	for i := range *scaleNodes {
 		o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: s.conns[i%len(s.conns)], seed: uint64(i)}
-		s.nodes = append(s.nodes, startAgent(t, s.server.URL, fmt.Sprintf("node-%05d.example.com", i), o))
+		s.nodes = append(s.nodes, startAgent(t, s.url, fmt.Sprintf("node-%05d.example.com", i), o))
 	}
-	s.consumer = watch(t, s.server.URL, fleet.WatchOptions{Replay: true}, s.nodes...)
+	s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 	s.rest(s.consumer, "start of all nodes", began)
 	s.load()
 	s.late()
@@ -99,16 +112,16 @@ func (s *scale) load() {
 		inject func() error
 	}{
 		{"server killed, back after 5 s", func() error {
-			s.server.Kill()
+			s.servers[0].Kill()
 			s.step(5 * time.Second)
-			return s.server.Start(s.t.Context())
+			return s.servers[0].Start(s.t.Context())
 		}},
 		{"server stopped for 10 s", func() error {
-			if err := s.server.Pause(); err != nil {
+			if err := s.servers[0].Pause(); err != nil {
 				return err
 			}
 			s.step(10 * time.Second)
-			return s.server.Continue()
+			return s.servers[0].Continue()
 		}},
 	} {
 		s.step(quarter)
@@ -123,7 +136,9 @@ func (s *scale) load() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	s.row("server: memory (RSS), stored", "%d MB, %d MB", memory(s.server.PID()), stored.Store>>20)
+	for _, server := range s.servers {
+		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", memory(server.PID()), stored.Store>>20)
+	}
 	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", memory(os.Getpid()))
 	s.row("Gaps", "%d", s.gapsSoFar())
 }
@@ -166,7 +181,7 @@ func (s *scale) step(duration time.Duration) {
 // late measures how long a consumer takes that comes in the middle of the load.
 func (s *scale) late() {
 	began := time.Now()
-	c := watch(s.t, s.server.URL, fleet.WatchOptions{Replay: true}, s.nodes...)
+	c := watch(s.t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 	synced := func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()

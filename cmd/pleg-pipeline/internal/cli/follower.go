@@ -26,8 +26,8 @@ var errTooManyPods = fmt.Errorf("the daemon sends more than %d pods or %d bytes"
 
 // position returns the position after an event; "" if it has none.
 func position(ev fleet.Event) string {
-	if ev.At != (fleet.Position{}) {
-		return ev.At.String()
+	if ev.At != "" {
+		return string(ev.At)
 	}
 	if at, ok := ev.Position(); ok && ev.Node == "" {
 		return at.String()
