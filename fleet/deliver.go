@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,7 +19,7 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if err != nil {
 		return fmt.Errorf("receive message: %w", err)
 	}
-	at := known{metadata.Sequence.Stream, metadata.Timestamp.UnixNano()}
+	at := place{stream: w.name, message: metadata.Sequence.Stream, stored: metadata.Timestamp.UnixNano()}
 	if w.skipped == 0 && at.message > w.covered+1 {
 		w.skipped = w.covered + 1
 	}
@@ -45,7 +44,7 @@ func (w *watch) passOver(subject string, err error) {
 	}
 }
 
-func (w *watch) deliver(ctx context.Context, node string, m message, at known) error {
+func (w *watch) deliver(ctx context.Context, node string, m message, at place) error {
 	p := w.nodes[node]
 	if p == nil {
 		p = &progress{}
@@ -81,17 +80,16 @@ func (w *watch) deliver(ctx context.Context, node string, m message, at known) e
 }
 
 // deliverEvents delivers those events of a message that are new and wanted.
-func (w *watch) deliverEvents(node string, m message, stored known) error {
+func (w *watch) deliverEvents(node string, m message, at place) error {
 	p := w.nodes[node]
 	if p.ahead {
 		return nil
 	}
 	for i, data := range m.events {
-		at := place{stream: w.name, message: stored.message, stored: stored.stored}
-		if i+1 < len(m.events) {
-			at.events = i + 1
+		if at.events = i + 1; at.events == len(m.events) {
+			at.events = 0
 		}
-		delivered := w.resumed.message == stored.message && i < w.resumed.events
+		delivered := w.resumed.message == at.message && i < w.resumed.events
 		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}
@@ -196,10 +194,7 @@ func (w *watch) read(e entry, state any) (node string, ok bool) {
 	if e.value == nil {
 		return "", false
 	}
-	node, err := nodeOf(e.key)
-	if err == nil {
-		err = json.Unmarshal(e.value, state)
-	}
+	node, err := decodeState(e, state)
 	if err != nil {
 		w.passOver(subjectOf(w.nameOf(StateBucket), e.key), err)
 	}

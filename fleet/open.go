@@ -102,11 +102,12 @@ func partsIn(ctx context.Context, js jetstream.JetStream, name string) (int, err
 	if err != nil {
 		return 0, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
 	}
-	parts, err := strconv.Atoi(cmp.Or(stream.CachedInfo().Config.Metadata[partsKey], "1"))
-	if err != nil || parts < 1 {
-		return 0, fmt.Errorf("stream %s has the metadata %s: %w", name, partsKey, cmp.Or(err, errors.New("want a positive number")))
-	}
-	return parts, nil
+	return partsOf(stream), nil
+}
+
+func partsOf(stream jetstream.Stream) int {
+	parts, _ := strconv.Atoi(stream.CachedInfo().Config.Metadata[partsKey])
+	return max(1, parts)
 }
 
 // openPart opens the stream and the buckets of a part. It creates what is missing if limits is not
@@ -177,10 +178,10 @@ func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Lim
 	if err != nil {
 		return nil, err
 	}
-	config := stream.CachedInfo().Config
-	if has := cmp.Or(config.Metadata[partsKey], "1"); has != strconv.Itoa(p.parts) {
-		return nil, fmt.Errorf("%w: it is one of %s, not of %d", errOtherParts, has, p.parts)
+	if has := partsOf(stream); has != p.parts {
+		return nil, fmt.Errorf("%w: it is one of %d, not of %d", errOtherParts, has, p.parts)
 	}
+	config := stream.CachedInfo().Config
 	if !slices.Contains(config.Subjects, subjects) {
 		return nil, fmt.Errorf("it has the subjects %q: want %s", config.Subjects, subjects)
 	}

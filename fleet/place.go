@@ -82,13 +82,6 @@ func parsePlace(text string) (place, error) {
 	return p, errors.Join(err, errEvents, errStored)
 }
 
-// known is a message and when the server stored it, in nanoseconds since 1970; zero if the watch
-// knows of none.
-type known struct {
-	message uint64
-	stored  int64
-}
-
 // findPosition decides after which message the connection begins, and reports whether a replay
 // is needed. If it is because messages are missing, it delivers the Gap.
 func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
@@ -107,7 +100,7 @@ func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 			return false, w.sendBookmark()
 		}
 		after := w.o.After.in(w.part)
-		w.name, w.covered, w.known = after.stream, after.message, known{after.message, after.stored}
+		w.name, w.covered, w.known = after.stream, after.message, after
 		if after.events > 0 {
 			w.resumed = after
 			w.covered--
@@ -130,9 +123,9 @@ func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 
 // coverAll makes the watch begin after the last message of the stream.
 func (w *watch) coverAll(info *jetstream.StreamInfo) {
-	w.covered, w.known = info.State.LastSeq, known{}
+	w.covered, w.known = info.State.LastSeq, place{}
 	if w.covered > 0 {
-		w.known = known{w.covered, info.State.LastTime.UnixNano()}
+		w.known = place{stream: w.name, message: w.covered, stored: info.State.LastTime.UnixNano()}
 	}
 }
 
@@ -151,9 +144,8 @@ func (w *watch) isSameStream(ctx context.Context, info *jetstream.StreamInfo) (b
 
 // position returns the position after all messages that the watch covers.
 func (w *watch) position() Position {
-	at := place{stream: w.name, message: w.covered}
-	if w.known.message == w.covered {
-		at.stored = w.known.stored
+	if w.known.message == w.covered && w.covered > 0 {
+		return w.known.position()
 	}
-	return at.position()
+	return place{stream: w.name, message: w.covered}.position()
 }

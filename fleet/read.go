@@ -37,13 +37,6 @@ const (
 
 var errReadTimeout = errors.New("the server stopped sending")
 
-// newest returns the revision of the newest entry of keys in a bucket; 0 if it has none. Any
-// replica may answer who reads entries, also one that does not have yet what the leader has
-// acknowledged. Who reads must get this far.
-func (s *server) newest(ctx context.Context, bucket string, keys []string) (uint64, error) {
-	return s.lastSequence(ctx, "KV_"+bucket, subjectsOf(bucket, keys)...)
-}
-
 // subjectsOf returns the subjects of keys in a bucket.
 func subjectsOf(bucket string, keys []string) []string {
 	subjects := make([]string, len(keys))
@@ -81,11 +74,12 @@ func (s *server) readKeys(ctx context.Context, name string, keys []string, each 
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.newest(ctx, name, keys) }, each)
+	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.lastSequence(ctx, "KV_"+name, subjectsOf(name, keys)...) }, each)
 }
 
 // gather calls each for the first entry of each key, until all keys have come. newest asks for the
-// revision that the leader has.
+// newest revision that the leader has, 0 for none. Any replica may send the updates, also one that
+// does not have yet what the leader has acknowledged.
 func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest func() (uint64, error), each func(entry) error) error {
 	idle, quiet := time.NewTimer(idleTimeout), time.NewTicker(quietTime)
 	defer idle.Stop()

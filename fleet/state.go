@@ -13,6 +13,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// decodeState decodes an entry of a bucket and returns its node. The mark of a removal is an error.
+func decodeState(e entry, state any) (node string, err error) {
+	if node, err = nodeOf(e.key); err == nil {
+		err = json.Unmarshal(e.value, state)
+	}
+	return node, err
+}
+
 // nodeState is the value of a node in [StateBucket]. It is written after the states of
 // all its pods, when an epoch begins or a Gap is published.
 type nodeState struct {

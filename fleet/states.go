@@ -3,7 +3,6 @@ package fleet
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -80,8 +79,7 @@ func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	nodes := make(map[string]*Node)
 	err := s.readBucket(ctx, StateBucket, keys, func(e entry) error {
 		var state nodeState
-		name, err := nodeOf(e.key)
-		if err == nil && json.Unmarshal(e.value, &state) == nil {
+		if name, err := decodeState(e, &state); err == nil {
 			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq}
 		}
 		return nil
@@ -91,11 +89,8 @@ func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	}
 	err = s.readBucket(ctx, AgentBucket, keys, func(e entry) error {
 		var agent agentState
-		name, err := nodeOf(e.key)
-		if err != nil || json.Unmarshal(e.value, &agent) != nil {
-			return nil //nolint:nilerr // it is not of this project
-		}
-		if n := nodes[name]; n != nil {
+		name, err := decodeState(e, &agent)
+		if n := nodes[name]; n != nil && err == nil { // else it is not of this project
 			n.Agent, n.CurrentAsOf, n.Verdict = agent.Agent, agent.CurrentAsOf, agent.Verdict
 			if agent.Epoch == n.Epoch {
 				n.Seq = max(n.Seq, agent.Seq)
@@ -195,12 +190,9 @@ func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUI
 // podOf returns the pod in an entry; false if it is gone or of an epoch that has ended.
 func podOf(nodes map[string]*Node, e entry) (Pod, bool) {
 	var state podState
-	name, err := nodeOf(e.key)
-	if err != nil || json.Unmarshal(e.value, &state) != nil {
-		return Pod{}, false
-	}
+	name, err := decodeState(e, &state)
 	node := nodes[name]
-	if node == nil || node.Epoch != state.Epoch {
+	if err != nil || node == nil || node.Epoch != state.Epoch {
 		return Pod{}, false
 	}
 	pod := Pod{Node: name, Name: state.Name, Namespace: state.Namespace, Labels: state.Labels}

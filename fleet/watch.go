@@ -120,7 +120,7 @@ type watch struct {
 	// covered is the sequence number up to which the watch has every message, and known the
 	// last one of them of which it knows when the server stored it.
 	covered uint64
-	known   known
+	known   place
 	// skipped is the first sequence number that the watch did not get and that may not be
 	// that of another cluster or node; 0 if none.
 	skipped uint64

@@ -38,6 +38,7 @@ type scale struct {
 	conns   []*nats.Conn
 	nodes   []*agent
 	made    int // events of the load
+	cpu     [2]time.Duration
 	*consumer
 }
 
@@ -66,6 +67,7 @@ func TestScale(t *testing.T) {
 	}
 	s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 	s.rest(s.consumer, "start of all nodes", began)
+	s.rowCPU("start of all nodes")
 	s.load()
 	s.late()
 	s.burst()
@@ -74,6 +76,16 @@ func TestScale(t *testing.T) {
 // row prints a figure.
 func (s *scale) row(what, format string, args ...any) {
 	s.t.Logf("| %s | %s |", what, fmt.Sprintf(format, args...))
+}
+
+// rowCPU prints the CPU since the last call: it says more than the time does on a busy machine.
+func (s *scale) rowCPU(what string) {
+	before := s.cpu
+	s.cpu = [2]time.Duration{1: use(os.Getpid()).CPU}
+	for _, server := range s.servers {
+		s.cpu[0] += use(server.PID()).CPU
+	}
+	s.row(what+": CPU of the servers; of all nodes and the watch", "%.1f s; %.1f s", (s.cpu[0] - before[0]).Seconds(), (s.cpu[1] - before[1]).Seconds())
 }
 
 // rest waits until a consumer has the union of the states, and prints how long after a time its last
@@ -105,6 +117,7 @@ func (s *scale) load() {
 	quarter, began := *scaleTime/4, time.Now()
 	s.step(quarter)
 	s.row("events a second, made and delivered", "%.0f", float64(s.made)/time.Since(began).Seconds())
+	s.rowCPU(fmt.Sprintf("%d events", s.made))
 	delays := s.takeDelays()
 	s.row("delay from event to watch", "p50 %v, p99 %v", delays.Quantile(0.5).Round(100*time.Microsecond), delays.Quantile(0.99).Round(100*time.Microsecond))
 	for _, fault := range []struct {
@@ -137,9 +150,9 @@ func (s *scale) load() {
 		s.t.Fatal(err)
 	}
 	for _, server := range s.servers {
-		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", memory(server.PID()), stored.Store>>20)
+		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", use(server.PID()).RSS>>20, stored.Store>>20)
 	}
-	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", memory(os.Getpid()))
+	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", use(os.Getpid()).RSS>>20)
 	s.row("Gaps", "%d", s.gapsSoFar())
 }
 
@@ -257,11 +270,8 @@ func (c *consumer) takeDelays() load.Times {
 	return delays
 }
 
-// memory returns the RSS of a process in MB.
-func memory(pid int) int {
-	use, err := process.UseOf(pid)
-	if err != nil {
-		return 0
-	}
-	return int(use.RSS >> 20)
+// use returns what a process uses.
+func use(pid int) process.Use {
+	use, _ := process.UseOf(pid) // it counts as nothing
+	return use
 }
