@@ -59,14 +59,6 @@ func TestFailedListKeepsTimes(t *testing.T) {
 	})
 }
 
-func TestUnhealthyBeforeFirstList(t *testing.T) {
-	runFixture(t, func(r *fakeRuntime) { r.fail(errors.New("no list")) }, func(f *fixture) {
-		if ok, err := f.pleg.Healthy(); ok || err == nil {
-			t.Errorf("Healthy() = %v, %v before the first list", ok, err)
-		}
-	})
-}
-
 // A hung inspection delays neither the events nor the GetNewerThan of other pods.
 // GetNewerThan of its own pod waits.
 func TestHungInspectionDelaysNoOtherPod(t *testing.T) {

@@ -8,31 +8,59 @@ import (
 	"time"
 )
 
-// shortLived makes pods that end after 5 s: many at once, then one each second.
-func (tr *trial) shortLived(ctx context.Context) {
+// briefTimeout bounds the life of short-lived pods. All at once, 250 take minutes on two
+// cores.
+const briefTimeout = 10 * time.Minute
+
+// shortLived makes pods that end after 5 s: 60 at once, then one a second.
+func (tr *trial) shortLived(ctx context.Context) { tr.makeBriefs(ctx, 60, 1) }
+
+// manyShortLived makes more of them than two cores can start in time.
+func (tr *trial) manyShortLived(ctx context.Context) { tr.makeBriefs(ctx, 250, 4.5) }
+
+// makeBriefs makes pods all at once, then so many a second.
+func (tr *trial) makeBriefs(ctx context.Context, atOnce int, rate float64) {
+	tr.makeBrief(ctx, fmt.Sprintf("%d pods that live 5 s", atOnce), atOnce, func(time.Duration) int { return atOnce })
+	n := int(rate * span(tr.t).Seconds())
+	tr.makeBrief(ctx, fmt.Sprintf("%v such pods a second", rate), n, func(passed time.Duration) int {
+		return min(n, 1+int(rate*passed.Seconds()))
+	})
+}
+
+// makeBrief makes n pods. At each time, due is the number of those that should exist.
+func (tr *trial) makeBrief(ctx context.Context, what string, n int, due func(passed time.Duration) int) {
 	before, began := tr.usage(), time.Now()
 	all := make(briefPods)
-	for i := range brief {
-		tr.addBrief(all, fmt.Sprintf("brief-%02d", i))
-	}
-	tr.followBrief(ctx, all, func() bool { return all.ended() == brief })
-	tr.share(fmt.Sprintf("%d pods that live 5 s", brief), before, time.Since(began))
-	tr.reportBrief(fmt.Sprintf("%d pods that live 5 s", brief), all)
-
-	before, began = tr.usage(), time.Now()
-	all, d := make(briefPods), span(tr.t)
-	tr.followBrief(ctx, all, func() bool {
-		if passed := time.Since(began); passed < d && len(all) < int(passed.Seconds()) {
-			tr.addBrief(all, fmt.Sprintf("brief-%d", brief+len(all)))
+	for all.ended() < n {
+		for len(all) < due(time.Since(began)) {
+			tr.addBrief(all)
 		}
-		return time.Since(began) >= d && all.ended() == len(all)
-	})
-	tr.share("one such pod each second", before, time.Since(began))
-	tr.reportBrief("one such pod each second", all)
+		tr.noteBrief(ctx, all)
+		if ctx.Err() != nil || time.Since(began) > span(tr.t)+briefTimeout {
+			tr.t.Fatalf("%s: %d of %d have ended", what, all.ended(), n)
+		}
+	}
+	tr.share(what, before, time.Since(began))
+	unseen, restarts := 0.0, 0
+	for _, p := range all {
+		restarts += p.restarts
+		if p.ran.IsZero() {
+			unseen++
+			continue
+		}
+		tr.add(what+": reported Running after (ms)", milliseconds(p.ran.Sub(p.made)))
+	}
+	tr.add(what+": never reported Running", unseen)
+	tr.add(what+": restarts", float64(restarts))
+	await(ctx, tr.t, "removal of pods that have ended", time.Second, func() bool { return len(tr.k.statuses(ctx)) <= pods })
 }
 
 // briefPod is when a pod was made, and when the kubelet reported that it runs, and its end.
-type briefPod struct{ made, ran, ended time.Time }
+// A pod is started again only if its first start failed.
+type briefPod struct {
+	made, ran, ended time.Time
+	restarts         int
+}
 
 type briefPods map[string]*briefPod
 
@@ -45,48 +73,32 @@ func (b briefPods) ended() (n int) {
 	return n
 }
 
-func (tr *trial) addBrief(all briefPods, name string) {
+func (tr *trial) addBrief(all briefPods) {
+	name := fmt.Sprintf("brief-%d", tr.briefs) // a pod of the same name would wait for the end of the first
+	tr.briefs++
 	all[name] = &briefPod{made: time.Now()}
 	tr.k.addPod(name, "Never", `"exit", "0", "5s"`)
 }
 
-// followBrief notes what the kubelet reports until done, and removes pods that have ended.
-func (tr *trial) followBrief(ctx context.Context, all briefPods, done func() bool) {
-	for began := time.Now(); !done(); pause(ctx, 50*time.Millisecond) {
-		if ctx.Err() != nil || time.Since(began) > span(tr.t)+waitTimeout {
-			tr.t.Fatalf("%d of %d pods that live 5 s have ended", all.ended(), len(all))
-		}
-		for name, status := range tr.k.statuses(ctx) {
-			if p := all[name]; p != nil {
-				tr.noteBrief(name, p, status)
-			}
-		}
-	}
-}
-
-func (tr *trial) noteBrief(name string, p *briefPod, status podStatus) {
-	if status.Phase == "Running" && p.ran.IsZero() {
-		p.ran = time.Now()
-	}
-	if status.Phase == "Succeeded" && p.ended.IsZero() {
-		p.ended = time.Now()
-		tr.k.removePod(name)
-	}
-	for _, c := range status.ContainerStatuses {
-		if c.RestartCount > 0 {
-			tr.t.Errorf("%s was started %d times", name, c.RestartCount+1)
-		}
-	}
-}
-
-func (tr *trial) reportBrief(what string, all briefPods) {
-	unseen := 0.0
-	for _, p := range all {
-		if p.ran.IsZero() {
-			unseen++
+// noteBrief notes what the kubelet reports, removes pods that have ended, and pauses, so
+// that no more than a tenth of the time goes into reports.
+func (tr *trial) noteBrief(ctx context.Context, all briefPods) {
+	began := time.Now()
+	for name, status := range tr.k.statuses(ctx) {
+		p := all[name]
+		if p == nil {
 			continue
 		}
-		tr.add(what+": reported Running after (ms)", milliseconds(p.ran.Sub(p.made)))
+		if status.Phase == "Running" && p.ran.IsZero() {
+			p.ran = time.Now()
+		}
+		if status.Phase == "Succeeded" && p.ended.IsZero() {
+			p.ended = time.Now()
+			tr.k.removePod(name)
+		}
+		for _, c := range status.ContainerStatuses {
+			p.restarts = max(p.restarts, c.RestartCount)
+		}
 	}
-	tr.add(what+": never reported Running", unseen)
+	pause(ctx, max(50*time.Millisecond, 9*time.Since(began)))
 }

@@ -29,7 +29,7 @@ cgroupRoot: {{.Cgroup}}
 cgroupsPerQOS: false
 enforceNodeAllocatable: []
 failSwapOn: false
-maxPods: 250
+maxPods: 1000
 fileCheckFrequency: 2s
 syncFrequency: 10s
 address: 127.0.0.1
@@ -153,8 +153,8 @@ func (k *kubelet) stop() {
 	}
 	if dir := os.Getenv("KUBELET_E2E_LOGS"); dir != "" {
 		if text, err := os.ReadFile(k.path("log")); err == nil {
-			name := strings.ReplaceAll(strings.TrimPrefix(k.t.Name(), "TestSideBySide/"), "/", "-")
-			_ = os.WriteFile(filepath.Join(dir, name+".log"), text, 0o600)
+			name := strings.ReplaceAll(k.t.Name(), "/", "-") + "-" + filepath.Base(k.binary) + "-" + filepath.Base(k.dir) + ".log"
+			_ = os.WriteFile(filepath.Join(dir, name), text, 0o600)
 		}
 	}
 }

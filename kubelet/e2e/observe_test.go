@@ -124,39 +124,22 @@ func (v *victims) kill(t *testing.T) {
 	}
 }
 
-// delays are the times until something happened to killed containers.
-type delays struct {
-	restarted []time.Duration // a new container was created
-	reported  []time.Duration // the pod's status in the kubelet named it as running
-}
-
-func (d *delays) add(other delays) {
-	d.restarted = append(d.restarted, other.restarted...)
-	d.reported = append(d.reported, other.reported...)
-}
-
-// restarts waits for a new container of each pod.
-func (v *victims) restarts(ctx context.Context, k *kubelet) delays {
+// restarts waits for a new container of each pod, and until the kubelet reports that it
+// runs. It returns the times until the containers were created.
+func (v *victims) restarts(ctx context.Context, k *kubelet) []time.Duration {
 	k.t.Helper()
-	restarted, reported := make(map[string]time.Duration), make(map[string]time.Duration)
+	restarted := make(map[string]time.Duration)
 	await(ctx, k.t, fmt.Sprintf("restart of %d containers", len(v.before)), 100*time.Millisecond, func() bool {
-		if len(restarted) < len(v.before) {
-			for name, c := range running(ctx, v.l) {
-				if old := v.before[name]; old != nil && c.GetId() != old.GetId() {
-					restarted[name] = time.Unix(0, c.GetCreatedAt()).Sub(v.at)
-				}
-			}
-		}
-		statuses := k.statuses(ctx)
-		now := time.Since(v.at)
+		now, statuses := running(ctx, v.l), k.statuses(ctx)
 		for name, old := range v.before {
-			if id := statuses[name].runningID(); reported[name] == 0 && id != "" && id != old.GetId() {
-				reported[name] = now
+			c := now[name]
+			if c != nil && c.GetId() != old.GetId() && statuses[name].runningID() == c.GetId() {
+				restarted[name] = time.Unix(0, c.GetCreatedAt()).Sub(v.at)
 			}
 		}
-		return len(restarted) == len(v.before) && len(reported) == len(v.before)
+		return len(restarted) == len(v.before)
 	})
-	return delays{slices.Collect(maps.Values(restarted)), slices.Collect(maps.Values(reported))}
+	return slices.Collect(maps.Values(restarted))
 }
 
 // get returns a page of the kubelet's read-only port.

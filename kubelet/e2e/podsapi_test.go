@@ -5,9 +5,7 @@ package e2e_test
 import (
 	"context"
 	"errors"
-	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,21 +17,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/podsapi"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 )
 
 // Each pod of which the pipeline reports an event is found at a real kubelet, by the same UID.
 func TestPodsAPI(t *testing.T) {
-	work, err := os.Getwd()
-	must(t, err)
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
-	t.Chdir(filepath.Join("..", "..", "tests", "e2e"))
-	l, err := lab.Start(ctx, lab.Options{})
-	must(t, err)
-	t.Cleanup(func() { must(t, l.Stop(context.WithoutCancel(ctx))) })
+	l, bin := startLab(ctx, t)
 	const pods = 4
-	k := newKubelet(t, filepath.Join(work, ".bin"), "stock", pods)
+	k := newKubelet(t, bin, "stock", pods)
 	k.start(l.Endpoint(), l.CgroupParent())
 	conn, err := grpc.NewClient("unix://"+k.path("root/pods-api/pods-api.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	must(t, err)

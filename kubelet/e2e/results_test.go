@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,8 +20,13 @@ type result struct {
 	errors map[string]int
 }
 
-func newResult() *result {
-	return &result{values: make(map[string][]float64), errors: make(map[string]int)}
+// newResults returns an empty result of each kind.
+func newResults() map[string]*result {
+	results := make(map[string]*result)
+	for _, kind := range kinds {
+		results[kind] = &result{values: make(map[string][]float64), errors: make(map[string]int)}
+	}
+	return results
 }
 
 func (r *result) add(row string, values ...float64) {
@@ -34,12 +38,9 @@ func (r *result) add(row string, values ...float64) {
 
 func (r *result) seconds(what string, d time.Duration) { r.add(what+" (s)", d.Seconds()) }
 
-func (r *result) delays(what string, d delays) {
-	for _, took := range d.restarted {
-		r.add(what+": restarted (ms)", milliseconds(took))
-	}
-	for _, took := range d.reported {
-		r.add(what+": status says so (ms)", milliseconds(took))
+func (r *result) restarts(what string, took []time.Duration) {
+	for _, d := range took {
+		r.add(what+": restarted (ms)", milliseconds(d))
 	}
 }
 
@@ -77,24 +78,4 @@ func number(v float64) string {
 		return fmt.Sprintf("%.2g", v)
 	}
 	return fmt.Sprintf("%.0f", v)
-}
-
-// errorTable has the number of errors of each kind in the logs until the runtime was
-// restarted.
-func errorTable(results map[string]*result) string {
-	all := make(map[string]struct{})
-	for _, r := range results {
-		for kind := range r.errors {
-			all[kind] = struct{}{}
-		}
-	}
-	var out strings.Builder
-	fmt.Fprintf(&out, "errors in the logs: %s\n", strings.Join(kinds, ", "))
-	for _, kind := range slices.Sorted(maps.Keys(all)) {
-		for _, k := range kinds {
-			fmt.Fprintf(&out, "%6d", results[k].errors[kind])
-		}
-		fmt.Fprintf(&out, "  %s\n", kind)
-	}
-	return out.String()
 }

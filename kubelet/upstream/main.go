@@ -5,8 +5,9 @@
 //	upstream go test -race k8s.io/kubernetes/pkg/kubelet/pleg
 //
 // It runs in the folder of any module that requires k8s.io/kubernetes. With -diff it prints
-// the change, with -write it writes the changed files into a folder. With -bugs it runs the reports in the folder bugs, which are tests that fail,
-// against the original, and fails if one of them passes.
+// the change, with -write it writes the changed files into a folder. With -bugs it runs the
+// reports in the folder bugs, which are tests that fail, against the original, and fails if
+// one of them passes.
 package main
 
 import (
