@@ -3,6 +3,7 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,11 +14,16 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+var errLostUnderWay = errors.New("a message was lost under way")
+
 // handle delivers the events of one message.
 func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	metadata, err := m.Metadata()
 	if err != nil {
 		return fmt.Errorf("receive message: %w", err)
+	}
+	if w.received++; metadata.Sequence.Consumer != w.received {
+		return errLostUnderWay
 	}
 	at := place{stream: w.name, message: metadata.Sequence.Stream, stored: metadata.Timestamp.UnixNano()}
 	if w.skipped == 0 && at.message > w.covered+1 {

@@ -66,7 +66,7 @@ func countParts(ctx context.Context, js jetstream.JetStream, limits *Limits) (in
 	if !js.Conn().IsConnected() {
 		return 0, notConnected(js.Conn(), errNotConnected)
 	}
-	account, err := js.AccountInfo(ctx)
+	account, err := request(ctx, js, js.AccountInfo)
 	if err != nil {
 		return 0, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
@@ -98,7 +98,7 @@ const partsKey = "pleg-parts"
 
 // partsIn returns the number of parts that a stream is one of.
 func partsIn(ctx context.Context, js jetstream.JetStream, name string) (int, error) {
-	stream, err := js.Stream(ctx, name)
+	stream, err := find(ctx, js, name)
 	if err != nil {
 		return 0, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
 	}
@@ -158,7 +158,7 @@ var errOtherParts = errors.New("the number of parts has changed")
 
 func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Limits) (jetstream.Stream, error) {
 	name, subjects := p.nameOf(EventStream), p.subject("*", "*")
-	stream, err := js.Stream(ctx, name)
+	stream, err := find(ctx, js, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {
 		config := jetstream.StreamConfig{
 			Name: name, Subjects: []string{subjects}, Description: "Pod lifecycle events of pleg-pipeline",
@@ -169,7 +169,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Lim
 		}
 		stream, err = js.CreateStream(ctx, config)
 		if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
-			stream, err = js.Stream(ctx, name)
+			stream, err = find(ctx, js, name)
 		}
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -193,13 +193,13 @@ func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Lim
 
 // openBucket returns the stream of a bucket.
 func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, config jetstream.KeyValueConfig) (jetstream.Stream, error) {
-	stream, err := js.Stream(ctx, "KV_"+config.Bucket)
+	stream, err := find(ctx, js, "KV_"+config.Bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {
 		config.Replicas = limits.Replicas
 		config.Description = "Present state of pleg-pipeline"
 		_, err = js.CreateKeyValue(ctx, config)
 		if err == nil || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
-			stream, err = js.Stream(ctx, "KV_"+config.Bucket)
+			stream, err = find(ctx, js, "KV_"+config.Bucket)
 		}
 	}
 	if err != nil {

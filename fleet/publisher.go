@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -185,21 +186,25 @@ func (p *Publisher) count(err error) time.Duration {
 }
 
 // isRefused reports whether the server answered and said no.
-func isRefused(err error) bool { return errors.As(err, new(*jetstream.APIError)) }
+func isRefused(err error) bool {
+	return errors.As(err, new(*jetstream.APIError)) && !isUnavailable(err)
+}
 
-// session publishes until an error occurs.
+// session publishes until an error occurs, or the connection is made again after a loss.
 func (p *Publisher) session(ctx context.Context) error {
-	s, err := p.open(ctx)
+	connected, stop := untilReconnected(ctx, p.o.Conn)
+	defer stop()
+	s, err := p.open(connected)
 	if err != nil {
 		return err
 	}
 	follow := func(ctx context.Context, events chan<- pleg.Event) error {
 		return p.o.Source.Follow(ctx, s.after, events)
 	}
-	err = exporter.Session(ctx, follow, s.run)
+	err = exporter.Session(connected, follow, s.run)
 	p.keep(s, err)
 	if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
 		s.release(context.WithoutCancel(ctx))
 	}
-	return err
+	return cmp.Or(context.Cause(connected), err)
 }

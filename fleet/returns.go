@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -42,4 +43,23 @@ func (r *returns) wait(ctx context.Context, d time.Duration) error {
 	}
 	r.backoff.Reset()
 	return backoff.Wait(ctx, rand.N(returnJitter))
+}
+
+// errReconnected means that the server may have lost something.
+var errReconnected = errors.New("the connection was lost")
+
+// untilReconnected returns a context that ends when the connection is made again: what was under way
+// then has no answer. The caller calls stop.
+func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	connected := conn.StatusChanged(nats.CONNECTED)
+	go func() {
+		for range connected { // until stop closes it
+			cancel(errReconnected)
+		}
+	}()
+	return ctx, func() {
+		conn.RemoveStatusListener(connected)
+		cancel(nil)
+	}
 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,11 +62,25 @@ func explain(conn *nats.Conn, err error) error {
 		return notConnected(conn, err)
 	}
 	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
-	if last := conn.LastError(); timedOut && errors.Is(last, nats.ErrPermissionViolation) {
-		return fmt.Errorf("%w: %w", last, err)
+	if timedOut && isForbidden(conn) {
+		return fmt.Errorf("%w: %w", conn.LastError(), err)
 	}
 	return err
 }
+
+// isForbidden reports whether the server said last that something is not permitted.
+func isForbidden(conn *nats.Conn) bool {
+	return errors.Is(conn.LastError(), nats.ErrPermissionViolation)
+}
+
+// isUnavailable reports whether the servers, or those of a stream, have no leader.
+func isUnavailable(err error) bool {
+	api := new(jetstream.APIError)
+	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable && api.ErrorCode == codeUnavailable
+}
+
+// codeUnavailable is JSClusterNotAvailErr of nats-server.
+const codeUnavailable = 10008
 
 // errNotConnected is the error of a call that was not made.
 var errNotConnected = errors.New("no server answers")
@@ -114,43 +130,61 @@ func (s *server) message(ctx context.Context, stream string, w wanted) (*storedM
 	if err != nil {
 		return nil, err
 	}
-	m, err := s.ask(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
-	if err != nil {
-		return nil, err
-	}
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message storedMessage       `json:"message"`
-	}
-	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return nil, err
-	}
-	switch {
-	case answer.Error == nil:
-		return &answer.Message, nil
-	case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-		return nil, nil
-	default:
-		return nil, answer.Error
-	}
+	return request(ctx, s.js, func(ctx context.Context) (*storedMessage, error) {
+		m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Error   *jetstream.APIError `json:"error"`
+			Message storedMessage       `json:"message"`
+		}
+		if err := json.Unmarshal(m.Data, &answer); err != nil {
+			return nil, err
+		}
+		switch {
+		case answer.Error == nil:
+			return &answer.Message, nil
+		case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+			return nil, nil
+		default:
+			return nil, answer.Error
+		}
+	})
 }
 
-// asked is how long each attempt of ask waits for an answer. With one second in place of three,
-// 5,000 agents that start at once take twice as long.
-var asked = [...]time.Duration{3 * time.Second, 3 * time.Second, 6 * time.Second, 12 * time.Second}
+// attempts returns how long each attempt of a request waits for its answer. While one of several
+// servers is away, and for 4 to 9 s more, requests are lost: those attempts are short. A single server
+// loses none, but takes its time if thousands of agents start at once: with short attempts twice
+// as long.
+func attempts(conn *nats.Conn) []time.Duration {
+	const short = 1500 * time.Millisecond
+	if conn.ConnectedClusterName() == "" {
+		return []time.Duration{2 * short, 2 * short, 4 * short, 8 * short}
+	}
+	return append(slices.Repeat([]time.Duration{short}, 8), 2*short, 4*short)
+}
 
-// ask sends a request for something to read, and sends it again if no answer comes: while a stream
-// has no leader, requests are lost.
-func (s *server) ask(ctx context.Context, subject string, body []byte) (m *nats.Msg, err error) {
-	for _, wait := range asked {
+// request makes a request that may be repeated, and repeats it if no answer comes, or one that says
+// that the servers have no leader.
+func request[T any](ctx context.Context, js jetstream.JetStream, ask func(context.Context) (T, error)) (answer T, err error) {
+	for _, wait := range attempts(js.Conn()) {
 		waiting, cancel := context.WithTimeout(ctx, wait)
-		m, err = s.js.Conn().RequestWithContext(waiting, subject, body)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+		answer, err = ask(waiting)
+		if isUnavailable(err) {
+			<-waiting.Done()
+		} else if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || isForbidden(js.Conn()) {
+			cancel()
 			break
 		}
+		cancel()
 	}
-	return m, err
+	return answer, err
+}
+
+// find returns a stream.
+func find(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
+	return request(ctx, js, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
 }
 
 // lastSequence returns the sequence number of the last message of some subjects; 0 if

@@ -97,7 +97,7 @@ func (p *Publisher) open(ctx context.Context) (*session, error) {
 
 // isAway reports whether an error says nothing about what the server has.
 func (p *Publisher) isAway(err error) bool {
-	return !p.o.Conn.IsConnected() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
+	return !p.o.Conn.IsConnected() || isUnavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
 }
 
 // takeOver takes the lease and finds out what the node has published. The lease comes first,
@@ -185,23 +185,16 @@ func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Posit
 	return last, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
-// errReconnected ends a session: the server was away, and may have lost something.
-var errReconnected = errors.New("the connection was lost")
-
 // run publishes the events until an error occurs or the channel is closed.
 func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 	beat := time.NewTicker(min(beatPeriod, s.p.o.StateTTL/4))
 	defer beat.Stop()
-	conn := s.p.o.Conn
-	connected := conn.StatusChanged(nats.CONNECTED)
-	defer conn.RemoveStatusListener(connected)
 	for {
 		// Before anything else is written: then the newest write no longer shows what is lost.
-		if conn.Stats().Reconnects != s.reconnects {
+		if s.p.o.Conn.Stats().Reconnects != s.reconnects {
 			return errReconnected
 		}
 		select {
-		case <-connected: // the counter is looked at above
 		case ev, ok := <-events:
 			if !ok {
 				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,6 +127,8 @@ type watch struct {
 	skipped uint64
 	// checked is when a check found that the watch has everything; zero if a message came since.
 	checked time.Time
+	// received counts the messages of the consumer: it does not send again what is lost under way.
+	received uint64
 	// resumed is the message of which some events were delivered before the watch
 	// resumed.
 	resumed place
@@ -212,6 +215,9 @@ const (
 // openTimeout bounds the requests until a watch receives messages.
 const openTimeout = 10 * time.Second
 
+// inactiveThreshold is how long the server keeps a consumer that does not ask for messages.
+const inactiveThreshold = 5 * time.Minute
+
 // heartbeat is how often the server says that it is there. After two that did not come the consumer
 // is made again: that of a leader that is gone ends without a word. nats.go's default is 15 s.
 const heartbeat = 3 * time.Second
@@ -222,6 +228,13 @@ const messageBuffer = 1 << 20
 
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) error {
+	ctx, stop := untilReconnected(ctx, w.js.Conn())
+	defer stop()
+	err := w.follow(ctx)
+	return cmp.Or(context.Cause(ctx), err)
+}
+
+func (w *watch) follow(ctx context.Context) error {
 	var err error
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
@@ -232,9 +245,13 @@ func (w *watch) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	consumer, err := w.stream.OrderedConsumer(opening, jetstream.OrderedConsumerConfig{
-		FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.covered + 1,
-		MaxResetAttempts: 1, // the watch itself tries again, and sooner
+	// Not jetstream's OrderedConsumer: it makes itself again, and waits 10 s for that while the
+	// servers have no leader.
+	consumer, err := request(opening, w.js, func(ctx context.Context) (jetstream.Consumer, error) {
+		return w.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+			FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.covered + 1,
+			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: inactiveThreshold,
+		})
 	})
 	if err != nil {
 		return fmt.Errorf("create consumer: %w", explain(w.js.Conn(), err))
@@ -245,7 +262,7 @@ func (w *watch) connect(ctx context.Context) error {
 		return fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
 	}
 	defer messages.Stop()
-	w.checked = time.Time{}
+	w.checked, w.received = time.Time{}, 0
 	if replay {
 		if err := w.replayAll(ctx); err != nil {
 			return err

@@ -248,6 +248,9 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 		return nil
 	}
 	o.Cluster, o.Filter.NetworkEvents = cluster, true
+	o.Disconnected = func(err error, _ time.Duration) {
+		fmt.Fprintln(t.Output(), time.Now().Format("15:04:05.000"), "watch:", err)
+	}
 	js := jetStream(t, connect(t, url))
 	ctx, cancel := context.WithCancel(t.Context())
 	c.cancel = cancel
