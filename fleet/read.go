@@ -64,7 +64,7 @@ func (s *server) readKeys(ctx context.Context, name string, keys []string, each 
 	ctx, cancel := context.WithTimeoutCause(ctx, readTimeout, errReadTimeout)
 	defer cancel()
 	searching := time.AfterFunc(searchTimeout, cancel)
-	bucket, err := s.js.KeyValue(ctx, name)
+	bucket, err := request(ctx, s.js, func(ctx context.Context) (jetstream.KeyValue, error) { return s.js.KeyValue(ctx, name) })
 	if err != nil {
 		return err
 	}
@@ -77,6 +77,10 @@ func (s *server) readKeys(ctx context.Context, name string, keys []string, each 
 	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.lastSequence(ctx, "KV_"+name, subjectsOf(name, keys)...) }, each)
 }
 
+// errBehind means that a replica sent a state that it then replaced by one that is older than the
+// read. What happened between the two may be missing.
+var errBehind = errors.New("the server that sends the states is behind the others")
+
 // gather calls each for the first entry of each key, until all keys have come. newest asks for the
 // newest revision that the leader has, 0 for none. Any replica may send the updates, also one that
 // does not have yet what the leader has acknowledged.
@@ -88,8 +92,11 @@ func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest 
 		seen             = make(map[string]struct{})
 		marked           bool
 		revision, leader uint64
-		err              error
 	)
+	began, err := newest()
+	if err != nil {
+		return err
+	}
 	for {
 		select {
 		case update, ok := <-updates:
@@ -103,7 +110,9 @@ func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest 
 			quiet.Reset(quietTime)
 			idle.Reset(idleTimeout)
 			revision = max(revision, update.Revision())
-			if _, again := seen[update.Key()]; !again {
+			if _, again := seen[update.Key()]; again && update.Revision() <= began {
+				return errBehind
+			} else if !again {
 				seen[update.Key()] = struct{}{}
 				if err := each(entryOf(update)); err != nil {
 					return err
