@@ -104,46 +104,36 @@ func (s *session) refresh(ctx context.Context) error {
 	return s.writeNode(ctx)
 }
 
-// writesInFlight bounds the writes that wait for their acknowledgement.
-const writesInFlight = 512
-
-// write sends the writes without waiting for each, and returns once all are acknowledged.
-func (s *session) write(ctx context.Context, writes []write) error {
-	for len(writes) > 0 {
-		n := min(len(writes), writesInFlight)
-		if err := s.writeSome(ctx, writes[:n]); err != nil {
-			return fmt.Errorf("write states: %w", explain(s.p.o.Conn, err))
-		}
-		writes = writes[n:]
-	}
-	return nil
-}
-
-func (s *session) writeSome(ctx context.Context, writes []write) error {
+// write sends the writes without waiting for each, and returns once all are acknowledged. nats.go
+// bounds those that are under way.
+func (s *session) write(ctx context.Context, writes []write) (err error) {
 	acks := make([]jetstream.PubAckFuture, len(writes))
 	for i, w := range writes {
-		var err error
-		if acks[i], err = s.js.PublishMsgAsync(w.message(s.nameOf(StateBucket), s.p.o.StateTTL), jetstream.WithExpectLastSequencePerSubject(w.revision)); err != nil {
-			return err
+		acks[i], err = s.js.PublishMsgAsync(w.message(s.nameOf(StateBucket), s.p.o.StateTTL),
+			jetstream.WithExpectLastSequencePerSubject(w.revision), jetstream.WithStallWait(s.p.o.PublishTimeout))
+		if err != nil {
+			return fmt.Errorf("write states: %w", explain(s.p.o.Conn, err))
 		}
 	}
 	timeout := time.NewTimer(s.p.o.PublishTimeout)
 	defer timeout.Stop()
-	for i, ack := range acks {
+	for i, w := range writes {
 		select {
-		case a := <-ack.Ok():
+		case a := <-acks[i].Ok():
 			r := revision{sequence: a.Sequence}
-			if writes[i].value == nil {
+			if w.value == nil {
 				r.removed = time.Now()
 			}
-			s.revisions[writes[i].key] = r
-		case err := <-ack.Err():
-			return fmt.Errorf("%s: %w", writes[i].key, err)
+			s.revisions[w.key] = r
+			timeout.Reset(s.p.o.PublishTimeout)
+			continue
+		case err = <-acks[i].Err():
 		case <-timeout.C:
-			return fmt.Errorf("%s: %w", writes[i].key, nats.ErrTimeout)
+			err = nats.ErrTimeout
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			err = context.Cause(ctx)
 		}
+		return fmt.Errorf("write states: %s: %w", w.key, explain(s.p.o.Conn, err))
 	}
 	return nil
 }
