@@ -152,15 +152,16 @@ func TestStreamFullAndConsumerStalled(t *testing.T) {
 	})
 	gaps := f.gapsSoFar()
 	f.stall.Lock()
-	storm := func(messages int) {
-		for range messages { // each is a message, because it waits for the one before
-			f.a.steps(4)
-			time.Sleep(2 * time.Millisecond)
+	storm := func(bytes int) {
+		for published := 0; published < bytes; time.Sleep(2 * time.Millisecond) {
+			for range 4 {
+				published += 500 * f.a.node.Step() // no event is smaller
+			}
 		}
 	}
-	storm(400)   // more than waits for a consumer that does not read
-	f.b.steps(3) // the last of this node: no later event can show that they are missing
-	storm(200)
+	storm(2 << 20) // more than waits for a consumer that does not read
+	f.b.steps(3)   // the last of this node: no later event can show that they are missing
+	storm(1 << 20) // more than the stream keeps
 	f.late()
 	f.stall.Unlock()
 	f.within(15 * time.Second)
