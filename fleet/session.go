@@ -187,7 +187,7 @@ func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Posit
 
 // run publishes the events until an error occurs or the channel is closed.
 func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
-	beat := time.NewTicker(min(beatPeriod, s.p.o.StateTTL/4))
+	beat := time.NewTicker(min(beatPeriod, s.p.o.StateTTL/8))
 	defer beat.Stop()
 	for {
 		// Before anything else is written: then the newest write no longer shows what is lost.
