@@ -62,7 +62,7 @@ func (i Incidents) Run(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		if err := i.Recorder.Run(); err != nil {
-			i.Logger.Error("no longer recording the last minutes", "err", err)
+			i.Logger.ErrorContext(ctx, "no longer recording the last minutes", "err", err)
 		}
 	}()
 	i.look(ctx)
@@ -120,8 +120,8 @@ func (i Incidents) write(ctx context.Context, why string) {
 		err = errors.Join(err, closeErr)
 	}
 	if err := errors.Join(append(errs, err)...); err != nil {
-		i.Logger.Error("cannot record the minutes before a problem", "file", path, "verdict", why, "err", err)
+		i.Logger.ErrorContext(ctx, "cannot record the minutes before a problem", "file", path, "verdict", why, "err", err)
 		return
 	}
-	i.Logger.Warn("recorded the minutes before a problem", "file", path, "verdict", why)
+	i.Logger.WarnContext(ctx, "recorded the minutes before a problem", "file", path, "verdict", why)
 }

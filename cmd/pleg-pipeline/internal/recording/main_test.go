@@ -206,7 +206,7 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 
 // replayed returns what a pipeline observes of a recording if its first list comes late, as
 // on a busy machine.
-func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unary bool, late time.Duration) observed {
+func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late time.Duration) observed {
 	t.Helper()
 	r, err := recording.Read(t.Context(), bytes.NewReader(data))
 	if err != nil {
@@ -214,9 +214,9 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, unar
 	}
 	server := recording.NewServer(r, speed)
 	dial, _ := serving(t, server.Serve)
-	_ = connect(t, dial, unary).Close() // starts the clock
+	_ = connect(t, dial, false).Close() // starts the clock
 	time.Sleep(late)
-	return runPipeline(t, dial, o, unary, func() { <-server.Ended() })
+	return runPipeline(t, dial, o, false, func() { <-server.Ended() })
 }
 
 // churn changes the runtime for a while, and then waits for the pipeline.

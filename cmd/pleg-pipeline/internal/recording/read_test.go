@@ -197,7 +197,7 @@ func TestReplayOfCutRecording(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, data := scenario{pods: 5, simulated: simruntime.Options{Seed: 1}, play: churnSeed(3, 8, 60)}.record(t)
 		for _, part := range []int{2, 3, 4} {
-			if got := replayed(t, data[:len(data)/part], 1, pipeline.Options{}, false, 0); got.total < 15 {
+			if got := replayed(t, data[:len(data)/part], 1, pipeline.Options{}, 0); got.total < 15 {
 				t.Errorf("a replay of 1/%d has only %d events", part, got.total)
 			}
 		}

@@ -26,7 +26,7 @@ func TestReplaySpeed(t *testing.T) {
 		want, data := s.record(t)
 		for speed, period := range map[float64]time.Duration{10: 100 * time.Millisecond, 0.25: 4 * time.Second} {
 			began := time.Now()
-			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, false, 0).requireEqual(t, want)
+			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, 0).requireEqual(t, want)
 			if took, wanted := time.Since(began), time.Duration(float64(35*time.Second)/speed); took < wanted*9/10 || took > wanted*11/10+2*time.Second {
 				t.Errorf("at speed %v it takes %v, want about %v", speed, took, wanted)
 			}

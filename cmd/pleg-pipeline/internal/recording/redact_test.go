@@ -68,7 +68,7 @@ func checkRedaction(t *testing.T, events pipeline.EventsMode) {
 			t.Errorf("the recording has %q", text)
 		}
 	}
-	got := replayed(t, data, 1, s.options, false, 0)
+	got := replayed(t, data, 1, s.options, 0)
 	if got.total != want.total || len(got.events) != len(want.events) {
 		t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
 	}

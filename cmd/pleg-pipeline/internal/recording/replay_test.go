@@ -33,7 +33,6 @@ var rarely = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriod: 10 *
 var replayCases = map[string]struct {
 	scenario
 	replay pipeline.Options
-	unary  bool // lists of the replay
 	late   time.Duration
 	// statesOnly: only the caches are compared. Whether a call is retried shortly
 	// before or after the next list depends on milliseconds, and so does which changes of a
@@ -48,7 +47,6 @@ var replayCases = map[string]struct {
 }{
 	"churn":                {scenario: scenario{pods: 12, play: churn(8, 100)}},
 	"unary lists":          {scenario: scenario{pods: 12, unary: true, play: churn(8, 60)}},
-	"unary lists replayed": {scenario: scenario{pods: 12, play: churn(8, 60)}, unary: true},
 	"storm":                {statesOnly: true, scenario: scenario{pods: 50, play: churn(100, 200)}},
 	"busy":                 {busy: true, scenario: scenario{pods: 12, play: churn(8, 100)}},
 	"first list late":      {scenario: scenario{pods: 12, play: churn(8, 60)}, late: time.Hour},
@@ -95,7 +93,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
-				got := replayed(t, data, 1, test.replay, test.unary, test.late)
+				got := replayed(t, data, 1, test.replay, test.late)
 				if test.hung {
 					forgetErrors(want, got)
 				}

@@ -39,7 +39,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 				if r.Length < test.least || r.Length > test.most || r.Cut != "" || r.Runtime == nil {
 					t.Errorf("it has %v of %v (%s), want %v to %v", r.Length, r.Runtime, r.Cut, test.least, test.most)
 				}
-				got := replayed(t, data, 1, test.options, false, 0)
+				got := replayed(t, data, 1, test.options, 0)
 				forgetErrors(want, got)
 				want.events, got.events = nil, nil // it saw only the last of them
 				got.requireEqual(t, want)
