@@ -8,6 +8,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
+// quiet matches no words, or what "pods" says of a busy machine.
+var quiet = regexp.MustCompile(`^(pleg-pipeline: WARNING: half of the inspections take [^\n]*\n)?$`)
+
 // TestHabitsOfKubectl runs what users of kubectl type. Each command ends by itself.
 func TestHabitsOfKubectl(t *testing.T) {
 	t.Parallel()
@@ -26,7 +29,7 @@ func TestHabitsOfKubectl(t *testing.T) {
 		{"events -f=false -o name", "^$"},
 	} {
 		args := append(strings.Fields(test.args), "--connect", socket)
-		if code, stdout, stderr := run(t, args...); code != cli.ExitOK || stderr != "" || !regexp.MustCompile(test.want).MatchString(stdout) {
+		if code, stdout, stderr := run(t, args...); code != cli.ExitOK || !quiet.MatchString(stderr) || !regexp.MustCompile(test.want).MatchString(stdout) {
 			t.Errorf("%s = %d %q and stderr %q, want %s", test.args, code, stdout, stderr, test.want)
 		}
 	}
