@@ -22,7 +22,7 @@ func Create(ctx context.Context, js jetstream.JetStream, limits Limits) error {
 	for _, part := range parts {
 		config := part.stream.CachedInfo().Config
 		if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas, len(parts)}); has != limits {
-			return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: change it with the nats command", config.Name, has, limits)
+			return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: the nats command changes limits, nothing the parts", config.Name, has, limits)
 		}
 	}
 	return nil
