@@ -208,12 +208,35 @@ func (s *scale) late() {
 	c.cancel()
 }
 
-// burst measures a burst of events, and what bare nats.go does with as many messages on the same
-// server and connections. The events are only counted until the watch has all: to compare the
-// states takes more CPU than to publish.
+// burst measures bursts of events, and between them what bare nats.go does on the same server and
+// connections: with a message for each event, and with a second one for the state of its pod. The
+// events are only counted until the watch has all: to compare the states takes more CPU than to
+// publish.
 func (s *scale) burst() {
+	for _, name := range []string{"floor-events", "floor-states"} {
+		stream := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1}
+		if _, err := jetStream(s.t, s.conns[0]).CreateStream(s.t.Context(), stream); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	var ours, one, two load.Times // for each event
+	for range 5 {
+		events, took := s.publishBurst()
+		each := events/len(s.nodes) + 1
+		ours = append(ours, took/time.Duration(events))
+		one = append(one, s.publishBare(each, "floor-events")/time.Duration(each*len(s.nodes)))
+		two = append(two, s.publishBare(each, "floor-events", "floor-states")/time.Duration(each*len(s.nodes)))
+	}
+	rate := func(t load.Times) float64 { return 1 / t.Quantile(0.5).Seconds() }
+	s.row("burst: events a second", "%.0f", rate(ours))
+	s.row("bare nats.go: events a second, a message each", "%.0f", rate(one))
+	s.row("bare nats.go: events a second, two messages each", "%.0f", rate(two))
+}
+
+// publishBurst makes ten changes on each node and waits until the watch has them.
+func (s *scale) publishBurst() (events int, took time.Duration) {
 	s.mu.Lock()
-	want, began, events := s.Events, time.Now(), 0
+	want, began := s.Events, time.Now()
 	s.mu.Unlock()
 	for _, n := range s.nodes {
 		for range 10 {
@@ -227,28 +250,22 @@ func (s *scale) burst() {
 		}
 		return nil
 	})
-	took := s.lastEvent().Sub(began)
-	s.row("burst: events a second", "%.0f", float64(events)/took.Seconds())
-	bare := s.publishBare(events/len(s.nodes) + 1)
-	s.row("bare nats.go: as many messages of 700 bytes", "%.0f a second", float64(events)/bare.Seconds())
+	return events, s.lastEvent().Sub(began)
 }
 
-// publishBare publishes n messages for each node and waits for all acknowledgements. It checks
-// nothing.
-func (s *scale) publishBare(n int) time.Duration {
-	all := jetStream(s.t, s.conns[0])
-	stream := jetstream.StreamConfig{Name: "floor", Subjects: []string{"floor.>"}, MaxMsgsPerSubject: 1}
-	if _, err := all.CreateStream(s.t.Context(), stream); err != nil {
-		s.t.Fatal(err)
-	}
+// publishBare publishes n messages for each node in each of some streams, and waits for all
+// acknowledgements. It checks nothing.
+func (s *scale) publishBare(n int, streams ...string) time.Duration {
 	began, body := time.Now(), make([]byte, 700)
 	var group errgroup.Group
 	for i := range s.nodes {
 		js := jetStream(s.t, s.conns[i%len(s.conns)])
 		group.Go(func() error {
 			for j := range n {
-				if _, err := js.PublishAsync(fmt.Sprintf("floor.%d.%d", i, j), body); err != nil {
-					return err
+				for _, stream := range streams {
+					if _, err := js.PublishAsync(fmt.Sprintf("%s.%d.%d", stream, i, j), body); err != nil {
+						return err
+					}
 				}
 			}
 			<-js.PublishAsyncComplete()
