@@ -42,7 +42,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.DeliverAfterFailures, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
 	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
-	tuning(cmd, "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
+	tuning(cmd, "inspectors", "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
 		"max-quarantine", "deliver-after-failures", "history")
 }
 
