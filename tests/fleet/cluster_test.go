@@ -76,8 +76,9 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 		}
 		t.Logf("the servers have new leaders %v after the kill", time.Since(killed))
 		// What is bounded is what comes after the elections of nats-server: they take 4 to 9 s, and on
-		// a busy machine one in a hundred 15 s. The rest takes 0 to 3 s, and there up to 4.5 s.
-		c.within(8 * time.Second)
+		// a busy machine one in a hundred 15 s. The rest takes 0 to 3 s, but once in 25 times 8 s: then
+		// no server creates the consumer of the watch yet.
+		c.within(12 * time.Second)
 		t.Logf("%v from the kill until the consumer has everything", time.Since(killed))
 		if err := servers[lost].Start(t.Context()); err != nil {
 			t.Fatal(err)
