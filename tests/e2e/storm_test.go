@@ -21,7 +21,7 @@ import (
 // what happened in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
+	in := f.run(ctx, instanceOptions{name: "events", settings: withEvents})
 	f.runPods(ctx, 20)
 	for round := range 2 {
 		crashInStorm(ctx, f, in, round)
