@@ -31,12 +31,13 @@ func TestGather(t *testing.T) {
 	tests := []struct {
 		name   string
 		sent   []jetstream.KeyValueEntry
+		began  uint64
 		leader []uint64 // what it has, each time it is asked
 		want   string
 		behind bool
 	}{
-		{name: "in peace", sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}, nil}, leader: []uint64{3, 3}, want: "a b c"},
-		{name: "empty", sent: []jetstream.KeyValueEntry{nil}, leader: []uint64{0, 0}},
+		{name: "in peace", sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}, nil}, leader: []uint64{3}, want: "a b c"},
+		{name: "empty", sent: []jetstream.KeyValueEntry{nil}, leader: []uint64{0}},
 		{
 			name: "one comes twice, and another after the mark",
 			sent: []jetstream.KeyValueEntry{
@@ -46,7 +47,7 @@ func TestGather(t *testing.T) {
 				nil,
 				sent{key: "b", revision: 5},
 			},
-			leader: []uint64{3, 5}, want: "a c b",
+			began: 3, leader: []uint64{5}, want: "a c b",
 		},
 		{
 			name: "one is rewritten again after the leader was asked",
@@ -58,21 +59,21 @@ func TestGather(t *testing.T) {
 				sent{key: "c", revision: 6, delta: 1},
 				sent{key: "b", revision: 7},
 			},
-			leader: []uint64{3, 5}, want: "a c b",
+			began: 3, leader: []uint64{5}, want: "a c b",
 		},
 		{
-			name:   "the replica that answers is behind",
-			sent:   []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, nil, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}},
-			leader: []uint64{3, 3}, want: "a b c",
+			name:  "the replica that answers is behind",
+			sent:  []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, nil, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}},
+			began: 3, leader: []uint64{3}, want: "a b c",
 		},
 		{
 			name: "what is missing was removed, and its mark too",
-			sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil}, leader: []uint64{3, 3, 2}, want: "a b",
+			sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil}, leader: []uint64{3, 2}, want: "a b",
 		},
 		{
-			name:   "the replica is behind with a key that it has sent",
-			sent:   []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil, sent{key: "a", revision: 3}},
-			leader: []uint64{3, 3}, want: "a b", behind: true,
+			name:  "the replica is behind with a key that it has sent",
+			sent:  []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil, sent{key: "a", revision: 3}},
+			began: 3, leader: []uint64{3}, want: "a b", behind: true,
 		},
 	}
 	for _, tt := range tests {
@@ -84,7 +85,7 @@ func TestGather(t *testing.T) {
 					updates <- update
 				}
 				var got []string
-				err := gather(t.Context(), updates, func() (uint64, error) {
+				err := gather(t.Context(), updates, tt.began, func() (uint64, error) {
 					leader := tt.leader[0]
 					tt.leader = tt.leader[1:]
 					return leader, nil
@@ -110,12 +111,28 @@ func TestGatherEndsWithAnError(t *testing.T) {
 		updates := make(chan jetstream.KeyValueEntry, 2)
 		updates <- sent{key: "a", revision: 1}
 		updates <- nil
-		if err := gather(t.Context(), updates, behind, none); !errors.Is(err, errReadTimeout) || time.Since(began) > 2*idleTimeout {
+		if err := gather(t.Context(), updates, 0, behind, none); !errors.Is(err, errReadTimeout) || time.Since(began) > 2*idleTimeout {
 			t.Errorf("got %v after %v, want that the server stopped sending", err, time.Since(began))
 		}
 		close(updates)
-		if err := gather(t.Context(), updates, behind, none); !errors.Is(err, errReadTimeout) {
+		if err := gather(t.Context(), updates, 0, behind, none); !errors.Is(err, errReadTimeout) {
 			t.Errorf("got %v, want that the server stopped sending", err)
+		}
+	})
+}
+
+// A consumer that waits for longer than the server may does not end the read.
+func TestGatherForSlowConsumer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		updates := make(chan jetstream.KeyValueEntry, 32)
+		for i := range uint64(31) {
+			updates <- sent{key: string(rune('a' + i)), revision: i + 1, delta: 30 - i}
+		}
+		updates <- nil
+		slow := func(entry) error { time.Sleep(2 * idleTimeout); return nil }
+		if err := gather(t.Context(), updates, 31, func() (uint64, error) { return 31, nil }, slow); err != nil {
+			t.Error(err)
 		}
 	})
 }

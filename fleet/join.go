@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -16,6 +17,9 @@ import (
 type join struct {
 	// one is the watch of a part, except for its number and its nodes.
 	one watch
+	// retries are those of each part. They go on when all begin again: what a part cannot read
+	// must not make the others replay all the time.
+	retries []*backoff.Backoff
 	// at are the positions in the parts; empty in one that is not watched or has none.
 	at []string
 	// parts are those that are watched, with their nodes.
@@ -76,7 +80,7 @@ func (j *join) watchAll(ctx context.Context) error {
 // watchOf returns the watch of a part. What it calls and delivers goes through pass.
 func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bool) *watch {
 	w, o := j.one, j.one.o
-	w.part.number, w.o.Nodes = number, nodes
+	w.part.number, w.o.Nodes, w.retries = number, nodes, j.retries[number]
 	w.yield = func(ev Event, _ error) bool { return pass(func() error { return j.deliver(number, ev) }) }
 	if o.Disconnected != nil {
 		w.o.Disconnected = func(err error, retryIn time.Duration) {
@@ -94,6 +98,8 @@ func (j *join) deliver(number int, ev Event) error {
 	j.at[number] = string(ev.At)
 	last := true
 	switch {
+	case ev.Type == pleg.Gap:
+		delete(j.marked, number) // there is no position until the replay is complete
 	case ev.Type == pleg.Bookmark:
 		last = isLast(number, &ev, j.marked, len(j.parts)) && j.one.o.Bookmarks
 	case ev.Type == pleg.Synced && ev.Node == "":

@@ -31,6 +31,11 @@ func TestJoin(t *testing.T) {
 		{0, pleg.Bookmark, "", "a:5", false, "", 0},
 		{0, pleg.Bookmark, "", "a:6", false, "", 0},
 		{2, pleg.Bookmark, "", "c:6", true, "a:6,,c:6", 9},
+		{0, pleg.Bookmark, "", "a:7", false, "", 0},
+		{0, pleg.Gap, "n", "", true, "", 12},
+		{2, pleg.Bookmark, "", "c:7", false, "", 0}, // it would have no position
+		{0, pleg.Synced, "n", "a:8", true, "a:8,,c:7", 14},
+		{0, pleg.Bookmark, "", "a:8", true, "a:8,,c:7", 13},
 	}
 	var got []Event
 	j := &join{at: make([]string, 3), parts: map[int][]string{0: nil, 2: nil}, synced: make(map[int]time.Time), marked: make(map[int]time.Time)}

@@ -173,7 +173,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Lim
 		}
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, errNothingPublished
+		return nil, whyMissing(ctx, js, p)
 	}
 	if err != nil {
 		return nil, err
@@ -189,6 +189,14 @@ func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Lim
 		return nil, fmt.Errorf("it has the retention %s: want limits", config.Retention)
 	}
 	return stream, nil
+}
+
+// whyMissing returns why a part has no stream. If there are fewer parts now, it never comes back.
+func whyMissing(ctx context.Context, js jetstream.JetStream, p part) error {
+	if has, err := partsIn(ctx, js, EventStream); err == nil && has <= p.number {
+		return fmt.Errorf("%w: there are %d, and this is number %d", errOtherParts, has, p.number)
+	}
+	return errNothingPublished
 }
 
 // openBucket returns the stream of a bucket.

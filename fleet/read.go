@@ -68,13 +68,18 @@ func (s *server) readKeys(ctx context.Context, name string, keys []string, each 
 	if err != nil {
 		return err
 	}
+	newest := func() (uint64, error) { return s.lastSequence(ctx, "KV_"+name, subjectsOf(name, keys)...) }
+	began, err := newest() // before the consumer begins: it also sends what is written after that
+	if err != nil {
+		return err
+	}
 	watcher, err := bucket.WatchFiltered(ctx, slices.Clone(keys)) // it changes them
 	searching.Stop()
 	if err != nil {
 		return err
 	}
 	defer func() { _ = watcher.Stop() }()
-	return gather(ctx, watcher.Updates(), func() (uint64, error) { return s.lastSequence(ctx, "KV_"+name, subjectsOf(name, keys)...) }, each)
+	return gather(ctx, watcher.Updates(), began, newest, each)
 }
 
 // errBehind means that a replica sent a state that it then replaced by one that is older than the
@@ -82,9 +87,9 @@ func (s *server) readKeys(ctx context.Context, name string, keys []string, each 
 var errBehind = errors.New("the server that sends the states is behind the others")
 
 // gather calls each for the first entry of each key, until all keys have come. newest asks for the
-// newest revision that the leader has, 0 for none. Any replica may send the updates, also one that
-// does not have yet what the leader has acknowledged.
-func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest func() (uint64, error), each func(entry) error) error {
+// newest revision that the leader has, 0 for none; began is its answer before the read. Any replica
+// may send the updates, also one that does not have yet what the leader has acknowledged.
+func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, began uint64, newest func() (uint64, error), each func(entry) error) error {
 	idle, quiet := time.NewTimer(idleTimeout), time.NewTicker(quietTime)
 	defer idle.Stop()
 	defer quiet.Stop()
@@ -92,11 +97,8 @@ func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest 
 		seen             = make(map[string]struct{})
 		marked           bool
 		revision, leader uint64
+		err              error
 	)
-	began, err := newest()
-	if err != nil {
-		return err
-	}
 	for {
 		select {
 		case update, ok := <-updates:
@@ -117,6 +119,7 @@ func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, newest 
 				if err := each(entryOf(update)); err != nil {
 					return err
 				}
+				idle.Reset(idleTimeout) // each may have waited for a consumer for longer
 			}
 			if marked && update.Delta() == 0 && revision >= leader {
 				return nil

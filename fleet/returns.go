@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
@@ -43,6 +44,33 @@ func (r *returns) wait(ctx context.Context, d time.Duration) error {
 	}
 	r.backoff.Reset()
 	return backoff.Wait(ctx, rand.N(returnJitter))
+}
+
+// newRetries returns the times between the attempts of a watch.
+func newRetries() *backoff.Backoff {
+	return &backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}
+}
+
+// retry makes attempts until one returns nil, none can succeed, or ctx ends.
+func (o *WatchOptions) retry(ctx context.Context, js jetstream.JetStream, retries *backoff.Backoff, attempt func(context.Context) error) error {
+	returns := newReturns(js.Conn(), retries)
+	for {
+		began := time.Now()
+		err := attempt(ctx)
+		if err == nil || errors.Is(err, errStopped) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errOtherParts) || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(began) > DefaultMaxBackoff {
+			retries.Reset()
+		}
+		retryIn := retries.Next()
+		if o.Disconnected != nil {
+			o.Disconnected(err, retryIn)
+		}
+		if err := returns.wait(ctx, retryIn); err != nil {
+			return err
+		}
+	}
 }
 
 // errReconnected means that the server may have lost something.

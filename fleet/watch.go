@@ -8,7 +8,6 @@ import (
 	"iter"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -84,7 +83,7 @@ func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yie
 		return option.Invalid(err)
 	}
 	parts := 0
-	err = o.retry(ctx, js, func(ctx context.Context) (err error) {
+	err = o.retry(ctx, js, newRetries(), func(ctx context.Context) (err error) {
 		opening, cancel := context.WithTimeout(ctx, openTimeout)
 		defer cancel()
 		parts, err = countParts(opening, js, nil)
@@ -93,9 +92,13 @@ func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yie
 	if err != nil {
 		return err
 	}
-	w := watch{js: js, o: o, filter: filter, yield: yield, part: part{0, parts}}
+	w := watch{js: js, o: o, filter: filter, yield: yield, part: part{0, parts}, retries: newRetries()}
 	if parts > 1 {
-		return (&join{one: w}).run(ctx)
+		j := join{one: w}
+		for range parts {
+			j.retries = append(j.retries, newRetries())
+		}
+		return j.run(ctx)
 	}
 	return w.run(ctx)
 }
@@ -110,6 +113,7 @@ type watch struct {
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
+	retries  *backoff.Backoff
 
 	// fresh is true until the first connection has decided where to begin.
 	fresh bool
@@ -172,36 +176,13 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 	return f, nil
 }
 
-// retry makes attempts until one returns nil, none can succeed, or ctx ends.
-func (o *WatchOptions) retry(ctx context.Context, js jetstream.JetStream, attempt func(context.Context) error) error {
-	retries := backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}
-	returns := newReturns(js.Conn(), &retries)
-	for {
-		began := time.Now()
-		err := attempt(ctx)
-		if err == nil || errors.Is(err, errStopped) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errOtherParts) || ctx.Err() != nil {
-			return err
-		}
-		if time.Since(began) > DefaultMaxBackoff {
-			retries.Reset()
-		}
-		retryIn := retries.Next()
-		if o.Disconnected != nil {
-			o.Disconnected(err, retryIn)
-		}
-		if err := returns.wait(ctx, retryIn); err != nil {
-			return err
-		}
-	}
-}
-
 // run watches one part.
 func (w *watch) run(ctx context.Context) error {
 	w.fresh = true
 	for _, node := range tokens(w.o.Nodes) {
 		w.subjects = append(w.subjects, w.part.subject(token(w.o.Cluster), node))
 	}
-	return w.o.retry(ctx, w.js, w.connect)
+	return w.o.retry(ctx, w.js, w.retries, w.connect)
 }
 
 // checkPeriod is the time between two checks that the stream still has what the watch does not have

@@ -27,6 +27,15 @@ func partOf(node string) int {
 	return int(h.Sum32() % parts)
 }
 
+// nodeOf returns the name of a node in a part.
+func nodeOf(number int) string {
+	for i := 0; ; i++ {
+		if name := fmt.Sprintf("node-%d", i); partOf(name) == number {
+			return name
+		}
+	}
+}
+
 // inPart returns what a part calls a stream or bucket.
 func inPart(name string, number int) string {
 	if number == 0 {
@@ -317,20 +326,23 @@ func TestNumberOfParts(t *testing.T) {
 	}
 	a := startAgent(t, s.URL, "node-a", agentOptions{}) // its limits have one part
 	a.steps(5)
-	ended := make(chan error, 1)
+	ended := make(chan error, 2)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	synced := make(chan bool)
-	go func() {
-		var last error
-		for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
-			if ev.Type == pleg.Synced && ev.Node == "" {
-				close(synced)
+	synced := make(chan bool, 2)
+	for _, nodes := range [][]string{nil, {nodeOf(2)}} { // part 2 has no successor
+		go func() {
+			var last error
+			for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, Nodes: nodes}) {
+				if ev.Type == pleg.Synced && ev.Node == "" {
+					synced <- true
+				}
+				last = err
 			}
-			last = err
-		}
-		ended <- last
-	}()
+			ended <- last
+		}()
+	}
+	<-synced
 	<-synced
 	a.stop()
 	if err := js.DeleteStream(t.Context(), fleet.EventStream); err != nil {
@@ -349,8 +361,10 @@ func TestNumberOfParts(t *testing.T) {
 	if err := create(2); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the number of parts has changed") {
-		t.Errorf("the watch ends with %v", err)
+	for range cap(ended) {
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the number of parts has changed") {
+			t.Errorf("a watch ends with %v", err)
+		}
 	}
 	a.publish(agentOptions{})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
