@@ -6,6 +6,8 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 )
 
 // eventCodec decodes the CRI events of a stream with the generated code, also if text in
@@ -32,7 +34,7 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	}
 	buffer := data.MaterializeToBuffer(mem.DefaultBufferPool())
 	defer buffer.Free()
-	replaced, err := unmarshal(buffer.ReadOnlyData(), event)
+	replaced, err := lenient.Unmarshal(buffer.ReadOnlyData(), event)
 	if !replaced {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -69,7 +70,7 @@ func newTable[T any, M interface {
 }](f fields, convert func(M) *item) *table {
 	decode := func(raw []byte) (*item, int, error) {
 		m := M(new(T))
-		replaced, err := unmarshal(raw, m)
+		replaced, err := lenient.Unmarshal(raw, m)
 		it := convert(m)
 		it.checkText(replaced)
 		return it, len(m.GetLabels()), err

@@ -2,17 +2,19 @@ package recording
 
 import (
 	"encoding/json"
-	"fmt"
 	"hash/maphash"
 	"maps"
 	"slices"
 	"strconv"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 )
 
 // encoder makes the lines. One goroutine uses it.
@@ -44,9 +46,9 @@ func newEncoder(redact, state bool) *encoder {
 	return e
 }
 
-// line returns an answer as a line.
-func (e *encoder) line(a *answer) (l line, err error) {
-	l = line{At: offset(a.at), Took: offset(a.took), Method: a.method, Stream: a.stream, Pending: a.pending, Ended: a.ended}
+// line returns an answer as a line. What cannot be decoded becomes an error of the call.
+func (e *encoder) line(a *answer) line {
+	l := line{At: offset(a.at), Took: offset(a.took), Method: a.method, Stream: a.stream, Pending: a.pending, Ended: a.ended}
 	m := methods[a.method]
 	request := empty(m.request)
 	if a.request != nil && proto.Size(a.request) > 0 {
@@ -54,6 +56,7 @@ func (e *encoder) line(a *answer) (l line, err error) {
 		l.Request = e.text(request)
 	}
 	var message proto.Message
+	var err error
 	switch {
 	case a.err != nil:
 		s := status.Convert(a.err)
@@ -63,16 +66,17 @@ func (e *encoder) line(a *answer) (l line, err error) {
 		err = e.list(&l, m, a.messages)
 	case len(a.messages) > 0:
 		message = empty(m.reply)
-		err = proto.Unmarshal(a.messages[0], message)
+		_, err = lenient.Unmarshal(a.messages[0], message)
 		l.Answer = e.text(message)
 	}
 	if err != nil {
-		return l, fmt.Errorf("%s: %w", a.method, err)
+		l.List, l.Answer, message = nil, nil, nil
+		l.Error = &failure{codes.Internal.String(), e.redact.word(err.Error())}
 	}
 	if e.newest != nil && m.list == "" {
 		e.keep(l, request, message)
 	}
-	return l, nil
+	return l
 }
 
 // list encodes the items of a list. A list with a filter is whole.
@@ -89,7 +93,7 @@ func (e *encoder) list(l *line, m method, messages [][]byte) error {
 	l.List = []json.RawMessage{}
 	for _, message := range messages {
 		list := empty(m.reply)
-		if err := proto.Unmarshal(message, list); err != nil {
+		if _, err := lenient.Unmarshal(message, list); err != nil {
 			return err
 		}
 		of := itemsOf(list)

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -102,26 +101,33 @@ func (i Incidents) look(ctx context.Context) {
 	}
 }
 
-// write writes a file and removes the oldest ones.
+// write writes a file and then removes the oldest ones. Without a whole file it removes none.
 func (i Incidents) write(ctx context.Context, why string) {
-	files, _ := filepath.Glob(filepath.Join(i.Dir, "incident-*.jsonl.gz")) // sorted by time
-	slices.Reverse(files)
-	var errs []error
-	for n, file := range files {
-		if n >= maxIncidents-1 {
-			errs = append(errs, os.Remove(file))
-		}
-	}
 	path := filepath.Join(i.Dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))
 	file, err := Create(path)
 	if err == nil {
 		err = i.Recorder.Save(ctx, file)
 		_, closeErr := file.Close()
-		err = errors.Join(err, closeErr)
+		if err = errors.Join(err, closeErr); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
 	}
-	if err := errors.Join(append(errs, err)...); err != nil {
+	if err != nil {
 		i.Logger.ErrorContext(ctx, "cannot record the minutes before a problem", "file", path, "verdict", why, "err", err)
 		return
 	}
 	i.Logger.WarnContext(ctx, "recorded the minutes before a problem", "file", path, "verdict", why)
+	if err := i.removeOldest(); err != nil {
+		i.Logger.ErrorContext(ctx, "cannot remove the oldest recordings", "err", err)
+	}
+}
+
+// removeOldest removes what is more than maxIncidents files.
+func (i Incidents) removeOldest() error {
+	files, _ := filepath.Glob(filepath.Join(i.Dir, "incident-*.jsonl.gz")) // sorted by time
+	var errs []error
+	for _, file := range files[:max(0, len(files)-maxIncidents)] {
+		errs = append(errs, os.Remove(file))
+	}
+	return errors.Join(errs...)
 }

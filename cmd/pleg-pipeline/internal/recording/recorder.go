@@ -183,10 +183,7 @@ func (r *Recorder) write(a *answer) error {
 			}
 		}
 	}
-	l, err := r.encoder.line(a)
-	if err != nil {
-		return err
-	}
+	l := r.encoder.line(a)
 	switch {
 	case a.method == callEvents && len(a.messages) > 0:
 		r.events++
@@ -207,11 +204,7 @@ func (r *Recorder) write(a *answer) error {
 // writeEnd writes the calls without an answer and the last line.
 func (r *Recorder) writeEnd(out io.Writer, length time.Duration, pending []*answer) error {
 	for _, a := range pending {
-		l, err := r.encoder.line(a)
-		if err == nil {
-			err = writeLine(out, l)
-		}
-		if err != nil {
+		if err := writeLine(out, r.encoder.line(a)); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,8 @@ const (
 	// which the next one begins.
 	partSpan  = 2 * time.Minute
 	partBytes = 4 << 20
-	// maxParts and maxBytes bound all parts when the newest begins.
+	// maxParts and maxBytes bound all parts when the newest begins. There is always one before
+	// it, since the newest has nothing but its state then.
 	maxParts = 4
 	maxBytes = 16 << 20
 )
@@ -74,7 +75,7 @@ func (w *Window) startPart(at offset, state []byte) {
 	for _, p := range w.parts {
 		total += p.Len()
 	}
-	for len(w.parts) > 1 && (total > maxBytes || len(w.parts) > maxParts) {
+	for len(w.parts) > 2 && (total > maxBytes || len(w.parts) > maxParts) {
 		total -= w.parts[0].Len()
 		w.parts = w.parts[1:]
 	}

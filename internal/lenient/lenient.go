@@ -1,4 +1,5 @@
-package cri
+// Package lenient decodes what a runtime sends although text in it is not UTF-8.
+package lenient
 
 import (
 	"strings"
@@ -9,9 +10,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// unmarshal is proto.Unmarshal, except that it replaces text that is not UTF-8, which
+// Unmarshal is proto.Unmarshal, except that it replaces text that is not UTF-8, which
 // the generated code refuses with all that is around it, and reports that it did.
-func unmarshal(raw []byte, m proto.Message) (replaced bool, err error) {
+func Unmarshal(raw []byte, m proto.Message) (replaced bool, err error) {
 	if err = proto.Unmarshal(raw, m); err == nil {
 		return false, nil
 	}
@@ -26,7 +27,7 @@ func unmarshal(raw []byte, m proto.Message) (replaced bool, err error) {
 // is false if the message cannot be split into fields.
 func appendUTF8(out, raw []byte, message protoreflect.MessageDescriptor) (_ []byte, ok bool) {
 	for len(raw) > 0 {
-		num, typ, size := consumeField(raw)
+		num, typ, size := protowire.ConsumeField(raw)
 		if size < 0 {
 			return nil, false
 		}
@@ -37,7 +38,8 @@ func appendUTF8(out, raw []byte, message protoreflect.MessageDescriptor) (_ []by
 			out = append(out, field...)
 			continue
 		}
-		content := valueOf(field)
+		_, _, tag := protowire.ConsumeTag(field)
+		content, _ := protowire.ConsumeBytes(field[tag:])
 		if known.Message() == nil {
 			content = []byte(strings.ToValidUTF8(string(content), string(utf8.RuneError)))
 		} else if content, ok = appendUTF8(nil, content, known.Message()); !ok {
