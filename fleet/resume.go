@@ -94,6 +94,16 @@ func (s *session) resume(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
+// checkParts returns an error if the node is in another part now. Then the session knows nothing.
+func (s *session) checkParts(ctx context.Context) error {
+	parts, err := partsIn(ctx, s.js, EventStream)
+	if err == nil && parts != s.parts {
+		s.forget()
+		err = errOtherParts
+	}
+	return err
+}
+
 // isStateLost reports whether the server no longer has states that it acknowledged to this
 // session: by default it may lose the last two minutes in a power failure. It loses the last writes,
 // so it has all if it has the newest, a value or a removal.

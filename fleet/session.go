@@ -106,9 +106,15 @@ func (s *session) takeOver(ctx context.Context) error {
 	if err := s.takeLease(ctx); err != nil {
 		return err
 	}
+	again := s.p.owned
 	s.p.owned = true
 	if s.last > 0 {
 		if ok, err := s.resume(ctx); ok || err != nil {
+			return err
+		}
+	}
+	if again { // what the server had may be gone
+		if err := s.checkParts(ctx); err != nil {
 			return err
 		}
 	}

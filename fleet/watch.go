@@ -226,6 +226,8 @@ func (w *watch) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	opening, cancel = context.WithTimeout(ctx, openTimeout) // the consumer may have taken long for a Gap
+	defer cancel()
 	// Not jetstream's OrderedConsumer: it makes itself again, and waits 10 s for that while the
 	// servers have no leader.
 	consumer, err := request(opening, w.js, func(ctx context.Context) (jetstream.Consumer, error) {

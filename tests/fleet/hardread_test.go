@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // States that change between the begin of a read and the next answer of a server that is far away do
@@ -97,4 +98,30 @@ func TestUnreadablePart(t *testing.T) {
 	if len(waits) < 4 || waits[3] < 4*fleet.DefaultMinBackoff {
 		t.Errorf("attempts after %v, want that the time doubles", waits)
 	}
+}
+
+// A consumer that takes longer for a Gap than a connection may take to begin gets it once.
+func TestLongTimeForAGap(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	js := jetStream(t, connect(t, s.URL))
+	if err := fleet.Create(t.Context(), js, fleet.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	gaps := 0
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: new(fleet.Position)}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ev.Type == pleg.Synced {
+			return
+		}
+		if gaps++; gaps > 1 {
+			t.Fatalf("%v after the Gap", ev.Type)
+		}
+		time.Sleep(11 * time.Second)
+	}
+	t.Error("no Synced")
 }

@@ -369,3 +369,34 @@ func TestNumberOfParts(t *testing.T) {
 	a.publish(agentOptions{})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
+
+// An agent that nobody has stopped publishes to its new part once the number has changed.
+func TestAgentOutlivesParts(t *testing.T) {
+	t.Parallel()
+	for _, numbers := range [][2]int{{1, 3}, {3, 5}} {
+		before, now := numbers[0], numbers[1]
+		t.Run(fmt.Sprintf("%d to %d", before, now), func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "")
+			js := jetStream(t, connect(t, s.URL))
+			if err := fleet.Create(t.Context(), js, fleet.Limits{Parts: before}); err != nil {
+				t.Fatal(err)
+			}
+			a := startAgent(t, s.URL, nodeOf(1), agentOptions{first: 10, limits: fleet.Limits{Parts: now}})
+			old := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+			old.converges()
+			old.cancel()
+			<-old.done
+			for name := range js.StreamNames(t.Context()).Name() {
+				if err := js.DeleteStream(t.Context(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := fleet.Create(t.Context(), js, fleet.Limits{Parts: now}); err != nil {
+				t.Fatal(err)
+			}
+			a.steps(20)
+			watch(t, s.URL, fleet.WatchOptions{Replay: true, Nodes: []string{a.name}}, a).converges()
+		})
+	}
+}
