@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -99,8 +100,12 @@ func NewCluster(dir string) ([]*Server, error) {
 	return servers, nil
 }
 
+// freeAddress returns an address of a server that may stop and start again. On 127.0.0.1 an
+// outgoing connection could have taken its port meanwhile; from the other loopback addresses
+// none begins.
 func freeAddress() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	host := net.IPv4(127, byte(1+rand.IntN(250)), byte(rand.IntN(250)), byte(1+rand.IntN(250)))
+	l, err := net.Listen("tcp", host.String()+":0")
 	if err != nil {
 		return "", err
 	}
