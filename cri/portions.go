@@ -121,8 +121,8 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 		filter := &runtimeapi.PodSandboxFilter{Id: string(id)}
 		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.NotFound:
-		case status.Code(err) == codes.ResourceExhausted:
-			l.sandboxes.placeKnown(id) // it exists
+		case status.Code(err) == codes.ResourceExhausted && l.sandboxes.placeKnown(id):
+			// It exists. One that no list has shown yet must not count as gone.
 		case err != nil:
 			return c.wrapList("list pod sandbox "+string(id), err)
 		}

@@ -195,11 +195,14 @@ func (t *table) placed(id pleg.ContainerID) bool {
 	return known != nil && known.seenIn == t.current
 }
 
-// placeKnown adds the item that had this id in the list before, if any.
-func (t *table) placeKnown(id pleg.ContainerID) {
-	if known := t.known[string(id)]; known != nil {
+// placeKnown adds the item that had this id in the list before, and reports whether there
+// was one.
+func (t *table) placeKnown(id pleg.ContainerID) bool {
+	known := t.known[string(id)]
+	if known != nil {
 		t.place(known)
 	}
+	return known != nil
 }
 
 // finishList forgets the items that were not in the list.

@@ -107,6 +107,10 @@ var regressions = map[string]scenario{
 		{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077, From: 1870 * time.Millisecond, Until: 3550 * time.Millisecond},
 		{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1, Until: 8516 * time.Millisecond},
 	}},
+	"a sandbox that only an event has shown, and no list by id": {seed: 39, pods: 8, containers: 2, rate: 3, faults: []simruntime.Fault{
+		{RPC: "ListPodSandbox", Code: codes.ResourceExhausted, From: 552 * time.Millisecond, Until: 3895 * time.Millisecond},
+		{RPC: "ListContainers", Code: codes.ResourceExhausted, Probability: 0.27, Seed: 4266696077, From: 1274 * time.Millisecond, Until: 4548 * time.Millisecond},
+	}},
 }
 
 func latency(ms int) simruntime.Latency {
