@@ -17,8 +17,8 @@ import (
 )
 
 // While 20 pods change at random, containerd is killed and restarted. The cache
-// must equal the runtime's lists within a second, although no CRI event announces
-// what happened in between.
+// must equal the runtime's lists after the next relist, although no CRI event
+// announces what happened in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	in := f.run(ctx, instanceOptions{name: "events", settings: withEvents})
@@ -59,8 +59,10 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
 	took := time.Since(back).Round(10 * time.Millisecond)
 	t.Logf("round %d: the cache was correct %v after the first answer", round, took)
-	if took > time.Second {
-		t.Errorf("round %d: the cache was correct %v after the first answer, want 1 s", round, took)
+	// Without a stream the next relist begins within RelistPeriod, a second. The other
+	// second is for the list and the inspections of 20 pods on a busy machine.
+	if took > 2*time.Second {
+		t.Errorf("round %d: the cache was correct %v after the first answer, want at most 2 s", round, took)
 	}
 	// The count is complete once it has each victim.
 	must(t, eventually(ctx, func() bool { return in.metric(ctx, t, unannouncedChanges)-start >= float64(len(victims)) }))
