@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 
 	"google.golang.org/grpc"
@@ -23,6 +24,8 @@ type Problem int
 const (
 	// NoSocket: nothing exists at the path.
 	NoSocket Problem = iota + 1
+	// SocketGone: nothing exists at the path any more, but a process listens there.
+	SocketGone
 	// NotSocket: a directory or a file is at the path.
 	NotSocket
 	// NoPermission: this process may not connect.
@@ -140,13 +143,31 @@ func CheckSocket(ctx context.Context, endpoint string) error {
 	return nil
 }
 
+// gone says what it means that the socket of a runtime was removed.
+const gone = "is gone: the runtime answers only on connections that are open"
+
+// listens reports whether a process listens on a socket that may have been removed. It sees
+// those of its own network namespace.
+func listens(path string) bool {
+	sockets, _ := os.ReadFile("/proc/net/unix") // without it, none are known
+	for line := range strings.Lines(string(sockets)) {
+		// The flag is __SO_ACCEPTCON. The runtime may have named the socket by a link, such as /var/run.
+		if strings.Contains(line, " 00010000 ") && strings.HasSuffix(line, path+"\n") {
+			return true
+		}
+	}
+	return false
+}
+
 // diagnoseSocket returns what is wrong with a socket; 0 if it accepts a connection.
 func diagnoseSocket(ctx context.Context, path string) (Problem, string) {
 	const noPermission = "permission denied; root is usually needed"
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist) && listens(path):
+		return SocketGone, "the socket " + gone
 	case errors.Is(err, fs.ErrNotExist):
-		return NoSocket, "the socket does not exist; is the runtime running?"
+		return NoSocket, "the socket does not exist"
 	case errors.Is(err, fs.ErrPermission):
 		return NoPermission, noPermission
 	case err != nil:

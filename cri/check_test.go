@@ -70,6 +70,10 @@ type brokenEndpoint struct {
 func brokenSockets() []brokenEndpoint {
 	return []brokenEndpoint{
 		{"nothing there", func(*testing.T, string) {}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
+		{"the socket was removed", func(t *testing.T, path string) {
+			listen(t, path)
+			must(t, os.Remove(path))
+		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
 		{"a directory", func(t *testing.T, path string) {
 			must(t, os.Mkdir(path, 0o700))
 		}, "it is a directory", cri.NotSocket, codes.Unavailable},

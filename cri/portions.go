@@ -37,7 +37,7 @@ func (c *Client) Degraded() error {
 		return nil // a dialer may have no socket
 	}
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("the socket %s is gone: the runtime answers only on connections that are open", c.socket)
+		return fmt.Errorf("the socket %s %s", c.socket, gone)
 	}
 	return nil
 }

@@ -115,6 +115,7 @@ const rename = "name the runtime's socket with --runtime-endpoint"
 // them; the others are those of a runtime that is stopped. Without advice, it is that of the cause.
 var connectFindings = map[cri.Problem]verdict.Finding{
 	cri.NoSocket:     {Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
+	cri.SocketGone:   {Cause: verdict.Fallback, What: "cannot be reached"},
 	cri.NotSocket:    {Advice: rename},
 	cri.NotCRI:       {Advice: "enable the runtime's CRI plugin, or " + rename},
 	cri.NoPermission: {Cause: verdict.NoPermission, What: "cannot be asked"},

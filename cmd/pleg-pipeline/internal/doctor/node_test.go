@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -171,12 +172,17 @@ func TestExamineWithoutRuntime(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = l.Close()
 	_, hung := socket(t)
+	_, removed := socket(t)
+	if err := os.Remove(removed); err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		endpoint string
 		cause    verdict.Cause
 		evidence string
 	}{
 		{"unix:///nonexistent/s", verdict.RuntimeStopped, "unix:///nonexistent/s: the socket does not exist"},
+		{removed, verdict.Fallback, removed + ": the socket is gone: the runtime answers only on connections that are open"},
 		{stale, verdict.RuntimeStopped, stale + ": nobody listens on the socket"},
 		{t.TempDir(), verdict.RuntimeStopped, "it is a directory"},
 		{"tcp://127.0.0.1:80", verdict.RuntimeStopped, "is not a unix socket"},

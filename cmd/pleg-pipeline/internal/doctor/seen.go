@@ -29,7 +29,7 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		failed = e.runChecks()
 	}
 	for _, f := range failed {
-		if f.Cause == verdict.RuntimeStopped && r.Daemon != nil && r.Daemon.connected() { // the socket is gone
+		if (f.Cause == verdict.RuntimeStopped || f.Cause == verdict.Fallback) && r.Daemon != nil && r.Daemon.connected() { // the socket is gone
 			f.Cause, f.Severity, f.Advice = verdict.Fallback, verdict.Warning, ""
 		}
 		if f.Cause == verdict.NoPermission && r.Daemon != nil {
