@@ -8,13 +8,15 @@ import (
 
 const (
 	generic  = "pkg/kubelet/pleg/generic.go"
+	tests    = "pkg/kubelet/pleg/generic_test.go"
 	features = "pkg/features/kube_features.go"
 )
 
-// The gate as it would be sent, and as it is tested.
+// The gate as it would be sent, as a kubelet of this release knows it, and as it is tested.
 const (
-	gateOff = "Default: false, PreRelease: featuregate.Alpha}, // add the gate to the next release\n"
-	gateOn  = "Default: true, PreRelease: featuregate.Beta},\n"
+	gateSent   = `"1.38"), Default: false, PreRelease: featuregate.Alpha`
+	gateOff    = `"1.37"), Default: false, PreRelease: featuregate.Alpha`
+	gateTested = `"1.37"), Default: true, PreRelease: featuregate.Beta`
 )
 
 // edits are the change: each old text must be in its file once. The lists that
@@ -23,7 +25,9 @@ var edits = []struct{ file, old, new string }{
 	{features, `	// owner: @tallclair
 	//
 	// Enables relisting individual pods on-demand.
-`, `	// Enables inspecting several changed pods at the same time in a relist.
+`, `	// owner: @TBD
+	//
+	// Enables inspecting several changed pods at the same time in a relist.
 	PLEGConcurrentInspections featuregate.Feature = "PLEGConcurrentInspections"
 
 	// owner: @tallclair
@@ -32,7 +36,8 @@ var edits = []struct{ file, old, new string }{
 `},
 	{features, `	PLEGOnDemandRelist: {
 `, `	PLEGConcurrentInspections: {
-		{Version: version.MustParse("1.37"), ` + gateOff + `	},
+		{Version: version.MustParse(` + gateSent + `},
+	},
 
 	PLEGOnDemandRelist: {
 `},
@@ -59,7 +64,8 @@ var edits = []struct{ file, old, new string }{
 
 	// Update the cache timestamp.`},
 	{generic, `// reconcilePodRecord compares the old & current pod record and checks for event-worthy state
-`, `// maxInspections is the number of changed pods that are inspected at the same time.
+`, `// maxInspections is the number of pods that a relist inspects at the same time. containerd on two
+// cores answers about four status calls at once. With more, each call only takes longer.
 const maxInspections = 4
 
 // podChange is what a relist found of a pod.
@@ -69,8 +75,8 @@ type podChange struct {
 	events []*PodLifecycleEvent
 }
 
-// reconcilePodRecords reconciles all pod records. The pods that need it are inspected
-// concurrently; records and events belong to one goroutine at a time.
+// reconcilePodRecords does for all pods what reconcilePodRecord does for one. It inspects up to
+// maxInspections pods concurrently. relistLock must be held.
 func (g *GenericPLEG) reconcilePodRecords(ctx context.Context) {
 	var changes []podChange
 	for pid := range g.podRecords {
@@ -78,19 +84,21 @@ func (g *GenericPLEG) reconcilePodRecords(ctx context.Context) {
 			changes = append(changes, change)
 		}
 	}
+
+	// finishLock guards podRecords, and keeps the events of a pod together.
+	var finishLock sync.Mutex
 	var inspections errgroup.Group
 	inspections.SetLimit(maxInspections)
-	var mu sync.Mutex
 	for _, change := range changes {
 		inspections.Go(func() error {
 			status, err := g.updateCache(ctx, change.pod, change.pid)
-			mu.Lock()
-			defer mu.Unlock()
+			finishLock.Lock()
+			defer finishLock.Unlock()
 			g.finishReconcile(ctx, change, status, err)
-			return nil
+			return nil // an error concerns one pod, and finishReconcile handles it
 		})
 	}
-	_ = inspections.Wait() // the errors are those of pods, and have been handled
+	_ = inspections.Wait()
 }
 
 // reconcilePodRecord compares the old & current pod record and checks for event-worthy state
@@ -104,7 +112,8 @@ func (g *GenericPLEG) reconcilePodRecords(ctx context.Context) {
 	}
 }
 
-// comparePodRecord returns false if the pod needs no inspection.
+// comparePodRecord compares the old & current pod record, and returns whether the pod needs an
+// inspection.
 func (g *GenericPLEG) comparePodRecord(ctx context.Context, pid types.UID) (podChange, bool) {
 	logger := klog.FromContext(ctx)
 `},
@@ -113,10 +122,11 @@ func (g *GenericPLEG) comparePodRecord(ctx context.Context, pid types.UID) (podC
 		return
 	}
 
-`, `	return podChange{pid, pod, events}, len(events) > 0 || reinspect
+`, `	return podChange{pid: pid, pod: pod, events: events}, len(events) > 0 || reinspect
 }
 
-// finishReconcile delivers the events of a pod that has been inspected.
+// finishReconcile updates the record and delivers the events of a pod that has been inspected. It
+// makes the next relist inspect the pod again if the inspection failed.
 func (g *GenericPLEG) finishReconcile(ctx context.Context, change podChange, status *kubecontainer.PodStatus, err error) {
 	logger := klog.FromContext(ctx)
 	pid, pod, events := change.pid, change.pod, change.events
@@ -129,6 +139,15 @@ func (g *GenericPLEG) finishReconcile(ctx context.Context, change podChange, sta
 	if err != nil {
 		// Rely`, `	if err != nil {
 		// Rely`},
+	{tests, `	"sort"
+	"strings"
+	"testing"
+`, `	"sort"
+	"strings"
+	"sync"
+	"testing"
+`},
+	{tests, `func TestRemoveCacheEntry(`, unitTest + `func TestRemoveCacheEntry(`},
 }
 
 // change makes the edits to the texts of files, by name.
@@ -147,4 +166,9 @@ func change(texts map[string]string) error {
 		texts[file] = string(formatted)
 	}
 	return nil
+}
+
+// setGate replaces the gate as it would be sent.
+func setGate(texts map[string]string, gate string) {
+	texts[features] = strings.Replace(texts[features], gateSent, gate, 1)
 }

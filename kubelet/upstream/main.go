@@ -34,7 +34,10 @@ func main() {
 	case *diff:
 		err = withChange(printDiff)
 	case *folder != "":
-		err = withChange(func(_, _ string, changed map[string]string) error { return writeFiles(*folder, changed) })
+		err = withChange(func(_, _ string, changed map[string]string) error {
+			setGate(changed, gateOff)
+			return writeFiles(*folder, changed)
+		})
 	default:
 		err = withChange(func(work, sources string, changed map[string]string) error {
 			return runGo(work, sources, changed, flag.Args())
@@ -123,7 +126,7 @@ func runGo(work, sources string, changed map[string]string, args []string) error
 	if err := os.CopyFS(clone, os.DirFS(sources)); err != nil {
 		return fmt.Errorf("copy the kubelet's sources: %w", err)
 	}
-	changed[features] = strings.Replace(changed[features], gateOff, gateOn, 1)
+	setGate(changed, gateTested)
 	if err := writeFiles(clone, changed); err != nil {
 		return err
 	}
@@ -153,7 +156,7 @@ func confirmBugs() error {
 		return err
 	}
 	var out bytes.Buffer
-	c := exec.Command("go", "test", "-count=1", "-v", "-tags=bugs", "./upstream/bugs")
+	c := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "-tags=bugs", "./upstream/bugs")
 	c.Stdout, c.Stderr = io.MultiWriter(os.Stdout, &out), os.Stderr
 	_ = c.Run() // the tests fail
 	failed := strings.Count(out.String(), "\n--- FAIL")
