@@ -16,16 +16,23 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Title: GenericPLEG loses a pod's events for good if its channel is full
+// Title: GenericPLEG never sends the events of a pod again that found its channel full
 //
-// What happens: reconcilePodRecord updates the pod's record, then sends its events without
-// blocking. If the channel is full, the events are discarded, and no later relist finds the
-// change, because the record has it already. The channel has room for 1,000 events. If 1,000
-// pods of two containers and a sandbox start while the sync loop is busy, two thirds of the
-// events are lost, and 666 pods have none: they wait for their next change or periodic sync.
+// What happened: reconcilePodRecord updates the pod's record, then sends its events without
+// blocking. If the channel is full, it discards them. No later relist finds the change, because
+// the record has it already. A relist sends all its events before the sync loop has time to
+// read, and the channel has room for 1,000: if 1,000 pods of two containers and a sandbox
+// start or end in the same second, 666 pods have no event. Each waits for its next change or its
+// periodic sync (a minute). kubelet_pleg_discard_events counts them.
 //
-// Expected: a pod with discarded events gets a PodSync once there is room. Related: the
-// pull request #136408 was closed.
+// Expected: a pod with discarded events gets a PodSync once there is room. To block instead is
+// no solution: it was a deadlock (#72482).
+//
+// How to reproduce: copy this file to pkg/kubelet/pleg without its first line, and run the
+// test. It uses a channel of 1 and 3 pods.
+//
+// Version: v1.37.1. Related: #104117 saw it on nodes with hundreds of pods; the pull request
+// #136408 was closed.
 func TestFullChannelLosesNoPod(t *testing.T) {
 	const pods, room = 3, 1
 	runtime := &containertest.FakeRuntime{}

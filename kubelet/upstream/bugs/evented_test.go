@@ -40,16 +40,22 @@ type relister struct{ requests atomic.Int32 }
 
 func (r *relister) RequestRelist(klog.Logger, types.UID) { r.requests.Add(1) }
 
-// Title: EventedPLEG stops for good after five ends of its stream, without a pause
+// Title: EventedPLEG stops for good after five ends of its event stream in total
 //
-// What happens: watchEventsChannel counts the ends of the GetContainerEvents stream, clean
+// What happened: watchEventsChannel counts the ends of the GetContainerEvents stream, clean
 // ones too. It never resets the count, and it does not wait between two attempts. One restart
-// of the runtime uses up all five attempts, because they fail at once. From then on the fast
-// path for container terminations is off until the kubelet restarts. One error line in the
-// log is the only trace.
+// of the runtime uses up all five attempts, because they fail at once. From then on no event
+// requests a relist, until the kubelet restarts. The only traces are one error in the log and
+// kubelet_evented_pleg_connection_error_count.
 //
-// Expected: retries with backoff, and a count that a stream that worked resets. Related:
-// #129827; its fix #129835 was closed.
+// Expected: retries with backoff, and a count that starts again after a stream that worked.
+//
+// How to reproduce: start a kubelet with the gate EventedPLEG, restart containerd, wait until
+// it is up, kill a container. The restart follows the next relist of all pods, as without the
+// gate. Or copy this file to pkg/kubelet/pleg without its first line, and run the test.
+//
+// Version: v1.37.1. Related: #129827 describes an older EventedPLEG; its fix #129835 was
+// closed. #139262 kept the count.
 func TestEventedPLEGSurvivesFiveEndsOfItsStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(klog.NewContext(t.Context(), logr.Discard()))
