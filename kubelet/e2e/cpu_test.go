@@ -48,11 +48,17 @@ func TestCPU(t *testing.T) {
 	t.Log("\n" + table(results))
 }
 
+// startedContainers is the kubelet's metric of what it has started, for the churn.
+const startedContainers = `kubelet_started_containers_total{container_type="container"}`
+
 // measureParts measures a span in parts, and calls tick each churnPeriod.
 func measureParts(ctx context.Context, t *testing.T, what string, trials []*trial, tick func(n int)) {
 	t.Helper()
 	ticks := max(1, int(span(t)/parts/churnPeriod))
-	before := make([]usage, len(trials))
+	before, started := make([]usage, len(trials)), make([]float64, len(trials))
+	for i, tr := range trials {
+		started[i] = tr.k.metric(ctx, startedContainers)
+	}
 	for n := range parts {
 		for i, tr := range trials {
 			before[i] = tr.usage()
@@ -62,11 +68,16 @@ func measureParts(ctx context.Context, t *testing.T, what string, trials []*tria
 			tick(n*ticks + i)
 			pause(ctx, time.Until(began.Add(time.Duration(i+1)*churnPeriod)))
 		}
+		d := time.Since(began)
 		for i, tr := range trials {
-			tr.share(what, before[i], time.Since(began))
+			used := tr.share(what, before[i], d)
+			t.Logf("%s, part %d of %d, %s: the kubelet used %v, the runtime %v in %v", what, n+1, parts, kinds[i], used.kubelet, used.runtime, d.Round(time.Second))
 		}
 		if ctx.Err() != nil {
 			t.Fatalf("measure %s: %v", what, context.Cause(ctx))
 		}
+	}
+	for i, tr := range trials {
+		tr.add(what+": containers started", tr.k.metric(ctx, startedContainers)-started[i])
 	}
 }

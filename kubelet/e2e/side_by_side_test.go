@@ -179,11 +179,12 @@ func (tr *trial) idle(ctx context.Context) {
 	tr.add("idle: memory of the kubelet (MiB)", tr.k.rss())
 }
 
-// share adds the part of a core that was used since before.
-func (tr *trial) share(what string, before usage, d time.Duration) {
+// share adds the part of a core that was used since before, and returns the CPU time.
+func (tr *trial) share(what string, before usage, d time.Duration) usage {
 	used := tr.usage().since(before)
 	tr.add(what+": CPU of the kubelet (% of a core)", 100*used.kubelet.Seconds()/d.Seconds())
 	tr.add(what+": CPU of the runtime (% of a core)", 100*used.runtime.Seconds()/d.Seconds())
+	return used
 }
 
 // next returns the names of n pods whose containers have not been killed.
