@@ -12,7 +12,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -31,56 +30,12 @@ var (
 )
 
 // TestModelLockstep lets everything settle before the next list: the pipeline must equal
-// the reference after every list.
+// the reference after every list, with few and with many inspectors.
 func TestModelLockstep(t *testing.T) {
-	eachSeed(t, 1, lockstep)
-}
-
-// TestModelFreeRunning lets lists overtake inspections, and inspections hang. The pipeline
-// must equal a reference that gets the observations for which the pipeline inspected,
-// and it must not skip an observation that it had time for.
-func TestModelFreeRunning(t *testing.T) {
-	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b, _ := newFreeRun(seed, inspectors)
-		b.run(t, b.runtime)
-	})
-}
-
-// TestModelSinglePods is TestModelFreeRunning with lists of single pods beside lists of
-// all pods: the list that began last counts.
-func TestModelSinglePods(t *testing.T) {
-	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b, _ := newFreeRun(seed, inspectors)
-		b.run(t, podRuntime{b.runtime})
-	})
-}
-
-// TestModelQuarantine is TestModelFreeRunning with quarantine: the pipeline cancels
-// inspections because too many hang, and their pods wait. In the end it must equal the
-// reference all the same.
-func TestModelQuarantine(t *testing.T) {
-	eachSeed(t, 1, func(t *testing.T, seed uint64, inspectors int) {
-		b, _ := newFreeRun(seed, inspectors)
-		b.quarantine = 5 * time.Second
-		b.run(t, b.runtime)
-	})
-}
-
-// TestModelEvents is TestModelSinglePods with CRI events: complete, incomplete, late,
-// twice, out of order, or lost, on a stream that breaks. In the end the cache must equal
-// a reference that got only the last list, and the events of each pod must lead there in
-// a legal order, none twice.
-func TestModelEvents(t *testing.T) {
-	eachSeed(t, 3, withEvents)
-}
-
-// eachSeed runs the sequence of every seed with few and with many inspectors, until one
-// fails. factor multiplies the number of seeds, for tests with more to vary.
-func eachSeed(t *testing.T, factor uint64, run func(t *testing.T, seed uint64, inspectors int)) {
 	for _, inspectors := range []int{1, 2, 16} {
 		t.Run(fmt.Sprintf("inspectors=%d", inspectors), func(t *testing.T) {
 			t.Parallel()
-			first, last := uint64(1), factor*(*modelSeeds)
+			first, last := uint64(1), *modelSeeds
 			if *modelSeed != 0 {
 				first, last = *modelSeed, *modelSeed
 			}
@@ -94,7 +49,7 @@ func eachSeed(t *testing.T, factor uint64, run func(t *testing.T, seed uint64, i
 							t.Logf("replay: go test -run '^%s$' ./tests/model -model.seed=%d", t.Name(), seed)
 						}
 					}()
-					run(t, seed, inspectors)
+					lockstep(t, seed, inspectors)
 				})
 			}
 		})
