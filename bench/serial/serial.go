@@ -127,7 +127,7 @@ func (p *PLEG) Apply(ctx context.Context, at time.Time, pods []*pleg.Pod) {
 }
 
 func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at time.Time) {
-	events := podEvents(r.old, r.current)
+	events := Events(r.old, r.current)
 	asked := p.clearReinspect(uid)
 	if len(events) == 0 && !asked {
 		if r.current == nil {

@@ -15,7 +15,6 @@ import (
 
 var (
 	runningPod = plegtest.Pod("a", "c=running")
-	exitedPod  = plegtest.Pod("a", "c=exited")
 )
 
 // stream is a list while an event stream is up, and broke one after it has ended.
@@ -80,15 +79,6 @@ func (f *fixture) requireReports(t *testing.T, when string, unannounced int, ann
 	f.lister.unannounced, f.lister.announced = 0, nil
 }
 
-// repeatList sends a listing of a pod each second.
-func (f *fixture) repeatList(times int, pod *pleg.Pod) {
-	for range times {
-		f.listWithStream(pod)
-		f.settleAll(nil)
-		time.Sleep(time.Second)
-	}
-}
-
 // A stream is worth something once lists and events have shown the same change.
 func TestConfirmedAnnouncements(t *testing.T) {
 	const still, dead = "c=running", "c=exited"
@@ -133,21 +123,6 @@ func TestUnannouncedRemovalOfADeadPodIsNoReasonToDoubt(t *testing.T) {
 			t.Errorf("unannounced changes = %v, want both removals", got)
 		}
 	})
-}
-
-func TestChangesThatAreNotCountedAgainstTheStream(t *testing.T) {
-	for name, do := range map[string]step{
-		"no stream":       list("c=exited"),
-		"stream ended":    broke("c=exited"),
-		"announced later": all(stream("c=exited"), event(-1, "c=exited", "-")),
-	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			all(have("c=running"), do, settle(nil), wait(time.Minute))(t, f)
-			f.lister.announced = nil
-			f.repeatList(3, exitedPod)
-			f.requireReports(t, "at the end", 0, name == "announced later", false, false)
-		})
-	}
 }
 
 func TestUnannouncedChangeRequestsARelist(t *testing.T) {

@@ -207,16 +207,6 @@ func (f *fixture) requireChange(t *testing.T, uid pleg.PodUID, words string) sta
 	return c.Change
 }
 
-// requireKnownChange is requireChange for a pod that is gone.
-func (f *fixture) requireKnownChange(t *testing.T, uid pleg.PodUID, words string) stage.Change {
-	t.Helper()
-	c := f.requireChange(t, uid, words)
-	if c.Pod != nil {
-		t.Errorf("change of removed pod %s has Pod %+v, want nil", uid, c.Pod)
-	}
-	return c
-}
-
 type change struct {
 	stage.Change
 	known bool // it came on the channel of changes that need no inspection

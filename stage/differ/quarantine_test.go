@@ -1,7 +1,6 @@
 package differ_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -196,30 +195,6 @@ func TestQuarantineIsReported(t *testing.T) {
 		warns, infos := strings.Count(f.logged.String(), "level=WARN"), strings.Count(f.logged.String(), "level=INFO")
 		if warns != 1 || infos != 1 || !strings.Contains(f.logged.String(), "podUID=a pod=ns/name-a age=2s failedLate=false nextTry=1s") {
 			t.Errorf("logged %d warnings and %d infos, want one each:\n%s", warns, infos, &f.logged)
-		}
-	})
-}
-
-// Quarantine does not prevent uninspected delivery.
-func TestHungInspectionsCountAsFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, 2)
-		pod := plegtest.Pod("a", "c=running")
-		f.quarantine(t, 2, pod)
-		c, ok := f.nextChange()
-		if !ok || !c.Uninspected || plegtest.Words(c.Events...) != "Started(c)" {
-			t.Fatalf("change %+v: %v, want an uninspected change", c, ok)
-		}
-		f.settle("a", nil)
-		if got := f.differ.Quarantined(); len(got) != 1 {
-			t.Errorf("quarantined %+v, want pod a", got)
-		}
-		time.Sleep(maxQuarantine)
-		f.list(pod)
-		f.requireRetry(t, "a", "PodSync", 2)
-		f.settleHung("a")
-		if got := f.differ.Quarantined(); len(got) != 1 || got[0].Hung != 3 || !errors.Is(got[0].Err, errInspect) {
-			t.Errorf("quarantined %+v, want pod a, hung 3 times", got)
 		}
 	})
 }

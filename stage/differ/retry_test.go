@@ -1,8 +1,6 @@
 package differ_test
 
 import (
-	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,7 +8,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
 func (f *fixture) settleLate(uid pleg.PodUID) {
@@ -118,35 +115,4 @@ func TestRetryGoesFirst(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestWaiting(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		var pods []*pleg.Pod
-		for n := range 5 {
-			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "c=running"))
-			f.list(pods...)
-			time.Sleep(time.Second)
-		}
-		began := time.Now().Add(-5 * time.Second)
-		require := func(want ...int) {
-			t.Helper()
-			var first []differ.WaitingPod
-			for _, n := range want[:min(len(want), 3)] {
-				first = append(first, differ.WaitingPod{Name: fmt.Sprintf("ns/name-%d", n), Since: began.Add(time.Duration(n) * time.Second)})
-			}
-			if n, got := f.differ.Waiting(); n != len(want) || !slices.Equal(got, first) {
-				t.Errorf("%d pods wait, first %+v; want %d, first %+v", n, got, len(want), first)
-			}
-		}
-		require(0, 1, 2, 3, 4)
-		f.settleHung("0") // waits further
-		f.settle("1", nil)
-		require(0, 2, 3, 4)
-		f.settle("4", nil)
-		f.settle("3", nil)
-		require(0, 2)
-		f.settle("2", nil)
-		require(0)
-	})
 }

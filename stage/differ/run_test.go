@@ -1,7 +1,6 @@
 package differ_test
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -37,61 +36,6 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 		f.settle("b", errInspect)
 		f.list(other)
 		f.requirePending(t, "a", "b")
-	})
-}
-
-// requireMarks requires the marks that were sent since the last call, such as
-// "4 b@2 a@3": listing 4 is settled, except that of pod b only listing 2 is, and of a 3.
-// Without a number, none is.
-func (f *fixture) requireMarks(t *testing.T, want ...string) {
-	t.Helper()
-	f.requireNoChange(t)
-	var got []string
-	for _, c := range f.marks {
-		mark := fmt.Sprint(c.Current.Sub(at(0)).Seconds())
-		for _, b := range c.Behind {
-			mark += " " + string(b.Pod.UID)
-			if !b.Until.IsZero() {
-				mark += fmt.Sprintf("@%v", b.Until.Sub(at(0)).Seconds())
-			}
-		}
-		got = append(got, mark)
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("marks = %q, want %q", got, want)
-	}
-	f.marks = nil
-}
-
-// A mark follows the last change of a listing. It does not wait for a pod whose
-// inspection fails or lasts, but names it.
-func TestMarkNamesThePodsThatAreBehind(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		requireMarks := func(want ...string) { t.Helper(); f.requireMarks(t, want...) }
-		f.list()
-		requireMarks("1")
-		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		f.requireChange(t, "a", "Started(c)")
-		f.requireChange(t, "b", "Started(d)")
-		requireMarks()
-		f.settle("a", errInspect)
-		requireMarks()
-		f.settle("b", nil)
-		requireMarks("2 a@1")
-		f.list(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		f.requireChange(t, "a", "Started(c)")
-		requireMarks("3 a@1")
-		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=exited"))
-		f.requireChange(t, "b", "Died(d)")
-		requireMarks()
-		f.settle("a", nil)
-		f.requireChange(t, "a", "Died(c)")
-		requireMarks()
-		f.list(plegtest.Pod("a", "c=exited"), plegtest.Pod("b", "d=exited"))
-		requireMarks("4 a@1 b@3", "5 a@1 b@3")
-		f.settle("b", nil)
-		f.settle("a", nil)
-		requireMarks("5")
 	})
 }
 

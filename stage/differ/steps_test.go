@@ -203,22 +203,6 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 	})
 }
 
-func TestSinglePodRelist(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=running"), plegtest.Pod("b", "d=running"))
-		now := at(1).Add(time.Second / 10)
-		f.sendObservation(stage.Observation{UID: "a", At: now, Pod: plegtest.Pod("a", "c=exited")})
-		f.requireChange(t, "a", "Died(c)")
-		f.sendObservation(stage.Observation{UID: "b", At: now})
-		f.requireKnownChange(t, "b", "Died(d) Removed(d)")
-		f.sendObservation(stage.Observation{UID: "x", At: now})
-		f.requireNoChange(t)
-		if got := f.cache.touched["x"]; !got.Equal(now) || len(f.cache.touched) != 1 {
-			t.Errorf("touched %v, want only the unknown pod, at %v", f.cache.touched, now)
-		}
-	})
-}
-
 // The memory of removed containers is bounded; a list clears it.
 func TestManyRemovedPodsRequestARelist(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {

@@ -65,37 +65,6 @@ func TestNoEventOvertakesAPodSync(t *testing.T) {
 	}
 }
 
-func TestCloseEndsTheSubscription(t *testing.T) {
-	for name, do := range map[string]func(f *fixture){
-		"while idle":         func(*fixture) {},
-		"with events unread": func(f *fixture) { f.publish("a", "Started(c)") },
-		"with a PodSync being sent": func(f *fixture) {
-			f.publish("a", "Started(c)")
-			f.publish("b", "Started(c)")
-			f.publish("c", "Started(c)")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testDispatcher(t, func(t *testing.T, f *fixture) {
-				s, other := f.subscribe(t, pleg.SubscribeOptions{Buffer: 1}), f.subscribe(t, pleg.SubscribeOptions{})
-				do(f)
-				read(t, other)
-				s.Close()
-				s.Close()
-				requireClosed(t, s)
-				f.publish("z", "Started(c)")
-				requireRead(t, other, "z:Started(c)")
-				s.Close()
-				synctest.Wait()
-				f.stop()
-				requireClosed(t, other)
-				s.Close()
-				other.Close()
-			})
-		})
-	}
-}
-
 func TestCloseBeforeRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)

@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"fmt"
 	"testing"
 )
 
@@ -38,21 +37,5 @@ func TestNames(t *testing.T) {
 	}
 	if len(n.taken) > 0 || len(n.free) > 0 {
 		t.Errorf("left are %v and %v, want nothing", n.taken, n.free)
-	}
-}
-
-// BenchmarkNames has subscribers of one name join and leave.
-func BenchmarkNames(b *testing.B) {
-	for _, size := range []int{100, 10_000} {
-		b.Run(fmt.Sprintf("subscribers=%d", size), func(b *testing.B) {
-			n := newNames()
-			for range size {
-				n.take("a")
-			}
-			for b.Loop() {
-				label, number := n.take("a")
-				n.release("a", label, number)
-			}
-		})
 	}
 }

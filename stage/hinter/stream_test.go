@@ -142,28 +142,3 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 		}
 	})
 }
-
-func TestRunEndsDuringAListAndAStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		events := &fakeEvents{streams: []stream{
-			func(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-				opened()
-				for ctx.Err() == nil {
-					hint(newHint("a"))
-					time.Sleep(time.Millisecond)
-				}
-				return context.Cause(ctx)
-			},
-		}}
-		f := run(t, &fakePods{took: time.Minute}, events, nil)
-		f.hinter.RequestRelist("b")
-		sleep(time.Second)
-		f.stop()
-		if err := <-f.ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Run ended with %v, want context.Canceled", err)
-		}
-		if _, open := <-f.out; open {
-			t.Error("out is still open")
-		}
-	})
-}

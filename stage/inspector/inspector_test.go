@@ -151,38 +151,6 @@ func TestInspectionsInFlightAreBounded(t *testing.T) {
 	})
 }
 
-func TestRemovalNeedsNoInspection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		calls := 0
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-			calls++
-			if last != nil {
-				t.Errorf("inspection %d got the status of a removed pod: %+v", calls, last)
-			}
-			return plegtest.Status(pod, "10.0.0.1"), nil
-		}, inspector.Options{})
-		f.do(change(1, plegtest.Pod("a", "c=exited /s=exited")))
-		f.known <- stage.Change{UID: "a", At: at(2), Events: []pleg.Event{{Type: pleg.ContainerDied, ContainerID: "c"}}}
-		if s := <-f.settled; s.UID != "a" || s.Err != nil {
-			t.Errorf("settled %+v, want pod a", s)
-		}
-		o := <-f.outcomes
-		if o.UID != "a" || o.Pod != nil || o.Status != nil || len(o.Events) != 1 {
-			t.Errorf("outcome = %+v, want the events alone", o)
-		}
-		if code := o.Events[0].ExitCode; code == nil || *code != 3 {
-			t.Errorf("exit code = %v, want the last known one, 3", code)
-		}
-		if w, _ := f.cache.get("a"); !w.deleted || !w.at.Equal(at(2)) {
-			t.Errorf("cache has %+v, want the removal at %v", w, at(2))
-		}
-		f.do(change(3, plegtest.Pod("a", "c=running"))) // the old status is forgotten
-		if calls != 2 {
-			t.Errorf("calls of the runtime = %d, want 2", calls)
-		}
-	})
-}
-
 func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []*pleg.PodStatus

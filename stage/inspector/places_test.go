@@ -122,17 +122,6 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 	})
 }
 
-func TestAbandonedPodIsInspectedOnceItsCallHasReturned(t *testing.T) {
-	testHanging(t, 1, func(t *testing.T, f *fixture) {
-		f.do(one("uncancellable"))
-		close(f.release)
-		synctest.Wait()
-		if s, _, ok := f.do(one("uncancellable")); s.Err != nil || !ok {
-			t.Errorf("settled %+v, want an outcome", s)
-		}
-	})
-}
-
 // On a slow runtime more than Inspectors are in flight only as long as none ends.
 func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -35,32 +35,6 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	})
 }
 
-func TestCancelledInspectionHasNoOutcome(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, faulty(plegtest.Hang), inspector.Options{})
-		f.inspect <- change(1, plegtest.Pod("a", "c=running"))
-		time.Sleep(time.Second)
-		start := time.Now()
-		f.cancel()
-		f.finish()
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if took := time.Since(start); took != 0 {
-			t.Errorf("the inspection ended after %v, want at once", took)
-		}
-		if w, ok := f.cache.get("a"); ok {
-			t.Errorf("cache has %+v of a cancelled inspection", w)
-		}
-		if o, ok := <-f.outcomes; ok {
-			t.Errorf("outcome %+v of a cancelled inspection", o)
-		}
-		if s := <-f.settled; s.Err == nil || s.Hung != 0 {
-			t.Errorf("settled %+v, want an error, not hung", s)
-		}
-	})
-}
-
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fails := false

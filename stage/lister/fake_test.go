@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -94,22 +93,4 @@ func (f *fixture) next(t *testing.T) (stage.Listing, time.Duration) {
 		t.Fatal("no listing within an hour")
 	}
 	return stage.Listing{}, 0
-}
-
-// requireEnded fails unless Run has returned the cause of its context and closed
-// the channel of listings.
-func (f *fixture) requireEnded(t *testing.T) {
-	t.Helper()
-	synctest.Wait()
-	select {
-	case err := <-f.ended:
-		if !errors.Is(err, errStop) {
-			t.Errorf("Run = %v, want the cause of its context", err)
-		}
-	default:
-		t.Fatal("Run has not returned")
-	}
-	if l, ok := <-f.listings; ok {
-		t.Errorf("listing after the end: %+v", l)
-	}
 }

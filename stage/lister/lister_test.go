@@ -104,36 +104,6 @@ func TestFailedListIsRetriedAPeriodLater(t *testing.T) {
 	}
 }
 
-func TestRunEndsWithItsContext(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fault   plegtest.Fault
-		receive int
-	}{
-		"between two lists":                      {receive: 1},
-		"while it sends":                         {},
-		"during a list":                          {fault: plegtest.Hang},
-		"during a list that succeeds after that": {fault: func(ctx context.Context) error { <-ctx.Done(); return nil }},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, faultyRuntime(tc.fault))
-				for range tc.receive {
-					f.next(t)
-				}
-				synctest.Wait()
-				f.stop()
-				f.requireEnded(t)
-				if tc.fault != nil && !f.lister.Last().Success.IsZero() {
-					t.Error("a cancelled list counts as a success")
-				}
-				if err := f.lister.Last().Err; err != nil {
-					t.Errorf("Last().Err after the end = %v, want nil", err)
-				}
-			})
-		})
-	}
-}
-
 // With a very short period a list is due all the time.
 func TestRunEndsAlthoughAListIsDue(t *testing.T) {
 	l, err := lister.New(lister.Options{
