@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math/rand/v2"
-	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // watch follows the events of a client until the test ends.
@@ -41,59 +38,6 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 		<-done
 	})
 	return w
-}
-
-// TestEventsEqualLists makes every change of a simulated runtime, one at a time, and
-// requires that the last event of a pod shows the same as a list.
-func TestEventsEqualLists(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, cri.Options{})
-		w := watchEvents(t, client)
-		synctest.Wait()
-		rng := rand.New(rand.NewPCG(1, 2))
-		_, err := rt.Populate(simruntime.Population{Pods: 4, Containers: 2, Dead: 1})
-		must(t, err)
-		for step := range 200 {
-			rt.Burst(1+step%2, []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}[rng.IntN(4)])
-			if step%5 == 0 {
-				populate(t, rt, 2, 2)
-			}
-			synctest.Wait()
-			last := make(map[pleg.PodUID]pleg.Hint)
-			for len(w.hints) > 0 {
-				h := <-w.hints
-				if h.Pod == nil || h.Status == nil || h.At.IsZero() {
-					t.Fatalf("step %d: incomplete hint %+v of a complete event", step, h)
-				}
-				last[h.UID] = h
-			}
-			for uid, h := range last {
-				checkHint(t, rt, client, uid, h)
-			}
-			time.Sleep(time.Second)
-		}
-	})
-}
-
-func checkHint(t *testing.T, rt *simruntime.Runtime, client *cri.Client, uid pleg.PodUID, h pleg.Hint) {
-	t.Helper()
-	now, ok := rt.Pod(string(uid))
-	if !ok {
-		if !h.Removed || h.Container != h.Sandbox || len(h.Pod.Sandboxes)+len(h.Pod.Containers) != 0 {
-			t.Errorf("the pod %s is gone; the last hint of it is %+v with %s", uid, h, show([]*pleg.Pod{h.Pod}))
-		}
-		return
-	}
-	wantTruth(t, "the hint", []*pleg.Pod{h.Pod}, []simruntime.Pod{now})
-	if h.Pod.Labels["io.kubernetes.pod.uid"] != now.UID {
-		t.Errorf("the hint has the labels %v", h.Pod.Labels)
-	}
-	want, err := client.PodStatus(t.Context(), h.Pod, nil)
-	must(t, err)
-	if !reflect.DeepEqual(h.Status, want) {
-		t.Fatalf("the hint has the status %+v, want %+v", h.Status, want)
-	}
 }
 
 // A runtime that ends the stream at once has its events switched off. One that ends it

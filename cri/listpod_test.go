@@ -19,44 +19,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// calls returns how many lists of all pods and of one pod the runtime has answered
-// since the last call.
-func calls(rt *simruntime.Runtime) (all, one int64) {
-	s := rt.Stats()
-	rt.ResetStats()
-	return s.RPCs["StreamPodSandboxes"].Calls + s.RPCs["StreamContainers"].Calls,
-		s.RPCs["ListPodSandbox"].Calls + s.RPCs["ListContainers"].Calls
-}
-
-// TestListPodOfSimulatedRuntime lists each pod alone through changes of
-// all kinds, including removal, and requires the runtime's state without a list of
-// all pods.
-func TestListPodOfSimulatedRuntime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, cri.Options{})
-		_, err := rt.Populate(simruntime.Population{Pods: 6, Containers: 2, Dead: 1})
-		must(t, err)
-		listPods(t, client)
-		everyPod := rt.Pods()
-		calls(rt)
-		for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
-			rt.Burst(3, change)
-			for _, p := range everyPod {
-				var want []simruntime.Pod
-				if now, ok := rt.Pod(p.UID); ok {
-					want = append(want, now)
-				}
-				got, err := client.ListPod(t.Context(), pleg.PodUID(p.UID))
-				must(t, err)
-				wantTruth(t, fmt.Sprint("change ", change), present(got), want)
-				if all, one := calls(rt); all != 0 || one != 2 {
-					t.Errorf("change %d: %d lists of all and %d of the pod, want 0 and 2", change, all, one)
-				}
-			}
-		}
-	})
-}
-
 func present(p *pleg.Pod) []*pleg.Pod {
 	if p == nil {
 		return nil

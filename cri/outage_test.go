@@ -109,33 +109,3 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 		<-w.opened
 	})
 }
-
-// A runtime that hangs beside its open event stream is unhealthy as soon as without
-// events, and healthy again when it responds.
-func TestHealthOfUnresponsiveRuntime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		rt, err := simruntime.New(simruntime.Options{Seed: 7})
-		must(t, err)
-		p := kit.Simulate(t, rt, pipeline.Options{Events: pipeline.EventsAuto}, cri.Options{})
-		time.Sleep(time.Hour)
-		inject(t, rt, simruntime.Fault{Hang: true})
-		last := p.Status().Relist.Success
-		time.Sleep(time.Until(last.Add(pipeline.DefaultRelistThreshold)))
-		if ok, why := p.Healthy(); !ok {
-			t.Errorf("unhealthy before the threshold: %v", why)
-		}
-		time.Sleep(time.Second)
-		if ok, _ := p.Healthy(); ok {
-			t.Error("healthy after the threshold")
-		}
-		rt.ClearAll()
-		time.Sleep(pipeline.DefaultListTimeout)
-		if ok, why := p.Healthy(); !ok {
-			t.Errorf("not healthy when the runtime responds again: %v", why)
-		}
-		if up := kit.Metric(t, p.Metrics, "pleg_event_stream_up"); up != 1 {
-			t.Errorf("pleg_event_stream_up is %v, want 1", up)
-		}
-	})
-}

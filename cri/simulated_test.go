@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -14,61 +16,117 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestListOfSimulatedRuntime lists after changes of all kinds and requires the
-// runtime's state each time, and the same pointers for all that did not change.
-func TestListOfSimulatedRuntime(t *testing.T) {
+// TestClientFollowsNode makes changes of all kinds, one at a time. After each, a list, a list
+// of each changed pod alone and the last event of each pod must show the runtime's state. A
+// list has the same pointers for all that did not change.
+func TestClientFollowsNode(t *testing.T) {
 	for _, unary := range []bool{false, true} {
 		t.Run(fmt.Sprintf("unary=%t", unary), func(t *testing.T) {
 			t.Parallel()
-			listFollows(t, cri.Options{UnaryLists: unary}, "StreamPodSandboxes", "StreamContainers", "ListPodSandbox", "ListContainers")
+			synctest.Test(t, func(t *testing.T) {
+				rt, client := simulated(t, cri.Options{UnaryLists: unary})
+				n := &changingNode{t: t, rt: rt, client: client, unary: unary, events: watchEvents(t, client)}
+				n.check("empty", nil)
+				for round := range 10 {
+					_, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2, Exited: round % 2, Dead: round % 3})
+					must(t, err)
+					if round == 5 {
+						n.check("all are gone", rt.Burst(len(rt.Pods()), simruntime.Remove))
+						wantPods(t, client, 0)
+						populate(t, rt, 3, 2)
+					}
+					n.check("populate", nil)
+					n.check("idle", nil)
+					for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
+						n.check(fmt.Sprintf("round %d change %d", round, change), rt.Burst(1+round%4, change))
+					}
+				}
+			})
 		})
 	}
 }
 
-// forms are the RPCs of the streamed and of the unary lists.
-func listFollows(t *testing.T, opts cri.Options, forms ...string) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, opts)
-		var last map[pleg.PodUID]*pleg.Pod
-		check := func(step string, changed []string) {
-			t.Helper()
-			pods := listPods(t, client)
-			now := make(map[pleg.PodUID]*pleg.Pod)
-			for _, p := range pods {
-				now[p.UID] = p
-				if before := last[p.UID]; before != nil && (before != p) != slices.Contains(changed, string(p.UID)) {
-					t.Errorf("%s: pod %s is the same pointer: %t, want the opposite", step, p.UID, before == p)
-				}
-				if p.Labels["io.kubernetes.pod.uid"] != string(p.UID) {
-					t.Errorf("%s: labels of pod %s: %v", step, p.UID, p.Labels)
-				}
-			}
-			wantTruth(t, step, pods, rt.Pods())
-			last = now
+type changingNode struct {
+	t      *testing.T
+	rt     *simruntime.Runtime
+	client *cri.Client
+	unary  bool
+	events *watch
+	last   map[pleg.PodUID]*pleg.Pod
+}
+
+func (n *changingNode) check(step string, changed []string) {
+	n.t.Helper()
+	synctest.Wait()
+	n.rt.ResetStats()
+	pods := listPods(n.t, n.client)
+	for rpc, calls := range n.rt.Stats().RPCs {
+		if unary := rpc == "ListPodSandbox" || rpc == "ListContainers"; calls.Calls > 0 && unary != n.unary {
+			n.t.Errorf("%s: %s was used", step, rpc)
 		}
-		check("empty", nil)
-		for round := range 20 {
-			_, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2, Exited: round % 2, Dead: round % 3})
-			must(t, err)
-			if round == 10 {
-				rt.Burst(len(rt.Pods()), simruntime.Remove)
-				check("all are gone", nil)
-				wantPods(t, client, 0)
-				_, err = rt.Populate(simruntime.Population{Pods: 3, Containers: 2})
-				must(t, err)
-			}
-			check("populate", nil)
-			check("idle", nil)
-			for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
-				check(fmt.Sprintf("round %d change %d", round, change), rt.Burst(1+round%4, change))
-			}
+	}
+	now := make(map[pleg.PodUID]*pleg.Pod)
+	for _, p := range pods {
+		now[p.UID] = p
+		if before := n.last[p.UID]; before != nil && (before != p) != slices.Contains(changed, string(p.UID)) {
+			n.t.Errorf("%s: pod %s is the same pointer: %t, want the opposite", step, p.UID, before == p)
 		}
-		for i, rpc := range forms {
-			if used := rt.Stats().RPCs[rpc].Calls > 0; used != (opts.UnaryLists == (i >= 2)) {
-				t.Errorf("%s was used: %t, want the opposite", rpc, used)
-			}
+	}
+	n.last = now
+	wantTruth(n.t, step, pods, n.rt.Pods())
+	for _, uid := range changed {
+		n.checkAlone(step, uid)
+	}
+	last := make(map[pleg.PodUID]pleg.Hint)
+	for len(n.events.hints) > 0 {
+		h := <-n.events.hints
+		if h.Pod == nil || h.Status == nil || h.At.IsZero() {
+			n.t.Fatalf("%s: incomplete hint %+v of a complete event", step, h)
 		}
-	})
+		last[h.UID] = h
+	}
+	for uid, h := range last {
+		n.checkHint(step, uid, h)
+	}
+	time.Sleep(time.Second)
+}
+
+// checkAlone lists a pod alone, without a list of all.
+func (n *changingNode) checkAlone(step, uid string) {
+	n.t.Helper()
+	var want []simruntime.Pod
+	if now, ok := n.rt.Pod(uid); ok {
+		want = append(want, now)
+	}
+	n.rt.ResetStats()
+	got, err := n.client.ListPod(n.t.Context(), pleg.PodUID(uid))
+	must(n.t, err)
+	wantTruth(n.t, step+", alone", present(got), want)
+	if s := n.rt.Stats(); s.Calls() != 2 || s.RPCs["ListPodSandbox"].Calls != 1 || s.RPCs["ListContainers"].Calls != 1 {
+		n.t.Errorf("%s: the list of one pod took %+v", step, s.RPCs)
+	}
+}
+
+func (n *changingNode) checkHint(step string, uid pleg.PodUID, h pleg.Hint) {
+	n.t.Helper()
+	now, ok := n.rt.Pod(string(uid))
+	if !ok {
+		if !h.Removed || h.Container != h.Sandbox || len(h.Pod.Sandboxes)+len(h.Pod.Containers) != 0 {
+			n.t.Errorf("%s: the pod %s is gone; the last hint of it is %+v with %s", step, uid, h, show([]*pleg.Pod{h.Pod}))
+		}
+		return
+	}
+	wantTruth(n.t, step+", the hint", []*pleg.Pod{h.Pod}, []simruntime.Pod{now})
+	for _, labels := range []map[string]string{h.Pod.Labels, n.last[uid].Labels} {
+		if labels["io.kubernetes.pod.uid"] != now.UID {
+			n.t.Errorf("%s: the labels of pod %s are %v", step, uid, labels)
+		}
+	}
+	want, err := n.client.PodStatus(n.t.Context(), h.Pod, nil)
+	must(n.t, err)
+	if !reflect.DeepEqual(h.Status, want) {
+		n.t.Fatalf("%s: the hint has the status %+v, want %+v", step, h.Status, want)
+	}
 }
 
 // simulated returns a simulated runtime and a client of it. Both end with the test.
