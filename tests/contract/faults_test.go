@@ -22,7 +22,7 @@ type contractFault struct {
 	set func(f *fixture, on bool)
 	// deliver delivers the CRI events of one step of all pods. If nil, the runtime has
 	// no CRI events.
-	deliver func(f *fixture, n int, hints []pleg.Hint)
+	deliver func(f *fixture, hints []pleg.Hint)
 }
 
 var contractFaults = []contractFault{
@@ -38,33 +38,33 @@ var contractFaults = []contractFault{
 	}},
 	{name: "the runtime is gone", set: gone},
 	{name: "CRI events, no fault", deliver: announce},
-	{name: "CRI events are lost", deliver: func(f *fixture, n int, hints []pleg.Hint) {
+	{name: "CRI events are lost", deliver: func(f *fixture, hints []pleg.Hint) {
 		kept := hints[:0]
 		for i, h := range hints {
-			if (n+i)%3 > 0 {
+			if i%3 > 0 {
 				kept = append(kept, h)
 			}
 		}
-		announce(f, n, kept)
+		announce(f, kept)
 	}},
-	{name: "CRI events come twice", deliver: func(f *fixture, n int, hints []pleg.Hint) {
-		announce(f, n, hints)
-		announce(f, n, hints)
+	{name: "CRI events come twice", deliver: func(f *fixture, hints []pleg.Hint) {
+		announce(f, hints)
+		announce(f, hints)
 	}},
-	{name: "CRI events are 1.2 s late", deliver: func(f *fixture, n int, hints []pleg.Hint) {
+	{name: "CRI events are 1.2 s late", deliver: func(f *fixture, hints []pleg.Hint) {
 		go func() { // ends before the test does, whose clock goes on
 			time.Sleep(1200 * time.Millisecond)
-			announce(f, n, hints)
+			announce(f, hints)
 		}()
 	}},
-	{name: "CRI events go backwards", deliver: func(f *fixture, n int, hints []pleg.Hint) {
+	{name: "CRI events go backwards", deliver: func(f *fixture, hints []pleg.Hint) {
 		slices.Reverse(hints)
-		announce(f, n, hints)
+		announce(f, hints)
 	}},
-	{name: "the event stream breaks", deliver: func(f *fixture, n int, hints []pleg.Hint) {
-		announce(f, n, hints[:len(hints)/2])
+	{name: "the event stream breaks", deliver: func(f *fixture, hints []pleg.Hint) {
+		announce(f, hints[:len(hints)/2])
 		f.Runtime.EndWatches(errors.New("broken"))
-		announce(f, n, hints[len(hints)/2:])
+		announce(f, hints[len(hints)/2:])
 	}},
 	{name: "the runtime restarts", deliver: announce, set: func(f *fixture, on bool) {
 		gone(f, on)
@@ -94,7 +94,7 @@ func gone(f *fixture, on bool) {
 	f.Runtime.SetInspectFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
 }
 
-func announce(f *fixture, _ int, hints []pleg.Hint) {
+func announce(f *fixture, hints []pleg.Hint) {
 	for _, h := range hints {
 		f.Runtime.AnnounceHint(h)
 	}

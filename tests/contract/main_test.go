@@ -45,9 +45,9 @@ type fixture struct {
 	// open subscribes. The subscriber's reader calls see with each event.
 	open func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
 	// deliver delivers the CRI events of one step of all pods, unless it is nil.
-	deliver func(f *fixture, n int, hints []pleg.Hint)
-	steps   int // that the pods have taken
+	deliver func(f *fixture, hints []pleg.Hint)
 	kept    uint64
+	steps   map[pleg.PodUID]int // that each pod has taken
 	pods    map[pleg.PodUID]string
 	history *promises.History
 }
@@ -95,7 +95,7 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	if o.Events != "" {
 		o.Runtime = runtime
 	}
-	f := &fixture{T: t, Pipeline: kit.New(t, o), kept: uint64(o.History), pods: make(map[pleg.PodUID]string), history: promises.NewHistory()}
+	f := &fixture{T: t, Pipeline: kit.New(t, o), kept: uint64(o.History), steps: make(map[pleg.PodUID]int), pods: make(map[pleg.PodUID]string), history: promises.NewHistory()}
 	f.Runtime = runtime
 	f.open = f.subscribeInProcess
 	return f
@@ -250,25 +250,29 @@ const livingPods = 20
 // live makes every pod take n steps of its life, one at each list.
 func (f *fixture) live(n int) {
 	for range n {
-		f.step()
+		f.step(kit.UIDs(livingPods)...)
 		kit.Relist(1)
 	}
 }
 
-// step makes every pod take a step, which the next list shows.
-func (f *fixture) step() {
+// step makes each of the pods take a step, which the next list shows.
+func (f *fixture) step(uids ...pleg.PodUID) {
 	var hints []pleg.Hint
-	for i, uid := range kit.UIDs(livingPods) {
-		before, after := f.pods[uid], wordsOf(uid, f.steps+i)
+	for i, uid := range uids {
+		if f.steps[uid] == 0 {
+			f.steps[uid] = i
+		}
+		before, after := f.pods[uid], wordsOf(uid, f.steps[uid])
 		if f.deliver != nil {
 			time.Sleep(time.Millisecond) // two events of a runtime have different times
 			hints = append(hints, hintsOf(plegtest.Pod(uid, before), plegtest.Pod(uid, after))...)
 		}
+		f.steps[uid]++
 		f.set(uid, after)
 	}
 	f.record()
-	if f.steps++; f.deliver != nil {
-		f.deliver(f, f.steps, hints)
+	if f.deliver != nil {
+		f.deliver(f, hints)
 	}
 }
 

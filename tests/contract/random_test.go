@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -55,14 +54,7 @@ type random struct {
 	*fixture
 	rng         *rand.Rand
 	all         subscriber
-	slots       map[pleg.PodUID][]slot
 	subscribers []subscriber
-}
-
-// slot is a place for a container or sandbox in a pod. It has many lives.
-type slot struct {
-	lives int
-	state string
 }
 
 // However slow a subscriber reads, whatever it asks for and whenever it joins, it gets
@@ -71,7 +63,7 @@ func TestContractRandomSubscribers(t *testing.T) {
 	for seed := range *seeds {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			eachWay(t, pipeline.Options{History: 200}, func(f *fixture) {
-				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7)), slots: make(map[pleg.PodUID][]slot)}
+				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7))}
 				r.all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000, Filter: pleg.Filter{NetworkEvents: true}})
 				f.Runtime.SetInspectFault(randomDelay(seed))
 				for range randomSteps {
@@ -115,8 +107,7 @@ func randomPod(i int) pleg.PodUID {
 func (r *random) change() {
 	for range r.rng.IntN(randomPods) {
 		uid := randomPod(r.rng.IntN(randomPods))
-		r.set(uid, r.words(uid))
-		r.record()
+		r.step(uid)
 		r.Runtime.SetPodFault(uid, nil)
 		if r.rng.IntN(6) == 0 {
 			r.Runtime.SetPodFault(uid, plegtest.Fail(errInspect))
@@ -134,27 +125,6 @@ func (r *random) change() {
 		r.subscribers = slices.Delete(r.subscribers, i, i+1)
 	}
 	time.Sleep(time.Duration(r.rng.IntN(1500)) * time.Millisecond)
-}
-
-// words lets some containers of a pod take a step, and returns its state.
-func (r *random) words(uid pleg.PodUID) string {
-	if r.slots[uid] == nil {
-		r.slots[uid] = make([]slot, 5)
-	}
-	next := map[string]string{"": "running", "running": "exited", "exited": ""}
-	var words []string
-	for i := range r.slots[uid] {
-		s := &r.slots[uid][i]
-		if r.rng.IntN(2) == 0 {
-			if s.state = next[s.state]; s.state == "running" {
-				s.lives++
-			}
-		}
-		if s.state != "" {
-			words = append(words, fmt.Sprintf("%s%d.%d=%s", []string{"c", "/s"}[i/3], i, s.lives, s.state))
-		}
-	}
-	return strings.Join(words, " ")
 }
 
 func (r *random) join() {
