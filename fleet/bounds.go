@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -37,20 +35,21 @@ func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(te
 
 // encode returns the state as a value of at most limit bytes, and whether something was left out
 // for that: labels that are too large, then the status, then the older events. Error says so.
-func (r *podRecord) encode(limit int) (value []byte, cut bool, err error) {
-	r.Events = slices.SortedFunc(maps.Values(r.last), bySeq)
-	if size := sizeOf(r.Labels); size > maxLabels {
-		r.Labels, r.Error, cut = nil, fmt.Sprintf("the labels are too large to publish: %d bytes", size), true
+func (s *podState) encode(limit int) (value []byte, cut bool, err error) {
+	if size := sizeOf(s.Labels); size > maxLabels {
+		s.Labels, s.Error, cut = nil, fmt.Sprintf("the labels are too large to publish: %d bytes", size), true
 	}
+	part := *s
 	for {
-		value, err = json.Marshal(r.podState)
-		if err != nil || len(value) <= limit || r.Status == nil && len(r.Events) == 0 {
+		value, err = json.Marshal(part)
+		if err != nil || len(value) <= limit || part.Status == nil && len(part.Events) == 0 {
 			return value, cut, err
 		}
-		if r.Status == nil {
-			r.Events = r.Events[(len(r.Events)+1)/2:]
+		if part.Status == nil {
+			part.Events = part.Events[(len(part.Events)+1)/2:]
 		}
-		r.Status, r.Error, cut = nil, fmt.Sprintf("the state is too large to publish whole: %d bytes", len(value)), true
+		s.Error, cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(value)), true
+		part.Status, part.Error = nil, s.Error
 	}
 }
 

@@ -59,10 +59,7 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// encoder writes the messages of one node.
-type encoder struct{ source string }
-
-func (e encoder) event(d eventData) ([]byte, error) {
+func encodeEvent(source string, d eventData) ([]byte, error) {
 	name, err := ceType(d.Type)
 	if err != nil {
 		return nil, err
@@ -70,7 +67,7 @@ func (e encoder) event(d eventData) ([]byte, error) {
 	return json.Marshal(cloudEvent{
 		SpecVersion:     "1.0",
 		ID:              fmt.Sprintf("%s/%d", d.Epoch, d.Seq),
-		Source:          e.source,
+		Source:          source,
 		Type:            name,
 		Subject:         string(d.PodUID),
 		Time:            d.ObservedAt,

@@ -18,7 +18,7 @@ func TestMessageKeepsEvents(t *testing.T) {
 	}
 	var parts []string
 	for _, d := range want {
-		one, err := encoder{ceSource("prod", "n1")}.event(d)
+		one, err := encodeEvent(ceSource("prod", "n1"), d)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s is read as %+v, want an error", body, m)
 		}
 	}
-	if _, err := (encoder{}).event(eventData{Event: pleg.Event{Type: pleg.Bookmark}}); err == nil {
+	if _, err := encodeEvent("", eventData{Event: pleg.Event{Type: pleg.Bookmark}}); err == nil {
 		t.Error("a bookmark can be published")
 	}
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,24 +94,11 @@ type Publisher struct {
 	metrics *metrics
 	// agent names this publisher in AgentBucket.
 	agent string
+	key   string // of the node in the buckets: CLUSTER.NODE
 	loop  exporter.Loop
 	cuts  atomic.Uint64
 
-	// Run owns the fields below. They outlive a session.
-
-	// server is kept between sessions: after a restart of the server thousands of agents
-	// come back at once, and each question costs. It is nil until it was opened, and
-	// after an error that says that something may be gone.
-	server *server
-	// owned is true once this publisher has published as its node.
-	owned bool
-	// acked is the position of the last event that the server acknowledged.
-	acked pleg.Position
-	// replay makes the next session begin with the present state.
-	replay bool
-	// kept is the last session, if what it knows of the server may still be true. The
-	// next one then asks only for what it cannot know.
-	kept *session
+	session // Run owns it
 }
 
 // NewPublisher returns a publisher that does not run yet. The error names the bad
@@ -128,7 +114,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	host, _ := os.Hostname() // only for people
 	p := &Publisher{
 		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node),
-		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()),
+		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()), key: nodeKey(o.Cluster, o.Node),
 	}
 	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
 	p.loop.Backoff = backoff.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}
@@ -166,14 +152,12 @@ func (p *Publisher) cut(ctx context.Context, namespace, name, why string) {
 	}
 }
 
-var errHeld = errors.New("another agent publishes as this node")
-
 // Run publishes until ctx or the source ends. In the first case it returns the cause of
 // ctx. Errors of the server are retried with backoff; Run returns none. A publisher runs
 // once; a second call is an error.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.loop.Wait = newReturns(p.o.Conn, &p.loop.Backoff).wait
-	return p.loop.Run(ctx, p.session)
+	return p.loop.Run(ctx, p.publishOnce)
 }
 
 // count counts the error of a session.
@@ -188,23 +172,4 @@ func (p *Publisher) count(err error) time.Duration {
 // isRefused reports whether the server answered and said no.
 func isRefused(err error) bool {
 	return errors.As(err, new(*jetstream.APIError)) && !isUnavailable(err)
-}
-
-// session publishes until an error occurs, or the connection is made again after a loss.
-func (p *Publisher) session(ctx context.Context) error {
-	connected, stop := untilReconnected(ctx, p.o.Conn)
-	defer stop()
-	s, err := p.open(connected)
-	if err != nil {
-		return err
-	}
-	follow := func(ctx context.Context, events chan<- pleg.Event) error {
-		return p.o.Source.Follow(ctx, s.after, events)
-	}
-	err = exporter.Session(connected, follow, s.run)
-	p.keep(s, err)
-	if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
-		s.release(context.WithoutCancel(ctx))
-	}
-	return cmp.Or(context.Cause(connected), err)
 }

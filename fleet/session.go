@@ -1,41 +1,45 @@
 package fleet
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// session is one time of publishing, from reading what the server has to the first
-// error. Its goroutine owns it.
+// session is what the loop of a publisher knows. A session begins with what the server has of the
+// node and ends with the first error.
+//
+// After a restart of the server a whole fleet comes back at once. What an agent knew before is then
+// still true, except for what was not acknowledged. So it asks for that alone: to read the
+// states of all its pods takes the server a request for each. Otherwise the agent opens the stream
+// and the buckets again, and reads everything.
 type session struct {
-	*server
+	*server // nil unless it is opened
 
-	p       *Publisher
-	key     string // CLUSTER.NODE
-	subject string
-	encoder encoder
+	// known is true if what follows may still be true of the server: its parts, and what it has of
+	// the node.
+	known bool
+	// owned is true once this publisher has published as its node.
+	owned bool
 	// lease is the revision of this agent's value in AgentBucket, renewed when it was written, and
 	// verdict the one in it.
 	lease   uint64
 	renewed time.Time
 	verdict *Verdict
-	// last is the sequence number of the node's last message in the stream; the
+	// last is the sequence number of the node's last message in the stream, 0 for none; the
 	// server refuses the next one if it is not.
 	last uint64
-	// after is the position from which the session resumes; nil for none.
-	after       *pleg.Position
-	currentAsOf time.Time
-
-	pods map[pleg.PodUID]*podRecord
+	// acked is the position of the last event that the server acknowledged.
+	acked pleg.Position
+	pods  map[pleg.PodUID]*podState
 	// revisions are those of the keys of the node and its pods in StateBucket. The server
 	// refuses a state if the revision is another.
 	revisions map[string]revision
@@ -43,141 +47,149 @@ type session struct {
 	// were last written together.
 	node      nodeState
 	refreshed time.Time
+	// refusals is how often the server refused something since it accepted something.
+	refusals int
+	// replay makes the next session begin with the present state.
+	replay bool
+
 	// reconnects counts those of the connection before the session began.
-	reconnects uint64
+	reconnects  uint64
+	currentAsOf time.Time
 	// gap is not nil while the present state is being replayed: it is to be published
 	// before the next event.
 	gap *pleg.Event
 	// published is when the last message was acknowledged.
 	published time.Time
-	// batch has the events to be published next.
+	// batch has the events to be published next. After an error nobody knows whether the server has
+	// their states of before or of after them.
 	batch []pleg.Event
-	// unsettled are the pods of a batch that is not acknowledged: nobody knows whether
-	// the server has their states of before or of after it.
-	unsettled map[string]pleg.PodUID
-	// sent is the message that is not acknowledged, and sentTo the position of its last event.
-	sent   []byte
-	sentTo pleg.Position
-	// refusals is how often the server refused something since it accepted something.
-	refusals int
+	// sent is the message that is not acknowledged.
+	sent []byte
 }
 
-// open makes this publisher the one of its node, and finds out what the node has published.
-func (p *Publisher) open(ctx context.Context) (*session, error) {
-	if p.server == nil {
-		server, err := openNode(ctx, p.js, p.o.Node, &p.o.Limits)
-		if err != nil {
-			return nil, err
+// maxRefusals is how often in a row the server may refuse what a publisher sends. After that,
+// the next session reads everything again. A server with a backlog may answer a question with what
+// it had before the last write, and then refuse the next one.
+const maxRefusals = 3
+
+// publishOnce publishes until an error occurs, or the connection is made again after a loss.
+func (p *Publisher) publishOnce(ctx context.Context) error {
+	connected, stop := untilReconnected(ctx, p.o.Conn)
+	defer stop()
+	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
+	err := p.takeOver(connected)
+	if err == nil {
+		var after *pleg.Position // nil for the present state
+		if p.gap == nil {
+			acked := p.acked
+			after = &acked
 		}
-		p.server = server
-		if n := server.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
+		follow := func(ctx context.Context, events chan<- pleg.Event) error {
+			return p.o.Source.Follow(ctx, after, events)
+		}
+		err = exporter.Session(connected, follow, p.run)
+		if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
+			p.release(context.WithoutCancel(ctx))
+		}
+	}
+	if isRefused(err) {
+		p.refusals++
+	}
+	p.known = p.last > 0 && p.gap == nil && !p.replay && p.refusals < maxRefusals && !errors.Is(err, errHeld)
+	return cmp.Or(context.Cause(connected), err)
+}
+
+// accepted notes that the server has accepted something.
+func (p *Publisher) accepted(ctx context.Context) {
+	p.refusals = 0
+	p.loop.Works(ctx)
+}
+
+// takeOver makes this publisher the one of its node, and finds out what the node has published. The
+// lease comes first, so that an agent that is being replaced publishes nothing after this one
+// has read.
+func (p *Publisher) takeOver(ctx context.Context) (err error) {
+	if !p.known {
+		if p.server, err = openNode(ctx, p.js, p.o.Node, &p.o.Limits); err != nil {
+			return err
+		}
+		if n := p.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
 			p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
 		}
 	}
-	s := p.kept
-	if s == nil {
-		s = &session{
-			p: p, key: nodeKey(p.o.Cluster, p.o.Node), encoder: encoder{ceSource(p.o.Cluster, p.o.Node)},
-		}
-	}
-	s.server, s.reconnects = p.server, p.o.Conn.Stats().Reconnects
-	s.subject = s.eventSubject(p.o.Cluster, p.o.Node)
-	if err := s.takeOver(ctx); err != nil {
-		if !p.isAway(err) && !errors.Is(err, errHeld) && !errors.Is(err, errReplaced) {
-			p.server = nil // the stream or a bucket may be gone
-		}
-		p.keep(s, err)
-		return nil, err
-	}
-	if s.after == nil {
-		s.gap = &pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch}
-	}
-	return s, nil
-}
-
-// isAway reports whether an error says nothing about what the server has.
-func (p *Publisher) isAway(err error) bool {
-	return !p.o.Conn.IsConnected() || isUnavailable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
-}
-
-// takeOver takes the lease and finds out what the node has published. The lease comes first,
-// so that an agent that is being replaced publishes nothing after this one has read.
-func (s *session) takeOver(ctx context.Context) error {
-	if err := s.takeLease(ctx); err != nil {
+	if err := p.takeLease(ctx); err != nil {
 		return err
 	}
-	again := s.p.owned
-	s.p.owned = true
-	if s.last > 0 {
-		if ok, err := s.resume(ctx); ok || err != nil {
-			return err
-		}
+	p.owned = true
+	if p.known {
+		return p.resume(ctx)
 	}
-	if again { // what the server had may be gone
-		if err := s.checkParts(ctx); err != nil {
-			return err
-		}
-	}
-	return s.readServer(ctx)
+	return p.readServer(ctx)
 }
 
-// readServer reads the node's last message and its states, and sets the position after
-// which the session resumes. There is none if the states are not those of the last
-// message's epoch.
-func (s *session) readServer(ctx context.Context) error {
-	last, published, err := s.lastPublished(ctx)
+// readServer reads the node's last message and its states. The session begins with the present
+// state, unless the states are those of the last message's epoch.
+func (p *Publisher) readServer(ctx context.Context) error {
+	last, published, err := p.lastPublished(ctx)
 	if err != nil {
 		return err
 	}
-	s.forget()
-	err = s.readNode(ctx, []string{s.key, s.key + ".>"}, func(e entry) error {
-		if e.key != s.key {
-			s.readState(ctx, e)
-			return nil
-		}
-		s.revisions[s.key] = revision{sequence: e.revision}
-		_ = json.Unmarshal(e.value, &s.node) // what cannot be read has no epoch
-		return nil
-	})
-	if err != nil {
+	p.last, p.refusals = 0, 0
+	p.pods, p.revisions, p.node = make(map[pleg.PodUID]*podState), make(map[string]revision), nodeState{}
+	p.refreshed, p.batch, p.sent, p.gap = time.Time{}, nil, nil, nil
+	if err := p.readOwn(ctx, []string{p.key, p.key + ".>"}); err != nil {
 		return err
-	}
-	if published.Epoch == "" && s.p.acked.Epoch != "" {
-		published = s.p.acked // the stream no longer has it
-	}
-	if published.Epoch != "" && published.Epoch == s.node.Epoch && !s.p.replay {
-		s.after = &published
-		s.p.acked = published
 	}
 	if last != nil {
-		s.last = last.Sequence
+		p.last = last.Sequence
 	}
-	s.p.replay = false
+	if published.Epoch == "" {
+		published = p.acked // the stream no longer has it
+	}
+	if published.Epoch != "" && published.Epoch == p.node.Epoch && !p.replay {
+		p.acked = published
+	} else {
+		p.beginReplay(pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch})
+	}
+	p.replay = false
 	return nil
 }
 
-// readState notes what the server has of one pod. If it cannot be read, the next session
-// begins with the present state.
-func (s *session) readState(ctx context.Context, e entry) {
-	s.revisions[e.key] = revision{sequence: e.revision}
-	if e.value == nil {
-		return
-	}
-	var pod podState
-	if err := json.Unmarshal(e.value, &pod); err != nil {
-		s.p.log.WarnContext(ctx, "cannot read a state", "key", e.key, "err", err)
-		s.p.replay = true
-		return
-	}
-	s.pods[pod.UID] = newRecord(pod)
+// beginReplay makes what follows the present state, after a Gap.
+func (p *Publisher) beginReplay(gap pleg.Event) {
+	p.gap, p.pods = &gap, make(map[pleg.PodUID]*podState)
+}
+
+// readOwn notes what the server has of the node and its pods. If a state cannot be read, the next
+// session begins with the present state.
+func (p *Publisher) readOwn(ctx context.Context, keys []string) error {
+	return p.readNode(ctx, keys, func(e entry) error {
+		switch {
+		case e.value == nil:
+			p.revisions[e.key] = revision{e.revision, time.Now()}
+			return nil
+		case e.key == p.key:
+			_ = json.Unmarshal(e.value, &p.node) // what cannot be read has no epoch
+		default:
+			pod := &podState{}
+			if err := json.Unmarshal(e.value, pod); err != nil {
+				p.log.WarnContext(ctx, "cannot read a state", "key", e.key, "err", err)
+				p.replay = true
+			} else {
+				p.pods[pod.UID] = pod
+			}
+		}
+		p.revisions[e.key] = revision{sequence: e.revision}
+		return nil
+	})
 }
 
 // lastPublished returns the node's last message in the stream, nil if there is none, and the
 // position of the last event in it, zero if it is not of an agent.
-func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Position, error) {
-	last, err := s.message(ctx, s.nameOf(EventStream), wanted{Last: s.subject})
+func (p *Publisher) lastPublished(ctx context.Context) (*storedMessage, pleg.Position, error) {
+	last, err := p.message(ctx, p.nameOf(EventStream), wanted{Last: p.ownSubject()})
 	if err != nil {
-		return nil, pleg.Position{}, fmt.Errorf("read last message: %w", explain(s.p.o.Conn, err))
+		return nil, pleg.Position{}, fmt.Errorf("read last message: %w", explain(p.o.Conn, err))
 	}
 	if last == nil {
 		return nil, pleg.Position{}, nil
@@ -185,108 +197,72 @@ func (s *session) lastPublished(ctx context.Context) (*storedMessage, pleg.Posit
 	m, err := decode(last.Data)
 	if err != nil {
 		// A message that is not ours: what follows it begins with a Gap.
-		s.p.log.WarnContext(ctx, "cannot read the last message", "subject", s.subject, "err", err)
+		p.log.WarnContext(ctx, "cannot read the last message", "subject", p.ownSubject(), "err", err)
 		return last, pleg.Position{}, nil
 	}
 	return last, pleg.Position{Epoch: m.epoch, Seq: m.last}, nil
 }
 
-// run publishes the events until an error occurs or the channel is closed.
-func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
-	beat := time.NewTicker(min(beatPeriod, s.p.o.StateTTL/8))
-	defer beat.Stop()
-	for {
-		// Before anything else is written: then the newest write no longer shows what is lost.
-		if s.p.o.Conn.Stats().Reconnects != s.reconnects {
-			return errReconnected
-		}
-		select {
-		case ev, ok := <-events:
-			if !ok {
-				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
-			}
-			if err := s.publishAll(ctx, ev, events); err != nil {
-				return err
-			}
-		case <-beat.C:
-			if err := s.beat(ctx); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
+var errLost = errors.New("the server has lost what it acknowledged, or another agent has published")
 
-// messagePause is the time from one message to the next, unless many events wait: most of the
-// cost of a message is that of two answers of the server. So an event is sent at once if the
-// last message is older. Without the pause, publishing takes twice the CPU.
-const messagePause = 20 * time.Millisecond
-
-// publishAll publishes an event and those that wait behind it, up to a bound.
-func (s *session) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
-	if pause := messagePause - time.Since(s.published); pause > 0 && len(events) < exporter.Buffer/2 {
-		if err := backoff.Wait(ctx, pause); err != nil {
-			return err
-		}
-	}
-	defer func() { s.published = time.Now() }()
-	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
-	more := func() bool { return len(s.batch) < exporter.Buffer }
-	if err := exporter.Gather(ev, events, accept, more); err != nil {
+// resume brings up to date what is known of the server. It is an error if the last message of the
+// node is neither the last one that was acknowledged nor the one that was under way then, or if the
+// server lost what it had acknowledged. The next session then reads everything.
+func (p *Publisher) resume(ctx context.Context) error {
+	last, published, err := p.lastPublished(ctx)
+	if err != nil {
 		return err
 	}
-	return s.publishBatch(ctx)
-}
-
-// accept adds an event to the batch or to the present state, or acts on a mark.
-func (s *session) accept(ctx context.Context, ev pleg.Event) error {
-	if fit(&ev) {
-		s.p.cut(ctx, ev.PodNamespace, ev.PodName, "a name or an id is too long to publish")
+	lost, err := p.isStateLost(ctx)
+	if err != nil {
+		return err
 	}
 	switch {
-	case ev.Type == pleg.Bookmark:
-		s.currentAsOf = ev.ObservedAt
-	case ev.Type == pleg.Gap:
-		if err := s.publishBatch(ctx); err != nil {
-			return err
-		}
-		s.gap = &ev
-		s.pods = make(map[pleg.PodUID]*podRecord)
-	case ev.Type == pleg.Synced && s.gap != nil:
-		return s.publishReplay(ctx, ev)
-	case ev.Type == pleg.Synced:
-	case ev.Missed > 0:
-		return exporter.ErrOverrun
-	case s.gap != nil:
-		s.addReplayed(ev)
+	case lost:
+		p.replay = true
+		return errLost
+	case last != nil && last.Sequence == p.last:
+	case last != nil && p.sent != nil && bytes.Equal(last.Data, p.sent):
+		p.last, p.acked = last.Sequence, published
 	default:
-		return s.addToBatch(ev)
+		p.last = 0
+		return errLost
 	}
+	var unsettled []string
+	for _, ev := range p.batch {
+		key := podKey(p.o.Cluster, p.o.Node, ev.PodNamespace, ev.PodUID)
+		delete(p.pods, ev.PodUID)
+		delete(p.revisions, key)
+		unsettled = append(unsettled, key)
+	}
+	slices.Sort(unsettled)
+	if err := p.readOwn(ctx, slices.Compact(unsettled)); err != nil {
+		return err
+	}
+	if p.replay {
+		return errLost
+	}
+	p.batch, p.sent = nil, nil
 	return nil
 }
 
-// addToBatch adds a new event. If it does not follow the last one, that is an error, and
-// the next session begins with the present state.
-func (s *session) addToBatch(ev pleg.Event) error {
-	last := s.p.acked
-	if n := len(s.batch); n > 0 {
-		last.Seq = s.batch[n-1].Seq
+// isStateLost reports whether the server no longer has states that it acknowledged to this
+// publisher: by default it may lose the last two minutes in a power failure. It loses the last writes,
+// so it has all if it has the newest, a value or a removal.
+func (p *Publisher) isStateLost(ctx context.Context) (bool, error) {
+	p.forgetMarks()
+	var newest string
+	for key, r := range p.revisions {
+		if r.sequence > p.revisions[newest].sequence {
+			newest = key
+		}
 	}
-	isNew, err := exporter.IsNew(&ev, last)
-	if isNew {
-		s.batch = append(s.batch, ev)
+	if newest == "" {
+		return false, nil
 	}
-	s.p.replay = s.p.replay || err != nil
-	return err
-}
-
-// addReplayed adds an event of the present state.
-func (s *session) addReplayed(ev pleg.Event) {
-	if s.gap.Epoch != ev.Epoch {
-		// The records are those of an earlier epoch, or the first ones.
-		s.gap.Epoch = ev.Epoch
-		s.pods = make(map[pleg.PodUID]*podRecord)
+	m, err := p.message(ctx, p.stateStream(), wanted{Last: subjectOf(p.nameOf(StateBucket), newest)})
+	if err != nil {
+		return false, explain(p.o.Conn, err)
 	}
-	s.record(ev).apply(ev)
+	return m == nil || m.Sequence < p.revisions[newest].sequence, nil
 }

@@ -17,7 +17,8 @@ type Source interface {
 	// once there will be no more events.
 	Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error
 	// Status returns the result of the last inspection of a pod. It is at least as
-	// new as every event that Follow has sent.
+	// new as every event that Follow has sent. A [pleg.InspectionError] is published; any other
+	// error means that the source could not be asked.
 	Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
 }
 
@@ -31,21 +32,8 @@ type source struct{ exporter.Source }
 
 func (s source) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	status, err := s.PodStatus(ctx, uid, time.Time{})
-	switch {
-	case errors.Is(err, pleg.ErrUnknownPod):
+	if errors.Is(err, pleg.ErrUnknownPod) {
 		return &pleg.PodStatus{UID: uid}, nil
-	case err != nil && !errors.As(err, new(*pleg.InspectionError)):
-		return nil, &StatusError{err}
 	}
 	return status, err
 }
-
-// StatusError is the error of [Source.Status] if the source could not be asked. Any other
-// error is that of the last inspection, which is published.
-type StatusError struct{ Err error }
-
-// Error implements error.
-func (e *StatusError) Error() string { return "read pod status: " + e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e *StatusError) Unwrap() error { return e.Err }

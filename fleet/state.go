@@ -62,48 +62,49 @@ type agentState struct {
 	Verdict *Verdict `json:"verdict,omitempty"`
 }
 
-// podRecord is what the publisher knows of one pod.
-type podRecord struct {
-	podState
-
-	last map[pleg.ContainerID]pleg.Event
-}
-
 // apply adds an event. A pod whose containers are all removed has no state.
-func (r *podRecord) apply(ev pleg.Event) {
+func (s *podState) apply(ev pleg.Event) {
+	i := slices.IndexFunc(s.Events, func(last pleg.Event) bool { return last.ContainerID == ev.ContainerID })
 	switch ev.Type {
-	case pleg.ContainerStarted, pleg.ContainerDied:
-		ev.Replayed = false
-		r.last[ev.ContainerID] = ev
-	case pleg.ContainerRemoved:
-		delete(r.last, ev.ContainerID)
+	case pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved:
+		if i >= 0 {
+			s.Events = slices.Delete(s.Events, i, i+1)
+		}
+		if ev.Type != pleg.ContainerRemoved {
+			last := ev
+			last.Replayed = false
+			s.Events = append(s.Events, last)
+		}
+	case pleg.ContainerCorrected:
+		if i >= 0 && s.Events[i].Type == pleg.ContainerDied {
+			s.Events[i].ExitCode, s.Events[i].Reason, s.Events[i].FinishedAt = ev.ExitCode, ev.Reason, ev.FinishedAt
+		}
 	}
-	r.Epoch, r.Seq = ev.Epoch, ev.Seq
-	r.UID, r.Name, r.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
+	s.Epoch, s.Seq = ev.Epoch, ev.Seq
+	s.UID, s.Name, s.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
 }
 
 // setStatus adds the result of the last inspection.
-func (r *podRecord) setStatus(status *pleg.PodStatus, err error) error {
-	r.Error, r.Status = "", nil
+func (s *podState) setStatus(status *pleg.PodStatus, err error) error {
+	s.Error, s.Status = "", nil
 	if err != nil {
-		r.Error = err.Error()
+		s.Error = err.Error()
 	}
 	if status == nil {
 		return nil
 	}
 	if labels := labelsOf(status); labels != nil {
-		r.Labels = labels
+		s.Labels = labels
 	}
 	m := wire.FromStatus(status)
 	for _, c := range m.GetContainers() {
 		c.Annotations, c.Labels = nil, nil
 	}
-	for _, s := range m.GetSandboxes() {
-		s.Annotations = nil
+	for _, sandbox := range m.GetSandboxes() {
+		sandbox.Annotations = nil
 	}
-	var marshalError error
-	r.Status, marshalError = protojson.Marshal(m)
-	return marshalError
+	s.Status, err = protojson.Marshal(m)
+	return err
 }
 
 // labelsOf returns the labels of the newest sandbox.
@@ -112,16 +113,6 @@ func labelsOf(status *pleg.PodStatus) map[string]string {
 		return nil
 	}
 	return slices.MaxFunc(status.Sandboxes, func(a, b *pleg.SandboxStatus) int { return cmp.Compare(a.Attempt, b.Attempt) }).Labels
-}
-
-func bySeq(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) }
-
-func newRecord(s podState) *podRecord {
-	r := &podRecord{podState: s, last: make(map[pleg.ContainerID]pleg.Event, len(s.Events))}
-	for _, ev := range s.Events {
-		r.last[ev.ContainerID] = ev
-	}
-	return r
 }
 
 // status returns the status in a state; nil if there is none.
@@ -134,14 +125,4 @@ func (s *podState) status() (*pleg.PodStatus, error) {
 		return nil, err
 	}
 	return wire.ToStatus(m), nil
-}
-
-// record returns the record of the pod of ev.
-func (s *session) record(ev pleg.Event) *podRecord {
-	r, ok := s.pods[ev.PodUID]
-	if !ok {
-		r = newRecord(podState{})
-		s.pods[ev.PodUID] = r
-	}
-	return r
 }

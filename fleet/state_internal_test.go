@@ -13,7 +13,7 @@ func TestStateFollowsEvents(t *testing.T) {
 	ev := func(seq uint64, typ pleg.EventType, id pleg.ContainerID) pleg.Event {
 		return pleg.Event{Epoch: "e", Seq: seq, Type: typ, PodUID: "u", ContainerID: id, Replayed: true}
 	}
-	r := newRecord(podState{})
+	r := &podState{}
 	steps := []struct {
 		ev   pleg.Event
 		want string // the numbers of the last events
@@ -53,7 +53,7 @@ func TestStateFollowsEvents(t *testing.T) {
 }
 
 func TestStateKeepsStatus(t *testing.T) {
-	r := newRecord(podState{})
+	r := &podState{}
 	status := &pleg.PodStatus{
 		UID: "u", Name: "web", IPs: []string{"10.0.0.7"},
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateRunning, Annotations: map[string]string{"large": "x"}}},
@@ -73,6 +73,17 @@ func TestStateKeepsStatus(t *testing.T) {
 		t.Errorf("labels %v, status %s: want those of the newest sandbox, and no annotations", r.Labels, r.Status)
 	}
 	if err := r.setStatus(nil, errors.New("boom")); err != nil || r.Error != "boom" || r.Status != nil || r.Labels["app"] != "web" {
-		t.Errorf("after a failed inspection: %+v, %v", r.podState, err)
+		t.Errorf("after a failed inspection: %+v, %v", r, err)
+	}
+}
+
+// A correction changes the end that the state has, as in the replay of the node.
+func TestStateHasTheCorrectedEnd(t *testing.T) {
+	killed := int32(137)
+	s := &podState{}
+	s.apply(pleg.Event{Seq: 1, Type: pleg.ContainerDied, ContainerID: "c"})
+	s.apply(pleg.Event{Seq: 2, Type: pleg.ContainerCorrected, ContainerID: "c", ExitCode: &killed, Reason: "OOMKilled"})
+	if len(s.Events) != 1 || s.Events[0].Seq != 1 || s.Events[0].ExitCode != &killed || s.Events[0].Reason != "OOMKilled" || s.Seq != 2 {
+		t.Errorf("the state is %+v", s)
 	}
 }

@@ -24,8 +24,8 @@ const (
 	maxVerdict = 16 << 10
 )
 
-// verdict returns what is wrong on the node; nil if nobody says.
-func (p *Publisher) verdict(ctx context.Context) *Verdict {
+// examine returns what is wrong on the node; nil if nobody says.
+func (p *Publisher) examine(ctx context.Context) *Verdict {
 	if p.o.Health == nil {
 		return nil
 	}
@@ -59,18 +59,18 @@ func sameVerdict(a, b *Verdict) bool {
 
 // beat renews the lease if that is due, or if the verdict is another one, and does what is due
 // then.
-func (s *session) beat(ctx context.Context) error {
-	now := s.p.verdict(ctx)
-	if sameVerdict(now, s.verdict) && time.Since(s.renewed) < min(LeaseTTL/3, s.p.o.StateTTL/4) {
+func (p *Publisher) beat(ctx context.Context) error {
+	now := p.examine(ctx)
+	if sameVerdict(now, p.verdict) && time.Since(p.renewed) < min(LeaseTTL/3, p.o.StateTTL/4) {
 		return nil
 	}
-	s.verdict = now
-	if err := s.renewLease(ctx); err != nil {
+	p.verdict = now
+	if err := p.renewLease(ctx); err != nil {
 		return err
 	}
-	s.progress(ctx)
-	s.forgetMarks()
-	return s.refresh(ctx)
+	p.accepted(ctx)
+	p.forgetMarks()
+	return p.refresh(ctx)
 }
 
 // silent returns the verdict on a node that nobody publishes for.

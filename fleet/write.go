@@ -14,53 +14,83 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func (s *session) statesOf(ctx context.Context, changed map[pleg.PodUID]*podRecord) ([]write, error) {
-	writes := make([]write, 0, len(changed))
-	for uid, r := range changed {
-		w, err := s.stateOf(ctx, uid, r)
-		if err != nil {
-			return nil, err
+// writeStates writes the states of pods, or removes them if no container is left.
+func (p *Publisher) writeStates(ctx context.Context, pods map[pleg.PodUID]*podState) error {
+	writes, err := p.statesOf(ctx, pods)
+	if err != nil {
+		return err
+	}
+	return p.write(ctx, writes)
+}
+
+// writeAll writes the states of all pods, removes those of pods that are gone, and then writes the
+// node's key.
+func (p *Publisher) writeAll(ctx context.Context) error {
+	writes, err := p.statesOf(ctx, p.pods)
+	if err != nil {
+		return err
+	}
+	strays := maps.Clone(p.revisions)
+	delete(strays, p.key)
+	for _, w := range writes {
+		delete(strays, w.key)
+	}
+	for key, r := range strays {
+		if r.removed.IsZero() {
+			writes = append(writes, write{key: key})
 		}
-		if w.value != nil || w.revision != 0 { // else the pod has come and gone
-			writes = append(writes, w)
+	}
+	if err := p.write(ctx, writes); err != nil {
+		return err
+	}
+	value, err := json.Marshal(p.node)
+	if err != nil {
+		return fmt.Errorf("encode state of node: %w", err)
+	}
+	p.refreshed = time.Now()
+	return p.write(ctx, []write{{p.key, value}})
+}
+
+// refresh writes all states again, if that is due: the server removes what nobody refreshes.
+func (p *Publisher) refresh(ctx context.Context) error {
+	if p.gap != nil || time.Since(p.refreshed) < p.o.StateTTL/2 {
+		return nil
+	}
+	return p.writeAll(ctx)
+}
+
+func (p *Publisher) statesOf(ctx context.Context, pods map[pleg.PodUID]*podState) ([]write, error) {
+	writes := make([]write, 0, len(pods))
+	for uid, s := range pods {
+		w := write{key: podKey(p.o.Cluster, p.o.Node, s.Namespace, uid)}
+		status, err := p.o.Source.Status(ctx, uid)
+		if err != nil && !errors.As(err, new(*pleg.InspectionError)) {
+			return nil, fmt.Errorf("read pod status: %w", err)
 		}
+		if err := s.setStatus(status, err); err != nil {
+			return nil, fmt.Errorf("encode status of pod %s: %w", uid, err)
+		}
+		if len(s.Events) > 0 {
+			value, cut, err := s.encode(p.maxMessage())
+			if err != nil {
+				return nil, fmt.Errorf("encode state of pod %s: %w", uid, err)
+			}
+			if cut {
+				p.cut(ctx, s.Namespace, s.Name, s.Error)
+			}
+			w.value = value
+		} else if r := p.revisions[w.key]; r.sequence == 0 || !r.removed.IsZero() {
+			continue // the pod has come and gone
+		}
+		writes = append(writes, w)
 	}
 	return writes, nil
 }
 
-// stateOf returns the write of a pod's state, or its removal if no container is left.
-func (s *session) stateOf(ctx context.Context, uid pleg.PodUID, r *podRecord) (write, error) {
-	key := podKey(s.p.o.Cluster, s.p.o.Node, r.Namespace, uid)
-	w := write{key: key, revision: s.revisions[key].sequence}
-	status, err := s.p.o.Source.Status(ctx, uid)
-	if failed := new(StatusError); errors.As(err, &failed) {
-		return w, err
-	}
-	if err := r.setStatus(status, err); err != nil {
-		return w, fmt.Errorf("encode status of pod %s: %w", uid, err)
-	}
-	if len(r.last) == 0 {
-		return w, nil
-	}
-	value, cut, err := r.encode(s.maxMessage())
-	if err != nil {
-		return w, fmt.Errorf("encode state of pod %s: %w", uid, err)
-	}
-	if cut {
-		s.p.cut(ctx, r.Namespace, r.Name, r.Error)
-	}
-	w.value = value
-	return w, nil
-}
-
-// maxMessage is the size of a message that the server accepts, less its headers.
-func (s *session) maxMessage() int { return int(s.p.o.Conn.MaxPayload()) - 1024 }
-
 // write is a value for a key of StateBucket, or its removal if value is nil.
 type write struct {
-	key      string
-	value    []byte
-	revision uint64
+	key   string
+	value []byte
 }
 
 // message returns the message of a write in a bucket. The server removes a value after ttl.
@@ -76,46 +106,18 @@ func (w write) message(bucket string, ttl time.Duration) *nats.Msg {
 	return m
 }
 
-// writeNode writes the state of the node itself, after those of all its pods.
-func (s *session) writeNode(ctx context.Context) error {
-	value, err := json.Marshal(s.node)
-	if err != nil {
-		return fmt.Errorf("encode state of node: %w", err)
-	}
-	if err := s.write(ctx, []write{{key: s.key, value: value, revision: s.revisions[s.key].sequence}}); err != nil {
-		return err
-	}
-	s.refreshed = time.Now()
-	return nil
-}
-
-// refresh writes all states again, if that is due: the server removes what nobody refreshes.
-func (s *session) refresh(ctx context.Context) error {
-	if s.gap != nil || time.Since(s.refreshed) < s.p.o.StateTTL/2 {
-		return nil
-	}
-	writes, err := s.statesOf(ctx, s.pods)
-	if err != nil {
-		return err
-	}
-	if err := s.write(ctx, writes); err != nil {
-		return err
-	}
-	return s.writeNode(ctx)
-}
-
 // write sends the writes without waiting for each, and returns once all are acknowledged. nats.go
 // bounds those that are under way.
-func (s *session) write(ctx context.Context, writes []write) (err error) {
+func (p *Publisher) write(ctx context.Context, writes []write) (err error) {
 	acks := make([]jetstream.PubAckFuture, len(writes))
 	for i, w := range writes {
-		acks[i], err = s.js.PublishMsgAsync(w.message(s.nameOf(StateBucket), s.p.o.StateTTL),
-			jetstream.WithExpectLastSequencePerSubject(w.revision), jetstream.WithStallWait(s.p.o.PublishTimeout))
+		acks[i], err = p.js.PublishMsgAsync(w.message(p.nameOf(StateBucket), p.o.StateTTL),
+			jetstream.WithExpectLastSequencePerSubject(p.revisions[w.key].sequence), jetstream.WithStallWait(p.o.PublishTimeout))
 		if err != nil {
-			return fmt.Errorf("write states: %w", explain(s.p.o.Conn, err))
+			return fmt.Errorf("write states: %w", explain(p.o.Conn, err))
 		}
 	}
-	timeout := time.NewTimer(s.p.o.PublishTimeout)
+	timeout := time.NewTimer(p.o.PublishTimeout)
 	defer timeout.Stop()
 	for i, w := range writes {
 		select {
@@ -124,8 +126,8 @@ func (s *session) write(ctx context.Context, writes []write) (err error) {
 			if w.value == nil {
 				r.removed = time.Now()
 			}
-			s.revisions[w.key] = r
-			timeout.Reset(s.p.o.PublishTimeout)
+			p.revisions[w.key] = r
+			timeout.Reset(p.o.PublishTimeout)
 			continue
 		case err = <-acks[i].Err():
 		case <-timeout.C:
@@ -133,7 +135,7 @@ func (s *session) write(ctx context.Context, writes []write) (err error) {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		return fmt.Errorf("write states: %s: %w", w.key, explain(s.p.o.Conn, err))
+		return fmt.Errorf("write states: %s: %w", w.key, explain(p.o.Conn, err))
 	}
 	return nil
 }
@@ -153,6 +155,6 @@ const (
 )
 
 // forgetMarks forgets the removals that the server can no longer lose.
-func (s *session) forgetMarks() {
-	maps.DeleteFunc(s.revisions, func(_ string, r revision) bool { return !r.removed.IsZero() && time.Since(r.removed) > lossWindow })
+func (p *Publisher) forgetMarks() {
+	maps.DeleteFunc(p.revisions, func(_ string, r revision) bool { return !r.removed.IsZero() && time.Since(r.removed) > lossWindow })
 }
