@@ -27,6 +27,8 @@ type join struct {
 	// synced and marked have the times of the Synced and the Bookmark of each part. Those of
 	// all parts become one.
 	synced, marked map[int]time.Time
+	// away are the parts that are disconnected.
+	away map[int]bool
 }
 
 // errBeginAgain means that a part has a Gap about all its nodes. A consumer takes it for one about
@@ -82,10 +84,22 @@ func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bo
 	w, o := j.one, j.one.o
 	w.part.number, w.o.Nodes, w.retries = number, nodes, j.retries[number]
 	w.yield = func(ev Event, _ error) bool { return pass(func() error { return j.deliver(number, ev) }) }
-	if o.Disconnected != nil {
-		w.o.Disconnected = func(err error, retryIn time.Duration) {
-			pass(func() error { o.Disconnected(err, retryIn); return nil })
-		}
+	w.o.Disconnected = func(err error, retryIn time.Duration) {
+		pass(func() error {
+			j.away[number] = true
+			if o.Disconnected != nil {
+				o.Disconnected(w.part.explain(err), retryIn)
+			}
+			return nil
+		})
+	}
+	w.o.Connected = func() {
+		pass(func() error {
+			if delete(j.away, number); len(j.away) == 0 && o.Connected != nil {
+				o.Connected()
+			}
+			return nil
+		})
 	}
 	if o.Unreadable != nil {
 		w.o.Unreadable = func(err error) { pass(func() error { o.Unreadable(err); return nil }) }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,19 +11,34 @@ import (
 )
 
 // Create creates the streams and the buckets, for agents that may not. It is an error if they
-// exist with other limits, or another number of parts.
+// exist with other limits, or another number of parts: an agent that was faster creates one.
 func Create(ctx context.Context, js jetstream.JetStream, limits Limits) error {
-	if err := limits.complete(); err != nil {
-		return fmt.Errorf("create fleet: %w", err)
+	err := limits.complete()
+	if err == nil {
+		err = create(ctx, js, limits)
 	}
-	parts, err := openAll(ctx, js, &limits)
+	if errors.Is(err, errOtherParts) {
+		err = fmt.Errorf("%w; stop the agents, remove all these streams and buckets, and create them before an agent does", err)
+	}
 	if err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
+	return nil
+}
+
+func create(ctx context.Context, js jetstream.JetStream, limits Limits) error {
+	parts, errs, err := openAll(ctx, js, &limits)
+	if err = errors.Join(append(errs, err)...); err != nil {
+		return err
+	}
 	for _, part := range parts {
 		config := part.stream.CachedInfo().Config
-		if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas, len(parts)}); has != limits {
-			return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: the nats command changes limits, nothing the parts", config.Name, has, limits)
+		has := Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas, len(parts)}
+		switch {
+		case has.Parts != limits.Parts:
+			return fmt.Errorf("stream %s exists with %+v, want %+v: %w", config.Name, has, limits, errOtherParts)
+		case has != limits:
+			return fmt.Errorf("stream %s exists with %+v, want %+v: the nats command changes limits", config.Name, has, limits)
 		}
 	}
 	return nil
@@ -37,18 +53,16 @@ var (
 )
 
 // Check returns an [ErrUnknownNode] unless all these nodes have published; without nodes, unless
-// some node of the cluster has.
+// some node of the cluster has. A node whose part is away may have.
 func (s *States) Check(ctx context.Context, nodes []string) error {
 	known, err := s.Nodes(ctx)
-	if err != nil {
-		return err
-	}
 	if len(known) == 0 {
-		return fmt.Errorf("no node of cluster %q: %w", s.cluster, ErrUnknownNode)
+		return cmp.Or(err, fmt.Errorf("no node of cluster %q: %w", s.cluster, ErrUnknownNode))
 	}
 	for _, node := range nodes {
-		if !slices.ContainsFunc(known, func(n Node) bool { return n.Name == node }) {
-			return fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode)
+		_, away := s.of(node)
+		if away == nil && !slices.ContainsFunc(known, func(n Node) bool { return n.Name == node }) {
+			return errors.Join(fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode), err)
 		}
 	}
 	return nil
@@ -61,7 +75,11 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	if err := checkName("node", node); err != nil {
 		return err
 	}
-	part, key := s.of(node), nodeKey(s.cluster, node)
+	part, err := s.of(node)
+	if err != nil {
+		return fmt.Errorf("forget node %s: %w", node, err)
+	}
+	key := nodeKey(s.cluster, node)
 	known, err := part.nodes(ctx, []string{key})
 	if err != nil {
 		return fmt.Errorf("forget node %s: %w", node, err)

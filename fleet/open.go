@@ -7,11 +7,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
@@ -136,24 +135,27 @@ func openNode(ctx context.Context, js jetstream.JetStream, node string, limits *
 	return openPart(ctx, js, partOf(node, parts), limits)
 }
 
-// openAll opens all parts.
-func openAll(ctx context.Context, js jetstream.JetStream, limits *Limits) ([]*server, error) {
+// openAll opens all parts. It returns nil and an error in the place of each that cannot be opened.
+func openAll(ctx context.Context, js jetstream.JetStream, limits *Limits) (parts []*server, errs []error, err error) {
 	count, err := countParts(ctx, js, limits)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	parts := make([]*server, count)
-	opening, ctx := errgroup.WithContext(ctx)
+	parts, errs = make([]*server, count), make([]error, count)
+	var opening sync.WaitGroup
 	for number := range parts {
-		opening.Go(func() (err error) {
-			parts[number], err = openPart(ctx, js, part{number, count}, limits)
-			return err
+		opening.Go(func() {
+			p := part{number, count}
+			s, err := openPart(ctx, js, p, limits)
+			parts[number], errs[number] = s, p.explain(err)
 		})
 	}
-	return parts, opening.Wait()
+	opening.Wait()
+	return parts, errs, nil
 }
 
-// errOtherParts means that somebody has removed a fleet and created it with another number of parts.
+// errOtherParts means that the fleet has another number of parts: for a watch or an agent, that
+// somebody has removed it and created it again.
 var errOtherParts = errors.New("the number of parts has changed")
 
 func openStream(ctx context.Context, js jetstream.JetStream, p part, limits *Limits) (jetstream.Stream, error) {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"hash/fnv"
 	"strconv"
 )
@@ -38,6 +39,14 @@ func (p part) nameOf(name string) string {
 		return name
 	}
 	return name + "-" + strconv.Itoa(p.number)
+}
+
+// explain adds the part to an error, unless there is only one.
+func (p part) explain(err error) error {
+	if err == nil || p.parts == 1 {
+		return err
+	}
+	return fmt.Errorf("part %d: %w", p.number, err)
 }
 
 // stateStream is the stream that has the messages of [StateBucket].

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -20,23 +21,50 @@ type States struct {
 	js      jetstream.JetStream
 	cluster string
 	parts   []*server
+	away    []error // why a part is nil
 }
 
-// OpenStates returns the states of a cluster. It fails if the server cannot be reached, or
-// if nothing has been published on it yet.
+// OpenStates returns the states of a cluster. It fails if no part can be reached, or if nothing
+// has been published on the server yet. A part that cannot be reached now has only errors later.
 func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
 	if err := checkName("cluster", cluster); err != nil {
 		return nil, err
 	}
-	parts, err := openAll(ctx, js, nil)
+	ctx, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	parts, errs, err := openAll(ctx, js, nil)
+	if err == nil && !slices.Contains(errs, nil) {
+		err = errors.Join(errs...)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
-	return &States{js: js, cluster: cluster, parts: parts}, nil
+	return &States{js: js, cluster: cluster, parts: parts, away: errs}, nil
 }
 
 // of returns the part of a node.
-func (s *States) of(node string) *server { return s.parts[partOf(node, len(s.parts)).number] }
+func (s *States) of(node string) (*server, error) {
+	number := partOf(node, len(s.parts)).number
+	return s.parts[number], s.away[number]
+}
+
+// read calls one for each of some parts, at the same time. A part that is away does not keep the
+// others from being read: the error names it.
+func (s *States) read(parts map[int][]string, one func(part *server, nodes []string) error) error {
+	errs := slices.Clone(s.away)
+	var reading sync.WaitGroup
+	for number := range s.parts {
+		nodes, wanted := parts[number]
+		switch {
+		case !wanted:
+			errs[number] = nil
+		case errs[number] == nil:
+			reading.Go(func() { errs[number] = s.parts[number].explain(one(s.parts[number], nodes)) })
+		}
+	}
+	reading.Wait()
+	return errors.Join(errs...)
+}
 
 // Node is a node of the cluster.
 type Node struct {
@@ -55,24 +83,26 @@ type Node struct {
 	Verdict *Verdict
 }
 
-// Nodes returns all nodes that have published, sorted by name.
+// Nodes returns all nodes that have published, sorted by name. If there is an error, these are the
+// nodes of the parts that could be read.
 func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 	all := []Node{}
-	for _, part := range s.parts {
+	var mu sync.Mutex
+	err := s.read(byPart(nil, len(s.parts)), func(part *server, _ []string) error {
 		nodes, err := part.nodes(ctx, []string{token(s.cluster) + ".*"})
-		if err != nil {
-			return nil, err
-		}
 		for _, n := range nodes {
 			if n.Agent == "" {
-				v := s.silent(ctx, n.Name)
+				v := part.silent(ctx, s.cluster, n.Name)
 				n.Verdict = &v
 			}
+			mu.Lock()
 			all = append(all, *n)
+			mu.Unlock()
 		}
-	}
+		return err
+	})
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return all, err
 }
 
 func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
@@ -113,24 +143,38 @@ type Pod struct {
 }
 
 // Pods ranges over the pods of the cluster, or of some nodes and namespaces, in no order.
-// An error ends the range.
+// An error ends the range: it comes after the pods of the parts that could be read.
 func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2[Pod, error] {
 	return func(yield func(Pod, error) bool) {
-		deliver := func(pod Pod) error {
-			if !yield(pod, nil) {
-				return errStopped
+		ctx, cancel := context.WithCancel(ctx)
+		pods := make(chan Pod)
+		defer func() {
+			cancel()
+			for range pods { // until nobody reads any more
 			}
-			return nil
-		}
-		for number, nodes := range byPart(nodes, len(s.parts)) {
-			nodeKeys, podKeys := keys(s.cluster, nodes, namespaces)
-			err := s.parts[number].eachPod(ctx, nodeKeys, podKeys, deliver)
-			if err != nil {
-				if !errors.Is(err, errStopped) {
-					yield(Pod{}, err)
-				}
+		}()
+		var err error
+		go func() {
+			defer close(pods)
+			err = s.read(byPart(nodes, len(s.parts)), func(part *server, nodes []string) error {
+				nodeKeys, podKeys := keys(s.cluster, nodes, namespaces)
+				return part.eachPod(ctx, nodeKeys, podKeys, func(pod Pod) error {
+					select {
+					case pods <- pod:
+						return nil
+					case <-ctx.Done():
+						return context.Cause(ctx)
+					}
+				})
+			})
+		}()
+		for pod := range pods {
+			if !yield(pod, nil) {
 				return
 			}
+		}
+		if err != nil {
+			yield(Pod{}, err)
 		}
 	}
 }
@@ -175,8 +219,11 @@ func tokens(names []string) []string {
 
 // Pod returns the state of one pod; false if it is gone.
 func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUID) (pod Pod, ok bool, err error) {
-	part, key := s.of(node), nodeKey(s.cluster, node)
-	nodes, err := part.nodes(ctx, []string{key})
+	part, err := s.of(node)
+	if err != nil {
+		return Pod{}, false, err
+	}
+	nodes, err := part.nodes(ctx, []string{nodeKey(s.cluster, node)})
 	if err != nil {
 		return Pod{}, false, err
 	}

@@ -74,10 +74,9 @@ func (p *Publisher) beat(ctx context.Context) error {
 }
 
 // silent returns the verdict on a node that nobody publishes for.
-func (s *States) silent(ctx context.Context, node string) Verdict {
+func (s *server) silent(ctx context.Context, cluster, node string) Verdict {
 	var since time.Time
-	part := s.of(node)
-	if m, err := part.message(ctx, part.nameOf(EventStream), wanted{Last: part.eventSubject(s.cluster, node)}); err == nil && m != nil {
+	if m, err := s.message(ctx, s.nameOf(EventStream), wanted{Last: s.eventSubject(cluster, node)}); err == nil && m != nil {
 		since = m.Time
 	}
 	return verdict.Silent("has no agent and has published nothing", since)

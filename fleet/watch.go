@@ -40,6 +40,9 @@ type WatchOptions struct {
 	// connection that broke, with the time until the next attempt. The goroutine that
 	// ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
+	// Connected, if not nil, is called when a connection is made, and with several parts when no other
+	// part is disconnected. The goroutine that ranges calls it.
+	Connected func()
 	// Unreadable, if not nil, is called for each message and state that cannot be read and is
 	// passed over: it was not written by an agent of this project, or by a newer one. If an
 	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges
@@ -94,7 +97,7 @@ func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yie
 	}
 	w := watch{js: js, o: o, filter: filter, yield: yield, part: part{0, parts}, retries: newRetries()}
 	if parts > 1 {
-		j := join{one: w}
+		j := join{one: w, away: make(map[int]bool)}
 		for range parts {
 			j.retries = append(j.retries, newRetries())
 		}
@@ -246,6 +249,9 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 	defer messages.Stop()
 	w.checked, w.received = time.Time{}, 0
+	if w.o.Connected != nil {
+		w.o.Connected()
+	}
 	if replay {
 		if err := w.replayAll(ctx); err != nil {
 			return err

@@ -71,7 +71,7 @@ func TestUnusableServer(t *testing.T) {
 			t.Parallel()
 			url := tt.url
 			if tt.config != "" {
-				url = startServer(t, tt.config).URL
+				url = newRelay(t, startServer(t, tt.config).URL).url // at the address that the certificate has
 			}
 			url = strings.Replace(url, "nats://", "nats://"+tt.user, 1)
 			if tt.create != nil {

@@ -1,11 +1,14 @@
 package fleet_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"maps"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +240,7 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 		t.Error("synced without a part")
 	}
 	late.mu.Unlock()
+	showsOthers(t, url)
 	if err := servers[2].Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -244,6 +248,39 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 	late.converges()
 	if got := c.gapsSoFar(); got != gaps {
 		t.Errorf("%d Gaps, want none more than the %d before", got, gaps)
+	}
+}
+
+// showsOthers checks that the program shows the nodes of parts 0 and 1, and says that part 2 is away:
+// once, while it waits.
+func showsOthers(t *testing.T, url string) {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := exec.Command(path, "events", "--replay", "--fleet", url, "--cluster", cluster)
+	var rows, said bytes.Buffer
+	events.Stdout, events.Stderr = &rows, &said
+	if err := events.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range []string{"pods", "doctor"} {
+		var missing bytes.Buffer
+		c := exec.Command(path, command, "--fleet", url, "--cluster", cluster)
+		c.Stderr = &missing
+		out, err := c.Output()
+		if failed := new(exec.ExitError); !errors.As(err, &failed) || !strings.Contains(missing.String(), "part 2: ") {
+			t.Errorf("%s: %v, want an error that names part 2\n%s", command, err, &missing)
+		}
+		shown := command == "pods" && strings.Contains(string(out), nodeOf(0)) && strings.Contains(string(out), nodeOf(1))
+		if !shown && !strings.Contains(string(out), "4 of 4 nodes") {
+			t.Errorf("%s shows, want the nodes of the other parts:\n%s", command, out)
+		}
+	}
+	_ = events.Process.Signal(os.Interrupt)
+	if err := events.Wait(); err != nil || !strings.Contains(rows.String(), nodeOf(0)) || strings.Count(said.String(), "connected") != 1 {
+		t.Errorf("events: %v, want those of the other parts and that part 2 is away, once:\n%s\n%s", err, &rows, &said)
 	}
 }
 
@@ -321,8 +358,8 @@ func TestNumberOfParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") {
-		t.Errorf("another number of parts: %v, want an error", err)
+	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") || !strings.Contains(err.Error(), "stop the agents") {
+		t.Errorf("another number of parts: %v, want an error that says what to do", err)
 	}
 	a := startAgent(t, s.URL, "node-a", agentOptions{}) // its limits have one part
 	a.steps(5)

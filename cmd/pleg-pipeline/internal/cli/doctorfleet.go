@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,12 +27,12 @@ func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoServer)
 		defer cancel()
 		nodes, err := s.(fleetSource).states.Nodes(ctx)
-		if err != nil {
+		if len(nodes) == 0 && err != nil {
 			return err
 		}
 		if wanted := c.fleet.nodes; len(wanted) > 0 {
 			nodes = slices.DeleteFunc(nodes, func(n fleet.Node) bool { return !slices.Contains(wanted, n.Name) })
 		}
-		return c.printReport(doctor.Rank(nodes, time.Now()))
+		return cmp.Or(err, c.printReport(doctor.Rank(nodes, time.Now())))
 	})
 }

@@ -35,6 +35,8 @@ type fleetFlags struct {
 	nodes      []string
 	namespaces []string        // of the pods to read. If empty, all
 	after      *fleet.Position // --since of events
+	// away is true while a watch is disconnected, or a part of it.
+	away bool
 }
 
 func (f *fleetFlags) add(cmd *cobra.Command) {
@@ -113,7 +115,14 @@ func (s fleetSource) watch(ctx context.Context, o client.WatchOptions) iter.Seq2
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
 		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Bookmarks: o.Bookmarks,
-		Filter: o.Filter, Disconnected: o.Disconnected,
+		Filter: o.Filter,
+		Disconnected: func(err error, retryIn time.Duration) {
+			s.flags.away = true
+			if o.Disconnected != nil {
+				o.Disconnected(err, retryIn)
+			}
+		},
+		Connected: func() { s.flags.away = false },
 		Unreadable: func(err error) {
 			if !unreadable { // one notice, however much cannot be read
 				unreadable = true
@@ -131,7 +140,7 @@ func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
 	defer cancel()
 	for pod, err := range s.states.Pods(ctx, s.flags.nodes, s.flags.namespaces) {
 		if err != nil {
-			return nil, err
+			return all, err // of the parts that are away
 		}
 		all = append(all, fleetPod(pod))
 	}

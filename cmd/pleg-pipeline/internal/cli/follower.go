@@ -38,7 +38,8 @@ func position(ev fleet.Event) string {
 // follower passes the events of a source on and reports the state of the connection.
 type follower struct {
 	out     console
-	server  string // what the source connects to
+	server  string      // what the source connects to
+	fleet   *fleetFlags // nil for a daemon
 	filter  podFilter
 	follow  bool // whether to continue after the earlier events
 	marks   bool // whether to print them
@@ -114,7 +115,7 @@ func (f *follower) sayDisconnected(ctx context.Context, err error) {
 // the first event of a new connection.
 func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	prefix := ""
-	if f.disconnected {
+	if f.disconnected && (f.fleet == nil || !f.fleet.away) {
 		prefix = "reconnected to " + f.server + ": "
 		f.disconnected = false
 	}

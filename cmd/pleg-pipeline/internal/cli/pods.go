@@ -117,9 +117,9 @@ func (c *podsCommand) show(ctx context.Context) error {
 
 // print prints the selected pods, and with --watch each again after each of its events.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods, last, err := c.current(ctx, from)
-	if err != nil {
-		return err
+	pods, last, missing := c.current(ctx, from)
+	if len(pods) == 0 && missing != nil {
+		return missing
 	}
 	pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
 	slices.SortStableFunc(pods, func(a, b view.Pod) int {
@@ -138,6 +138,9 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 		if err := printer.Print(pod); err != nil {
 			return outputError(err)
 		}
+	}
+	if missing != nil { // a part of the cluster
+		return missing
 	}
 	if len(c.filter.names) > 0 && len(pods) == 0 {
 		return fmt.Errorf("no pod has the name %s", strings.Join(c.filter.names, ", "))

@@ -58,7 +58,7 @@ func (c *viewCommand) use(ctx context.Context, out console, with func(context.Co
 // follower returns a follower of what use finds.
 func (c *viewCommand) follower(out console) *follower {
 	if c.fleet.given() {
-		return &follower{out: out, server: "the server"}
+		return &follower{out: out, server: "the server", fleet: &c.fleet}
 	}
 	return &follower{out: out, server: "the daemon"}
 }
