@@ -20,7 +20,6 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -49,12 +48,12 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	defer closeListener(socket)
 	registry := newRegistry()
 	options := c.pipeline.clientOptions(out.log, registry)
-	recorder, err := c.newIncidentRecorder()
+	incidents, err := c.newIncidents()
 	if err != nil {
 		return err
 	}
-	if recorder != nil {
-		options.DialOptions = recorder.DialOptions()
+	if incidents != nil {
+		options.DialOptions = incidents.DialOptions()
 	}
 	client, err := connect(ctx, out, from, options, c.runtime.wait)
 	if err != nil {
@@ -75,8 +74,8 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	d.addHTTP(web, access, registry, client, from.Address)
-	if recorder != nil {
-		d.parts = append(d.parts, recording.Incidents{Dir: c.incidents, Recorder: recorder, Status: pipe.Status, Logger: out.log}.Run)
+	if incidents != nil {
+		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
 	if c.pidfd {
 		d.parts = append(d.parts, func(ctx context.Context) error { return pidfd.Run(ctx, pipe, pidfd.Options{Logger: out.log}) })

@@ -48,8 +48,8 @@ var failures = []struct{ args, want string }{
 	{"run -r replay:/nonexistent/r", "no such file"},
 	{"run -r replay:FILE", "FILE: the recording is empty"},
 	{"run -r replay:FOREIGN", "not a recording of pleg-pipeline"},
-	{"run -r replay:NEWER", "it has format 99, this program reads format 2"},
-	{"run -r replay:OLDER", "it has format 1, this program reads format 2"},
+	{"run -r replay:NEWER", "it has format 99, this program reads format 3"},
+	{"run -r replay:OLDER", "it has format 1, this program reads format 3"},
 	{"run -r replay:CORRUPT", "the recording is damaged: line 2"},
 }
 
@@ -62,7 +62,7 @@ func TestFailures(t *testing.T) {
 	for name, text := range map[string]string{
 		"FILE": "", "FOREIGN": "hello\n", "NEWER": `{"format":"pleg-pipeline recording","version":99}` + "\n",
 		"OLDER":   `{"format":"pleg-pipeline recording","version":1}` + "\n",
-		"CORRUPT": `{"format":"pleg-pipeline recording","version":2,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
+		"CORRUPT": `{"format":"pleg-pipeline recording","version":3,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
 	} {
 		file := filepath.Join(t.TempDir(), strings.ToLower(name))
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

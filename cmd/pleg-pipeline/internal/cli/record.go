@@ -105,12 +105,11 @@ func (c *recordCommand) run(ctx context.Context) error {
 		recorder := recording.NewRecorder(file, recording.Options{Program: moduleVersion(buildInfo()), Redact: c.redact})
 		err = c.record(ctx, out, from, recorder)
 		size, closeErr := file.Close()
-		answers, events, length := recorder.Totals()
+		answers, length := recorder.Totals()
 		if !c.began {
 			return errors.Join(err, closeErr, os.Remove(c.file))
 		}
-		out.say(ctx, "%s has %d answers and %d events of %v, %d bytes",
-			c.file, answers, events, length.Round(time.Millisecond), size)
+		out.say(ctx, "%s has %d answers and events of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
 		return errors.Join(err, closeErr)
 	})
 }

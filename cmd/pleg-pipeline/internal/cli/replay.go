@@ -69,13 +69,9 @@ func (f *runtimeFlags) replay(
 			return nil
 		}
 	}
-	err = servePrivately(ctx, func(ctx context.Context, address string) error {
+	return servePrivately(ctx, func(ctx context.Context, address string) error {
 		return with(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
 	}, server.Serve, ended)
-	if n := server.Missing(); n > 0 {
-		out.say(ctx, "the recording has no status of %d sandboxes and containers, as it ended before; these calls hang", n)
-	}
-	return err
 }
 
 func describe(r *recording.Recording) string {

@@ -202,13 +202,14 @@ func (c *runCommand) explainPermission(err error) error {
 	return err
 }
 
-// newIncidentRecorder returns nil without --incident-dir.
-func (c *runCommand) newIncidentRecorder() (*recording.Recorder, error) {
+// newIncidents returns nil without --incident-dir.
+func (c *runCommand) newIncidents() (*recording.Incidents, error) {
 	if c.incidents == "" {
 		return nil, nil
 	}
-	if err := recording.CheckDir(c.incidents); err != nil {
+	incidents, err := recording.NewIncidents(c.incidents, moduleVersion(buildInfo()))
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.settings.name("incident-dir"), err)
 	}
-	return recording.NewIncidentRecorder(moduleVersion(buildInfo())), nil
+	return incidents, nil
 }

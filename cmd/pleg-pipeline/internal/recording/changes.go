@@ -11,23 +11,23 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// item is a sandbox or a container in a list.
-type item interface {
+// object is a sandbox or a container in a list.
+type object interface {
 	proto.Message
 	GetId() string
 }
 
 // changed returns a list as the events have changed it by a time: they stand in for lists that
 // the recorded client did not make.
-func (r *Recording) changed(list *played, kind int, by time.Duration) *played {
+func (r *Recording) changed(list *call, kind int, by time.Duration) *call {
 	changes := r.changes(list.at, kind, by)
 	if len(changes) == 0 {
 		return list
 	}
-	message := empty(list.message)
-	to, from := itemsOf(message), itemsOf(list.message)
+	message := empty(list.reply)
+	to, from := itemsOf(message), itemsOf(list.reply)
 	for i := range from.Len() {
-		it := from.Get(i).Message().Interface().(item)
+		it := from.Get(i).Message().Interface().(object)
 		if change, ok := changes[it.GetId()]; ok {
 			delete(changes, it.GetId())
 			it = change
@@ -41,15 +41,15 @@ func (r *Recording) changed(list *played, kind int, by time.Duration) *played {
 			to.Append(protoreflect.ValueOf(it.ProtoReflect()))
 		}
 	}
-	return &played{at: list.at, took: list.took, message: message}
+	return &call{at: list.at, took: list.took, reply: message}
 }
 
 // changes returns what the events of some time say about items, by their ids; nil of what is
 // gone.
-func (r *Recording) changes(after time.Duration, kind int, by time.Duration) map[string]item {
-	changes := make(map[string]item)
+func (r *Recording) changes(after time.Duration, kind int, by time.Duration) map[string]object {
+	changes := make(map[string]object)
 	for _, p := range r.stream[sort.Search(len(r.stream), func(i int) bool { return r.stream[i].at > after }):] {
-		e, ok := p.message.(*cri.ContainerEventResponse)
+		e, ok := p.reply.(*cri.ContainerEventResponse)
 		switch created := time.Unix(0, e.GetCreatedAt()).Sub(r.Header.Began); {
 		case p.at > by:
 			return changes
@@ -69,8 +69,8 @@ func (r *Recording) changes(after time.Duration, kind int, by time.Duration) map
 }
 
 // itemsIn returns the list items of what an event has the status of: all fields that both have.
-func itemsIn(e *cri.ContainerEventResponse, kind int) (items []item) {
-	listed := func(it item, status proto.Message) {
+func itemsIn(e *cri.ContainerEventResponse, kind int) (items []object) {
+	listed := func(it object, status proto.Message) {
 		fields := it.ProtoReflect().Descriptor().Fields()
 		status.ProtoReflect().Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 			if same := fields.ByName(field.Name()); same != nil {

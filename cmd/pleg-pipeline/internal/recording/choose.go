@@ -11,23 +11,18 @@ import (
 // list, and with events for a status.
 const patience = 500 * time.Millisecond
 
-// choose returns the answer to a question, or nil if there is none, and whether it is new. It is
-// the newest one. If that is used up, the client asks before the recorded client did: then it is
-// the next one, unless that belongs to a later list.
-func (s *Server) choose(q string) (p *played, first bool) {
+// choose returns the answer to a question, or nil if there is none. It is the newest one. If
+// that is used up, the client asks before the recorded client did: then it is the next one,
+// unless that belongs to a later list.
+func (s *Server) choose(q string) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if kind, ok := kinds[q]; ok {
-		p, first = s.chooseList(kind)
-		if p == nil {
-			s.missing[q] = true
-		}
-		return p, first
+		return s.chooseList(kind)
 	}
 	all := s.recording.answers[q]
 	if len(all) == 0 {
-		s.missing[q] = true
-		return nil, false
+		return nil
 	}
 	now, until := s.now(), s.limit()
 	if s.follows {
@@ -39,13 +34,13 @@ func (s *Server) choose(q string) (p *played, first bool) {
 		n++
 	}
 	s.given[q] = n
-	return all[n-1], n > given
+	return all[n-1]
 }
 
 // The methods below need the lock.
 
 // chooseList returns a full list. The next round begins once a client asks again for a list.
-func (s *Server) chooseList(kind int) (p *played, first bool) {
+func (s *Server) chooseList(kind int) *call {
 	now := s.now()
 	if s.asked[kind] {
 		until := now
@@ -53,7 +48,7 @@ func (s *Server) chooseList(kind int) (p *played, first bool) {
 			until += patience
 		}
 		for rounds := s.recording.rounds; s.next < len(rounds) && (s.next == 0 || rounds[s.next].at <= until); {
-			s.shown, first = rounds[s.next], true
+			s.shown = rounds[s.next]
 			if s.next++; !s.follows {
 				break
 			}
@@ -63,10 +58,10 @@ func (s *Server) chooseList(kind int) (p *played, first bool) {
 		s.asked = [2]bool{}
 	}
 	s.asked[kind] = true
-	if p = s.shown.lists[kind]; p == nil || p.message == nil {
-		return p, first
+	if list := s.shown.lists[kind]; list != nil && list.reply != nil {
+		return s.recording.changed(list, kind, now)
 	}
-	return s.recording.changed(p, kind, now), first
+	return s.shown.lists[kind]
 }
 
 // elapsed is the time of a clock that does not stand still.

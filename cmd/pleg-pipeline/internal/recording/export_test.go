@@ -1,6 +1,9 @@
 package recording
 
-import "testing"
+import (
+	"io"
+	"testing"
+)
 
 // DivideLimits makes the limits of recordings smaller until the test ends.
 func DivideLimits(t *testing.T, by int) {
@@ -9,3 +12,9 @@ func DivideLimits(t *testing.T, by int) {
 	t.Cleanup(func() { limits = before })
 	limits.bytes, limits.fields, limits.items = limits.bytes/by, limits.fields/by, limits.items/by
 }
+
+// Save writes what Run has kept, after it has returned.
+func (i *Incidents) Save(to io.Writer) error { return i.save(to) }
+
+// KeepTexts ends the redaction.
+func (i *Incidents) KeepTexts() { i.encoder = newEncoder(false) }

@@ -7,7 +7,7 @@
 // stream: method, request, answer or error, time and duration. Messages are
 // protojson. An item of a list that was in the last list of its kind is written as
 // its index there. No line refers to a later one, so a truncated file is readable up
-// to the last whole line. A [Window] keeps the last minutes of a recording in memory.
+// to the last whole line. [Incidents] keep the last minutes of a recording in memory.
 //
 // A replay answers each call as the same call was answered: with the newest answer at
 // that time of the recording, or with the one that follows soon. Its clock starts with
@@ -30,7 +30,7 @@ import (
 // They start the header. A program reads this version only.
 const (
 	formatName    = "pleg-pipeline recording"
-	formatVersion = 2
+	formatVersion = 3
 )
 
 // Header is the first line of a recording. It does not name the node.
@@ -39,9 +39,13 @@ type Header struct {
 	Version int    `json:"version"`
 	// Program is the version of the program that made the recording.
 	Program string `json:"program,omitempty"`
-	// Began is the time of the first call. All other times count from it.
+	// Began is what all other times count from.
 	Began    time.Time `json:"began"`
 	Redacted bool      `json:"redacted"`
+}
+
+func newHeader(began time.Time, o Options) Header {
+	return Header{Format: formatName, Version: formatVersion, Program: o.Program, Began: began.Round(0), Redacted: o.Redact}
 }
 
 const (
@@ -50,54 +54,58 @@ const (
 	listContainers = "ListContainers"
 )
 
-// method is a call that is recorded.
-type method struct {
-	request, reply proto.Message
-	// list is the unary call of a list, which may be the call itself; empty for other calls.
-	list string
+// methods are all calls that are recorded, with the types of the request and the answer.
+var methods = map[string]struct{ request, reply proto.Message }{
+	"Version":          {&cri.VersionRequest{}, &cri.VersionResponse{}},
+	callEvents:         {&cri.GetEventsRequest{}, &cri.ContainerEventResponse{}},
+	listSandboxes:      {&cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
+	listContainers:     {&cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
+	"PodSandboxStatus": {&cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
+	"ContainerStatus":  {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
-// methods are all calls that are recorded.
-var methods = map[string]method{
-	"Version":            {&cri.VersionRequest{}, &cri.VersionResponse{}, ""},
-	callEvents:           {&cri.GetEventsRequest{}, &cri.ContainerEventResponse{}, ""},
-	listSandboxes:        {&cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}, listSandboxes},
-	listContainers:       {&cri.ListContainersRequest{}, &cri.ListContainersResponse{}, listContainers},
-	"StreamPodSandboxes": {&cri.StreamPodSandboxesRequest{}, &cri.StreamPodSandboxesResponse{}, listSandboxes},
-	"StreamContainers":   {&cri.StreamContainersRequest{}, &cri.StreamContainersResponse{}, listContainers},
-	"PodSandboxStatus":   {&cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}, ""},
-	"ContainerStatus":    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}, ""},
-}
-
-// question identifies a call with its request. That of a full list is the method alone.
-func question(name string, request proto.Message) string {
-	if list := methods[name].list; list != "" {
-		name = list
-	}
-	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(request) // never fails: it was decoded before
-	return name + string(text)
-}
-
-// kinds are the lists without a filter, by question.
+// kinds are the lists, whose question without a filter is the method.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
-// exchange is a call with its answer.
-type exchange struct {
-	method         string
-	request, reply proto.Message
+// unaryOf are the lists that are recorded in place of streamed ones. All messages of a stream
+// together are encoded as the unary answer is.
+var unaryOf = map[string]string{"StreamPodSandboxes": listSandboxes, "StreamContainers": listContainers}
+
+// call is a call with its answer, or something of an event stream: its opening, an event or its
+// end.
+type call struct {
+	at, took time.Duration
+	method   string
+	request  proto.Message // nil if it asks for everything
+	raw      []byte        // the answer as it came; of a recorder only
+	reply    proto.Message // nil if there is none; of a replay only, and shared by equal lists
+	err      error         // a gRPC status
+	pending  bool          // it has no answer
+	ended    bool          // the end of an event stream
 }
 
-func sandboxStatus(id string, reply proto.Message) exchange {
-	return exchange{"PodSandboxStatus", &cri.PodSandboxStatusRequest{PodSandboxId: id}, reply}
+// question identifies a call with its request.
+func question(method string, request proto.Message) string {
+	return method + wire(request)
 }
 
-func containerStatus(id string, reply proto.Message) exchange {
-	return exchange{"ContainerStatus", &cri.ContainerStatusRequest{ContainerId: id}, reply}
+// wire returns the same text for equal messages, whatever the order of their maps.
+func wire(m proto.Message) string {
+	text, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // never fails: it was decoded before
+	return string(text)
+}
+
+func sandboxStatus(id string, reply proto.Message) *call {
+	return &call{method: "PodSandboxStatus", request: &cri.PodSandboxStatusRequest{PodSandboxId: id}, reply: reply}
+}
+
+func containerStatus(id string, reply proto.Message) *call {
+	return &call{method: "ContainerStatus", request: &cri.ContainerStatusRequest{ContainerId: id}, reply: reply}
 }
 
 // statusesIn returns the statuses in an event or in the status of a sandbox as the answers to
 // calls that no client made.
-func statusesIn(message proto.Message) (all []exchange) {
+func statusesIn(message proto.Message) (all []*call) {
 	if e, ok := message.(*cri.ContainerEventResponse); ok && e.GetPodSandboxStatus().GetId() != "" {
 		s := e.GetPodSandboxStatus()
 		all = append(all, sandboxStatus(s.GetId(), &cri.PodSandboxStatusResponse{Status: s}))
@@ -127,8 +135,7 @@ type line struct {
 	Took    offset          `json:"took,omitzero"`
 	Method  string          `json:"method,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
-	Stream  int             `json:"stream,omitempty"` // number of an event stream, from 1
-	Same    bool            `json:"same,omitempty"`   // the list has the items of the last one of its kind
+	Same    bool            `json:"same,omitempty"` // the list has the items of the last one of its kind
 	// List has the items of a list. A number is the index of the item in the last list
 	// of its kind that did not fail, had no filter and was not the same.
 	List    []json.RawMessage `json:"list,omitzero"`
@@ -137,6 +144,9 @@ type line struct {
 	Pending bool              `json:"pending,omitempty"`
 	Ended   bool              `json:"ended,omitempty"`
 	End     bool              `json:"end,omitempty"`
+
+	items []*item // those of a list, from which a [writer] makes Same and List
+	size  int     // of what no earlier line has, in bytes
 }
 
 // failure is a gRPC status that is not OK. Its code is a name, such as NotFound.

@@ -21,7 +21,7 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if r.Length < 0 || r.Header.Version != 2 {
+		if r.Length < 0 || r.Header.Version != 3 {
 			t.Fatalf("read %+v", r)
 		}
 		synctest.Test(t, func(t *testing.T) { play(t, r) })

@@ -3,6 +3,7 @@ package recording
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -24,26 +25,27 @@ const (
 	incidentQueue = 1024
 )
 
-// Incidents writes the last minutes of a runtime's answers to a file when the verdict on the
-// pipeline becomes a problem.
+// Incidents writes the last minutes of a runtime's answers, redacted, to a file when the verdict
+// on the pipeline becomes a problem. Its [Tap] is that of the client. Answers are left out if
+// they come faster than they can be encoded.
 type Incidents struct {
-	// Dir is the folder of the files.
-	Dir string
-	// Recorder taps the client; see [NewIncidentRecorder].
-	Recorder *Recorder
-	// Status is that of the pipeline.
-	Status func() pleg.Status
-	Logger *slog.Logger
+	*Tap
+	dir     string
+	options Options
+	encoder *encoder
+	window  *window
 }
 
-// NewIncidentRecorder returns a recorder that keeps the last minutes, redacted.
-func NewIncidentRecorder(program string) *Recorder {
-	return NewRecorder(NewWindow(), Options{Program: program, Redact: true, Queue: incidentQueue})
+// NewIncidents writes files to a folder. It creates the folder, but not its parents, and returns
+// an error if no file can be created in it.
+func NewIncidents(dir, program string) (*Incidents, error) {
+	if err := checkDir(dir); err != nil {
+		return nil, err
+	}
+	return &Incidents{newTap(incidentQueue), dir, Options{Program: program, Redact: true}, newEncoder(true), newWindow()}, nil
 }
 
-// CheckDir creates the folder, but not its parents, and returns an error if no file can be
-// created in it.
-func CheckDir(dir string) error {
+func checkDir(dir string) error {
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
@@ -54,77 +56,70 @@ func CheckDir(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// Run runs the recorder and looks at the verdict until ctx ends, and returns the cause. An
-// error of a recording is only logged.
-func (i Incidents) Run(ctx context.Context) error {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		if err := i.Recorder.Run(); err != nil {
-			i.Logger.ErrorContext(ctx, "no longer recording the last minutes", "err", err)
-		}
-	}()
-	i.look(ctx)
-	i.Recorder.Stop()
-	<-ended
-	return context.Cause(ctx)
-}
-
-// look waits until the verdict is no problem, as a program that starts during an incident has
+// Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause.
+// It waits until the verdict is no problem, as a program that starts during an incident has
 // nothing from before it, then until it is one, and so on.
-func (i Incidents) look(ctx context.Context) {
+func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
+	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	var good time.Time // since when it is no problem; zero if it is one
-	var ready bool
 	var wait time.Duration
 	for {
 		select {
+		case c := <-i.queue:
+			i.window.add(i.encoder.line(c))
+			continue
 		case <-ticker.C:
 		case <-ctx.Done():
-			return
+			return context.Cause(ctx)
 		}
-		s := i.Status()
+		s := status()
 		switch v := verdict.Of(s); {
 		case v.Severity == verdict.Problem:
-			if ready {
-				i.write(ctx, v.Lasting())
+			if !good.IsZero() && time.Since(good) >= wait {
+				i.write(ctx, log.With("verdict", v.Lasting()))
 			}
-			good, ready, wait = time.Time{}, false, incidentEnds
-		case s.Relist.Success.IsZero():
-		case good.IsZero():
+			good, wait = time.Time{}, incidentEnds
+		case good.IsZero() && !s.Relist.Success.IsZero():
 			good = time.Now()
-			fallthrough
-		default:
-			ready = ready || time.Since(good) >= wait
 		}
 	}
 }
 
 // write writes a file and then removes the oldest ones. Without a whole file it removes none.
-func (i Incidents) write(ctx context.Context, why string) {
-	path := filepath.Join(i.Dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))
+func (i *Incidents) write(ctx context.Context, log *slog.Logger) {
+	path := filepath.Join(i.dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))
+	log = log.With("file", path)
 	file, err := Create(path)
 	if err == nil {
-		err = i.Recorder.Save(ctx, file)
+		err = i.save(file)
 		_, closeErr := file.Close()
 		if err = errors.Join(err, closeErr); err != nil {
 			err = errors.Join(err, os.Remove(path))
 		}
 	}
 	if err != nil {
-		i.Logger.ErrorContext(ctx, "cannot record the minutes before a problem", "file", path, "verdict", why, "err", err)
+		log.ErrorContext(ctx, "cannot record the minutes before a problem", "err", err)
 		return
 	}
-	i.Logger.WarnContext(ctx, "recorded the minutes before a problem", "file", path, "verdict", why)
+	log.WarnContext(ctx, "recorded the minutes before a problem")
 	if err := i.removeOldest(); err != nil {
-		i.Logger.ErrorContext(ctx, "cannot remove the oldest recordings", "err", err)
+		log.ErrorContext(ctx, "cannot remove the oldest recordings", "err", err)
 	}
 }
 
+// save writes the last minutes as a whole recording that ends now. Calls under way are in it
+// without an answer.
+func (i *Incidents) save(to io.Writer) error {
+	w := newWriter(to)
+	pending, length := i.rest()
+	return errors.Join(w.write(newHeader(i.began, i.options)), i.window.save(w), w.end(i.encoder, pending, length))
+}
+
 // removeOldest removes what is more than maxIncidents files.
-func (i Incidents) removeOldest() error {
-	files, _ := filepath.Glob(filepath.Join(i.Dir, "incident-*.jsonl.gz")) // sorted by time
+func (i *Incidents) removeOldest() error {
+	files, _ := filepath.Glob(filepath.Join(i.dir, "incident-*.jsonl.gz")) // sorted by time
 	var errs []error
 	for _, file := range files[:max(0, len(files)-maxIncidents)] {
 		errs = append(errs, os.Remove(file))

@@ -2,6 +2,7 @@ package recording_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -23,7 +24,8 @@ func TestIncidents(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
-		if err := recording.CheckDir(dir); err != nil {
+		incidents, err := recording.NewIncidents(dir, "test")
+		if err != nil {
 			t.Fatal(err)
 		}
 		for n := range 7 {
@@ -31,14 +33,14 @@ func TestIncidents(t *testing.T) {
 		}
 		writeFile(t, filepath.Join(dir, "notes"))
 		runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
-		recorder := recording.NewIncidentRecorder("test")
-		client := connect(t, append(dial, recorder.DialOptions()...), false)
+		client := connect(t, append(dial, incidents.DialOptions()...), false)
 		defer client.Close()
 		pipe := kit.New(t, pipeline.Options{Runtime: client})
 		pipe.Start(t)
 		var log bytes.Buffer
-		incidents := recording.Incidents{Dir: dir, Recorder: recorder, Status: pipe.Status, Logger: slog.New(slog.NewTextHandler(&log, nil))}
-		stop := kit.Run(t, incidents.Run)
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return incidents.Run(ctx, pipe.Status, slog.New(slog.NewTextHandler(&log, nil)))
+		})
 		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
 			time.Sleep(quiet)
 			hangForAWhile(t, runtime)

@@ -10,26 +10,15 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// played is one recorded answer, or one message of an event stream.
-type played struct {
-	at, took time.Duration
-	message  proto.Message // nil if there is none; shared by equal lists
-	err      error         // a gRPC status
-	pending  bool          // it has no answer
-	ended    bool          // the end of an event stream
-}
-
 // round is the lists of sandboxes and of containers that a client had from a time on.
 type round struct {
 	at    time.Duration
-	lists [2]*played // by kind; nil before the first
+	lists [2]*call // by kind; nil before the first
 }
 
 // loader builds a recording from its lines.
@@ -44,7 +33,7 @@ type loader struct {
 func newLoader(h Header) *loader {
 	return &loader{
 		Recording: &Recording{
-			Header: h, answers: make(map[string][]*played),
+			Header: h, answers: make(map[string][]*call),
 			Cut: "it has no end: the recorder was killed, or the file is not complete",
 		},
 		first: -1, lists: make(map[string]proto.Message),
@@ -62,12 +51,12 @@ func (l *loader) addLine(text []byte) error {
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
-	if l.first < 0 { // a Window may have forgotten what was before
+	if l.first < 0 { // there may have been no call for a while
 		l.first = r.At
 		l.Header.Began = l.Header.Began.Add(time.Duration(r.At))
 	}
-	p := &played{at: time.Duration(max(0, r.At-l.first)), took: time.Duration(r.Took), pending: r.Pending, ended: r.Ended}
-	l.Length = max(l.Length, p.at+p.took)
+	c := &call{at: time.Duration(max(0, r.At-l.first)), took: time.Duration(r.Took), method: r.Method, pending: r.Pending, ended: r.Ended}
+	l.Length = max(l.Length, c.at+c.took)
 	m, recorded := methods[r.Method]
 	switch {
 	case r.End:
@@ -78,51 +67,48 @@ func (l *loader) addLine(text []byte) error {
 	case !recorded:
 		return nil
 	}
+	var err error
 	if r.Error != nil {
-		var err error
-		if p.err, err = r.Error.status(); err != nil {
+		if c.err, err = r.Error.status(); err != nil {
 			return err
 		}
 	}
-	request := empty(m.request)
-	if len(r.Request) > 0 {
-		if err := parse(r.Request, request); err != nil {
+	if c.request = empty(m.request); len(r.Request) > 0 {
+		if err := parse(r.Request, c.request); err != nil {
 			return err
 		}
 	}
-	if m.list != r.Method && m.list != "" && status.Code(p.err) == codes.Unimplemented {
-		return nil // the client called again without a stream
+	_, isList := kinds[c.method]
+	opened := c.method == callEvents && len(r.Answer) == 0
+	switch {
+	case c.err != nil || c.pending || c.ended || opened:
+	case isList:
+		c.reply, err = l.list(m.reply, &r, question(c.method, c.request))
+	default:
+		c.reply = empty(m.reply)
+		err = parse(r.Answer, c.reply)
 	}
-	return l.add(p, m, &r, question(r.Method, request))
+	if err == nil {
+		l.add(c)
+	}
+	return err
 }
 
-// add adds an answer with its message.
-func (l *loader) add(p *played, m method, r *line, q string) (err error) {
-	opened := r.Method == callEvents && len(r.Answer) == 0
-	switch {
-	case p.err != nil || p.pending || p.ended || opened:
-	case m.list != "":
-		p.message, err = l.list(methods[m.list].reply, r, q)
-	default:
-		p.message = empty(m.reply)
-		err = parse(r.Answer, p.message)
-	}
-	if err != nil {
-		return err
-	}
-	if r.Method == callEvents {
-		l.stream = append(l.stream, p)
+// add adds a call, and the statuses in its answer.
+func (l *loader) add(c *call) {
+	if c.method == callEvents {
+		l.stream = append(l.stream, c)
 	} else {
-		l.answers[q] = append(l.answers[q], p)
+		q := question(c.method, c.request)
+		l.answers[q] = append(l.answers[q], c)
 	}
-	if version, ok := p.message.(*cri.VersionResponse); ok {
+	if version, ok := c.reply.(*cri.VersionResponse); ok {
 		l.Runtime = version
 	}
-	for _, x := range statusesIn(p.message) {
-		q := question(x.method, x.request)
-		l.answers[q] = append(l.answers[q], &played{at: p.at, message: x.reply})
+	for _, s := range statusesIn(c.reply) {
+		s.at = c.at
+		l.add(s)
 	}
-	return nil
 }
 
 // list returns a list of this type with its items.
@@ -159,7 +145,7 @@ func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error
 
 // finish sorts everything by time.
 func (l *loader) finish() *Recording {
-	byTime := func(a, b *played) int { return cmp.Compare(a.at, b.at) }
+	byTime := func(a, b *call) int { return cmp.Compare(a.at, b.at) }
 	for _, answers := range l.answers {
 		slices.SortStableFunc(answers, byTime)
 	}
@@ -170,31 +156,26 @@ func (l *loader) finish() *Recording {
 
 // newRounds returns the rounds in which a list is not the same as before. Lists are of one
 // round if one was made before the other had ended.
-func newRounds(answers map[string][]*played) (rounds []round) {
-	type list struct {
-		*played
-		kind int
+func newRounds(answers map[string][]*call) (rounds []round) {
+	var all []*call
+	for q := range kinds {
+		all = append(all, answers[q]...)
 	}
-	var all []list
-	for q, kind := range kinds {
-		for _, p := range answers[q] {
-			all = append(all, list{p, kind})
-		}
-	}
-	slices.SortFunc(all, func(a, b list) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.kind, b.kind)) })
+	slices.SortFunc(all, func(a, b *call) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.method, b.method)) })
 	var now round
 	var has [2]bool // lists of the present round
 	var end time.Duration
 	var differs bool
-	for _, p := range all {
-		if has[p.kind] || p.at > end {
+	for _, c := range all {
+		kind := kinds[c.method]
+		if has[kind] || c.at > end {
 			if differs {
 				rounds = append(rounds, now)
 			}
-			now.at, has, end, differs = p.at, [2]bool{}, 0, false
+			now.at, has, end, differs = c.at, [2]bool{}, 0, false
 		}
-		differs = differs || p.differs(now.lists[p.kind])
-		now.lists[p.kind], has[p.kind], end = p.played, true, max(end, p.at+p.took)
+		differs = differs || c.differs(now.lists[kind])
+		now.lists[kind], has[kind], end = c, true, max(end, c.at+c.took)
 	}
 	if differs {
 		rounds = append(rounds, now)
@@ -203,11 +184,11 @@ func newRounds(answers map[string][]*played) (rounds []round) {
 }
 
 // differs reports whether a list is not the same as the one before, which may be nil.
-func (p *played) differs(last *played) bool {
-	if last != nil && p.err != nil && last.err != nil {
-		return p.err.Error() != last.err.Error()
+func (c *call) differs(last *call) bool {
+	if last != nil && c.err != nil && last.err != nil {
+		return c.err.Error() != last.err.Error()
 	}
-	return last == nil || p.pending || last.pending || p.err != nil || last.err != nil || p.message != last.message
+	return last == nil || c.pending || last.pending || c.err != nil || last.err != nil || c.reply != last.reply
 }
 
 // parse reads protojson, also of a later CRI.

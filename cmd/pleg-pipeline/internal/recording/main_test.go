@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net"
 	"slices"
@@ -183,25 +184,41 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 	t.Helper()
 	runtime, dial, stop := newRuntime(t, s.simulated, simruntime.Population{Pods: s.pods, Containers: 2})
 	var out memory
-	to := recording.Output(&out)
-	if s.window {
-		to = recording.NewWindow()
-	}
-	recorder, written := startRecorder(to, recording.Options{Program: "test", Redact: s.redact})
-	got := runPipeline(t, append(dial, recorder.DialOptions()...), s.options, s.unary, func() {
+	tap, finish := s.startRecording(t, &out)
+	got := runPipeline(t, append(dial, tap...), s.options, s.unary, func() {
 		s.play(t, runtime)
-		if s.window {
-			if err := recorder.Save(t.Context(), &out); err != nil {
+		finish()
+	})
+	_ = stop()
+	return got, out.Bytes()
+}
+
+// startRecording returns the options that tap a client, and a function that ends the recording.
+func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOption, finish func()) {
+	t.Helper()
+	if !s.window {
+		recorder, written := startRecorder(out, recording.Options{Program: "test", Redact: s.redact})
+		return recorder.DialOptions(), func() {
+			recorder.Stop()
+			if err := <-written; err != nil {
 				t.Error(err)
 			}
 		}
-		recorder.Stop()
-	})
-	if err := <-written; err != nil {
+	}
+	incidents, err := recording.NewIncidents(t.TempDir(), "test")
+	if err != nil {
 		t.Fatal(err)
 	}
-	_ = stop()
-	return got, out.Bytes()
+	incidents.KeepTexts()
+	stop := kit.Run(t, func(ctx context.Context) error {
+		return incidents.Run(ctx, func() pleg.Status { return pleg.Status{} }, slog.New(slog.DiscardHandler))
+	})
+	return incidents.DialOptions(), func() {
+		_ = stop()
+		if err := incidents.Save(out); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // replayed returns what a pipeline observes of a recording if its first list comes late, as

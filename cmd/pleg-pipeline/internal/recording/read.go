@@ -48,8 +48,8 @@ type Recording struct {
 
 	// All are in the order of their times.
 	rounds  []round
-	answers map[string][]*played // by question; those to full lists are in rounds too
-	stream  []*played            // openings, events and ends of event streams
+	answers map[string][]*call // by question; those to full lists are in rounds too
+	stream  []*call            // openings, events and ends of event streams
 }
 
 // Open reads the recording in a file. It returns soon after ctx has ended.

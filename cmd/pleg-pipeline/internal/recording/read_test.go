@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	header = `{"format":"pleg-pipeline recording","version":2,"began":"2026-01-02T03:04:05Z"}` + "\n"
+	header = `{"format":"pleg-pipeline recording","version":3,"began":"2026-01-02T03:04:05Z"}` + "\n"
 	list   = `{"at":"0s","took":"1ms","method":"ListPodSandbox","list":[{"id":"a"}]}` + "\n"
 	end    = `{"at":"2s","end":true}` + "\n"
 )
@@ -39,9 +39,9 @@ func TestReadRefuses(t *testing.T) {
 		"other text without end":     {"hello", recording.ErrForeign},
 		"other JSON":                 {"{}\n", recording.ErrForeign},
 		"other compressed":           {"\x1f\x8b hello, hello, hello", recording.ErrForeign},
-		"a newer format":             {strings.Replace(header, `"version":2`, `"version":3,"began":7`, 1), recording.ErrVersion},
-		"an older format":            {strings.Replace(header, `"version":2`, `"version":1`, 1), recording.ErrVersion},
-		"format 0":                   {strings.Replace(header, `"version":2`, `"version":0`, 1), recording.ErrCorrupt},
+		"a newer format":             {strings.Replace(header, `"version":3`, `"version":4,"began":7`, 1), recording.ErrVersion},
+		"an older format":            {strings.Replace(header, `"version":3`, `"version":1`, 1), recording.ErrVersion},
+		"format 0":                   {strings.Replace(header, `"version":3`, `"version":0`, 1), recording.ErrCorrupt},
 		"an invalid time":            {strings.Replace(header, `2026`, `MMXXVI`, 1), recording.ErrCorrupt},
 		"a line without JSON":        {header + "\x00\x00\n" + end, recording.ErrCorrupt},
 		"a damaged last line":        {header + list[:30] + "\n", recording.ErrCorrupt},

@@ -54,6 +54,7 @@ var replayCases = map[string]struct {
 	"shorter period":       {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
 	"errors":               {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
 	"errors of lists":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
+	"empty answers":        {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus, Probability: 0.3})}},
 	"hung calls":           {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
 	"hung container":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
 	"hung list":            {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},

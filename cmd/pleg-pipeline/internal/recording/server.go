@@ -18,52 +18,40 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-const (
-	// quiet is how long after the end nothing new must be asked for.
-	quiet = 500 * time.Millisecond
-	// checkEvery is how often the server checks for the end.
-	checkEvery = 50 * time.Millisecond
-)
+// quiet is how long after the end of the recording the client may still make the calls that
+// follow from it.
+const quiet = 500 * time.Millisecond
 
 // Server is a container runtime that answers as recorded.
 type Server struct {
 	recording *Recording
 	speed     float64
+	called    chan struct{} // closed by the first call
 	ended     chan struct{} // closed when everything has been played
 
 	mu      sync.Mutex
-	zero    time.Time      // when the time of the recording was 0; zero before the first call
+	zero    time.Time      // when the time of the recording was 0; that of the first call
 	next    int            // the round that comes next
 	shown   round          // the one before
 	asked   [2]bool        // which lists of it have been asked for
 	given   map[string]int // how many answers to each question are used up
-	missing map[string]bool
-	sent    int       // how much of the event stream has been sent
-	follows bool      // a client has it open
-	giving  int       // calls under way
-	lastNew time.Time // when an answer or an event was last given for the first time
+	sent    int            // how much of the event stream has been sent
+	follows bool           // a client has it open
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
 // duration of calls included. speed must be positive.
 func NewServer(r *Recording, speed float64) *Server {
 	return &Server{
-		recording: r, speed: speed, ended: make(chan struct{}),
-		asked: [2]bool{true, true}, given: make(map[string]int), missing: make(map[string]bool),
+		recording: r, speed: speed, called: make(chan struct{}), ended: make(chan struct{}),
+		asked: [2]bool{true, true}, given: make(map[string]int),
 	}
 }
 
 // Ended is closed when the recording has been played: each list that differs from
-// the one before has been asked for, each event has been sent, and the client has
-// made the calls that follow.
+// the one before has been asked for, each event has been sent, and the client had the time to
+// make the calls that follow.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
-
-// Missing returns how many calls were made that have no answer in the recording. They hang.
-func (s *Server) Missing() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.missing)
-}
 
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
 // calls under way and returns the cause.
@@ -87,28 +75,23 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 // waitForEnd closes ended when everything has been played, unless ctx ends before.
 func (s *Server) waitForEnd(ctx context.Context) {
-	check := time.NewTicker(checkEvery)
-	defer check.Stop()
-	for ended := false; !ended; {
-		select {
-		case <-check.C:
-		case <-ctx.Done():
-			return
-		}
-		s.mu.Lock()
-		ended = !s.zero.IsZero() && s.now() >= s.recording.Length && s.giving == 0 && time.Since(s.lastNew) >= quiet
-		s.mu.Unlock()
+	select {
+	case <-s.called:
+	case <-ctx.Done():
+		return
 	}
-	close(s.ended)
+	if s.waitUntil(ctx, s.recording.Length) == nil && sleep(ctx, quiet) == nil {
+		close(s.ended)
+	}
 }
 
 // handle answers any call. The recorded lists are given in one message each: there are no
 // streamed ones.
 func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
-	call := path.Base(name)
-	m, ok := methods[call]
-	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName || m.list != "" && m.list != call {
+	method := path.Base(name)
+	m, ok := methods[method]
+	if !ok || path.Dir(name) != "/"+cri.RuntimeService_ServiceDesc.ServiceName {
 		return status.Errorf(codes.Unimplemented, "a replay does not have %s", name)
 	}
 	request := empty(m.request)
@@ -118,38 +101,32 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	s.mu.Lock()
 	if s.zero.IsZero() {
 		s.zero = time.Now()
+		close(s.called)
 	}
 	s.mu.Unlock()
-	if call == callEvents {
+	if method == callEvents {
 		return s.sendEvents(stream)
 	}
-	answer, first := s.choose(question(call, request))
-	if err := s.play(stream.Context(), answer, first); err != nil {
+	answer := s.choose(question(method, request))
+	if answer == nil {
+		return status.Errorf(codes.Unavailable, "the recording has no answer of %s for this", method)
+	}
+	if err := s.play(stream.Context(), answer); err != nil {
 		return err
 	}
-	return stream.SendMsg(answer.message)
+	return stream.SendMsg(answer.reply)
 }
 
 // play waits for the time of an answer and for as long as the call took, and returns its error.
-// A call without an answer hangs. first says that the answer is new to the client.
-func (s *Server) play(ctx context.Context, p *played, first bool) error {
-	if p == nil || p.pending {
+// A call that had no answer hangs.
+func (s *Server) play(ctx context.Context, c *call) error {
+	if c.pending {
 		return hang(ctx)
 	}
-	s.mu.Lock()
-	s.giving++
-	s.mu.Unlock()
-	err := s.waitUntil(ctx, p.at)
-	if err == nil {
-		err = sleep(ctx, time.Duration(float64(p.took)/s.speed))
+	if err := s.waitUntil(ctx, c.at); err != nil {
+		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.giving--
-	if first {
-		s.lastNew = time.Now()
-	}
-	return cmp.Or(err, p.err)
+	return cmp.Or(sleep(ctx, time.Duration(float64(c.took)/s.speed)), c.err)
 }
 
 // sendEvents sends the events at their times and ends as the recorded stream did.
@@ -170,13 +147,13 @@ func (s *Server) sendEvents(stream grpc.ServerStream) error {
 		if err := s.waitUntil(ctx, next.at); err != nil {
 			return err
 		}
-		if event, ok := next.message.(*cri.ContainerEventResponse); ok {
+		if event, ok := next.reply.(*cri.ContainerEventResponse); ok {
 			if err := stream.SendMsg(s.moved(event)); err != nil {
 				return err
 			}
 		}
 		s.mu.Lock()
-		s.sent, s.lastNew = s.sent+1, time.Now()
+		s.sent++
 		s.mu.Unlock()
 		if next.ended {
 			return next.err

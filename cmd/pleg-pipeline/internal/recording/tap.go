@@ -2,8 +2,12 @@ package recording
 
 import (
 	"context"
+	"errors"
 	"path"
 	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -14,60 +18,66 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
+// pendingAfter is the age at which a call without an answer is part of the recording.
+const pendingAfter = time.Second
+
+// Tap collects the calls of a gRPC client, which never waits for it. It is safe for concurrent
+// use.
+type Tap struct {
+	began  time.Time
+	queue  chan *call  // closed by Stop
+	behind atomic.Bool // a call did not fit into the queue
+
+	mu       sync.Mutex
+	inFlight map[*call]struct{}
+	stopped  bool
+	pending  []*call       // set by Stop: the calls without an answer
+	length   time.Duration // set by Stop
+}
+
+func newTap(queue int) *Tap {
+	return &Tap{began: time.Now(), queue: make(chan *call, queue), inFlight: make(map[*call]struct{})}
+}
+
+// now returns the time since the beginning.
+func (t *Tap) now() time.Duration { return time.Since(t.began) }
+
 // DialOptions returns the options of a gRPC connection to be tapped. The client
 // sees no difference.
-func (r *Recorder) DialOptions() []grpc.DialOption {
+func (t *Tap) DialOptions() []grpc.DialOption {
 	unary := func(
 		ctx context.Context, name string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 	) error {
-		return invoke(ctx, name, request, reply, conn, r.tap(name, request, opts)...)
+		return invoke(ctx, name, request, reply, conn, t.options(name, request, opts)...)
 	}
 	stream := func(
 		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, name string, open grpc.Streamer, opts ...grpc.CallOption,
 	) (grpc.ClientStream, error) {
-		return open(ctx, desc, conn, name, r.tap(name, nil, opts)...)
+		return open(ctx, desc, conn, name, t.options(name, nil, opts)...)
 	}
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-// tap returns the options of a call that is recorded.
-func (r *Recorder) tap(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
+// options returns the options of a call that is tapped.
+func (t *Tap) options(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
 	method := path.Base(name)
-	_, recorded := methods[method]
-	if !recorded {
+	unary, streamed := unaryOf[method]
+	if streamed {
+		method = unary
+	}
+	if _, recorded := methods[method]; !recorded {
 		return opts
 	}
-	var add func([]byte)
-	var finish func(error)
-	if method == callEvents {
-		add, finish = r.tapEvents()
-	} else {
-		asked, _ := request.(proto.Message)
-		a := r.startCall(method, asked)
-		add = func(message []byte) { r.addMessage(a, message) }
-		finish = func(err error) { r.finishCall(a, err) }
-	}
-	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), add}
+	c := t.start(method, request)
+	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), func(raw []byte) { t.addMessage(c, raw) }}
 	for _, o := range opts {
 		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
 			tapped.CodecV2 = forced.CodecV2
 		}
 	}
-	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(finish))
-}
-
-func (r *Recorder) tapEvents() (add func([]byte), finish func(error)) {
-	r.mu.Lock()
-	r.streams++
-	number := r.streams
-	r.mu.Unlock()
-	r.recordEvent(answer{stream: number})
-	return func(message []byte) { r.recordEvent(answer{stream: number, messages: [][]byte{message}}) },
-		func(err error) {
-			if status.Code(err) != codes.Canceled {
-				r.recordEvent(answer{stream: number, ended: true, err: err})
-			}
-		}
+	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(func(err error) {
+		t.finish(c, err, streamed && status.Code(err) == codes.Unimplemented)
+	}))
 }
 
 type tappedCodec struct {
@@ -82,7 +92,104 @@ func (tappedCodec) Name() string { return "" }
 func (c tappedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	err := c.CodecV2.Unmarshal(data, v)
 	if err == nil {
-		c.add(data.Materialize())
+		c.add(append([]byte{}, data.Materialize()...)) // not nil, even if it is empty
 	}
 	return err
+}
+
+// start returns a call, to be filled in. The opening of an event stream is a call of its own.
+func (t *Tap) start(method string, request any) *call {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c := &call{at: t.now(), method: method}
+	c.request, _ = request.(proto.Message)
+	if method == callEvents {
+		t.enqueue(c)
+	} else {
+		t.inFlight[c] = struct{}{}
+	}
+	return c
+}
+
+// addMessage adds a message to the answer of a call, unless that has ended. An event is a call
+// of its own.
+func (t *Tap) addMessage(c *call, raw []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, runs := t.inFlight[c]
+	switch {
+	case c.method == callEvents:
+		t.enqueue(&call{at: t.now(), method: callEvents, raw: raw})
+	case runs && c.raw == nil: // an empty answer is not nil
+		c.raw = raw
+	case runs:
+		c.raw = append(c.raw, raw...)
+	}
+}
+
+// finish records the end of a call. One that the client cancelled soon is left out, as that says
+// nothing about the runtime, and so is a stream that the runtime does not have, as the client
+// calls again without it.
+func (t *Tap) finish(c *call, err error, missing bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.inFlight, c)
+	cancelled := status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)
+	took := t.now() - c.at
+	switch {
+	case missing || cancelled && (c.method == callEvents || took < pendingAfter):
+	case c.method == callEvents:
+		t.enqueue(&call{at: t.now(), method: callEvents, ended: true, err: err})
+	case cancelled:
+		c.pending = true
+		t.enqueue(c)
+	default:
+		c.took, c.err = took, err
+		t.enqueue(c)
+	}
+}
+
+// Stop ends the recording: later answers are not in it. It does not block, and may be called
+// more than once.
+func (t *Tap) Stop() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return
+	}
+	t.stopped, t.pending, t.length = true, t.unanswered(), t.now()
+	close(t.queue)
+}
+
+// rest returns what Stop has found, or would find now.
+func (t *Tap) rest() (pending []*call, length time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return t.pending, t.length
+	}
+	return t.unanswered(), t.now()
+}
+
+// unanswered returns the calls under way that have waited for a second, and those for a status:
+// a replay must not answer these as before. The caller holds the lock.
+func (t *Tap) unanswered() (pending []*call) {
+	for c := range t.inFlight {
+		if _, isList := kinds[c.method]; !isList || t.now()-c.at >= pendingAfter {
+			pending = append(pending, &call{method: c.method, request: c.request, at: c.at, pending: true})
+		}
+	}
+	return pending
+}
+
+// enqueue needs the lock.
+func (t *Tap) enqueue(c *call) {
+	if t.stopped {
+		return
+	}
+	select {
+	case t.queue <- c:
+	default:
+		t.behind.Store(true)
+	}
 }

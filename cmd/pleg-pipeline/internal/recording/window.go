@@ -1,114 +1,97 @@
 package recording
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
+	"maps"
+	"slices"
 	"time"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Sizes of a [Window]: with these, a node of 110 pods with a change each second needs some 10
-// MB for its last six minutes.
+// A window keeps the lines of this time, and of this size at most: on a node of 110 pods with a
+// change each second they need some 10 MB.
 const (
-	// partSpan and partBytes are the age and the size of what a part has beside its state, at
-	// which the next one begins.
-	partSpan  = 2 * time.Minute
-	partBytes = 4 << 20
-	// maxParts and maxBytes bound all parts when the newest begins. There is always one before
-	// it, since the newest has nothing but its state then.
-	maxParts = 4
-	maxBytes = 16 << 20
+	windowSpan  = 8 * time.Minute
+	windowBytes = 16 << 20
 )
 
-// Window is an [Output] that keeps the last minutes of a recording in memory, for
-// [Recorder.Save]. It has parts that each begin with the state at that time, so that any of
-// them can be the first. Only the recorder's Run uses it.
-type Window struct {
-	parts []*part
-	fresh map[string]bool // the lists of the present relist that did not fail
+// window keeps the last minutes of a recording in memory. What is older is forgotten, except the
+// state at that time, from which a recording can start: the last lists and the newest other
+// answers. One goroutine uses it.
+type window struct {
+	lines []line
+	size  int             // of the lines
+	state map[string]line // by question
 }
 
-// part is some lines. The bytes that a buffer has do not change.
-type part struct {
-	bytes.Buffer
-	began offset
-	state int // how many of the bytes are the state
+func newWindow() *window { return &window{state: make(map[string]line)} }
+
+// add adds a line and forgets the oldest ones.
+func (w *window) add(l line) {
+	w.lines = append(w.lines, l)
+	w.size += l.size
+	n := 0
+	for ; time.Duration(l.At-w.lines[n].At) > windowSpan || w.size > windowBytes && n < len(w.lines)-1; n++ {
+		w.size -= w.lines[n].size
+		w.forget(w.lines[n])
+	}
+	w.lines = slices.Delete(w.lines, 0, n)
 }
 
-// NewWindow returns an empty window.
-func NewWindow() *Window { return &Window{parts: []*part{{}}, fresh: make(map[string]bool)} }
-
-func (w *Window) newest() *part { return w.parts[len(w.parts)-1] }
-
-// Write adds to the newest part.
-func (w *Window) Write(p []byte) (int, error) { return w.newest().Write(p) }
-
-// Flush does nothing.
-func (w *Window) Flush() error { return nil }
-
-// isDue reports whether the next part is to begin after a line: after both lists of a relist,
-// as at other times the state is not that of one time. Without relists, only the size counts.
-func (w *Window) isDue(l line) bool {
-	p := w.newest()
-	size := p.Len() - p.state
-	if size >= 2*partBytes {
-		return true
+// forget makes a line a part of the state.
+func (w *window) forget(l line) {
+	q := l.Method
+	_, isList := kinds[l.Method]
+	switch {
+	case isList && (l.items == nil || l.Request != nil):
+		return
+	case isList:
+		w.state[q] = l
+		w.forgetGone(l.At)
+		return
+	case q == callEvents && l.Ended:
+		delete(w.state, q)
+	case q == callEvents && l.Answer == nil:
+		w.state[q] = l
+	case q != callEvents:
+		request := empty(methods[q].request)
+		_ = parse(l.Request, request) // there may be none
+		w.state[question(q, request)] = l
 	}
-	if !l.Same && (l.List == nil || l.Request != nil) {
-		return false
+	if l.Answer == nil {
+		return
 	}
-	list := methods[l.Method].list
-	if w.fresh[list] { // another relist
-		clear(w.fresh)
-	}
-	w.fresh[list] = true
-	return len(w.fresh) == len(kinds) && (size >= partBytes || time.Duration(l.At-p.began) >= partSpan)
-}
-
-// startPart begins the next part, and forgets the oldest ones beyond the bounds.
-func (w *Window) startPart(at offset, state []byte) {
-	p := &part{began: at, state: len(state)}
-	_, _ = p.Write(state) // never fails
-	w.parts = append(w.parts, p)
-	clear(w.fresh)
-	total := 0
-	for _, p := range w.parts {
-		total += p.Len()
-	}
-	for len(w.parts) > 2 && (total > maxBytes || len(w.parts) > maxParts) {
-		total -= w.parts[0].Len()
-		w.parts = w.parts[1:]
+	message := empty(methods[l.Method].reply)
+	_ = parse(l.Answer, message)            // never fails: it was encoded before
+	for _, c := range statusesIn(message) { // they are redacted
+		w.state[question(c.method, c.request)] = line{At: l.At, Method: c.method, Request: jsonOf(c.request), Answer: jsonOf(c.reply)}
 	}
 }
 
-// Save writes what the [Window] of a running recorder has, as a whole recording that ends now.
-// Calls under way are in it without an answer.
-func (r *Recorder) Save(ctx context.Context, to Output) error {
-	reply := make(chan [][]byte, 1)
-	select {
-	case r.saves <- reply:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+// forgetGone forgets the older statuses of what is not in the lists.
+func (w *window) forgetGone(before offset) {
+	exists := map[string]bool{callEvents: true, listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
+	for list := range kinds {
+		for _, it := range w.state[list].items {
+			exists[it.status] = true
+		}
 	}
-	for _, text := range <-reply {
-		if _, err := to.Write(text); err != nil {
+	maps.DeleteFunc(w.state, func(q string, l line) bool { return !exists[q] && l.At < before })
+}
+
+// save writes the state at the time of the first line, and then the lines.
+func (w *window) save(to *writer) error {
+	for _, q := range slices.Sorted(maps.Keys(w.state)) {
+		l := w.state[q]
+		l.At, l.Took = w.lines[0].At, 0
+		if err := to.write(l); err != nil {
 			return err
 		}
 	}
-	return to.Flush()
-}
-
-// saved returns the texts of such a recording. Only Run calls it.
-func (r *Recorder) saved() (texts [][]byte) {
-	r.mu.Lock()
-	length, pending := r.now(), r.unanswered()
-	r.mu.Unlock()
-	var tail bytes.Buffer
-	_ = r.writeEnd(&tail, length, pending) // never fails
-	header, _ := json.Marshal(r.header)
-	texts = append(texts, append(header, '\n'))
-	for _, p := range r.window.parts {
-		texts = append(texts, p.Bytes())
+	for _, l := range w.lines {
+		if err := to.write(l); err != nil {
+			return err
+		}
 	}
-	return append(texts, tail.Bytes())
+	return nil
 }

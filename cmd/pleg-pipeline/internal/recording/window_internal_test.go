@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -10,32 +9,42 @@ import (
 	"time"
 )
 
-// TestWindowKeepsChangesBesideLargeState of a node whose state alone is more than maxBytes.
-func TestWindowKeepsChangesBesideLargeState(t *testing.T) {
+// TestWindowIsBounded adds lines of a size for some hours. A change of a list is kept for as long
+// as other lines, however large the list is.
+func TestWindowIsBounded(t *testing.T) {
 	t.Parallel()
-	w := NewWindow()
-	for n := range 5 {
-		_, _ = w.Write(make([]byte, partBytes))
-		w.startPart(offset(n)*offset(time.Minute), make([]byte, maxBytes+1))
-		if before := w.parts[0]; len(w.parts) != 2 || before.Len()-before.state != partBytes {
-			t.Errorf("when part %d begins there are %d parts, the first with %d bytes of changes; want 2, with %d",
-				n, len(w.parts), before.Len()-before.state, partBytes)
+	large := &item{text: make([]byte, 2*windowBytes)}
+	w := newWindow()
+	w.add(line{Method: listSandboxes, items: []*item{large}, size: len(large.text)})
+	for n := range 1000 {
+		w.add(line{At: offset(n) * offset(time.Second), Method: listSandboxes, items: []*item{large, {}}, size: windowBytes / 300})
+		if want := min(n+1, 300); n > 1 && len(w.lines) != want {
+			t.Fatalf("after %d lines there are %d, want %d", n+1, len(w.lines), want)
 		}
+	}
+	for n := range 1000 {
+		w.add(line{At: offset(n) * offset(time.Minute), Method: listSandboxes, Same: true})
+	}
+	if len(w.lines) > 10 || w.size != 0 {
+		t.Errorf("there are %d lines of %d bytes, want those of the last minutes", len(w.lines), w.size)
 	}
 }
 
-// TestFailedIncidentRemovesNothing writes while the program ends.
+// TestFailedIncidentRemovesNothing writes while there is no room.
 func TestFailedIncidentRemovesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
+	incidents, err := NewIncidents(dir, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for n := range maxIncidents {
 		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	Incidents{Dir: dir, Recorder: NewIncidentRecorder("test"), Logger: slog.New(slog.DiscardHandler)}.write(ctx, "PROBLEM")
+	incidents.window.add(line{At: -1, Method: listSandboxes, Answer: []byte("no JSON")}) // fails
+	incidents.write(t.Context(), slog.New(slog.DiscardHandler))
 	files, err := filepath.Glob(filepath.Join(dir, "*1999*"))
 	if all, _ := os.ReadDir(dir); err != nil || len(files) != maxIncidents || len(all) != maxIncidents {
 		t.Errorf("the folder has %v, want the %d old files", all, maxIncidents)
