@@ -8,19 +8,13 @@ package conform
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"path"
 	"slices"
-	"strings"
 	"text/tabwriter"
 	"time"
 
-	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
 // Options are the settings of a run.
@@ -74,8 +68,6 @@ type Report struct {
 	Version string    `json:"version"`
 	At      time.Time `json:"at"`
 	Rows    []Row     `json:"promises"`
-	// Leftover names pods that could not be removed.
-	Leftover []string `json:"leftover,omitempty"`
 }
 
 // Conforms reports whether no promise is broken.
@@ -97,7 +89,11 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		return nil, err
 	}
 	report := &Report{At: time.Now()}
-	defer func() { report.Leftover, err = n.close(ctx, err) }()
+	defer func() {
+		if closeErr := n.close(ctx); closeErr != nil {
+			err = closeErr
+		}
+	}()
 	version, err := n.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	if err != nil {
 		return nil, err
@@ -106,7 +102,6 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := n.checkImage(ctx); err != nil {
 		return nil, err
 	}
-	s := &suite{node: n, opts: o}
 	for _, p := range promises() {
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.id) || slices.Contains(o.Skip, p.id) {
 			continue
@@ -114,74 +109,13 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 		if o.Progress != nil {
 			o.Progress(p.id)
 		}
-		row := s.try(ctx, p)
+		r := n.try(ctx, p)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		report.Rows = append(report.Rows, row)
+		report.Rows = append(report.Rows, Row{p.id, p.text, r.verdict, r.evidence, p.source, p.pipeline})
 	}
 	return report, nil
-}
-
-// suite tries promises on a node. Several promises are judged by one scenario, which
-// runs once.
-type suite struct {
-	node     *node
-	opts     Options
-	scenario *scenario // nil before it is run
-	// eventsErr is the error of an event stream that ended at once; nil if it stays open.
-	eventsErr error
-	probed    bool
-}
-
-// The errors of a promise that is not kept. The evidence, or the text around the error, says
-// why.
-var (
-	errBroken     = errors.New("broken")
-	errNotOffered = errors.New("not offered")
-	errNotTested  = errors.New("not tested")
-)
-
-// judge returns evidence, and errBroken unless the promise is kept.
-func judge(kept bool, format string, args ...any) (evidence string, err error) {
-	if !kept {
-		err = errBroken
-	}
-	return fmt.Sprintf(format, args...), err
-}
-
-func (s *suite) try(ctx context.Context, p promise) Row {
-	row := Row{ID: p.id, Promise: p.text, Source: p.source, Pipeline: p.pipeline, Verdict: Kept}
-	var err error
-	row.Evidence, err = s.tryNeeds(ctx, p)
-	switch {
-	case errors.Is(err, errNotOffered):
-		row.Verdict = NotOffered
-	case errors.Is(err, errNotTested):
-		row.Verdict = NotTested
-	case err != nil:
-		row.Verdict = Broken
-	}
-	if err != nil && row.Evidence == "" {
-		row.Evidence = strings.TrimPrefix(err.Error(), errNotOffered.Error()+": ")
-	}
-	return row
-}
-
-// tryNeeds tries a promise with what it needs.
-func (s *suite) tryNeeds(ctx context.Context, p promise) (evidence string, err error) {
-	if p.needs&events != 0 {
-		if err := s.offersEvents(ctx); err != nil {
-			return "", err
-		}
-	}
-	var pod *pod
-	if p.needs&aPod != 0 {
-		if pod, err = s.node.runPod(ctx, nil); err != nil {
-			return "", err
-		}
-	}
-	return p.try(ctx, s, pod)
 }
 
 // CheckIDs returns an error if an id is not that of a promise.
@@ -196,28 +130,6 @@ func CheckIDs(ids []string) error {
 		}
 	}
 	return nil
-}
-
-// smallWindow is how many bytes a runtime may send before this client reads them, by
-// default in HTTP/2.
-const smallWindow = 64 << 10
-
-// dial returns a client with a connection of its own. A runtime notices soon whether
-// it reads. Each call ends after the call timeout, and its error names it.
-func dial(o Options) (*cri.Client, error) {
-	bounded := func(
-		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-	) error {
-		ctx, cancel := context.WithTimeout(ctx, o.CallTimeout)
-		defer cancel()
-		if err := invoke(ctx, method, request, reply, conn, opts...); err != nil {
-			return fmt.Errorf("%s: %w", path.Base(method), err)
-		}
-		return nil
-	}
-	return cri.New(o.Endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
-		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow), grpc.WithChainUnaryInterceptor(bounded),
-	}})
 }
 
 // Print writes the report as a table.

@@ -10,34 +10,25 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-const exits = 6
+const exits = 12
 
 // tryFinalExit compares the first EXITED of containers with what they say later.
-func tryFinalExit(ctx context.Context, s *suite, p *pod) (string, error) {
+func tryFinalExit(t *trial) result {
 	kinds := []struct {
 		want   string
 		memory int64
 		args   []string
 	}{{"137 OOMKilled", 64 << 20, []string{"oom"}}, {"7 Error", 0, []string{"exit", "7", "0s"}}}
+	p := t.runPod(nil)
 	var first []*runtimeapi.ContainerStatus
-	for i := range 2 * exits {
-		kind := kinds[i%2]
-		st, err := s.node.runToEnd(ctx, p, kind.memory, kind.args...)
-		if err != nil {
-			return "", err
-		}
-		first = append(first, st)
+	for i := range exits {
+		first = append(first, t.runToEnd(p, kinds[i%2].memory, kinds[i%2].args...))
 	}
-	if err := sleep(ctx, s.opts.Settle/3); err != nil {
-		return "", err
-	}
+	t.sleep(t.opts.Settle / 3)
 	var wrong []string
 	for i, before := range first {
-		st, err := s.node.status(ctx, before.GetId())
-		if err != nil {
-			return "", err
-		}
-		if later, want := describeExit(st), kinds[i%2].want; describeExit(before) != later || later != want {
+		later := describeExit(must(t.status(t.ctx, before.GetId())))
+		if want := kinds[i%2].want; describeExit(before) != later || later != want {
 			wrong = append(wrong, fmt.Sprintf("%s, then %s, want %s", describeExit(before), later, want))
 		}
 	}
@@ -53,19 +44,12 @@ func describeExit(st *runtimeapi.ContainerStatus) string {
 
 // tryExitDelay compares the time that a container writes just before it ends with the
 // first EXITED.
-func tryExitDelay(ctx context.Context, s *suite, p *pod) (string, error) {
+func tryExitDelay(t *trial) result {
+	p := t.runPod(nil)
 	var delays []time.Duration
-	for i := range 2 * exits {
-		name := fmt.Sprintf("%s-delay-%d", p.uid, i)
-		if _, err := s.node.runToEnd(ctx, p, 0, "note", name, "100ms"); err != nil {
-			return "", err
-		}
-		shown := time.Now()
-		ended, err := s.node.program.exitedAt(name)
-		if err != nil {
-			return "", err
-		}
-		delays = append(delays, shown.Sub(ended))
+	for range exits {
+		st := t.runToEnd(p, 0, "exit", "0", "100ms")
+		delays = append(delays, time.Since(must(t.program.exitedAt(noteName(p, st.GetMetadata().GetName())))))
 	}
 	slices.Sort(delays)
 	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
@@ -74,35 +58,29 @@ func tryExitDelay(ctx context.Context, s *suite, p *pod) (string, error) {
 }
 
 // tryExitWhileDown ends a container while the runtime does not run.
-func tryExitWhileDown(ctx context.Context, s *suite, _ *pod) (string, error) {
-	if s.opts.Stop == nil || s.opts.Start == nil {
-		return "needs --stop-runtime and --start-runtime", errNotTested
+func tryExitWhileDown(t *trial) result {
+	if t.opts.Stop == nil || t.opts.Start == nil {
+		return result{NotTested, "needs --stop-runtime and --start-runtime"}
 	}
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return "", err
+	id := t.runContainer(t.runPod(nil), 0, "exit", "7", "3s")
+	if err := t.opts.Stop(t.ctx); err != nil {
+		check(fmt.Errorf("stop the runtime: %w", err))
 	}
-	id, err := s.node.runContainer(ctx, p, 0, "exit", "7", "3s")
-	if err != nil {
-		return "", err
-	}
-	if err := s.opts.Stop(ctx); err != nil {
-		return "", fmt.Errorf("stop the runtime: %w", err)
-	}
-	wait := sleep(ctx, 4*time.Second)
-	if err := errors.Join(wait, s.opts.Start(context.WithoutCancel(ctx))); err != nil {
-		return "", fmt.Errorf("start the runtime: %w", err)
+	wait := sleep(t.ctx, 4*time.Second)
+	if err := errors.Join(wait, t.opts.Start(context.WithoutCancel(t.ctx))); err != nil {
+		check(fmt.Errorf("start the runtime: %w", err))
 	}
 	var st *runtimeapi.ContainerStatus
-	if until(ctx, 30*time.Second, 50*time.Millisecond, func() (bool, error) {
-		st, err = s.node.status(ctx, id)
-		return err == nil && st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, nil
-	}) != nil {
+	var err error
+	if !until(t.ctx, 30*time.Second, 50*time.Millisecond, func() bool {
+		st, err = t.status(t.ctx, id)
+		return err == nil && st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+	}) {
 		return judge(false, "30 s after the start it is %v, %v", st.GetState(), err)
 	}
 	evidence := fmt.Sprintf("exit code %d, %s", st.GetExitCode(), st.GetReason())
 	if st.GetExitCode() != 7 {
-		return judge(false, "%s; it was 7", evidence)
+		evidence += "; it was 7"
 	}
-	return evidence, nil
+	return judge(st.GetExitCode() == 7, "%s", evidence)
 }

@@ -160,18 +160,20 @@ func (f *fake) StartContainer(_ context.Context, req *runtimeapi.StartContainerR
 	id := req.GetContainerId()
 	f.containers[id].State = runtimeapi.ContainerState_CONTAINER_RUNNING
 	f.announce(started, id, f.configs[id].GetPodSandboxId())
-	args := f.configs[id].GetConfig().GetArgs()[1:]
+	note, args := f.configs[id].GetConfig().GetArgs()[1], f.configs[id].GetConfig().GetArgs()[2:]
 	switch args[0] {
 	case "pause":
 		return &runtimeapi.StartContainerResponse{}, nil
-	case "note":
-		file := filepath.Join(f.configs[id].GetConfig().GetMounts()[0].GetHostPath(), args[1])
+	case "exit":
+		file := filepath.Join(f.configs[id].GetConfig().GetMounts()[0].GetHostPath(), note)
 		if err := os.WriteFile(file, []byte(time.Now().Format(time.RFC3339Nano)), 0o600); err != nil {
 			return nil, err
 		}
-		f.exit(id, 0, "Completed")
-	case "exit":
-		f.exit(id, 7, "Error")
+		if args[1] == "7" {
+			f.exit(id, 7, "Error")
+		} else {
+			f.exit(id, 0, "Completed")
+		}
 	case "oom":
 		f.exit(id, 137, "OOMKilled")
 	}

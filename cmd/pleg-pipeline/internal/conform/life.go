@@ -1,23 +1,21 @@
 package conform
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // scenario is what most promises about events are judged by: some pods live at the same
 // time while two clients watch.
 type scenario struct {
-	pods          []*pod
+	pods          [livingPods]*pod
 	first, second []received
-	err           error
+	ended         error
 }
 
 const (
@@ -26,67 +24,40 @@ const (
 )
 
 // watched runs the scenario once.
-func (s *suite) watched(ctx context.Context) (*scenario, error) {
-	if s.scenario == nil {
-		s.scenario = &scenario{}
-		s.scenario.err = s.runScenario(ctx, s.scenario)
-	}
-	return s.scenario, s.scenario.err
-}
-
-func (s *suite) runScenario(ctx context.Context, to *scenario) error {
-	watchers, closeAll, err := s.listen(ctx, true, false)
-	if err != nil {
-		return err
-	}
-	defer closeAll()
-	to.pods = make([]*pod, livingPods)
-	g, gctx := errgroup.WithContext(ctx)
-	for i := range to.pods {
-		g.Go(func() (err error) {
-			to.pods[i], err = s.node.runLife(gctx)
-			return err
+func (t *trial) watched() *scenario {
+	t.needEvents()
+	if s := t.scenario; s == nil {
+		s = &scenario{}
+		t.scenario = s
+		s.ended = attempt(func() {
+			watchers := t.listen(true, false)
+			defer watchers.close()
+			t.each(livingPods, livingPods, func(t *trial, i int) { s.pods[i] = t.runLife() })
+			t.settle(watchers, s.pods[:]...)
+			s.first, s.second = watchers[0].of(s.pods[:]...), watchers[1].of(s.pods[:]...)
 		})
 	}
-	if err := g.Wait(); err != nil {
-		return err
-	}
-	err = s.settle(ctx, to.pods, watchers...)
-	to.first, to.second = watchers[0].of(to.pods...), watchers[1].of(to.pods...)
-	return err
+	check(t.scenario.ended)
+	return t.scenario
 }
 
 // runLife runs a pod and its containers to the end, one after the other.
-func (n *node) runLife(ctx context.Context) (*pod, error) {
-	p, err := n.runPod(ctx, nil)
-	if err != nil {
-		return nil, err
+func (t *trial) runLife() *pod {
+	p := t.runPod(nil)
+	for range containerRuns {
+		st := t.runToEnd(p, 0, "exit", "0", "200ms") // the runtime sees it run
+		t.sleep(50 * time.Millisecond)               // a removal may overtake the event of the end
+		t.removeContainer(p, st.GetId())
 	}
-	for i := range containerRuns {
-		// It lives long enough for the runtime to see it run.
-		st, err := n.runToEnd(ctx, p, 0, "note", fmt.Sprint(p.uid, i), "200ms")
-		if err != nil {
-			return nil, err
-		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil { // a removal may overtake the event of the end
-			return nil, err
-		}
-		if err := n.removeContainer(ctx, p, st.GetId()); err != nil {
-			return nil, err
-		}
-	}
-	return p, n.removePod(ctx, p)
+	t.removePod(p)
+	return p
 }
 
 // judged tries a promise that the scenario shows. find returns what was wrong, of how many
 // events.
-func judged(what string, find func(*scenario) (wrong []string, of int)) func(context.Context, *suite, *pod) (string, error) {
-	return func(ctx context.Context, s *suite, _ *pod) (string, error) {
-		l, err := s.watched(ctx)
-		if err != nil {
-			return "", err
-		}
-		wrong, of := find(l)
+func judged(what string, find func(*scenario) (wrong []string, of int)) func(*trial) result {
+	return func(t *trial) result {
+		wrong, of := find(t.watched())
 		if len(wrong) == 0 {
 			return judge(true, "%d events", of)
 		}
@@ -126,7 +97,7 @@ func contains(events []received, want step) bool {
 }
 
 // bothClients judges the events of each client.
-func bothClients(judge func([]*pod, []received) (wrong []string)) func(*scenario) (wrong []string, of int) {
+func bothClients(judge func([livingPods]*pod, []received) (wrong []string)) func(*scenario) (wrong []string, of int) {
 	return func(l *scenario) (wrong []string, of int) {
 		return slices.Concat(judge(l.pods, l.first), judge(l.pods, l.second)), len(l.first) + len(l.second)
 	}
@@ -134,7 +105,7 @@ func bothClients(judge func([]*pod, []received) (wrong []string)) func(*scenario
 
 // outOfOrder: of two steps of a pod of which one was made before the other, the events
 // come in that order. The steps of different containers are one after the other too.
-func outOfOrder(pods []*pod, events []received) (wrong []string) {
+func outOfOrder(pods [livingPods]*pod, events []received) (wrong []string) {
 	for _, p := range pods {
 		last := -1
 		for _, e := range events {
@@ -148,7 +119,7 @@ func outOfOrder(pods []*pod, events []received) (wrong []string) {
 	return wrong
 }
 
-func repeated(_ []*pod, events []received) (wrong []string) {
+func repeated(_ [livingPods]*pod, events []received) (wrong []string) {
 	seen := make(map[step]bool)
 	for _, e := range events {
 		if seen[e.step()] {
@@ -227,13 +198,12 @@ func disagreement(e received) string {
 }
 
 func backInTime(l *scenario) (wrong []string, of int) {
-	newest := make(map[string]int64)
+	newest := make(map[*pod]int64)
 	for _, e := range l.first {
-		uid := podOf(e, l.pods)
-		if e.GetCreatedAt() < newest[uid] || e.GetCreatedAt() <= 0 {
+		if e.GetCreatedAt() < newest[e.pod] || e.GetCreatedAt() <= 0 {
 			wrong = append(wrong, describe(e.step()))
 		}
-		newest[uid] = max(newest[uid], e.GetCreatedAt())
+		newest[e.pod] = max(newest[e.pod], e.GetCreatedAt())
 	}
 	return wrong, len(l.first)
 }

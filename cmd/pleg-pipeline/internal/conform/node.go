@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"strconv"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"syscall"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -28,14 +30,20 @@ const runLabel = "pleg-pipeline.conform/run"
 // largeAnswer is how much this client reads, in bytes. It must not be the limit.
 const largeAnswer = 256 << 20
 
-// node runs pods on the runtime and removes them.
+// node is a runtime with the pods of one run.
 type node struct {
 	opts    Options
 	run     string
 	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
 	program program
-	pods    atomic.Int64
+
+	// Several promises are judged by these, which are made once.
+	scenario *scenario
+	events   error // how an event stream ends at once; errStays if it does not
+
+	mu   sync.Mutex
+	pods map[string]*pod // by the uids of pods, and the ids of their sandboxes and containers
 }
 
 func newNode(o Options) (*node, error) {
@@ -49,45 +57,59 @@ func newNode(o Options) (*node, error) {
 	}
 	return &node{
 		opts: o, run: fmt.Sprintf("%d-%s", os.Getpid(), rand.Text()), client: client, program: program,
-		runtime: runtimeapi.NewRuntimeServiceClient(client.Conn()),
+		runtime: runtimeapi.NewRuntimeServiceClient(client.Conn()), pods: make(map[string]*pod),
 	}, nil
+}
+
+// smallWindow is how many bytes a runtime may send before this client reads them, by
+// default in HTTP/2.
+const smallWindow = 64 << 10
+
+// dial returns a client with a connection of its own. A runtime notices soon whether
+// it reads. Each call ends after the call timeout, and its error names it.
+func dial(o Options) (*cri.Client, error) {
+	bounded := func(
+		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+	) error {
+		ctx, cancel := context.WithTimeout(ctx, o.CallTimeout)
+		defer cancel()
+		if err := invoke(ctx, method, request, reply, conn, opts...); err != nil {
+			return fmt.Errorf("%s: %w", path.Base(method), err)
+		}
+		return nil
+	}
+	return cri.New(o.Endpoint, cri.Options{MaxRecvBytes: largeAnswer, DialOptions: []grpc.DialOption{
+		grpc.WithStaticStreamWindowSize(smallWindow), grpc.WithStaticConnWindowSize(smallWindow), grpc.WithChainUnaryInterceptor(bounded),
+	}})
 }
 
 // cleanupTimeout bounds the removal of the pods at the end.
 const cleanupTimeout = 2 * time.Minute
 
-// close removes the pods, also after ctx has ended, and closes the connections. It returns the pods that are
-// left, and err if that is not nil.
-func (n *node) close(ctx context.Context, err error) (leftover []string, _ error) {
-	leftover = n.removePods(context.WithoutCancel(ctx))
-	if len(leftover) > 0 && err == nil {
-		err = fmt.Errorf("could not remove %d pods of namespace %s", len(leftover), Namespace)
-	}
-	return leftover, errors.Join(err, n.client.Close(), n.program.remove())
+// close removes the pods, also after ctx has ended, and closes the connection.
+func (n *node) close(ctx context.Context) error {
+	return errors.Join(n.removePods(context.WithoutCancel(ctx)), n.client.Close(), n.program.remove())
 }
 
 // removePods removes every pod of this run, and those of runs that were killed. It
-// tries again for a while, also after ctx has ended, because a runtime may be busy.
-func (n *node) removePods(ctx context.Context) (leftover []string) {
-	_ = until(ctx, cleanupTimeout, 200*time.Millisecond, func() (bool, error) {
-		resp, err := n.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
+// tries again for a while, because a runtime may be busy.
+func (n *node) removePods(ctx context.Context) (err error) {
+	until(ctx, cleanupTimeout, 200*time.Millisecond, func() bool {
+		var resp *runtimeapi.ListPodSandboxResponse
+		resp, err = n.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{
 			Filter: &runtimeapi.PodSandboxFilter{LabelSelector: map[string]string{"io.kubernetes.pod.namespace": Namespace}},
 		})
-		if err != nil {
-			return false, nil
-		}
-		leftover = nil
 		for _, s := range resp.GetItems() {
-			if run := s.GetLabels()[runLabel]; run != n.run && runs(run) {
-				continue
-			}
-			if err := n.removeSandbox(ctx, s.GetId()); err != nil {
-				leftover = append(leftover, s.GetId())
+			if run := s.GetLabels()[runLabel]; run == n.run || !runs(run) {
+				err = errors.Join(err, n.removeSandbox(ctx, s.GetId()))
 			}
 		}
-		return len(leftover) == 0, nil
+		return err == nil
 	})
-	return leftover
+	if err != nil {
+		return fmt.Errorf("remove the pods of namespace %s: %w", Namespace, err)
+	}
+	return nil
 }
 
 // runs reports whether the process of another run is alive.
@@ -116,29 +138,4 @@ func (n *node) checkImage(ctx context.Context) error {
 		return fmt.Errorf("the runtime has no image %s: pull it first", n.opts.Image)
 	}
 	return nil
-}
-
-// until calls done again and again until it returns true or an error, ctx ends, or the time is
-// over.
-func until(ctx context.Context, within, every time.Duration, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	for {
-		if ok, err := done(); ok || err != nil {
-			return err
-		}
-		if err := sleep(ctx, every); err != nil {
-			return err
-		}
-	}
-}
-
-// sleep returns an error if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

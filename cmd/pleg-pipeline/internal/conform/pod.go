@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -31,53 +32,51 @@ const (
 	deleted = runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT
 )
 
-func (p *pod) did(id string, kinds ...runtimeapi.ContainerEventType) {
+// did adds what was done to a sandbox or container of a pod.
+func (n *node) did(p *pod, id string, kinds ...runtimeapi.ContainerEventType) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.pods[p.uid], n.pods[id] = p, p
 	for _, kind := range kinds {
 		p.steps = append(p.steps, step{id, id == p.id, kind})
 	}
 }
 
-func (n *node) runPod(ctx context.Context, annotations map[string]string) (*pod, error) {
-	if err := context.Cause(ctx); err != nil {
-		return nil, err
-	}
+func (t *trial) runPod(annotations map[string]string) *pod {
+	check(context.Cause(t.ctx))
 	// A runtime may finish a cancelled call, and then make a pod that nobody removes.
-	ctx = context.WithoutCancel(ctx)
-	name := fmt.Sprintf("pod-%d", n.pods.Add(1))
+	ctx := context.WithoutCancel(t.ctx)
 	p := &pod{uid: rand.Text()}
+	name := "pod-" + strings.ToLower(p.uid)
 	p.config = &runtimeapi.PodSandboxConfig{
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: name, Uid: p.uid, Namespace: Namespace},
 		Labels: map[string]string{
-			"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": Namespace, "io.kubernetes.pod.uid": p.uid, runLabel: n.run,
+			"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": Namespace, "io.kubernetes.pod.uid": p.uid, runLabel: t.run,
 		},
 		Annotations: annotations,
 		Linux: &runtimeapi.LinuxPodSandboxConfig{
-			CgroupParent: n.opts.CgroupParent,
+			CgroupParent: t.opts.CgroupParent,
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 				NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER},
 			},
 		},
 	}
-	resp, err := n.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})
-	if err != nil {
-		return nil, err
-	}
-	p.id = resp.GetPodSandboxId()
-	p.did(p.id, created, started)
-	return p, nil
+	p.id = must(t.runtime.RunPodSandbox(ctx, &runtimeapi.RunPodSandboxRequest{Config: p.config})).GetPodSandboxId()
+	t.did(p, p.id, created, started)
+	return p
 }
 
 // createContainer creates a container that runs this program with arguments.
-func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args ...string) (id string, err error) {
+func (t *trial) createContainer(p *pod, memory int64, args ...string) (id string) {
 	name := fmt.Sprintf("c%d", len(p.steps))
-	resp, err := n.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+	id = must(t.runtime.CreateContainer(t.ctx, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: p.id, SandboxConfig: p.config,
 		Config: &runtimeapi.ContainerConfig{
 			Metadata: &runtimeapi.ContainerMetadata{Name: name},
-			Image:    &runtimeapi.ImageSpec{Image: n.opts.Image, UserSpecifiedImage: n.opts.Image},
+			Image:    &runtimeapi.ImageSpec{Image: t.opts.Image, UserSpecifiedImage: t.opts.Image},
 			Command:  []string{mountPath + "/program"},
-			Args:     append([]string{ProgramCommand}, args...),
-			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: n.program.dir}},
+			Args:     append([]string{ProgramCommand, noteName(p, name)}, args...),
+			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: t.program.dir}},
 			Labels: map[string]string{
 				"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": p.uid,
 				"io.kubernetes.pod.name": p.config.GetMetadata().GetName(), "io.kubernetes.pod.namespace": Namespace,
@@ -87,47 +86,33 @@ func (n *node) createContainer(ctx context.Context, p *pod, memory int64, args .
 				SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
 			},
 		},
-	})
-	if err != nil {
-		return "", err
-	}
-	p.did(resp.GetContainerId(), created)
-	return resp.GetContainerId(), nil
+	})).GetContainerId()
+	t.did(p, id, created)
+	return id
 }
 
+// noteName is the file in which a container writes when it exits.
+func noteName(p *pod, container string) string { return p.uid + "-" + container }
+
 // runContainer creates and starts a container.
-func (n *node) runContainer(ctx context.Context, p *pod, memory int64, args ...string) (id string, err error) {
-	if id, err = n.createContainer(ctx, p, memory, args...); err != nil {
-		return "", err
-	}
-	if _, err := n.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id}); err != nil {
-		return "", err
-	}
-	p.did(id, started)
-	return id, nil
+func (t *trial) runContainer(p *pod, memory int64, args ...string) (id string) {
+	id = t.createContainer(p, memory, args...)
+	must(t.runtime.StartContainer(t.ctx, &runtimeapi.StartContainerRequest{ContainerId: id}))
+	t.did(p, id, started)
+	return id
 }
 
 // runToEnd runs a container and returns the first status that shows its end.
-func (n *node) runToEnd(ctx context.Context, p *pod, memory int64, args ...string) (*runtimeapi.ContainerStatus, error) {
-	id, err := n.runContainer(ctx, p, memory, args...)
-	if err != nil {
-		return nil, err
+func (t *trial) runToEnd(p *pod, memory int64, args ...string) (st *runtimeapi.ContainerStatus) {
+	id := t.runContainer(p, memory, args...)
+	if !until(t.ctx, time.Minute, 5*time.Millisecond, func() bool {
+		st = must(t.status(t.ctx, id))
+		return st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+	}) {
+		check(errors.New("a container does not end"))
 	}
-	return n.awaitExit(ctx, p, id)
-}
-
-// awaitExit asks for the status until it is EXITED, and returns the first such one.
-func (n *node) awaitExit(ctx context.Context, p *pod, id string) (*runtimeapi.ContainerStatus, error) {
-	var st *runtimeapi.ContainerStatus
-	err := until(ctx, time.Minute, 5*time.Millisecond, func() (ok bool, err error) {
-		st, err = n.status(ctx, id)
-		return st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("wait for the end of a container: %w", err)
-	}
-	p.did(id, stopped)
-	return st, nil
+	t.did(p, id, stopped)
+	return st
 }
 
 func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStatus, error) {
@@ -135,24 +120,19 @@ func (n *node) status(ctx context.Context, id string) (*runtimeapi.ContainerStat
 	return resp.GetStatus(), err
 }
 
-func (n *node) removeContainer(ctx context.Context, p *pod, id string) error {
-	var refused error // as it may be between the end of a process and EXITED
-	err := until(ctx, n.opts.CallTimeout, 20*time.Millisecond, func() (bool, error) {
-		_, refused = n.runtime.RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
-		return refused == nil, nil
+// removeContainer removes a container. That may be refused between the end of a process and EXITED.
+func (t *trial) removeContainer(p *pod, id string) {
+	var refused error
+	until(t.ctx, t.opts.CallTimeout, 20*time.Millisecond, func() bool {
+		_, refused = t.runtime.RemoveContainer(t.ctx, &runtimeapi.RemoveContainerRequest{ContainerId: id})
+		return refused == nil
 	})
-	if err != nil {
-		return errors.Join(refused, err)
-	}
-	p.did(id, deleted)
-	return nil
+	check(refused)
+	t.did(p, id, deleted)
 }
 
 // removePod stops and removes a pod whose containers are gone.
-func (n *node) removePod(ctx context.Context, p *pod) error {
-	if err := n.removeSandbox(ctx, p.id); err != nil {
-		return err
-	}
-	p.did(p.id, stopped, deleted)
-	return nil
+func (t *trial) removePod(p *pod) {
+	check(t.removeSandbox(t.ctx, p.id))
+	t.did(p, p.id, stopped, deleted)
 }

@@ -8,7 +8,6 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 )
@@ -69,51 +68,41 @@ func CheckProgram() error {
 func (p program) remove() error { return os.RemoveAll(p.dir) }
 
 // exitedAt returns when a container wrote that it is about to exit.
-func (p program) exitedAt(name string) (time.Time, error) {
-	text, err := os.ReadFile(filepath.Join(p.dir, name))
+func (p program) exitedAt(note string) (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(p.dir, note))
 	if err != nil {
 		return time.Time{}, err
 	}
-	return time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+	return time.Parse(time.RFC3339Nano, string(text))
 }
 
-// RunProgram is what a container does:
+// RunProgram is what a container does after the name of its note:
 //
 //	pause             until SIGTERM
-//	exit CODE AFTER   after a time
-//	note NAME AFTER   after a time, writes the time into the file NAME and exits
+//	exit CODE AFTER   after a time, writes the time into the note and exits
 //	oom               until the kernel kills it
 func RunProgram(args []string) error {
 	switch {
-	case len(args) == 1 && args[0] == "pause":
+	case len(args) == 2 && args[1] == "pause":
 		terminated := make(chan os.Signal, 1)
 		signal.Notify(terminated, syscall.SIGTERM)
 		<-terminated
 		return nil
-	case len(args) == 3 && args[0] == "exit":
-		code, err := strconv.Atoi(args[1])
-		if err != nil {
+	case len(args) == 4 && args[1] == "exit":
+		code, codeErr := strconv.Atoi(args[2])
+		after, err := time.ParseDuration(args[3])
+		if err := errors.Join(codeErr, err); err != nil {
 			return err
 		}
-		if err := pauseFor(args[2]); err != nil {
+		time.Sleep(after)
+		if err := os.WriteFile(filepath.Join(mountPath, args[0]), []byte(time.Now().Format(time.RFC3339Nano)), 0o644); err != nil {
 			return err
 		}
 		os.Exit(code)
-	case len(args) == 3 && args[0] == "note":
-		if err := pauseFor(args[2]); err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(mountPath, args[1]), []byte(time.Now().Format(time.RFC3339Nano)), 0o644)
-	case len(args) == 1 && args[0] == "oom":
+	case len(args) == 2 && args[1] == "oom":
 		useMemory()
 	}
 	return fmt.Errorf("unknown arguments %q", args)
-}
-
-func pauseFor(text string) error {
-	after, err := time.ParseDuration(text)
-	time.Sleep(after)
-	return err
 }
 
 // useMemory stops at 1 GiB, in case there is no limit.

@@ -8,47 +8,40 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-func tryStatusInSandbox(ctx context.Context, s *suite, p *pod) (string, error) {
-	for range 2 {
-		if _, err := s.node.runContainer(ctx, p, 0, "pause"); err != nil {
-			return "", err
-		}
+func tryStatusInSandbox(t *trial) result {
+	p := t.runPod(nil)
+	t.runContainer(p, 0, "pause")
+	t.runContainer(p, 0, "pause")
+	resp := must(t.runtime.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id}))
+	n := len(resp.GetContainersStatuses())
+	if n == 0 && resp.GetTimestamp() == 0 {
+		return result{NotOffered, "neither is set"}
 	}
-	resp, err := s.node.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: p.id})
-	switch n := len(resp.GetContainersStatuses()); {
-	case err != nil:
-		return "", err
-	case n == 0 && resp.GetTimestamp() == 0:
-		return "neither is set", errNotOffered
-	default:
-		return judge(n == 2 && resp.GetTimestamp() != 0, "%d of 2 statuses, timestamp %d", n, resp.GetTimestamp())
-	}
+	return judge(n == 2 && resp.GetTimestamp() != 0, "%d of 2 statuses, timestamp %d", n, resp.GetTimestamp())
 }
 
 // tryStreamingLists compares both kinds of lists. Others may change pods meanwhile, so
 // one agreement counts.
-func tryStreamingLists(ctx context.Context, s *suite, p *pod) (string, error) {
-	if _, err := s.node.runContainer(ctx, p, 0, "pause"); err != nil {
-		return "", err
-	}
+func tryStreamingLists(t *trial) result {
+	t.runContainer(t.runPod(nil), 0, "pause")
 	var streamed, unary []string
 	for range 5 {
-		var err, unaryErr error
-		streamed, err = s.node.streamed(ctx)
-		if status.Code(err) == codes.Unimplemented {
-			return "Unimplemented", errNotOffered
+		var err error
+		if streamed, err = t.streamed(t.ctx); status.Code(err) == codes.Unimplemented {
+			return result{NotOffered, "Unimplemented"}
 		}
-		unary, unaryErr = s.node.listed(ctx)
-		if err := errors.Join(err, unaryErr); err != nil {
-			return "", err
-		}
+		check(err)
+		sandboxes := must(t.runtime.ListPodSandbox(t.ctx, &runtimeapi.ListPodSandboxRequest{}))
+		containers := must(t.runtime.ListContainers(t.ctx, &runtimeapi.ListContainersRequest{}))
+		unary = append(ids(sandboxes.GetItems()), ids(containers.GetContainers())...)
+		slices.Sort(streamed)
+		slices.Sort(unary)
 		if slices.Equal(streamed, unary) {
 			return judge(true, "%d items", len(unary))
 		}
@@ -56,25 +49,12 @@ func tryStreamingLists(ctx context.Context, s *suite, p *pod) (string, error) {
 	return judge(false, "%d items streamed, %d listed", len(streamed), len(unary))
 }
 
-// listed returns the ids of all sandboxes and containers.
-func (n *node) listed(ctx context.Context) ([]string, error) {
-	sandboxes, err := n.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	if err != nil {
-		return nil, err
-	}
-	containers, err := n.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{})
-	if err != nil {
-		return nil, err
-	}
-	return slices.Sorted(slices.Values(slices.Concat(ids(sandboxes.GetItems()), ids(containers.GetContainers())))), nil
-}
-
-func (n *node) streamed(ctx context.Context) ([]string, error) {
+// streamed returns the ids of all sandboxes and containers.
+func (n *node) streamed(ctx context.Context) (all []string, err error) {
 	sandboxes, err := n.runtime.StreamPodSandboxes(ctx, &runtimeapi.StreamPodSandboxesRequest{})
-	if err != nil {
-		return nil, err
+	if err == nil {
+		all, err = drain(sandboxes, func(r *runtimeapi.StreamPodSandboxesResponse) []string { return ids(r.GetPodSandboxes()) })
 	}
-	all, err := drain(sandboxes, func(r *runtimeapi.StreamPodSandboxesResponse) []string { return ids(r.GetPodSandboxes()) })
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +63,7 @@ func (n *node) streamed(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	more, err := drain(containers, func(r *runtimeapi.StreamContainersResponse) []string { return ids(r.GetContainers()) })
-	return slices.Sorted(slices.Values(slices.Concat(all, more))), err
+	return append(all, more...), err
 }
 
 func drain[R any](stream grpc.ServerStreamingClient[R], ids func(*R) []string) (all []string, _ error) {
@@ -107,25 +87,16 @@ func ids[I interface{ GetId() string }](items []I) (ids []string) {
 }
 
 // tryFilters lists one of two pods in each way that has a filter.
-func tryFilters(ctx context.Context, s *suite, _ *pod) (string, error) {
-	n := s.node
-	var pods [2]*pod
-	var containers [2]string
-	for i := range pods {
-		var err error
-		if pods[i], err = n.runPod(ctx, nil); err != nil {
-			return "", err
-		}
-		if containers[i], err = n.runContainer(ctx, pods[i], 0, "pause"); err != nil {
-			return "", err
-		}
+func tryFilters(t *trial) result {
+	t.runContainer(t.runPod(nil), 0, "pause")
+	p := t.runPod(nil)
+	container := t.runContainer(p, 0, "pause")
+	label := map[string]string{"io.kubernetes.pod.uid": p.uid}
+	inState := func(state runtimeapi.ContainerState) *runtimeapi.ContainerFilter {
+		return &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: state}, LabelSelector: label}
 	}
-	label := map[string]string{"io.kubernetes.pod.uid": pods[0].uid}
-	ready := &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}
-	running := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING}
-	exited := &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_EXITED}
 	var wrong []string
-	check := func(name string, got []string, err error, want ...string) {
+	compare := func(name string, got []string, err error, want ...string) {
 		if err != nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", name, err))
 		} else if !slices.Equal(got, want) {
@@ -134,33 +105,36 @@ func tryFilters(ctx context.Context, s *suite, _ *pod) (string, error) {
 	}
 	for name, filter := range map[string]*runtimeapi.PodSandboxFilter{
 		"sandboxes by label": {LabelSelector: label},
-		"sandboxes by id":    {Id: pods[0].id},
-		"sandboxes by state": {State: ready, LabelSelector: label},
+		"sandboxes by id":    {Id: p.id},
+		"sandboxes by state": {State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY}, LabelSelector: label},
 	} {
-		resp, err := n.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
-		check(name, ids(resp.GetItems()), err, pods[0].id)
+		resp, err := t.runtime.ListPodSandbox(t.ctx, &runtimeapi.ListPodSandboxRequest{Filter: filter})
+		compare(name, ids(resp.GetItems()), err, p.id)
 	}
 	for name, filter := range map[string]*runtimeapi.ContainerFilter{
-		"containers by label":   {LabelSelector: label},
-		"containers by sandbox": {PodSandboxId: pods[0].id},
-		"containers by id":      {Id: containers[0]},
-		"containers by state":   {State: running, LabelSelector: label},
+		"containers by label":         {LabelSelector: label},
+		"containers by sandbox":       {PodSandboxId: p.id},
+		"containers by id":            {Id: container},
+		"containers by state":         inState(runtimeapi.ContainerState_CONTAINER_RUNNING),
+		"containers by another state": inState(runtimeapi.ContainerState_CONTAINER_EXITED),
 	} {
-		resp, err := n.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: filter})
-		check(name, ids(resp.GetContainers()), err, containers[0])
+		want := []string{container}
+		if filter.GetState().GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+			want = nil
+		}
+		resp, err := t.runtime.ListContainers(t.ctx, &runtimeapi.ListContainersRequest{Filter: filter})
+		compare(name, ids(resp.GetContainers()), err, want...)
 	}
-	resp, err := n.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{State: exited, LabelSelector: label}})
-	check("containers by another state", ids(resp.GetContainers()), err)
 	if len(wrong) > 0 {
 		return judge(false, "%s", strings.Join(wrong, "; "))
 	}
 	return judge(true, "8 filters")
 }
 
-func tryNotFound(ctx context.Context, s *suite, _ *pod) (string, error) {
+func tryNotFound(t *trial) result {
 	const unknown = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
-	_, container := s.node.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: unknown})
-	_, sandbox := s.node.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: unknown})
+	_, container := t.status(t.ctx, unknown)
+	_, sandbox := t.runtime.PodSandboxStatus(t.ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: unknown})
 	kept := status.Code(container) == codes.NotFound && status.Code(sandbox) == codes.NotFound
 	return judge(kept, "container %v, sandbox %v", status.Code(container), status.Code(sandbox))
 }
@@ -172,28 +146,14 @@ const (
 )
 
 // tryLargeList fills the list of sandboxes with annotations. A streamed list counts.
-func tryLargeList(ctx context.Context, s *suite, _ *pod) (string, error) {
+func tryLargeList(t *trial) result {
 	annotations := map[string]string{"large": strings.Repeat("a", largeAnnotation)}
 	pods := make([]*pod, largePods)
-	g, gctx := errgroup.WithContext(ctx)
-	g.SetLimit(podsAtOnce)
-	for i := range pods {
-		g.Go(func() (err error) {
-			pods[i], err = s.node.runPod(gctx, annotations)
-			return err
-		})
-	}
-	if err := g.Wait(); err != nil {
-		return "", err
-	}
-	_, unary := s.node.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{})
-	_, streamed := s.node.streamed(ctx)
-	var errs []error
+	t.each(largePods, podsAtOnce, func(t *trial, i int) { pods[i] = t.runPod(annotations) })
+	_, unary := t.runtime.ListPodSandbox(t.ctx, &runtimeapi.ListPodSandboxRequest{})
+	_, streamed := t.streamed(t.ctx)
 	for _, p := range pods { // they would slow down what follows
-		errs = append(errs, s.node.removePod(ctx, p))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return "", err
+		t.removePod(p)
 	}
 	return judge(unary == nil || streamed == nil,
 		"%d MiB: unary %v, streamed %v", largePods*largeAnnotation>>20, status.Code(unary), status.Code(streamed))

@@ -1,6 +1,7 @@
 package conform
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,19 +19,21 @@ import (
 // received is an event as a watcher got it.
 type received struct {
 	*runtimeapi.ContainerEventResponse
-	// sandbox: the event is that of a sandbox of ours, although its status may be absent.
-	sandbox bool
+	// pod is that of ours that the event is about; nil if it is not known yet.
+	pod *pod
 	// read is how a status call right after the event disagreed with it; empty if not.
 	read string
 }
 
 func (r received) step() step {
 	id := r.GetContainerId()
-	return step{id, r.sandbox || id == r.GetPodSandboxStatus().GetId(), r.GetContainerEventType()}
+	sandbox := id == r.GetPodSandboxStatus().GetId() || r.pod != nil && id == r.pod.id // the status may be absent
+	return step{id, sandbox, r.GetContainerEventType()}
 }
 
 // watcher receives events on a connection of its own.
 type watcher struct {
+	node  *node
 	leave func()
 	ended chan struct{} // closed when the stream has ended
 
@@ -46,7 +49,7 @@ func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &watcher{leave: leave, ended: make(chan struct{})}
+	w := &watcher{node: n, leave: leave, ended: make(chan struct{})}
 	go func() { // until close
 		defer close(w.ended)
 		for {
@@ -96,100 +99,70 @@ func (w *watcher) close() {
 }
 
 // of returns the events of some pods.
-func (w *watcher) of(pods ...*pod) []received {
-	uids, sandboxes := make(map[string]bool), make(map[string]bool)
-	for _, p := range pods {
-		uids[p.uid], sandboxes[p.id] = true, true
-	}
+func (w *watcher) of(pods ...*pod) (events []received) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var events []received
+	w.node.mu.Lock()
+	defer w.node.mu.Unlock()
 	for _, e := range w.events {
-		if uids[e.GetPodSandboxStatus().GetMetadata().GetUid()] || uids[podOf(e, pods)] {
-			e.sandbox = sandboxes[e.GetContainerId()]
+		e.pod = cmp.Or(w.node.pods[e.GetContainerId()], w.node.pods[e.GetPodSandboxStatus().GetMetadata().GetUid()])
+		if slices.Contains(pods, e.pod) {
 			events = append(events, e)
 		}
 	}
 	return events
 }
 
-// podOf returns the uid of the pod that has the container of an event, whose sandbox
-// status may be absent.
-func podOf(e received, pods []*pod) string {
-	for _, p := range pods {
-		for _, s := range p.steps {
-			if s.id == e.GetContainerId() {
-				return p.uid
-			}
-		}
+type watchers []*watcher
+
+func (all watchers) close() {
+	for _, w := range all {
+		w.close()
 	}
-	return ""
 }
 
 // listen opens event streams, and returns once each has received an event, or none came
 // for a while: a stream may be opened long before the runtime sends events to it. For each
 // it is given whether it reads, as watch does.
-func (s *suite) listen(ctx context.Context, reads ...bool) (watchers []*watcher, closeAll func(), err error) {
-	var open []*watcher
-	closeAll = func() {
-		for _, w := range open {
-			w.close()
+func (t *trial) listen(reads ...bool) (all watchers) {
+	t.needEvents()
+	ended := attempt(func() {
+		for _, read := range reads {
+			all = append(all, must(t.watch(t.ctx, read)))
 		}
+		p := t.runPod(nil)
+		until(t.ctx, t.opts.Settle, 50*time.Millisecond, func() bool {
+			t.runShorts(p, 1)
+			return !slices.ContainsFunc(all, func(w *watcher) bool { return len(w.of(p)) == 0 })
+		})
+	})
+	if ended != nil {
+		all.close()
 	}
-	defer func() {
-		if err != nil {
-			closeAll()
-		}
-	}()
-	for _, read := range reads {
-		w, err := s.node.watch(ctx, read)
-		if err != nil {
-			return nil, nil, err
-		}
-		open = append(open, w)
-	}
-	p, err := s.node.runPod(ctx, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	silent := func(w *watcher) bool { return len(w.of(p)) == 0 }
-	for deadline := time.Now().Add(s.opts.Settle); slices.ContainsFunc(open, silent) && time.Now().Before(deadline); {
-		if err := s.node.runShort(ctx, p); err != nil {
-			return nil, nil, err
-		}
-		if err := sleep(ctx, 50*time.Millisecond); err != nil {
-			return nil, nil, err
-		}
-	}
-	return open, closeAll, nil
+	check(ended)
+	return all
 }
 
 // settle returns once the watchers have every step of the pods, or nothing came for
 // a while.
-func (s *suite) settle(ctx context.Context, pods []*pod, watchers ...*watcher) error {
-	want := 0
+func (t *trial) settle(all watchers, pods ...*pod) {
+	want, have, since := 0, -1, time.Now()
 	for _, p := range pods {
-		want += len(p.steps)
+		want += len(p.steps) * len(all)
 	}
-	have := func() (n int) {
-		for _, w := range watchers {
+	for {
+		n := 0
+		for _, w := range all {
 			n += len(w.of(pods...))
 		}
-		return n
-	}
-	last, since := -1, time.Now()
-	for {
-		n := have()
-		if n != last {
-			last, since = n, time.Now()
+		if n != have {
+			have, since = n, time.Now()
 		}
 		// A little longer than needed, for duplicates.
-		if quiet := time.Since(since); quiet > s.opts.Settle || quiet > s.opts.Settle/10 && n >= want*len(watchers) {
-			return nil
+		if quiet := time.Since(since); quiet > t.opts.Settle || quiet > t.opts.Settle/10 && n >= want {
+			return
 		}
-		if err := sleep(ctx, 10*time.Millisecond); err != nil {
-			return err
-		}
+		t.sleep(10 * time.Millisecond)
 	}
 }
 
@@ -226,28 +199,35 @@ func describe(s step) string {
 	return what + " " + s.kind.String()[len("CONTAINER_"):len(s.kind.String())-len("_EVENT")]
 }
 
-// offersEvents returns an error if the event stream ends at once. It asks once.
-func (s *suite) offersEvents(ctx context.Context) error {
-	if !s.probed {
-		s.probed = true
-		w, err := s.node.watch(ctx, false)
-		if err != nil {
-			return err
-		}
+// errStays says that an event stream does not end at once.
+var errStays = errors.New("the event stream stays open")
+
+// eventsEnd returns how the event stream ends if it does at once, or nil. It asks once.
+func (t *trial) eventsEnd() error {
+	if t.events == nil {
+		w := must(t.watch(t.ctx, false))
+		t.events = errStays
 		select {
 		case <-w.ended:
-			s.eventsErr = w.err
-		case <-time.After(s.opts.Settle / 3):
-		case <-ctx.Done():
+			t.events = w.err
+		case <-time.After(t.opts.Settle / 3):
+		case <-t.ctx.Done():
 		}
 		w.close()
 	}
-	switch {
-	case s.eventsErr == nil:
+	if errors.Is(t.events, errStays) {
 		return nil
-	case errors.Is(s.eventsErr, io.EOF):
-		return fmt.Errorf("%w: the event stream ends at once", errNotOffered)
+	}
+	return t.events
+}
+
+// needEvents ends the trial on a runtime without events.
+func (t *trial) needEvents() {
+	switch err := t.eventsEnd(); {
+	case err == nil:
+	case errors.Is(err, io.EOF):
+		check(result{NotOffered, "the event stream ends at once"})
 	default:
-		return fmt.Errorf("%w: %v", errNotOffered, status.Code(s.eventsErr))
+		check(result{NotOffered, status.Code(err).String()})
 	}
 }
