@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -100,20 +99,7 @@ func (c *conformCommand) run(ctx context.Context) error {
 		}
 		return err
 	}
-	if c.output == "json" {
-		encoder := json.NewEncoder(c.process.Out)
-		encoder.SetIndent("", "  ")
-		err = encoder.Encode(report)
-	} else {
-		err = report.Print(c.process.Out)
-	}
-	if err := outputError(err); err != nil {
-		return err
-	}
-	if !report.Conforms() {
-		return exit(ExitUnhealthy)
-	}
-	return nil
+	return printReport(c.process, c.output, report, report.Print, report.Conforms())
 }
 
 func shell(command string) func(context.Context) error {

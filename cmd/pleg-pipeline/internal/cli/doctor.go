@@ -1,11 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,7 +15,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -31,7 +32,7 @@ and the pressure of the node. If there is a daemon ("pleg-pipeline run --socket"
 it asks that too: it has watched for longer, and knows since when a pod hangs.
 
 It only reads. If the runtime hangs, the report is partial: it is printed
-within --timeout. With --for it examines again until it finds a problem.
+within --timeout.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
 command. With --npd, those of a plugin of the node-problem-detector: 0 if it
@@ -49,8 +50,8 @@ A recording cannot be examined.`
 
 const doctorExample = `  sudo pleg-pipeline doctor
 
-  # wait up to ten minutes for a problem that comes and goes
-  sudo pleg-pipeline doctor --for 10m
+  # wait for a problem that comes and goes
+  while sudo pleg-pipeline doctor >report; do sleep 2; done
 
   sudo pleg-pipeline doctor --calls 1m
 
@@ -67,7 +68,7 @@ type doctorCommand struct {
 
 	output               string
 	timeout, callTimeout time.Duration
-	watch, calls         time.Duration
+	calls                time.Duration
 	npd                  bool
 }
 
@@ -85,7 +86,6 @@ func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
 	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; calls that are not made by then are left out")
 	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call counts as hung")
-	flags.DurationVar(&c.watch, "for", 0, "examine again for this `TIME`, until a problem is found")
 	flags.DurationVar(&c.calls, "calls", 0, "measure the runtime's calls for this `TIME` instead")
 	flags.BoolVar(&c.npd, "npd", false, "print only the verdict and exit as a plugin of the node-problem-detector")
 	c.source.add(cmd)
@@ -99,15 +99,12 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 	if err := longerThanZero(flags, "timeout", "call-timeout"); err != nil {
 		return err
 	}
-	if c.watch < 0 {
-		return fmt.Errorf("--for must not be negative, got %v", c.watch)
-	}
 	if flags.Changed("calls") {
 		if err := longerThanZero(flags, "calls"); err != nil {
 			return err
 		}
-		if c.npd || c.watch > 0 {
-			return errors.New("--calls cannot be combined with --npd or --for: it does not look for problems")
+		if c.npd {
+			return errors.New("--calls cannot be combined with --npd: it does not look for problems")
 		}
 	}
 	if c.npd && flags.Changed("output") {
@@ -116,7 +113,10 @@ func (c *doctorCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.source.validate(flags); err != nil {
 		return err
 	}
-	return c.validateFleet(flags)
+	if c.fleet.given() && (c.npd || c.calls > 0) {
+		return errors.New("--fleet cannot be combined with --npd or --calls: the agents of the nodes have examined them")
+	}
+	return c.fleet.validate(flags, &c.source)
 }
 
 func (c *doctorCommand) run(ctx context.Context) error {
@@ -127,36 +127,43 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	if c.calls > 0 {
 		return c.useRuntime(ctx, out, func(ctx context.Context, at endpoint.Endpoint) error {
 			out.say(ctx, "measuring the calls of %s for %v", at.Address, c.calls)
-			return c.measureCalls(ctx, at)
+			load, err := doctor.MeasureCalls(ctx, c.options(at), c.calls)
+			if err != nil {
+				return err
+			}
+			return printReport(c.process, c.output, load, load.Print, true)
 		})
 	}
-	var report *doctor.Report
-	err := c.examineRuntime(ctx, out, func(r *doctor.Report) { report = r })
+	report, err := c.examine(ctx, out)
 	if c.npd {
 		return c.answerPlugin(report, err)
 	}
 	if err != nil {
 		return err
 	}
-	return c.printReport(report)
+	return c.print(report)
 }
 
-// examineRuntime finds the runtime and passes the report of its examination on.
-func (c *doctorCommand) examineRuntime(ctx context.Context, out console, got func(*doctor.Report)) error {
-	examine := func(ctx context.Context, at endpoint.Endpoint) error {
-		got(c.examineUntil(ctx, out, func(ctx context.Context) *doctor.Report {
-			o := c.options(at)
-			o.Ask = func(ctx context.Context) *doctor.Daemon { return c.askDaemon(ctx, out) }
-			return doctor.Examine(ctx, o)
-		}))
+// examine finds the runtime and examines it. Without one it reports what the daemon knows, or that
+// there is none.
+func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
+	ask := func(ctx context.Context) *doctor.Daemon { return c.askDaemon(ctx, out) }
+	err = c.useRuntime(ctx, out, func(ctx context.Context, at endpoint.Endpoint) error {
+		o := c.options(at)
+		o.Ask = ask
+		report = doctor.Examine(ctx, o)
 		return nil
+	})
+	if !errors.Is(err, endpoint.ErrNone) {
+		return report, err
 	}
-	err := c.useRuntime(ctx, out, examine)
-	if errors.Is(err, endpoint.ErrNone) {
-		got(c.examineUntil(ctx, out, func(ctx context.Context) *doctor.Report { return c.withoutRuntime(ctx, out, err) }))
-		return nil
+	if daemon := ask(ctx); daemon != nil {
+		return doctor.Judge(daemon), nil
 	}
-	return err
+	return doctor.Judge(nil, verdict.Finding{
+		Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
+		Advice: "start the runtime, or name its socket with --runtime-endpoint",
+	}), nil
 }
 
 // useRuntime calls with for the runtime that it finds. A recording is an error.
@@ -180,35 +187,6 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 		Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
 		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Usage: doctor.Usage,
 	}
-}
-
-// measureCalls prints how the runtime answers.
-func (c *doctorCommand) measureCalls(ctx context.Context, at endpoint.Endpoint) error {
-	load, err := doctor.MeasureCalls(ctx, c.options(at), c.calls)
-	if err != nil {
-		return err
-	}
-	if c.output == "json" {
-		return outputError(c.encode(load))
-	}
-	return outputError(load.Print(c.process.Out))
-}
-
-func (c *doctorCommand) encode(v any) error {
-	encoder := json.NewEncoder(view.JSONWriter(c.process.Out))
-	encoder.SetIndent("", "  ")
-	return encoder.Encode(v)
-}
-
-// withoutRuntime reports what the daemon knows, or that there is no runtime.
-func (c *doctorCommand) withoutRuntime(ctx context.Context, out console, err error) *doctor.Report {
-	if daemon := c.askDaemon(ctx, out); daemon != nil {
-		return doctor.Judge(daemon)
-	}
-	return doctor.Judge(nil, verdict.Finding{
-		Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
-		Advice: "start the runtime, or name its socket with --runtime-endpoint",
-	})
 }
 
 // daemonTimeout is the time in which the daemon must answer. It does not call the
@@ -241,29 +219,46 @@ func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daem
 	return doctor.NewDaemon(socket, status)
 }
 
-// betweenExaminations is the pause of --for, so that the examinations add little load.
-const betweenExaminations = 2 * time.Second
+// examineFleet prints what the agents of a cluster say of their nodes.
+func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
+	return c.fleet.use(ctx, out, true, func(ctx context.Context, s source) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoServer)
+		defer cancel()
+		nodes, err := s.(fleetSource).states.Nodes(ctx)
+		if len(nodes) == 0 && err != nil {
+			return err
+		}
+		if wanted := c.fleet.nodes; len(wanted) > 0 {
+			nodes = slices.DeleteFunc(nodes, func(n fleet.Node) bool { return !slices.Contains(wanted, n.Name) })
+		}
+		return cmp.Or(err, c.print(doctor.Rank(nodes, time.Now())))
+	})
+}
 
-// examineUntil examines once, or with --for until a problem is found or the time is
-// over. It returns the first report with a problem, or else the last one with a warning.
-func (c *doctorCommand) examineUntil(ctx context.Context, out console, examine func(context.Context) *doctor.Report) *doctor.Report {
-	began := time.Now()
-	var worst *doctor.Report
-	for n := 1; ; n++ {
-		report := examine(ctx)
-		if worst == nil || len(report.Findings) > 0 || len(worst.Findings) == 0 {
-			worst = report
-		}
-		passed := time.Since(began)
-		if !report.Healthy() || passed+betweenExaminations > c.watch || ctx.Err() != nil {
-			return worst
-		}
-		if n == 1 {
-			out.say(ctx, "no problem so far; examining again for %v", c.watch)
-		}
-		select {
-		case <-time.After(betweenExaminations):
-		case <-ctx.Done():
-		}
+// print prints the report of a node or of a cluster.
+func (c *doctorCommand) print(r interface {
+	Print(w io.Writer, o doctor.TextOptions) error
+	Healthy() bool
+}) error {
+	options := doctor.TextOptions{Width: terminalWidth(c.process.Out), Color: c.process.colorWanted()}
+	return printReport(c.process, c.output, r, func(w io.Writer) error { return r.Print(w, options) }, r.Healthy())
+}
+
+// answerPlugin prints one line for the node-problem-detector, which reads the exit code. A line
+// that changes would be an Event each minute.
+func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
+	line := "could not examine the node: "
+	switch {
+	case err != nil:
+		line += err.Error()
+		err = exit(ExitUsage)
+	case r.Healthy():
+		line = r.Lasting()
+	default:
+		line, err = r.Lasting(), exit(ExitFailure)
 	}
+	if _, err := fmt.Fprintln(c.process.Out, line); err != nil {
+		return outputError(err)
+	}
+	return err
 }

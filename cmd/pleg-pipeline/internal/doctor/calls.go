@@ -1,193 +1,217 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"math"
-	"runtime"
-	"slices"
-	"strings"
+	"path"
+	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// widths are the numbers of pods that are inspected at once: as a kubelet does, with the
-// small step of docs/upstream.md, and as the pipeline in a kubelet does.
-var widths = []int{1, 4, 16}
+const (
+	// width is the number of status calls in flight: containerd on two cores serves
+	// no more, and more calls would add to its load.
+	width = 4
+	// hungAfter is the age at which a call no longer counts against width.
+	hungAfter = 500 * time.Millisecond
+)
 
-// Load is how the runtime answers the calls of relists. Its JSON form is one of the
-// program's outputs.
-type Load struct {
-	Runtime     string     `json:"runtime"`
-	CPUs        int        `json:"cpus"`
-	Pods        int        `json:"pods"`
-	StatusCalls int        `json:"statusCalls"` // for all pods
-	TookSeconds float64    `json:"tookSeconds"`
-	Node        Node       `json:"node"`
-	Calls       []LoadCall `json:"calls"`
-	Sweeps      []Sweep    `json:"sweeps"`
+// madeCall is a call with its result. Only a status call has an ID.
+type madeCall struct {
+	ItemCall
+	err   error
+	bytes int // of the answer
 }
 
-// LoadCall summarizes the calls of one method with a number of pods inspected at once.
-type LoadCall struct {
-	Method     string  `json:"method"`
-	AtOnce     int     `json:"atOnce"`
-	Count      int     `json:"count"`
-	Failed     int     `json:"failed"`
-	P50Seconds float64 `json:"p50Seconds"`
-	P99Seconds float64 `json:"p99Seconds"`
+// hangs reports whether a call did not return in time.
+func (c *madeCall) hangs() bool { return status.Code(c.err) == codes.DeadlineExceeded }
+
+// fails reports whether a call returned an error. What was removed since the list is not
+// found.
+func (c *madeCall) fails() bool {
+	return c.err != nil && !c.hangs() && status.Code(c.err) != codes.NotFound
 }
 
-// Sweep is the inspection of all pods, a number of them at once.
-type Sweep struct {
-	AtOnce        int     `json:"atOnce"`
-	Count         int     `json:"count"`
-	MedianSeconds float64 `json:"medianSeconds"`
-}
-
-// measurement is the state of one call of [MeasureCalls].
-type measurement struct {
-	*examination
-
-	took   map[LoadCall][]float64 // in seconds
-	failed map[LoadCall]int
-	sweeps map[int][]float64
-}
-
-// MeasureCalls makes the calls of relists for some time and measures each. In each round it
-// lists all pods, then inspects all of them once for each width. Between two rounds it waits
-// for as long as the last one took, at least a relist period. It returns an error if the
-// runtime does not answer.
-func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
-	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
-	if f := m.connect(ctx); f != nil {
-		return nil, errors.New(f.Summary)
-	}
-	defer m.close()
-	m.calls = nil // of the connection
-	began := time.Now()
-	for {
-		round := time.Now()
-		if err := m.round(ctx); err != nil {
-			return nil, err
-		}
-		wait := max(o.Period, time.Since(round))
-		if time.Since(began)+wait > lasts {
-			break
-		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	m.readPressure() // of the last ten seconds
-	c := m.report.Counts
-	load := &Load{
-		Runtime: m.report.Runtime, CPUs: runtime.NumCPU(), Pods: c.Pods, StatusCalls: c.Sandboxes + c.Containers,
-		Node: m.report.Node, TookSeconds: time.Since(began).Seconds(),
-	}
-	m.summarize(load)
-	return load, nil
-}
-
-// round makes both lists, and inspects all pods with each width. The calls for one pod are made
-// one after the other, as in a kubelet.
-func (m *measurement) round(ctx context.Context) error {
-	m.report.Counts = Counts{}
-	pods := make(map[string][]inspection)
-	for _, i := range m.inspections(m.list(ctx)) {
-		pods[i.PodUID] = append(pods[i.PodUID], i)
-	}
-	if err := m.take(1); err != nil {
+// call is the interceptor of all calls. It makes one within Options.CallTimeout and records its
+// result, unless the examination ends first. A malformed answer is recorded as an error.
+func (e *examination) call(
+	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
+	bounded, cancel := context.WithTimeout(ctx, e.CallTimeout)
+	defer cancel()
+	item, _ := ctx.Value(itemKey{}).(ItemCall)
+	c := madeCall{ItemCall: item}
+	c.Method, c.began = path.Base(method), time.Now()
+	err := invoke(bounded, method, request, reply, conn, opts...)
+	c.Seconds, c.err = time.Since(c.began).Seconds(), err
+	deadline, ends := ctx.Deadline() // ctx itself may end a little later
+	if err != nil && (ctx.Err() != nil || ends && !time.Now().Before(deadline)) {
 		return err
 	}
-	if len(pods) == 0 {
-		return cmp.Or(context.Cause(ctx), errors.New("the runtime has no pods: there is nothing to measure"))
+	if r, ok := request.(*runtimeapi.ContainerStatusRequest); ok && r.GetVerbose() {
+		return err // it is the second call for this container
 	}
-	for _, width := range widths {
-		began := time.Now()
-		var sweep errgroup.Group
-		sweep.SetLimit(width)
-		for _, calls := range pods {
-			sweep.Go(func() error {
-				for _, i := range calls {
-					_ = m.call(ctx, i.ItemCall, i.call) // counted
-				}
-				return nil
-			})
-		}
-		_ = sweep.Wait() // never fails
-		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
-		_ = m.take(width) // counted
+	if err == nil {
+		c.bytes, c.err = proto.Size(reply.(proto.Message)), malformed(c.ID, reply)
 	}
-	return context.Cause(ctx)
-}
-
-// take counts the calls since the last time, except those of what was removed since the list. It
-// returns the first error.
-func (m *measurement) take(width int) (failed error) {
-	for _, c := range m.calls {
-		if status.Code(c.err) == codes.NotFound {
-			continue
-		}
-		key := LoadCall{Method: c.Method, AtOnce: width}
-		m.took[key] = append(m.took[key], c.Seconds)
-		if c.err != nil {
-			m.failed[key]++
-			failed = cmp.Or(failed, fmt.Errorf("%s: %w", c.Method, c.err))
-		}
+	if c.err != nil {
+		c.Error = status.Convert(c.err).Message()
 	}
-	m.calls = nil
-	return failed
-}
-
-func (m *measurement) summarize(load *Load) {
-	for key, took := range m.took {
-		failed := m.failed[key]
-		slices.Sort(took)
-		key.Count, key.Failed, key.P50Seconds, key.P99Seconds = len(took), failed, percentile(took, 50), percentile(took, 99)
-		load.Calls = append(load.Calls, key)
-	}
-	order := []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
-	slices.SortFunc(load.Calls, func(a, b LoadCall) int {
-		return cmp.Or(slices.Index(order, a.Method)-slices.Index(order, b.Method), a.AtOnce-b.AtOnce)
-	})
-	for _, width := range widths {
-		took := m.sweeps[width]
-		slices.Sort(took)
-		load.Sweeps = append(load.Sweeps, Sweep{width, len(took), percentile(took, 50)})
-	}
-}
-
-// percentile of sorted values by the nearest rank.
-func percentile(sorted []float64, p float64) float64 {
-	return sorted[int(math.Ceil(float64(len(sorted))*p/100))-1]
-}
-
-// Print writes the result as Markdown, for an issue. It returns the error of w.
-func (l *Load) Print(w io.Writer) error {
-	var b strings.Builder
-	fmt.Fprintf(&b, "CRI calls of %s: %d pods, %d CPUs, measured for %s.", view.Printable(l.Runtime), l.Pods, l.CPUs, seconds(l.TookSeconds))
-	if n := l.Node; n.IOPressure != nil && n.CPUPressure != nil {
-		fmt.Fprintf(&b, " At the end, processes waited for disk %.0f %%, for CPU %.0f %% of 10 s.", *n.IOPressure, *n.CPUPressure)
-	}
-	b.WriteString("\n\n| call | pods inspected at once | calls | p50 | p99 | failed |\n| --- | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, c := range l.Calls {
-		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %d |\n", c.Method, c.AtOnce, c.Count, seconds(c.P50Seconds), seconds(c.P99Seconds), c.Failed)
-	}
-	fmt.Fprintf(&b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
-	for _, s := range l.Sweeps {
-		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
-	}
-	_, err := io.WriteString(w, b.String())
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.calls = append(e.calls, c)
 	return err
+}
+
+// malformed returns an error if an answer is not that of the object with this id, or if items of
+// a list have no metadata.
+func malformed(id string, reply any) error {
+	got, items, bad := id, 0, 0
+	switch r := reply.(type) {
+	case *runtimeapi.PodSandboxStatusResponse:
+		got = r.GetStatus().GetId()
+	case *runtimeapi.ContainerStatusResponse:
+		got = r.GetStatus().GetId()
+	case *runtimeapi.ListPodSandboxResponse:
+		for _, s := range r.GetItems() {
+			if items++; s.GetMetadata() == nil {
+				bad++
+			}
+		}
+	case *runtimeapi.ListContainersResponse:
+		for _, c := range r.GetContainers() {
+			if items++; c.GetMetadata() == nil {
+				bad++
+			}
+		}
+	}
+	switch {
+	case bad > 0:
+		return status.Errorf(codes.Unknown, "malformed answer: %d of %d items have no metadata", bad, items)
+	case got == id:
+		return nil
+	case got == "":
+		return status.Error(codes.Unknown, "malformed answer: it has no status")
+	}
+	return status.Errorf(codes.Unknown, "malformed answer: it is the status of %s", got)
+}
+
+// item is a sandbox or container in a list, and the call for its status.
+type item struct {
+	ItemCall
+	runs, exited bool
+	bytes        int
+	annotations  map[string]string
+}
+
+// itemKey is the key of an [ItemCall] in the context of a status call.
+type itemKey struct{}
+
+// list makes both list calls at once, as a relist does. If a list is too large for one answer, it
+// lists each state. It returns what is in the lists, what runs first.
+func (e *examination) list(ctx context.Context) []item {
+	var sandboxes []*runtimeapi.PodSandbox
+	var containers []*runtimeapi.Container
+	var both sync.WaitGroup
+	both.Go(func() {
+		inPortions(runtimeapi.PodSandboxState_name, func(state *int32) error {
+			request := &runtimeapi.ListPodSandboxRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
+			}
+			answer, err := e.runtime.ListPodSandbox(ctx, request)
+			sandboxes = append(sandboxes, answer.GetItems()...)
+			return err
+		})
+	})
+	both.Go(func() {
+		inPortions(runtimeapi.ContainerState_name, func(state *int32) error {
+			request := &runtimeapi.ListContainersRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
+			}
+			answer, err := e.runtime.ListContainers(ctx, request)
+			containers = append(containers, answer.GetContainers()...)
+			return err
+		})
+	})
+	both.Wait()
+
+	owner := make(map[string]*runtimeapi.PodSandboxMetadata)
+	var running, stopped []item
+	add := func(i item, pod *runtimeapi.PodSandboxMetadata) {
+		i.Pod, i.PodUID = pod.GetNamespace()+"/"+pod.GetName(), pod.GetUid()
+		if i.runs {
+			running = append(running, i)
+		} else {
+			stopped = append(stopped, i)
+		}
+	}
+	for _, s := range sandboxes {
+		owner[s.GetId()] = s.GetMetadata()
+		add(item{
+			ItemCall: ItemCall{Method: "PodSandboxStatus", ID: s.GetId()}, runs: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
+			bytes: proto.Size(s), annotations: s.GetAnnotations(),
+		}, s.GetMetadata())
+	}
+	for _, c := range containers {
+		state := c.GetState()
+		add(item{
+			ItemCall: ItemCall{Method: "ContainerStatus", Container: c.GetMetadata().GetName(), ID: c.GetId()},
+			runs:     state == runtimeapi.ContainerState_CONTAINER_RUNNING, exited: state == runtimeapi.ContainerState_CONTAINER_EXITED,
+			bytes: proto.Size(c), annotations: c.GetAnnotations(),
+		}, owner[c.GetPodSandboxId()])
+	}
+	return append(running, stopped...)
+}
+
+// inPortions makes a list call, and if the list is too large, one for each state.
+func inPortions(states map[int32]string, list func(state *int32) error) {
+	if status.Code(list(nil)) == codes.ResourceExhausted {
+		for state := range states {
+			_ = list(&state) // recorded
+		}
+	}
+}
+
+// inspect asks for the status of everything until ctx ends.
+func (e *examination) inspect(ctx context.Context, items []item) {
+	places := make(chan struct{}, width)
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	for _, i := range items {
+		select {
+		case places <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+		calls.Go(func() {
+			release := sync.OnceFunc(func() { <-places })
+			defer release()
+			defer time.AfterFunc(hungAfter, release).Stop()
+			e.askStatus(ctx, i.ItemCall)
+		})
+	}
+}
+
+// askStatus asks for one status. It counts a sandbox without an address.
+func (e *examination) askStatus(ctx context.Context, i ItemCall) {
+	ctx = context.WithValue(ctx, itemKey{}, i)
+	if i.Method == "ContainerStatus" {
+		_, _ = e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID}) // recorded
+		return
+	}
+	answer, _ := e.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: i.ID})
+	s := answer.GetStatus()
+	hostNetwork := s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
+	if s.GetId() == i.ID && s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && !hostNetwork && s.GetNetwork().GetIp() == "" {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.report.Counts.WithoutIP++
+	}
 }

@@ -81,18 +81,8 @@ func (e *examination) runChecks() (found []verdict.Finding) {
 	return found
 }
 
-// unmet returns what the runtime says about a condition that does not hold.
-func (e *examination) unmet(condition string) (text string, unmet bool) {
-	for _, c := range e.report.Conditions {
-		if c.Type == condition && !c.Status {
-			return strings.TrimSpace(c.Reason + " " + c.Message), true
-		}
-	}
-	return "", false
-}
-
 func (e *examination) unready(s *signs) {
-	if text, unmet := e.unmet("RuntimeReady"); unmet {
+	if text, unmet := e.report.unmet("RuntimeReady"); unmet {
 		s.add(true, "the runtime reports that it is not ready: %s", text)
 	}
 }
@@ -196,7 +186,7 @@ func (e *examination) dead(s *signs) {
 }
 
 func (e *examination) network(s *signs) {
-	if text, unmet := e.unmet("NetworkReady"); unmet {
+	if text, unmet := e.report.unmet("NetworkReady"); unmet {
 		s.add(true, "the runtime reports that the network is not ready: %s", text)
 	} else if n := e.report.Counts.WithoutIP; n > 0 {
 		s.add(false, "%d ready sandboxes have no address", n)

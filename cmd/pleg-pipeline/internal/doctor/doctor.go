@@ -60,7 +60,6 @@ type examination struct {
 	Options
 	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
-	images  runtimeapi.ImageServiceClient
 	report  *Report
 
 	mu    sync.Mutex // for status calls, which are made at the same time
@@ -79,7 +78,13 @@ func Examine(ctx context.Context, o Options) *Report {
 	e.readPressure()
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	failed := e.examineRuntime(bounded)
+	var failed []verdict.Finding
+	if f := e.connect(bounded); f != nil {
+		failed = append(failed, *f)
+	} else {
+		e.makeCalls(bounded)
+		e.close()
+	}
 	e.summarize()
 	e.report.TookSeconds = time.Since(began).Seconds()
 	if o.Ask != nil {
@@ -95,18 +100,17 @@ func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 	return e.judge(extra)
 }
 
-// examineRuntime makes all calls. If the runtime does not answer, it returns why.
-func (e *examination) examineRuntime(ctx context.Context) []verdict.Finding {
-	if f := e.connect(ctx); f != nil {
-		return []verdict.Finding{*f}
+// makeCalls makes all calls after the first. Their errors are recorded.
+func (e *examination) makeCalls(ctx context.Context) {
+	answer, _ := e.runtime.Status(ctx, &runtimeapi.StatusRequest{})
+	for _, c := range answer.GetStatus().GetConditions() {
+		e.report.Conditions = append(e.report.Conditions, Condition{c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage()})
 	}
-	defer e.close()
-	e.conditions(ctx)
-	listed := e.list(ctx)
-	e.inspect(ctx, listed)
+	items := e.list(ctx)
+	e.report.count(items)
+	e.inspect(ctx, items)
 	e.imageFilesystem(ctx)
-	e.readCgroups(ctx, listed)
-	return nil
+	e.readCgroups(ctx, items)
 }
 
 const rename = "name the runtime's socket with --runtime-endpoint"
@@ -128,27 +132,19 @@ func (e *examination) close() { _ = e.client.Close() }
 // connect asks for the version of the runtime. If it does not answer, connect returns why, and there
 // is nothing to close.
 func (e *examination) connect(ctx context.Context) *verdict.Finding {
-	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: e.DialOptions})
+	dial := append(e.DialOptions, grpc.WithChainUnaryInterceptor(e.call))
+	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: dial})
 	if err != nil {
 		return &verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}
 	}
-	e.client, e.runtime, e.images = client, runtimeapi.NewRuntimeServiceClient(client.Conn()), runtimeapi.NewImageServiceClient(client.Conn())
-	f := e.version(ctx)
-	if f != nil {
-		e.close()
-	}
-	return f
-}
-
-// version is connect with a client.
-func (e *examination) version(ctx context.Context) *verdict.Finding {
+	e.client, e.runtime = client, runtimeapi.NewRuntimeServiceClient(client.Conn())
 	began := time.Now()
-	version, err := e.client.Check(ctx)
+	version, err := client.Check(ctx)
 	if err == nil {
-		e.record(ItemCall{Method: "Version"}, time.Since(began), nil)
 		e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
 		return nil
 	}
+	e.close()
 	failed := &cri.ConnectError{Endpoint: e.Endpoint, Problem: cri.NoAnswer, Reason: "it did not answer before the examination ended", Err: err}
 	_ = errors.As(err, &failed)
 	f := connectFindings[failed.Problem]
@@ -158,23 +154,12 @@ func (e *examination) version(ctx context.Context) *verdict.Finding {
 	if f.AtLeast {
 		f.Since = began
 	}
-	if failed.Problem > cri.NoConnection { // the call was made
-		e.record(ItemCall{Method: "Version"}, time.Since(began), failed.Err)
+	if failed.Problem > cri.NoConnection {
 		f.Detail = ": " + failed.Endpoint + ": Version: " + failed.Reason
 		f.Evidence += ": " + status.Convert(failed.Err).Message()
+	} else {
+		e.calls = nil // the call was not made
 	}
 	f = f.Completed(time.Now())
 	return &f
-}
-
-func (e *examination) conditions(ctx context.Context) {
-	_ = e.call(ctx, ItemCall{Method: "Status"}, func(ctx context.Context) error {
-		answer, err := e.runtime.Status(ctx, &runtimeapi.StatusRequest{})
-		for _, c := range answer.GetStatus().GetConditions() {
-			e.report.Conditions = append(e.report.Conditions, Condition{
-				Type: c.GetType(), Status: c.GetStatus(), Reason: c.GetReason(), Message: c.GetMessage(),
-			})
-		}
-		return err
-	})
 }

@@ -82,8 +82,8 @@ func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
 // Print writes the verdict, what to do, and a table of the nodes that are not well. It returns the
 // error of w.
 func (f *Fleet) Print(w io.Writer, o TextOptions) error {
-	var b strings.Builder
-	o.head(&b, f.Verdict, f.worst().Findings)
+	p := &page{width: o.Width}
+	p.head(f.Verdict, f.worst().Findings)
 	rows := [][]string{{"NODE", "VERDICT", "CAUSE", "AGE", "POD"}}
 	for _, n := range f.Nodes {
 		if n.rank() == len(severities)-1 {
@@ -96,9 +96,9 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 		rows = append(rows, []string{n.Node, string(n.Severity), cmp.Or(string(first.Cause), "-"), age, cmp.Or(first.Pod, "-")})
 	}
 	if len(rows) > 1 {
-		b.WriteByte('\n')
-		printTable(&b, rows, "", 4, o.Width)
+		p.WriteByte('\n')
+		p.table(rows, "", 4)
 	}
 	color := map[int]string{0: view.Red, len(severities) - 1: view.Green}[f.worst().rank()]
-	return o.write(w, b.String(), cmp.Or(color, view.Yellow))
+	return p.write(w, o, cmp.Or(color, view.Yellow))
 }

@@ -18,26 +18,21 @@ import (
 // readCgroups finds containers that the runtime calls running although their cgroup has
 // no process. A runtime that lost the exit of a container reports it as running forever
 // (containerd#12678), and no CRI call shows that.
-func (e *examination) readCgroups(ctx context.Context, l *listed) {
+func (e *examination) readCgroups(ctx context.Context, items []item) {
 	if e.Cgroups == nil || slices.ContainsFunc(e.calls, func(c madeCall) bool { return c.ID != "" && c.hangs() }) {
 		return
 	}
-	for _, c := range l.containers {
-		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING || ctx.Err() != nil {
+	for _, c := range items {
+		if !c.runs || c.Method != "ContainerStatus" || ctx.Err() != nil {
 			continue
 		}
-		answer, err := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
-		if err != nil || answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		answer, _ := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
+		if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 			continue
 		}
-		cgroup := cgroupPath(answer.GetInfo())
-		if cgroup == "" || !isEmpty(e.Cgroups, cgroup) {
-			continue
+		if cgroup := cgroupPath(answer.GetInfo()); cgroup != "" && isEmpty(e.Cgroups, cgroup) {
+			e.report.Empty = append(e.report.Empty, EmptyContainer{Pod: c.Pod, PodUID: c.PodUID, Container: c.Container, ID: c.ID, Cgroup: cgroup})
 		}
-		s := l.owner[c.GetPodSandboxId()]
-		e.report.Empty = append(e.report.Empty, EmptyContainer{
-			Pod: name(s), PodUID: s.GetMetadata().GetUid(), Container: c.GetMetadata().GetName(), ID: c.GetId(), Cgroup: cgroup,
-		})
 	}
 }
 
@@ -122,22 +117,14 @@ func pressure(files fs.FS, name string) *float64 {
 // imageFilesystem finds the filesystem of the images and its usage. The runtime reads
 // the disk for the answer, so a slow disk shows in the duration of the call.
 func (e *examination) imageFilesystem(ctx context.Context) {
-	_ = e.call(ctx, ItemCall{Method: "ImageFsInfo"}, func(ctx context.Context) error {
-		answer, err := e.images.ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
-		if err != nil {
-			return err
-		}
-		for _, f := range answer.GetImageFilesystems() {
-			path := f.GetFsId().GetMountpoint()
-			used, inodes, err := e.Usage(path)
-			if path == "" || err != nil {
-				continue
-			}
+	answer, _ := runtimeapi.NewImageServiceClient(e.client.Conn()).ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
+	for _, f := range answer.GetImageFilesystems() {
+		path := f.GetFsId().GetMountpoint()
+		if used, inodes, err := e.Usage(path); path != "" && err == nil {
 			n := &e.report.Node
 			n.ImageFilesystem, n.UsedPercent, n.InodesPercent = path, &used, &inodes
 		}
-		return nil
-	})
+	}
 }
 
 // Usage returns how many percent of the bytes and inodes of the filesystem of path are

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // TextOptions configure the text of a report.
@@ -30,58 +30,91 @@ func (r *Report) good() string {
 // Print writes the report as text: the verdict and what to do, then the tables. It
 // returns the error of w.
 func (r *Report) Print(w io.Writer, o TextOptions) error {
-	var b strings.Builder
-	o.head(&b, r.Verdict, r.Findings)
+	p := &page{width: o.Width}
+	p.head(r.Verdict, r.Findings)
 	for _, f := range r.Findings[min(1, len(r.Findings)):] {
-		b.WriteString(view.Wrap("Also "+string(f.Severity)+": "+view.Printable(f.Summary), o.Width, "  "))
+		p.prose("  ", "Also %s: %s", f.Severity, f.Summary)
 	}
-	b.WriteByte('\n')
-	r.printAbout(&b, o.Width)
-	if len(r.Calls) > 0 {
-		r.printCalls(&b, o.Width)
-	}
-	if len(r.Lists) > 0 {
-		r.printLists(&b, o.Width)
-	}
-	r.printItems(&b, o.Width)
-	switch {
-	case !r.Healthy():
-		return o.write(w, b.String(), view.Red)
-	case len(r.Findings) > 0:
-		return o.write(w, b.String(), view.Yellow)
-	}
-	return o.write(w, b.String(), view.Green)
-}
-
-// head adds a verdict, and what to do about the first finding.
-func (o TextOptions) head(b *strings.Builder, text string, findings []verdict.Finding) {
-	b.WriteString(view.Wrap(text, o.Width, "  "))
-	if len(findings) > 0 && findings[0].Advice != "" {
-		b.WriteString(view.Wrap("  Do: "+view.Printable(findings[0].Advice), o.Width, "      "))
-	}
-}
-
-// write writes a text that begins with a severity, which gets the color.
-func (o TextOptions) write(w io.Writer, text, color string) error {
-	text = view.PrintableLines(text)
-	if severity, rest, ok := strings.Cut(text, ":"); ok && o.Color {
-		text = "\x1b[" + color + "m" + severity + "\x1b[0m:" + rest
-	}
-	_, err := io.WriteString(w, text)
-	return err
-}
-
-// printAbout prints what was examined.
-func (r *Report) printAbout(b *strings.Builder, width int) {
+	p.WriteByte('\n')
 	if r.Endpoint != "" {
-		fact(b, width, "Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
+		p.fact("Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
 	}
 	if d := r.Daemon; d != nil {
-		fact(b, width, "Daemon", "%s, %s", d.Socket, d.Verdict.Text)
+		p.fact("Daemon", "%s, %s", d.Socket, d.Verdict.Text)
 	}
 	for _, c := range r.Conditions {
 		if !c.Status {
-			fact(b, width, "Condition", "not %s: %s %s", c.Type, c.Reason, c.Message)
+			p.fact("Condition", "not %s: %s %s", c.Type, c.Reason, c.Message)
+		}
+	}
+	r.printCalls(p)
+	if len(r.Lists) > 0 {
+		r.printLists(p)
+	}
+	r.printItems(p)
+	color := view.Green
+	if len(r.Findings) > 0 {
+		color = view.Yellow
+	}
+	if !r.Healthy() {
+		color = view.Red
+	}
+	return p.write(w, o, color)
+}
+
+func (r *Report) printCalls(p *page) {
+	rows := [][]string{{"CALL", "COUNT", "MEDIAN", "LONGEST", "HUNG", "FAILED", "ERROR"}}
+	for _, c := range r.Calls {
+		rows = append(rows, []string{
+			c.Method, strconv.Itoa(c.Count), seconds(c.MedianSeconds), seconds(c.LongestSecs), strconv.Itoa(c.Hung), strconv.Itoa(c.Failed), cmp.Or(c.Error, "-"),
+		})
+	}
+	if len(rows) > 1 {
+		p.WriteByte('\n')
+		p.table(rows, "", 6)
+	}
+}
+
+func (r *Report) printLists(p *page) {
+	c := r.Counts
+	p.WriteByte('\n')
+	p.fact("Pods", "%d; sandboxes: %d (%d ready); containers: %d (%d running, %d exited)", c.Pods, c.Sandboxes, c.Ready, c.Containers, c.Running, c.Exited)
+	if items := c.Sandboxes + c.Containers; c.Inspected < items {
+		p.fact("Partial", "only %d of %d statuses were requested in time", c.Inspected, items)
+	}
+	p.fact("Relist", "%s for the lists, every %s; %s if every pod had changed, one by one as a kubelet does; not healthy after %s",
+		seconds(r.Relist.ListSeconds), seconds(r.Relist.PeriodSeconds), seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
+	for _, l := range r.Lists {
+		p.fact("List size", "%s of %s, %.1f %% (%s)", size(l.Bytes), size(l.LimitBytes), 100*float64(l.Bytes)/float64(l.LimitBytes), l.Method)
+	}
+	n := r.Node
+	if n.UsedPercent != nil {
+		p.fact("Disk", "%s is %.0f %% full, %.0f %% of its inodes are in use", n.ImageFilesystem, *n.UsedPercent, *n.InodesPercent)
+	}
+	if n.IOPressure != nil && n.CPUPressure != nil && n.MemoryPressure != nil {
+		p.fact("Pressure", "processes waited for disk %.0f %%, CPU %.0f %%, memory %.0f %% of the last 10 s", *n.IOPressure, *n.CPUPressure, *n.MemoryPressure)
+	}
+}
+
+// maxItems is the number of calls in a table; JSON has all.
+const maxItems = 10
+
+func (r *Report) printItems(p *page) {
+	for _, part := range []struct {
+		title string
+		calls []ItemCall
+	}{{"Hung", r.Hung}, {"Failed", r.Failed}, {"Slowest", r.Slowest}} {
+		if len(part.calls) == 0 {
+			continue
+		}
+		fmt.Fprintf(p, "\n%s\n", part.title)
+		rows := make([][]string, min(len(part.calls), maxItems))
+		for n, c := range part.calls[:len(rows)] {
+			rows[n] = []string{seconds(c.Seconds), c.Pod, cmp.Or(c.Container, "(sandbox)"), c.Method, view.ShortID(c.ID)}
+		}
+		p.table(rows, "  ", 1)
+		if more := len(part.calls) - len(rows); more > 0 {
+			fmt.Fprintf(p, "  and %d more: -o json has all\n", more)
 		}
 	}
 }

@@ -58,7 +58,7 @@ func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 }
 
 // seen returns the status of the daemon, or an empty one, with what the examination found: the
-// calls that hang.
+// calls that hang. What the daemon waits to try again is not in it if all calls were answered.
 func (e *examination) seen() pleg.Status {
 	r := e.report
 	now := time.Now()
@@ -69,64 +69,50 @@ func (e *examination) seen() pleg.Status {
 	if r.Runtime == "" {
 		return s
 	}
-	s.Relist.Pods = e.asked()
-	if c := r.Counts; c.Inspected >= c.Sandboxes+c.Containers {
-		s.Relist.Pods = c.Pods
-		e.forgetAnswered(&s)
-	}
-	e.addHung(&s)
-	for _, c := range e.calls {
-		if c.ID == "" && c.hangs() && strings.HasPrefix(c.Method, "List") && (s.Relist.Started.IsZero() || c.began.Before(s.Relist.Started)) {
-			s.Relist.Started, s.Relist.Call = c.began, c.call()
-		}
-	}
-	return s
-}
-
-// asked returns the number of pods for which a call was made of a kind that hangs.
-func (e *examination) asked() int {
-	pods := make(map[string]bool)
-	for _, c := range e.calls {
-		if c.ID != "" && slices.ContainsFunc(e.report.Hung, func(h ItemCall) bool { return h.Method == c.Method }) {
-			pods[c.PodUID] = true
-		}
-	}
-	return len(pods)
-}
-
-// isOf returns a function that reports whether a call is about a pod.
-func isOf(uid pleg.PodUID) func(ItemCall) bool {
-	return func(c ItemCall) bool { return c.PodUID == string(uid) }
-}
-
-// forgetAnswered removes the pods for which the daemon waits to try again although all calls
-// have been answered.
-func (e *examination) forgetAnswered(s *pleg.Status) {
-	s.Quarantined = slices.DeleteFunc(slices.Clone(s.Quarantined), func(q pleg.Quarantined) bool {
-		tried := slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == q.UID })
-		return !tried && !slices.ContainsFunc(e.report.Hung, isOf(q.UID))
-	})
-	s.Failed = slices.DeleteFunc(slices.Clone(s.Failed), func(f pleg.Failed) bool {
-		return !slices.ContainsFunc(e.report.Failed, isOf(f.UID))
-	})
-}
-
-// addHung adds the pods whose calls hang and of which the daemon does not know.
-func (e *examination) addHung(s *pleg.Status) {
-	known := make(map[pleg.PodUID]bool)
+	hung, failed, known := podsOf(r.Hung), podsOf(r.Failed), make(map[pleg.PodUID]bool)
 	for _, i := range s.Overdue {
 		known[i.UID] = true
+	}
+	s.Relist.Pods = len(podsOf(e.likeHung()))
+	if c := r.Counts; c.Inspected >= c.Sandboxes+c.Containers {
+		s.Relist.Pods = c.Pods
+		s.Quarantined = slices.DeleteFunc(slices.Clone(s.Quarantined), func(q pleg.Quarantined) bool { return !known[q.UID] && !hung[q.UID] })
+		s.Failed = slices.DeleteFunc(slices.Clone(s.Failed), func(f pleg.Failed) bool { return !failed[f.UID] })
 	}
 	for _, q := range s.Quarantined {
 		known[q.UID] = true
 	}
-	for _, c := range slices.SortedFunc(slices.Values(e.report.Hung), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
+	for _, c := range slices.SortedFunc(slices.Values(r.Hung), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
 		if uid := pleg.PodUID(c.PodUID); !known[uid] {
 			known[uid] = true
 			namespace, name, _ := strings.Cut(c.Pod, "/")
 			s.Overdue = append(s.Overdue, pleg.Inspection{UID: uid, Namespace: namespace, Name: name, Started: c.began, Hung: true, Call: c.call()})
 		}
 	}
+	for _, c := range e.calls {
+		if c.hangs() && strings.HasPrefix(c.Method, "List") && (s.Relist.Started.IsZero() || c.began.Before(s.Relist.Started)) {
+			s.Relist.Started, s.Relist.Call = c.began, c.call()
+		}
+	}
+	return s
+}
+
+func podsOf(calls []ItemCall) map[pleg.PodUID]bool {
+	pods := make(map[pleg.PodUID]bool)
+	for _, c := range calls {
+		pods[pleg.PodUID(c.PodUID)] = true
+	}
+	return pods
+}
+
+// likeHung returns the status calls of a kind that hangs.
+func (e *examination) likeHung() (all []ItemCall) {
+	for _, c := range e.calls {
+		if c.ID != "" && slices.ContainsFunc(e.report.Hung, func(h ItemCall) bool { return h.Method == c.Method }) {
+			all = append(all, c.ItemCall)
+		}
+	}
+	return all
 }
 
 // addCalls adds the calls that hang to the evidence.

@@ -1,0 +1,194 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+)
+
+// widths are the numbers of pods that are inspected at once: as a kubelet does, with the
+// small step of docs/upstream.md, and as the pipeline in a kubelet does.
+var widths = []int{1, 4, 16}
+
+// Load is how the runtime answers the calls of relists. Its JSON form is one of the
+// program's outputs.
+type Load struct {
+	Runtime     string     `json:"runtime"`
+	CPUs        int        `json:"cpus"`
+	Pods        int        `json:"pods"`
+	StatusCalls int        `json:"statusCalls"` // for all pods
+	TookSeconds float64    `json:"tookSeconds"`
+	Node        Node       `json:"node"`
+	Calls       []LoadCall `json:"calls"`
+	Sweeps      []Sweep    `json:"sweeps"`
+}
+
+// LoadCall summarizes the calls of one method with a number of pods inspected at once.
+type LoadCall struct {
+	Method     string  `json:"method"`
+	AtOnce     int     `json:"atOnce"`
+	Count      int     `json:"count"`
+	Failed     int     `json:"failed"`
+	P50Seconds float64 `json:"p50Seconds"`
+	P99Seconds float64 `json:"p99Seconds"`
+}
+
+// Sweep is the inspection of all pods, a number of them at once.
+type Sweep struct {
+	AtOnce        int     `json:"atOnce"`
+	Count         int     `json:"count"`
+	MedianSeconds float64 `json:"medianSeconds"`
+}
+
+// measurement is the state of one call of [MeasureCalls].
+type measurement struct {
+	*examination
+
+	took   map[LoadCall][]float64 // in seconds
+	failed map[LoadCall]int
+	sweeps map[int][]float64
+}
+
+// MeasureCalls makes the calls of relists for some time and measures each. In each round it
+// lists all pods, then inspects all of them once for each width. Between two rounds it waits
+// for as long as the last one took, at least a relist period. It returns an error if the
+// runtime does not answer.
+func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
+	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
+	if f := m.connect(ctx); f != nil {
+		return nil, errors.New(f.Summary)
+	}
+	defer m.close()
+	m.calls = nil // of the connection
+	began := time.Now()
+	for {
+		round := time.Now()
+		if err := m.round(ctx); err != nil {
+			return nil, err
+		}
+		wait := max(o.Period, time.Since(round))
+		if time.Since(began)+wait > lasts {
+			break
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	m.readPressure() // of the last ten seconds
+	c := m.report.Counts
+	load := &Load{
+		Runtime: m.report.Runtime, CPUs: runtime.NumCPU(), Pods: c.Pods, StatusCalls: c.Sandboxes + c.Containers,
+		Node: m.report.Node, TookSeconds: time.Since(began).Seconds(),
+	}
+	m.summarize(load)
+	return load, nil
+}
+
+// round makes both lists, and inspects all pods with each width. The calls for one pod are made
+// one after the other, as in a kubelet.
+func (m *measurement) round(ctx context.Context) error {
+	items := m.list(ctx)
+	m.report.count(items)
+	pods := make(map[string][]ItemCall)
+	for _, i := range items {
+		pods[i.PodUID] = append(pods[i.PodUID], i.ItemCall)
+	}
+	if err := m.take(1); err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		return cmp.Or(context.Cause(ctx), errors.New("the runtime has no pods: there is nothing to measure"))
+	}
+	for _, width := range widths {
+		began := time.Now()
+		var sweep errgroup.Group
+		sweep.SetLimit(width)
+		for _, calls := range pods {
+			sweep.Go(func() error {
+				for _, i := range calls {
+					m.askStatus(ctx, i)
+				}
+				return nil
+			})
+		}
+		_ = sweep.Wait() // never fails
+		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
+		_ = m.take(width) // counted
+	}
+	return context.Cause(ctx)
+}
+
+// take counts the calls since the last time, except those of what was removed since the list. It
+// returns the first error.
+func (m *measurement) take(width int) (failed error) {
+	for _, c := range m.calls {
+		if status.Code(c.err) == codes.NotFound {
+			continue
+		}
+		key := LoadCall{Method: c.Method, AtOnce: width}
+		m.took[key] = append(m.took[key], c.Seconds)
+		if c.err != nil {
+			m.failed[key]++
+			failed = cmp.Or(failed, fmt.Errorf("%s: %w", c.Method, c.err))
+		}
+	}
+	m.calls = nil
+	return failed
+}
+
+func (m *measurement) summarize(load *Load) {
+	for key, took := range m.took {
+		failed := m.failed[key]
+		slices.Sort(took)
+		key.Count, key.Failed, key.P50Seconds, key.P99Seconds = len(took), failed, percentile(took, 50), percentile(took, 99)
+		load.Calls = append(load.Calls, key)
+	}
+	order := []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
+	slices.SortFunc(load.Calls, func(a, b LoadCall) int {
+		return cmp.Or(slices.Index(order, a.Method)-slices.Index(order, b.Method), a.AtOnce-b.AtOnce)
+	})
+	for _, width := range widths {
+		took := m.sweeps[width]
+		slices.Sort(took)
+		load.Sweeps = append(load.Sweeps, Sweep{width, len(took), percentile(took, 50)})
+	}
+}
+
+// percentile of sorted values by the nearest rank.
+func percentile(sorted []float64, p float64) float64 {
+	return sorted[int(math.Ceil(float64(len(sorted))*p/100))-1]
+}
+
+// Print writes the result as Markdown, for an issue. It returns the error of w.
+func (l *Load) Print(w io.Writer) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CRI calls of %s: %d pods, %d CPUs, measured for %s.", view.Printable(l.Runtime), l.Pods, l.CPUs, seconds(l.TookSeconds))
+	if n := l.Node; n.IOPressure != nil && n.CPUPressure != nil {
+		fmt.Fprintf(&b, " At the end, processes waited for disk %.0f %%, for CPU %.0f %% of 10 s.", *n.IOPressure, *n.CPUPressure)
+	}
+	b.WriteString("\n\n| call | pods inspected at once | calls | p50 | p99 | failed |\n| --- | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, c := range l.Calls {
+		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %d |\n", c.Method, c.AtOnce, c.Count, seconds(c.P50Seconds), seconds(c.P99Seconds), c.Failed)
+	}
+	fmt.Fprintf(&b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
+	for _, s := range l.Sweeps {
+		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,102 @@
+package doctor
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+)
+
+// page is the text of a report.
+type page struct {
+	strings.Builder
+	width int // at which prose is wrapped and tables are cut; 0 for never
+}
+
+// head adds a verdict, and what to do about the first finding.
+func (p *page) head(text string, findings []verdict.Finding) {
+	p.prose("  ", "%s", text)
+	if len(findings) > 0 && findings[0].Advice != "" {
+		p.prose("      ", "  Do: %s", findings[0].Advice)
+	}
+}
+
+// prose adds text whose further lines have an indent.
+func (p *page) prose(indent, format string, args ...any) {
+	p.WriteString(view.Wrap(view.Printable(fmt.Sprintf(format, args...)), p.width, indent))
+}
+
+// factIndent is where the text of a fact begins.
+const factIndent = 12
+
+// fact adds a line of the form "Name        text", wrapped.
+func (p *page) fact(name, format string, args ...any) {
+	text := view.Wrap(view.Printable(fmt.Sprintf(format, args...)), max(0, p.width-factIndent), strings.Repeat(" ", factIndent))
+	fmt.Fprintf(p, "%-*s%s", factIndent, name, text)
+}
+
+// table adds rows with an indent. It cuts the values of one column in the middle, so that the
+// rows fit. At least 12 characters stay.
+func (p *page) table(rows [][]string, indent string, column int) {
+	const gap = 2
+	room := p.width - len(indent)
+	for i := range rows[0] {
+		longest := 0
+		for _, row := range rows {
+			row[i] = view.Printable(row[i])
+			longest = max(longest, utf8.RuneCountInString(row[i]))
+		}
+		if i != column {
+			room -= longest + gap
+		}
+	}
+	t := tabwriter.NewWriter(p, 0, 0, gap, ' ', 0)
+	for _, row := range rows {
+		if p.width > 0 {
+			row[column] = view.Cut(row[column], max(12, room))
+		}
+		fmt.Fprintf(t, "%s%s\n", indent, strings.Join(row, "\t"))
+	}
+	_ = t.Flush() // into memory
+}
+
+// write writes the page, which begins with a severity, which gets the color.
+func (p *page) write(w io.Writer, o TextOptions, color string) error {
+	text := view.PrintableLines(p.String())
+	if severity, rest, ok := strings.Cut(text, ":"); ok && o.Color {
+		text = "\x1b[" + color + "m" + severity + "\x1b[0m:" + rest
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// seconds formats a duration with about three significant digits.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	switch {
+	case d >= time.Minute:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond).String()
+	default:
+		return d.Round(time.Microsecond).String()
+	}
+}
+
+func size(bytes int) string {
+	switch {
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	default:
+		return fmt.Sprintf("%d B", bytes)
+	}
+}
