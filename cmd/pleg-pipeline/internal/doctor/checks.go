@@ -92,12 +92,13 @@ func (e *examination) slow(s *signs) {
 	for _, c := range e.report.Calls {
 		switch c.Method {
 		case "ListPodSandbox", "ListContainers":
-			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() {
-				s.add(c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds(), "%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period)
+			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() { // first, as the daemon has it
+				s.texts = slices.Insert(s.texts, 0, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period))
+				s.problem = s.problem || c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds()
 			}
 		case "Version", "Status":
-			if c.LongestSecs > slowStatus.Seconds()*5 {
-				s.add(true, "%s takes %s", c.Method, seconds(c.LongestSecs))
+			if c.LongestSecs > longCall.Seconds() {
+				s.add(c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds(), "%s takes %s", c.Method, seconds(c.LongestSecs))
 			}
 		case "PodSandboxStatus", "ContainerStatus":
 			if 2*c.Hung < c.Count && c.Count >= manyCalls && c.MedianSeconds > slowStatus.Seconds() {

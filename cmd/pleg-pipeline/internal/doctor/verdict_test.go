@@ -54,6 +54,12 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			ofWeb(simruntime.Fault{RPC: "ContainerStatus", Latency: simruntime.Latency{P50: 2 * time.Second}}), nil,
 			"WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers",
 		},
+		"everything is slow": {
+			func(simruntime.Pod) *simruntime.Fault {
+				return &simruntime.Fault{Latency: simruntime.Latency{P50: 2 * time.Second}}
+			}, nil,
+			"WARNING: ListPodSandbox takes 2s, longer than the period of 1s",
+		},
 		"the daemon knows since when": {hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"hung before, and answers":    {nothing, quarantined, well},
 		"the daemon does not know": {
