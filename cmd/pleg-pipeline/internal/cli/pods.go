@@ -145,7 +145,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if len(c.filter.names) > 0 && len(pods) == 0 {
 		return fmt.Errorf("no pod has the name %s", strings.Join(c.filter.names, ", "))
 	}
-	if err := sayVerdict(ctx, out, from, pods); err != nil || !c.watch {
+	if err := c.sayVerdict(ctx, out, from, pods); err != nil || !c.watch {
 		return err
 	}
 	return c.follow(ctx, out, from, last, printer)
@@ -153,7 +153,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 
 // sayVerdict says what is wrong with the node or with pods of a cluster, below a table that may
 // be longer than the screen and that shows what was known before.
-func sayVerdict(ctx context.Context, out console, from source, pods []view.Pod) error {
+func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, pods []view.Pod) error {
 	figures, problem, err := from.Nodes(ctx)
 	if err != nil {
 		return err
@@ -167,7 +167,8 @@ func sayVerdict(ctx context.Context, out console, from source, pods []view.Pod) 
 		v = verdict.Of(now)
 	}
 	if v.Severity != verdict.OK {
-		out.say(ctx, "%s", view.Printable(v.Text))
+		width := terminalWidth(c.process.Err) - len(Name+": ")
+		out.say(ctx, "%s", strings.TrimSuffix(view.Wrap(view.Printable(v.Text), width, "  "), "\n"))
 	}
 	return nil
 }

@@ -1,0 +1,71 @@
+package cli_test
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestVerdictFitsTheTerminal requires that "pods" breaks its verdict between words.
+func TestVerdictFitsTheTerminal(t *testing.T) {
+	user, terminal := openTerminal(t, 80)
+	synctest.Test(t, func(t *testing.T) {
+		node, err := simruntime.New(simruntime.Options{Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
+		dial := serveDaemon(t, s.Pipeline.Pipeline)
+		hangWeb(t, s)
+		time.Sleep(10 * time.Second)
+		cli.Execute(t.Context(), cli.Process{
+			Args: []string{"pods", "--connect", "socket"}, Out: io.Discard, Err: terminal, Dial: dial, Getenv: func(string) string { return "" },
+		})
+	})
+	text := make([]byte, 1<<10)
+	n, err := user.Read(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = "pleg-pipeline: PROBLEM: shop/web-0 hangs since 00:00 (9.0s) in ContainerStatus\r\n  of nginx\r\n"
+	if got := string(text[:n]); !strings.HasPrefix(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// openTerminal returns a terminal with a number of columns, and what its user sees.
+func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
+	t.Helper()
+	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there is no terminal here:", err)
+	}
+	t.Cleanup(func() { _ = user.Close() })
+	number, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = terminal.Close() })
+	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
+		t.Fatal(err)
+	}
+	return user, terminal
+}
