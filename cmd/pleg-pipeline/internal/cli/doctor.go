@@ -46,7 +46,7 @@ With --fleet it asks no runtime: it ranks the nodes that publish on a NATS serve
 by the verdict of their agents, those without an agent too.
 
 ` + howFound + `
-A recording cannot be examined.`
+A recording cannot be examined; "top -r replay:FILE" shows the verdicts on one.`
 
 const doctorExample = `  sudo pleg-pipeline doctor
 
@@ -176,7 +176,7 @@ func (c *doctorCommand) useRuntime(ctx context.Context, out console, with func(c
 		return err
 	}
 	if file, ok := found.Recording(); ok {
-		return fmt.Errorf("doctor examines a running runtime and its node: it cannot examine the recording in %s", file)
+		return fmt.Errorf("doctor examines a running runtime and its node: it cannot examine the recording in %s; \"%s top -r %s%s\" shows the verdicts", file, Name, endpoint.ReplayScheme, file)
 	}
 	return with(ctx, found)
 }
