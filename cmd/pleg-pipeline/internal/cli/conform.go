@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/conform"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
 const conformLong = `Try what a container runtime promises to those who follow its pods.
@@ -87,6 +88,9 @@ func (c *conformCommand) run(ctx context.Context) error {
 	c.options.Progress = func(id string) { out.say(ctx, "trying %s", id) }
 	if c.stop != "" {
 		c.options.Stop, c.options.Start = shell(c.stop), shell(c.start)
+	}
+	if err := cri.CheckSocket(ctx, c.options.Endpoint); err != nil {
+		return err
 	}
 	if err := conform.CheckProgram(); err != nil {
 		return err
