@@ -117,7 +117,7 @@ func (c *eventsCommand) validateSince() error {
 	}
 	after, err := pleg.ParsePosition(c.since)
 	if err != nil {
-		return fmt.Errorf("--since: %w", err)
+		return fmt.Errorf("--since: %w, or a time, such as 10m", err)
 	}
 	c.options.After = after
 	return nil

@@ -47,7 +47,7 @@ func (f Format) Kind() Kind {
 
 // ParseEventFormat returns the format that s names: a kind, or "go-template=TEMPLATE".
 // The template sees the fields of an event by their JSON names; the error names a field
-// that does not exist. Those of a cluster are empty for a node.
+// that does not exist. A field that only a cluster has, such as node, is empty on a node.
 func ParseEventFormat(s string) (Format, error) { return parseFormat(s, fleet.Event{}) }
 
 // ParsePodFormat is [ParseEventFormat] for pods.
@@ -131,8 +131,9 @@ func fields(v reflect.Value) any {
 				maps.Copy(values, fields(v.Field(i)).(map[string]any))
 				continue
 			}
-			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			values[name] = fields(v.Field(i))
+			if name, _, _ := strings.Cut(field.Tag.Get("json"), ","); name != "-" {
+				values[name] = fields(v.Field(i))
+			}
 		}
 		return values
 	case reflect.Map:
