@@ -47,8 +47,8 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// replay calls with for a runtime that answers from a recording. The end of the
-// recording ends with.
+// replay serves a recording as a runtime and calls the function with for it. When the recording
+// ends, so does the context of that call.
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
