@@ -63,6 +63,47 @@ func TestStoppedDaemonIsOld(t *testing.T) {
 	n.wait(live + ` && !document.body.classList.contains("old") && ` + severity + ` === "ok"`)
 }
 
+// TestSleepIsNoSilence lets the clock jump between two questions, as after a sleep of the machine.
+func TestSleepIsNoSilence(t *testing.T) {
+	n := newNode(t, 5)
+	n.wait(live)
+	eval[any](n, `(() => {
+		const [ask, clock] = [window.fetch, Date.now];
+		window.blamed = false;
+		window.ahead = 0;
+		Date.now = () => clock() + ahead;
+		new MutationObserver(() => { blamed ||= verdict.textContent.startsWith("no answer"); }).observe(verdict, { childList: true, characterData: true, subtree: true });
+		window.fetch = async (...question) => {
+			const answer = await ask(...question);
+			if (question[0] === "/stages" && !ahead) {
+				setTimeout(() => { ahead = 60e3; window.jumped = performance.now(); }, 100);
+			}
+			return answer;
+		};
+	})()`)
+	n.wait(`window.jumped && performance.now() - jumped > 2500`)
+	if eval[bool](n, "blamed") {
+		t.Error("the page blames the daemon because the machine slept")
+	}
+}
+
+// TestUnfetchedPodIsNotShown gives the page the event of a pod that may be long gone.
+func TestUnfetchedPodIsNotShown(t *testing.T) {
+	n := newNode(t, 1)
+	eval[any](n, `import("/page/store.js").then(({ Store }) => {
+		const store = new Store();
+		const shown = () => store.visible().map(pod => pod.state).join() + store.counts().get("unknown");
+		store.addEvent({ type: "ContainerDied", podUID: "u1", observedAt: new Date().toISOString(), replayed: true });
+		window.before = shown();
+		store.applyPods([], null, Date.now());
+		window.after = shown();
+	})`)
+	n.wait("window.after")
+	if got := eval[string](n, `before + ", " + after`); got != "0, gone0" {
+		t.Errorf("the states are %q, want none, then gone", got)
+	}
+}
+
 // TestStatesAreFilters clicks the chip of a state twice.
 func TestStatesAreFilters(t *testing.T) {
 	n := newNode(t, 10)

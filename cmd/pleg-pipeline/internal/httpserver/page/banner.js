@@ -45,8 +45,8 @@ export class Banner {
 		this.#stream = state;
 	}
 
-	// setAge says how many seconds ago the daemon answered, and why it does not: the page is
-	// live only while answers and events come.
+	// setAge says for how many seconds the daemon has not answered, and why: the page is live
+	// only while answers and events come.
 	setAge(age, why) {
 		this.old = age >= oldAfter;
 		document.body.classList.toggle('old', this.old);

@@ -58,16 +58,17 @@ async function repeat(period, work) {
 	}
 }
 
-let answeredAt = Date.now();
+let askedAt = 0; // when the first question was asked that has no answer; 0 if there is none
 let silence = ''; // why the daemon refused to answer
 let figures = null; // the last answer
 
 async function fetchFigures() {
+	askedAt ||= Date.now();
 	try {
 		figures = await get('/stages');
 		silence = '';
-		answeredAt = Date.now();
-		offset = Date.parse(figures.at) - answeredAt;
+		askedAt = 0;
+		offset = Date.parse(figures.at) - Date.now();
 		store.applyFigures(figures);
 		stages.update(figures, store.synced ? store.size : NaN);
 		showVerdict();
@@ -78,10 +79,10 @@ async function fetchFigures() {
 	changed = true;
 }
 
-// showAge says how old the page is, also while a question waits for its answer.
+// showAge says for how long the daemon has not answered. A page that did not ask, because its tab
+// was hidden or the machine slept, is no reason to blame the daemon.
 function showAge() {
-	const age = (Date.now() - answeredAt) / 1000;
-	banner.setAge(age, silence);
+	banner.setAge(askedAt ? (Date.now() - askedAt) / 1000 : 0, silence);
 }
 
 // showVerdict shows the verdict, and how old the pods are while lists fail.

@@ -193,8 +193,12 @@ export class Store {
 		this.words = text.toLowerCase().split(/\s+/).filter(Boolean);
 	}
 
-	// wants reports whether a pod has all words of the filter.
+	// wants reports whether a pod has all words of the filter. A pod is not known until it was
+	// fetched, or is gone: it may be in the history alone.
 	wants(pod) {
+		if (!pod.view && !pod.goneAt) {
+			return false;
+		}
 		if (this.words.length === 0) {
 			return true;
 		}
