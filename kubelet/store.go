@@ -167,7 +167,7 @@ func (s *store) listedSince(t time.Time) bool {
 	return s.listed.After(t)
 }
 
-// setListedTime sets the time of each pod that is not behind to that of the list.
+// setListedTime gives each pod the time of the list, except pods that are behind.
 func (s *store) setListedTime(at time.Time) {
 	for uid := range s.known {
 		if _, pending := s.behind[uid]; !pending {
