@@ -1,8 +1,6 @@
 package cri_test
 
 import (
-	"context"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,15 +8,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// blocked is a log handler that waits until its gate opens.
-type blocked struct{ gate <-chan struct{} }
-
-func (blocked) Enabled(context.Context, slog.Level) bool    { return true }
-func (b blocked) Handle(context.Context, slog.Record) error { <-b.gate; return nil }
-func (b blocked) WithAttrs([]slog.Attr) slog.Handler        { return b }
-func (b blocked) WithGroup(string) slog.Handler             { return b }
 
 // No call waits for the log handler. Close does, for a second.
 func TestBlockedLogStopsNoCall(t *testing.T) {
@@ -30,7 +21,7 @@ func TestBlockedLogStopsNoCall(t *testing.T) {
 			sandboxes:  []*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)},
 			containers: []*runtimeapi.Container{container("bad", "gone", 0, 1)},
 		}, o.listen())
-		client := o.unclosed(t, cri.Options{Logger: slog.New(blocked{gate})})
+		client := o.unclosed(t, cri.Options{Logger: kit.BlockedLogger(gate)})
 		listed := make(chan int, 1)
 		go func() {
 			pods, err := client.ListPods(t.Context())

@@ -1,10 +1,8 @@
 package invariants_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime"
 	"slices"
 	"strings"
@@ -171,29 +169,12 @@ func TestInvariantEmbeddersCodeIsContained(t *testing.T) {
 	}
 }
 
-// blockedHandler is a log handler that blocks at every record until it is released.
-type blockedHandler struct {
-	slog.Handler
-	release <-chan struct{}
-}
-
-func (h blockedHandler) Enabled(context.Context, slog.Level) bool { return true }
-
-func (h blockedHandler) Handle(context.Context, slog.Record) error {
-	<-h.release
-	return nil
-}
-
-func (h blockedHandler) WithAttrs([]slog.Attr) slog.Handler { return h }
-
-func (h blockedHandler) WithGroup(string) slog.Handler { return h }
-
 // A log handler that blocks stops no stage, and does not keep Run from returning.
 func TestInvariantBlockedLogStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
-		p := kit.New(t, pipeline.Options{Logger: slog.New(blockedHandler{slog.DiscardHandler, release})})
+		p := kit.New(t, pipeline.Options{Logger: kit.BlockedLogger(release)})
 		events, full := p.Events(t, 0), p.Events(t, 1)
 		p.Runtime.Set("sick", "c=running")
 		p.Runtime.SetPodFault("sick", plegtest.Fail(errInspect))
