@@ -3,16 +3,19 @@ package faults_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // scenario says what happens to a simulated runtime. The seed determines the pods
@@ -58,6 +61,7 @@ type fixture struct {
 	t        *testing.T
 	scenario scenario
 	start    time.Time
+	waits    sync.WaitGroup
 }
 
 func newFixture(t *testing.T, s scenario) *fixture {
@@ -80,8 +84,33 @@ func newFixture(t *testing.T, s scenario) *fixture {
 	return f
 }
 
+// wait waits for a status of the pod that is newer than its last change. It must show every
+// container as far as it was at the call, or that the inspection has failed.
+func (f *fixture) wait(uid pleg.PodUID) {
+	f.waits.Go(func() {
+		time.Sleep(time.Millisecond) // the clock of the test stands still during a change
+		now, called := f.Truth()[uid].Containers, time.Since(f.start)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		status, err := f.Cache().GetNewerThan(ctx, uid, time.Now())
+		if ctx.Err() != nil {
+			f.t.Errorf("GetNewerThan(%s) at %v has not returned within a minute", uid, called)
+		}
+		if err != nil {
+			return
+		}
+		got := promises.CachedTruth([]cache.Entry{{UID: uid, Status: status}})[uid].Containers
+		for id, least := range now {
+			if has, ok := got[id]; ok && promises.StateSteps[has.State] < promises.StateSteps[least.State] {
+				f.t.Errorf("GetNewerThan(%s) at %v returned at %v that %.12s is %v, it was %v", uid, called, time.Since(f.start), id, has.State, least.State)
+			}
+		}
+	})
+}
+
 // play changes the pods while the faults are played. At each third change it requests a
-// relist of the pod, at each fourth a reinspection.
+// relist of the pod, at each fourth a reinspection, and at each fifth it waits for the pod,
+// unless the runtime lies about states.
 func (f *fixture) play() {
 	f.t.Helper()
 	f.History.Record(f.Truth())
@@ -107,6 +136,9 @@ func (f *fixture) play() {
 			}
 			if changes%4 == 0 {
 				f.RequestReinspect(pleg.PodUID(podUID))
+			}
+			if changes%5 == 0 && !promised(f.scenario).Repeats {
+				f.wait(pleg.PodUID(podUID))
 			}
 		},
 	})

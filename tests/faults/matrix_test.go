@@ -7,6 +7,7 @@
 //   - the events of each container are in order, none is repeated, and the last one
 //     agrees with the container; none is missing if the pipeline follows CRI events
 //     and the fault does not affect them;
+//   - GetNewerThan returns, with nothing older than its call;
 //   - Healthy is false while no list can succeed, and true in the end;
 //   - nothing panics and no goroutine leaks.
 //
@@ -160,6 +161,7 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 			wait = restAfterStream
 		}
 		time.Sleep(wait)
+		f.waits.Wait()
 		f.reinspectDenied()
 		if diff := f.Truth().Diff(f.Cache().List()); len(diff) > 0 {
 			t.Errorf("the cache is wrong %v after the end:\n%s", wait, strings.Join(diff, "\n"))
