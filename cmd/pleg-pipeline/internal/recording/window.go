@@ -35,7 +35,8 @@ func (w *window) add(l line) {
 		w.size -= w.lines[n].size
 		w.forget(w.lines[n])
 	}
-	w.lines = slices.Delete(w.lines, 0, n)
+	clear(w.lines[:n]) // their memory is free before append moves the others
+	w.lines = w.lines[n:]
 }
 
 // forget makes a line a part of the state.
