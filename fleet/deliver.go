@@ -25,9 +25,9 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if w.received++; metadata.Sequence.Consumer != w.received {
 		return errLostUnderWay
 	}
-	at := place{stream: w.name, message: metadata.Sequence.Stream, stored: metadata.Timestamp.UnixNano()}
-	if w.skipped == 0 && at.message > w.covered+1 {
-		w.skipped = w.covered + 1
+	at := place{stream: w.at.stream, message: metadata.Sequence.Stream, stored: metadata.Timestamp.UnixNano()}
+	if w.skipped == 0 && at.message > w.at.covered()+1 {
+		w.skipped = w.at.covered() + 1
 	}
 	node, err := fromToken(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
 	decoded, unreadable := decode(m.Data())
@@ -37,8 +37,8 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	} else if err := w.deliver(ctx, node, decoded, at); err != nil {
 		return err
 	}
-	if at.message > w.covered {
-		w.covered, w.known = at.message, at
+	if at.message > w.at.covered() {
+		w.at = at
 	}
 	return w.deliverSynced()
 }
@@ -95,7 +95,7 @@ func (w *watch) deliverEvents(node string, m message, at place) error {
 		if at.events = i + 1; at.events == len(m.events) {
 			at.events = 0
 		}
-		delivered := w.resumed.message == at.message && i < w.resumed.events
+		delivered := w.at.message == at.message && i < w.at.events // before the watch resumed
 		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
 			continue
 		}
@@ -236,14 +236,14 @@ func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
 func (w *watch) deliverSynced() error {
 	for i := 0; i < len(w.pending); {
 		p := w.pending[i]
-		if p.at > w.covered {
+		if p.at > w.at.covered() {
 			i++
 			continue
 		}
 		w.pending = slices.Delete(w.pending, i, i+1)
 		mark := Event{Node: p.node, Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}}
 		if len(w.pending) == 0 {
-			mark.At = w.position()
+			mark.At = w.at.position()
 		}
 		if n := w.nodes[p.node]; n != nil {
 			mark.Epoch, mark.Seq = n.epoch, n.seq

@@ -59,7 +59,7 @@ func (j *join) watchAll(ctx context.Context) error {
 			return false
 		}
 	}
-	j.at, j.parts = make([]string, j.one.part.parts), byPart(j.one.o.Nodes, j.one.part.parts)
+	j.at, j.parts = make([]string, j.one.parts), byPart(j.one.o.Nodes, j.one.parts)
 	j.synced, j.marked = make(map[int]time.Time), make(map[int]time.Time)
 	for number, nodes := range j.parts {
 		w := j.watchOf(number, nodes, pass)
@@ -82,7 +82,8 @@ func (j *join) watchAll(ctx context.Context) error {
 // watchOf returns the watch of a part. What it calls and delivers goes through pass.
 func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bool) *watch {
 	w, o := j.one, j.one.o
-	w.part.number, w.o.Nodes, w.retries = number, nodes, j.retries[number]
+	w.server = &server{part: part{number, w.parts}, js: w.js}
+	w.o.Nodes, w.retries = nodes, j.retries[number]
 	w.yield = func(ev Event, _ error) bool { return pass(func() error { return j.deliver(number, ev) }) }
 	w.o.Disconnected = func(err error, retryIn time.Duration) {
 		pass(func() error {

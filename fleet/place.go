@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -82,6 +83,14 @@ func parsePlace(text string) (place, error) {
 	return p, errors.Join(err, errEvents, errStored)
 }
 
+// covered is the sequence number up to which every event was delivered.
+func (p place) covered() uint64 {
+	if p.events > 0 {
+		return p.message - 1
+	}
+	return p.message
+}
+
 // findPosition decides after which message the connection begins, and reports whether a replay
 // is needed. If it is because messages are missing, it delivers the Gap.
 func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
@@ -90,62 +99,90 @@ func (w *watch) findPosition(ctx context.Context) (replay bool, err error) {
 		return false, fmt.Errorf("stream %s: %w", w.nameOf(EventStream), explain(w.js.Conn(), err))
 	}
 	name := fmt.Sprintf("%016x", info.Created.UnixNano())
-	if w.fresh {
-		w.fresh, w.name, w.nodes = false, name, make(map[string]*progress)
-		w.coverAll(info)
+	if w.nodes == nil { // the first connection
+		w.nodes = make(map[string]*progress)
 		if w.o.After == nil {
-			if w.o.Replay || !w.o.Bookmarks && w.part.parts == 1 { // those of several parts join their positions
+			w.coverAll(name, info)
+			if w.o.Replay || !w.o.Bookmarks && w.parts == 1 { // those of several parts join their positions
 				return w.o.Replay, nil
 			}
 			return false, w.sendBookmark()
 		}
-		after := w.o.After.in(w.part)
-		w.name, w.covered, w.known = after.stream, after.message, after
-		if after.events > 0 {
-			w.resumed = after
-			w.covered--
-		}
+		w.at = w.o.After.in(w.part)
 		if last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...); err != nil {
 			return false, err
-		} else if w.name == name {
+		} else if w.at.stream == name {
 			w.pending = append(w.pending, pending{at: last})
 		}
 	}
-	if !w.broken && w.name == name && cmp.Or(w.skipped, w.covered+1) >= info.State.FirstSeq && w.covered <= info.State.LastSeq {
-		if same, err := w.isSameStream(ctx, info); same || err != nil {
-			return false, cmp.Or(err, w.deliverSynced())
-		}
+	if ok, err := w.continues(ctx, name, info); ok || err != nil {
+		return false, cmp.Or(err, w.deliverSynced())
 	}
-	w.name, w.skipped = name, 0
-	w.coverAll(info)
+	w.skipped = 0
+	w.coverAll(name, info)
 	return true, w.announceGap("", message{}, pleg.HistoryTooShort, 0)
 }
 
 // coverAll makes the watch begin after the last message of the stream.
-func (w *watch) coverAll(info *jetstream.StreamInfo) {
-	w.covered, w.known = info.State.LastSeq, place{}
-	if w.covered > 0 {
-		w.known = place{stream: w.name, message: w.covered, stored: info.State.LastTime.UnixNano()}
+func (w *watch) coverAll(name string, info *jetstream.StreamInfo) {
+	w.at = place{stream: name, message: info.State.LastSeq}
+	if w.at.message > 0 {
+		w.at.stored = info.State.LastTime.UnixNano()
 	}
 }
 
-// isSameStream reports whether the stream still has the last message that the watch knows. If it
-// has another one in its place, the servers have lost their last messages and got new ones.
-func (w *watch) isSameStream(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
-	if w.known.stored == 0 || w.known.message < info.State.FirstSeq {
+// isRemoved reports whether the stream no longer has a message that the watch does not have.
+func (w *watch) isRemoved(info *jetstream.StreamInfo) bool {
+	return cmp.Or(w.skipped, w.at.covered()+1) < info.State.FirstSeq
+}
+
+// continues reports whether the watch can go on with the stream. If that has another message in the
+// place of the last one that was delivered, the servers have lost their last messages and got new
+// ones.
+func (w *watch) continues(ctx context.Context, name string, info *jetstream.StreamInfo) (bool, error) {
+	if w.broken || w.at.stream != name || w.isRemoved(info) || w.at.covered() > info.State.LastSeq {
+		return false, nil
+	}
+	if w.at.stored == 0 || w.at.message < info.State.FirstSeq {
 		return true, nil
 	}
-	m, err := w.message(ctx, w.nameOf(EventStream), wanted{Sequence: w.known.message})
+	m, err := w.message(ctx, w.nameOf(EventStream), wanted{Sequence: w.at.message})
 	if err != nil {
 		return false, fmt.Errorf("read message: %w", explain(w.js.Conn(), err))
 	}
-	return m == nil || m.Time.UnixNano() == w.known.stored, nil // nil if it was removed
+	return m == nil || m.Time.UnixNano() == w.at.stored, nil // nil if it was removed
 }
 
-// position returns the position after all messages that the watch covers.
-func (w *watch) position() Position {
-	if w.known.message == w.covered && w.covered > 0 {
-		return w.known.position()
+// errRemoved means that messages were removed before the watch had them.
+var errRemoved = errors.New("the stream no longer has what follows")
+
+// check finds out whether messages were removed before the watch had them, which no later message
+// of the same node may show. It also completes replays and delivers a bookmark.
+func (w *watch) check(ctx context.Context) error {
+	asking, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	info, err := w.stream.Info(asking)
+	if err != nil {
+		return fmt.Errorf("stream %s: %w", w.nameOf(EventStream), explain(w.js.Conn(), err))
 	}
-	return place{stream: w.name, message: w.covered}.position()
+	if w.isRemoved(info) {
+		return errRemoved // the next connection begins with a Gap
+	}
+	w.skipped = 0
+	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...)
+	if err != nil || last > w.at.covered() {
+		return err
+	}
+	w.checked = time.Now()
+	if info.State.LastSeq > w.at.covered() {
+		w.coverAll(w.at.stream, info)
+	}
+	if err := w.deliverSynced(); err != nil || !w.o.Bookmarks || len(w.pending) > 0 {
+		return err
+	}
+	return w.sendBookmark()
+}
+
+func (w *watch) sendBookmark() error {
+	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
 }

@@ -95,7 +95,7 @@ func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yie
 	if err != nil {
 		return err
 	}
-	w := watch{js: js, o: o, filter: filter, yield: yield, part: part{0, parts}, retries: newRetries()}
+	w := watch{server: &server{part: part{0, parts}, js: js}, o: o, filter: filter, yield: yield, retries: newRetries()}
 	if parts > 1 {
 		j := join{one: w, away: make(map[int]bool)}
 		for range parts {
@@ -108,27 +108,19 @@ func watchParts(ctx context.Context, js jetstream.JetStream, o WatchOptions, yie
 
 // watch is owned by the goroutine that ranges.
 type watch struct {
-	*server
+	*server // before the first connection without its streams
 
-	part     part // also while there is no server
-	js       jetstream.JetStream
 	o        WatchOptions
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
 	retries  *backoff.Backoff
 
-	// fresh is true until the first connection has decided where to begin.
-	fresh bool
 	// whole is true if every node that published before is in nodes.
 	whole bool
-	nodes map[string]*progress
-	// name is that of the stream in positions.
-	name string
-	// covered is the sequence number up to which the watch has every message, and known the
-	// last one of them of which it knows when the server stored it.
-	covered uint64
-	known   place
+	nodes map[string]*progress // nil until the first connection
+	// at is how far the watch has come: it has every message up to there.
+	at place
 	// skipped is the first sequence number that the watch did not get and that may not be
 	// that of another cluster or node; 0 if none.
 	skipped uint64
@@ -136,9 +128,6 @@ type watch struct {
 	checked time.Time
 	// received counts the messages of the consumer: it does not send again what is lost under way.
 	received uint64
-	// resumed is the message of which some events were delivered before the watch
-	// resumed.
-	resumed place
 	// pending are replays that are not complete yet.
 	pending []pending
 	// broken is true from a Gap until the state after it has been delivered. If the
@@ -181,7 +170,6 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 
 // run watches one part.
 func (w *watch) run(ctx context.Context) error {
-	w.fresh = true
 	for _, node := range tokens(w.o.Nodes) {
 		w.subjects = append(w.subjects, w.part.subject(token(w.o.Cluster), node))
 	}
@@ -219,12 +207,13 @@ func (w *watch) connect(ctx context.Context) error {
 }
 
 func (w *watch) follow(ctx context.Context) error {
-	var err error
 	opening, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	if w.server, err = openPart(opening, w.js, w.part, nil); err != nil {
+	opened, err := openPart(opening, w.js, w.part, nil)
+	if err != nil {
 		return err
 	}
+	w.server = opened
 	replay, err := w.findPosition(opening)
 	if err != nil {
 		return err
@@ -235,7 +224,7 @@ func (w *watch) follow(ctx context.Context) error {
 	// servers have no leader.
 	consumer, err := request(opening, w.js, func(ctx context.Context) (jetstream.Consumer, error) {
 		return w.stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-			FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.covered + 1,
+			FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: w.at.covered() + 1,
 			AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: inactiveThreshold,
 		})
 	})
