@@ -79,11 +79,7 @@ func TestUnusableServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			node, err := simnode.New(simnode.Options{Name: "node-a", Pods: 3, History: 100})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(node.Close)
+			node := newNode(t, simnode.Options{Name: "node-a", Pods: 3, History: 100})
 			log := &logged{}
 			p, err := fleet.NewPublisher(fleet.PublisherOptions{
 				Conn: connectWith(t, url, tt.options), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
@@ -105,11 +101,7 @@ func TestUnusableServer(t *testing.T) {
 func TestBadPublisherOptions(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, startServer(t, "").URL)
-	node, err := simnode.New(simnode.Options{Name: "node-a", History: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(node.Close)
+	node := newNode(t, simnode.Options{Name: "node-a", History: 1})
 	good := fleet.PublisherOptions{Conn: conn, Source: node, Cluster: "c", Node: "n"}
 	tests := []struct {
 		names string
@@ -146,10 +138,7 @@ func TestBadPublisherOptions(t *testing.T) {
 // A publisher runs once.
 func TestPublisherRunsOnce(t *testing.T) {
 	t.Parallel()
-	node, err := simnode.New(simnode.Options{Name: "node-a", History: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := newNode(t, simnode.Options{Name: "node-a", History: 1})
 	node.Close()
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
 	if err != nil {

@@ -205,6 +205,34 @@ func (a *agent) steps(n int) {
 	}
 }
 
+// churn makes changes on each node until stop is called, or the end of the test.
+func churn(t *testing.T, agents []*agent, pause time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var changes sync.WaitGroup
+	for _, a := range agents {
+		changes.Go(func() {
+			for ctx.Err() == nil {
+				a.steps(1)
+				time.Sleep(pause)
+			}
+		})
+	}
+	stop = func() { cancel(); changes.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+// newNode returns a node that an agent publishes, or none.
+func newNode(t *testing.T, o simnode.Options) *simnode.Node {
+	t.Helper()
+	node, err := simnode.New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.Close)
+	return node
+}
+
 func (a *agent) published(epoch string) []pleg.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -223,6 +251,8 @@ type consumer struct {
 	events []fleet.Event
 	last   time.Time // of an event
 	delays load.Times
+	// reasons counts the Gaps by their reason.
+	reasons map[string]int
 	// stall blocks the consumer while it is locked.
 	stall  sync.Mutex
 	cancel func()
@@ -233,7 +263,7 @@ type consumer struct {
 // watch starts a consumer of everything that checks each event.
 func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
 	t.Helper()
-	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents}
+	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents, reasons: make(map[string]int)}
 	c.AtLeast = make(map[string]promises.Truth)
 	named := make(map[string]*agent)
 	discard := false
@@ -262,6 +292,9 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 			c.mu.Lock()
 			if err == nil {
 				c.last = time.Now()
+				if ev.Type == pleg.Gap {
+					c.reasons[ev.Reason]++
+				}
 				if !discard {
 					c.events = append(c.events, ev)
 				} else if ev.PodUID != "" && !ev.Replayed {
@@ -368,6 +401,14 @@ func (c *consumer) isSynced() error {
 		return fmt.Errorf("not synced after %d events", len(c.events))
 	}
 	return nil
+}
+
+// beginsAgain restarts the first agent and waits for the Gap of its new epoch.
+func (f *field) beginsAgain() {
+	f.t.Helper()
+	before := f.count()
+	f.a.restart()
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
 }
 
 // field is a server, two nodes and a watch that has everything. The connection of the first node

@@ -55,7 +55,7 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 // A node that is gone can be forgotten; one that publishes, or that nobody knows, cannot.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	f := startField(t, fieldOptions{})
+	f := startField(t, fieldOptions{a: agentOptions{limits: fleet.Limits{Parts: parts}}})
 	states := openStates(t, f.server.URL)
 	if err := states.Forget(t.Context(), "node-a"); !errors.Is(err, fleet.ErrPublishing) {
 		t.Errorf("forget a node that publishes: %v, want %v", err, fleet.ErrPublishing)

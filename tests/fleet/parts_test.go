@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -82,18 +81,7 @@ func TestPartsInChurn(t *testing.T) {
 			t.Errorf("part %d has the events of %d nodes, want 2", number, got)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var churn sync.WaitGroup
-	for _, a := range agents {
-		churn.Go(func() {
-			for ctx.Err() == nil {
-				a.steps(1)
-				time.Sleep(5 * time.Millisecond)
-			}
-		})
-	}
-	defer churn.Wait()
-	defer cancel()
+	stop := churn(t, agents, 5*time.Millisecond)
 	all := []*consumer{first}
 	for i := range 4 {
 		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
@@ -106,8 +94,7 @@ func TestPartsInChurn(t *testing.T) {
 			}
 		}
 	}
-	cancel()
-	churn.Wait()
+	stop()
 	agents[0].restart()
 	agents[5].restart()
 	for _, c := range all {
@@ -300,49 +287,6 @@ func createPartOn(t *testing.T, js jetstream.JetStream, number int, tag string) 
 	}
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// The states of all parts are read as one, and a node is forgotten in its own.
-func TestStatesOfParts(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	agents := startParts(t, s.URL, 4)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
-	states, names := openStates(t, s.URL), []string{}
-	for _, a := range agents {
-		names = append(names, a.name)
-	}
-	nodes, err := states.Nodes(t.Context())
-	if err != nil || !slices.EqualFunc(nodes, names, func(n fleet.Node, name string) bool { return n.Name == name && n.Agent != "" }) {
-		t.Errorf("nodes %+v, %v, want %v", nodes, err, names)
-	}
-	for _, wanted := range [][]string{nil, {names[0], names[3]}, names[1:2]} {
-		got := make(map[string]bool)
-		for pod, err := range states.Pods(t.Context(), wanted, nil) {
-			if one, ok, errOne := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID); err != nil || errOne != nil || !ok || one.Name != pod.Name {
-				t.Fatalf("pod %+v, %v; alone %+v, %t, %v", pod, err, one, ok, errOne)
-			}
-			got[pod.Node] = true
-		}
-		if wanted == nil {
-			wanted = names
-		}
-		if have := slices.Sorted(maps.Keys(got)); !slices.Equal(have, wanted) {
-			t.Errorf("pods of the nodes %v, want %v", have, wanted)
-		}
-	}
-	if err := states.Check(t.Context(), []string{"node-x"}); !errors.Is(err, fleet.ErrUnknownNode) {
-		t.Errorf("check node-x: %v, want %v", err, fleet.ErrUnknownNode)
-	}
-	for _, a := range agents[:parts] {
-		a.stop()
-		if err := states.Forget(t.Context(), a.name); err != nil {
-			t.Error(err)
-		}
-	}
-	if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != parts {
-		t.Errorf("nodes %+v, %v, want %v", nodes, err, names[parts:])
 	}
 }
 

@@ -1,33 +1,16 @@
 package fleet_test
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// A watch from the beginning and one that comes late have the union of all nodes.
-func TestWatchHasTheUnion(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b.example.com", agentOptions{})
-	a.steps(30)
-	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	b.steps(50)
-	first.converges()
-	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
-	a.steps(200)
-	late.converges()
-	first.converges()
-}
 
 // Synced comes only after every container that was published before the watch began.
 func TestSyncedIsComplete(t *testing.T) {
@@ -60,26 +43,14 @@ func TestSyncedIsCompleteInChurn(t *testing.T) {
 		agents = append(agents, a)
 	}
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
-	ctx, cancel := context.WithCancel(t.Context())
-	var churn sync.WaitGroup
-	for _, a := range agents {
-		churn.Go(func() {
-			for ctx.Err() == nil {
-				a.steps(1)
-				time.Sleep(2 * time.Millisecond)
-			}
-		})
-	}
-	defer churn.Wait()
-	defer cancel()
+	stop := churn(t, agents, 2*time.Millisecond)
 	var late []*consumer
 	for range 8 {
 		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
 		c.eventually(c.isSynced)
 		late = append(late, c)
 	}
-	cancel()
-	churn.Wait()
+	stop()
 	for _, c := range late {
 		c.converges()
 	}
@@ -200,19 +171,28 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// States has every pod with its status.
+// States has every pod with its status, whatever the number of parts.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	f := startField(t, fieldOptions{})
-	states := openStates(t, f.server.URL)
-	nodes, err := states.Nodes(t.Context())
-	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != f.a.node.Epoch() {
-		t.Errorf("nodes %+v, %v", nodes, err)
+	for _, parts := range []int{1, parts} { // the nodes are in different ones
+		t.Run(fmt.Sprint(parts), func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{a: agentOptions{limits: fleet.Limits{Parts: parts}}})
+			f.checkStates(openStates(t, f.server.URL))
+		})
+	}
+}
+
+func (f *field) checkStates(states *fleet.States) {
+	f.t.Helper()
+	nodes, err := states.Nodes(f.t.Context())
+	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[0].Epoch != f.a.node.Epoch() || nodes[1].Name != f.b.name {
+		f.t.Errorf("nodes %+v, %v", nodes, err)
 	}
 	got := make(map[string]map[pleg.ContainerID]bool)
-	for pod, err := range states.Pods(t.Context(), nil, nil) {
+	for pod, err := range states.Pods(f.t.Context(), nil, nil) {
 		if err != nil {
-			t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		if got[pod.Node] == nil {
 			got[pod.Node] = make(map[pleg.ContainerID]bool)
@@ -223,9 +203,9 @@ func TestStates(t *testing.T) {
 		for _, sandbox := range pod.Status.Sandboxes {
 			got[pod.Node][sandbox.ID] = sandbox.Ready
 		}
-		one, ok, err := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID)
-		if err != nil || !ok || one.LastEvent.Seq != pod.LastEvent.Seq {
-			t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
+		one, ok, err := states.Pod(f.t.Context(), pod.Node, pod.Namespace, pod.UID)
+		if err != nil || !ok || one.LastEvent.Seq != pod.LastEvent.Seq || one.Name != pod.Name {
+			f.t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
 		}
 	}
 	for _, agent := range []*agent{f.a, f.b} {
@@ -236,21 +216,21 @@ func TestStates(t *testing.T) {
 			}
 		}
 		if !maps.Equal(got[agent.name], want) {
-			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
+			f.t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
 		}
 	}
 	some := 0
-	for pod, err := range states.Pods(t.Context(), []string{f.b.name}, []string{"shop"}) {
+	for pod, err := range states.Pods(f.t.Context(), []string{f.b.name}, []string{"shop"}) {
 		if err != nil || pod.Node != f.b.name || pod.Namespace != "shop" {
-			t.Errorf("pod %+v, %v", pod, err)
+			f.t.Errorf("pod %+v, %v", pod, err)
 		}
 		some++
 	}
 	if some == 0 {
-		t.Error("no pod of node-b in the namespace shop")
+		f.t.Error("no pod of node-b in the namespace shop")
 	}
-	if _, ok, err := states.Pod(t.Context(), "node-a", "shop", "nobody"); ok || err != nil {
-		t.Errorf("a pod that does not exist: %t, %v", ok, err)
+	if _, ok, err := states.Pod(f.t.Context(), "node-a", "shop", "nobody"); ok || err != nil {
+		f.t.Errorf("a pod that does not exist: %t, %v", ok, err)
 	}
 }
 

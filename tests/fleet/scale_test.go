@@ -38,6 +38,7 @@ type scale struct {
 	conns   []*nats.Conn
 	nodes   []*agent
 	made    int // events of the load
+	atStart int // Gaps of the nodes that began after the watch
 	cpu     [2]time.Duration
 	*consumer
 }
@@ -68,6 +69,7 @@ func TestScale(t *testing.T) {
 	s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 	s.rest(s.consumer, "start of all nodes", began)
 	s.rowCPU("start of all nodes")
+	s.atStart = s.gapsSoFar()
 	s.load()
 	s.late()
 	s.burst()
@@ -153,7 +155,7 @@ func (s *scale) load() {
 		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", use(server.PID()).RSS>>20, stored.Store>>20)
 	}
 	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", use(os.Getpid()).RSS>>20)
-	s.row("Gaps", "%d", s.gapsSoFar())
+	s.row("Gaps: at the start; all by their reason", "%d, %v", s.atStart, s.reasons)
 }
 
 // restart restarts a tenth of the agents.
