@@ -89,7 +89,7 @@ func (j *join) watchOf(number int, nodes []string, pass func(do func() error) bo
 		pass(func() error {
 			j.away[number] = true
 			if o.Disconnected != nil {
-				o.Disconnected(w.part.explain(err), retryIn)
+				o.Disconnected(w.explain(err), retryIn)
 			}
 			return nil
 		})

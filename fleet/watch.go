@@ -171,7 +171,7 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 // run watches one part.
 func (w *watch) run(ctx context.Context) error {
 	for _, node := range tokens(w.o.Nodes) {
-		w.subjects = append(w.subjects, w.part.subject(token(w.o.Cluster), node))
+		w.subjects = append(w.subjects, w.subject(token(w.o.Cluster), node))
 	}
 	return w.o.retry(ctx, w.js, w.retries, w.connect)
 }

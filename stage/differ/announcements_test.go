@@ -13,9 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-var (
-	runningPod = plegtest.Pod("a", "c=running")
-)
+var runningPod = plegtest.Pod("a", "c=running")
 
 // stream is a list while an event stream is up, and broke one after it has ended.
 func stream(words string) step {

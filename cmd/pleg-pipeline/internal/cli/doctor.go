@@ -239,7 +239,8 @@ func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 func (c *doctorCommand) print(r interface {
 	Print(w io.Writer, o doctor.TextOptions) error
 	Healthy() bool
-}) error {
+},
+) error {
 	options := doctor.TextOptions{Width: terminalWidth(c.process.Out), Color: c.process.colorWanted()}
 	return printReport(c.process, c.output, r, func(w io.Writer) error { return r.Print(w, options) }, r.Healthy())
 }

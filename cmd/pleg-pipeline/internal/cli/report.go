@@ -9,14 +9,14 @@ import (
 
 // printReport prints a report as JSON or as text; its error is the exit code of a report that is
 // not good.
-func printReport(p Process, format string, report any, print func(io.Writer) error, good bool) error {
+func printReport(p Process, format string, report any, text func(io.Writer) error, good bool) error {
 	var err error
 	if format == "json" {
 		encoder := json.NewEncoder(view.JSONWriter(p.Out))
 		encoder.SetIndent("", "  ")
 		err = encoder.Encode(report)
 	} else {
-		err = print(p.Out)
+		err = text(p.Out)
 	}
 	if err == nil && !good {
 		return exit(ExitUnhealthy)

@@ -81,7 +81,7 @@ func (r *Report) Conforms() bool {
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	o.CallTimeout = cmp.Or(o.CallTimeout, 10*time.Second)
 	o.Settle = cmp.Or(o.Settle, 3*time.Second)
-	if err := CheckIDs(slices.Concat(o.Only, o.Skip)); err != nil {
+	if err := CheckIDs(slices.Concat(o.Only, o.Skip)); err != nil { //nolint:contextcheck // it calls nothing
 		return nil, err
 	}
 	n, err := newNode(o)
@@ -102,7 +102,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := n.checkImage(ctx); err != nil {
 		return nil, err
 	}
-	for _, p := range promises() {
+	for _, p := range promises() { //nolint:contextcheck // a trial has the context
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.id) || slices.Contains(o.Skip, p.id) {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 // a promise is tried by what is written there, and by nothing else.
 type trial struct {
 	*node
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // of one trial, as a testing.T has that of one test
 }
 
 // result is what a trial returns, or ends with.
