@@ -64,7 +64,7 @@ func (c *call) requestReceived() {
 	}
 }
 
-// interceptUnary has a call end when closing does, and its answer counted.
+// interceptUnary ends a call when closing ends, and has its answer counted.
 func interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := callOf(ctx)
