@@ -89,11 +89,13 @@ func (e *examination) unready(s *signs) {
 
 // slow finds a slow runtime. Calls that hang are not its matter.
 func (e *examination) slow(s *signs) {
+	lists := 0
 	for _, c := range e.report.Calls {
 		switch c.Method {
 		case "ListPodSandbox", "ListContainers":
 			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() { // first, as the daemon has it
-				s.texts = slices.Insert(s.texts, 0, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period))
+				s.texts = slices.Insert(s.texts, lists, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period))
+				lists++
 				s.problem = s.problem || c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds()
 			}
 		case "Version", "Status":

@@ -158,9 +158,8 @@ func (m *measurement) summarize(load *Load) {
 		key.Count, key.Failed, key.P50Seconds, key.P99Seconds = len(took), failed, percentile(took, 50), percentile(took, 99)
 		load.Calls = append(load.Calls, key)
 	}
-	order := []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
 	slices.SortFunc(load.Calls, func(a, b LoadCall) int {
-		return cmp.Or(slices.Index(order, a.Method)-slices.Index(order, b.Method), a.AtOnce-b.AtOnce)
+		return cmp.Or(inOrder(a.Method, b.Method), a.AtOnce-b.AtOnce)
 	})
 	for _, width := range widths {
 		took := m.sweeps[width]

@@ -13,6 +13,13 @@ import (
 // top is the number of calls or pods that a finding names.
 const top = 5
 
+// inOrder compares two methods by their place in an examination. Some calls are made at once, and
+// which returns first says nothing.
+func inOrder(a, b string) int {
+	methods := []string{"Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageFsInfo"}
+	return slices.Index(methods, a) - slices.Index(methods, b)
+}
+
 // count fills the counts, and finds the pods with the most bytes and the most dead containers.
 func (r *Report) count(items []item) {
 	r.Counts = Counts{}
@@ -91,6 +98,7 @@ func (e *examination) summarize() {
 		all := slices.Sorted(slices.Values(took[s.Method]))
 		s.MedianSeconds, s.LongestSecs = all[len(all)/2], all[len(all)-1]
 	}
+	slices.SortFunc(r.Calls, func(a, b Call) int { return inOrder(a.Method, b.Method) })
 	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
 	slices.SortFunc(r.Slowest, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID)) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), top)]
