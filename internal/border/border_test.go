@@ -207,6 +207,7 @@ func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
 		"without a status":  {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}}, true},
 		"another pod":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "b"}}, false},
 		"nil container":     {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Containers: make([]*pleg.Container, 1)}}, false},
+		"nil sandbox":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Sandboxes: make([]*pleg.Container, 1)}}, false},
 		"nil in its status": {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

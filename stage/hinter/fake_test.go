@@ -2,25 +2,29 @@ package hinter_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
 	"slices"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errUnavailable = errors.New("unavailable")
 
 // fakeLister records what the hinter reports to the lister.
 type fakeLister struct {
@@ -41,174 +45,98 @@ func (l *fakeLister) LastSuccess() time.Time {
 	return time.Time{}
 }
 
-// fakePods lists one pod at a time, and records which.
-type fakePods struct {
-	mu   sync.Mutex
-	took time.Duration
-	pod  *pleg.Pod // if nil, one with only the UID
-	err  error
-	fail func()
-	seen []pleg.PodUID
-}
-
-func (p *fakePods) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	p.mu.Lock()
-	p.seen = append(p.seen, uid)
-	p.mu.Unlock()
-	if p.fail != nil {
-		p.fail()
-	}
-	select {
-	case <-time.After(p.took):
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
-	if p.pod != nil {
-		return p.pod, p.err
-	}
-	return &pleg.Pod{UID: uid}, p.err
-}
-
-func (p *fakePods) relisted() []pleg.PodUID {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Sorted(slices.Values(p.seen)) // the lists run concurrently
-}
-
-// stream is one call of WatchEvents.
-type stream func(ctx context.Context, opened func(), hint func(pleg.Hint)) error
-
-// streamOf returns a runtime with an event stream that stays open after send has
-// returned.
-func streamOf(send func(hint func(pleg.Hint))) *fakeEvents {
-	return &fakeEvents{streams: []stream{func(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-		opened()
-		send(hint)
-		return plegtest.Hang(ctx)
-	}}}
-}
-
-// fakeEvents has one stream for each call. Further calls get a stream without CRI
-// events.
-type fakeEvents struct {
-	mu      sync.Mutex
-	streams []stream
-	opened  []time.Time
-}
-
-func (e *fakeEvents) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	e.mu.Lock()
-	n := len(e.opened)
-	e.opened = append(e.opened, time.Now())
-	e.mu.Unlock()
-	if n < len(e.streams) {
-		return e.streams[n](ctx, opened, hint)
-	}
-	opened()
-	return plegtest.Hang(ctx)
-}
-
-func (e *fakeEvents) tries() []time.Time {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.opened)
-}
-
-// guarded returns a runtime behind the border.
-func guarded(t *testing.T, runtime pleg.Runtime) *border.Runtime {
-	t.Helper()
-	r, err := border.New(runtime, border.Options{ListTimeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
+// fixture is a hinter that runs, and its runtime. The test acts as differ.
 type fixture struct {
-	t      *testing.T
-	lister fakeLister
-	hinter *hinter.Hinter
-	out    chan stage.Observation
-	ended  chan error
-	stop   context.CancelFunc
+	*hinter.Hinter
+	t       *testing.T
+	runtime *plegtest.Runtime
+	lister  fakeLister
+	metrics *prometheus.Registry
+	out     chan stage.Observation
 }
 
-// testHinter runs a test with a hinter in a bubble.
-func testHinter(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, test func(f *fixture)) {
+// testHinter runs a test with a hinter in a bubble. change may be nil.
+func testHinter(t *testing.T, change func(*hinter.Options), test func(f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(run(t, pods, events, nil)) })
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, change)
+		f.run()
+		synctest.Wait()
+		test(f)
+	})
 }
 
-// run starts a hinter in the bubble of t.
-func run(t *testing.T, pods pleg.PodLister, events pleg.EventWatcher, change func(*hinter.Options)) *fixture {
+func newFixture(t *testing.T, change func(*hinter.Options)) *fixture {
 	t.Helper()
-	f := &fixture{t: t, out: make(chan stage.Observation), ended: make(chan error, 1)}
+	f := &fixture{t: t, runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), out: make(chan stage.Observation)}
 	o := hinter.Options{
-		Lister: &f.lister, Relists: 2, Logger: slog.New(slog.DiscardHandler),
-	}
-	if pods != nil {
-		o.Pods = guarded(t, struct {
-			pleg.Runtime // nil: no other call is made
-			pleg.PodLister
-		}{PodLister: pods}).PodLister()
-	}
-	if events != nil {
-		o.Events = guarded(t, struct {
-			pleg.Runtime
-			pleg.EventWatcher
-		}{EventWatcher: events}).EventWatcher()
+		Pods: f.runtime, Events: f.runtime, Lister: &f.lister, Relists: 2,
+		Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: f.metrics},
 	}
 	if change != nil {
 		change(&o)
 	}
 	var err error
-	if f.hinter, err = hinter.New(o); err != nil {
+	if f.Hinter, err = hinter.New(o); err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(t.Context())
-	f.stop = stop
-	go func() { f.ended <- f.hinter.Run(ctx, f.out) }()
-	t.Cleanup(stop)
 	return f
 }
 
+func (f *fixture) run() {
+	kit.Run(f.t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
+}
+
+// slow makes each list of a pod take a second.
+func (f *fixture) slow() { f.runtime.SetListFault(plegtest.Delay(time.Second)) }
+
+// announce sends a CRI event of the pod, complete but for what change makes of it.
+func (f *fixture) announce(uid pleg.PodUID, change func(*pleg.Hint)) {
+	h := pleg.Hint{UID: uid, At: time.Now(), Container: "c", Pod: &pleg.Pod{UID: uid}}
+	if change != nil {
+		change(&h)
+	}
+	f.runtime.AnnounceHint(h)
+}
+
 // observations returns the pods of the observations that are ready now.
-func (f *fixture) observations() []pleg.PodUID {
-	var uids []pleg.PodUID
+func (f *fixture) observations() []string {
+	var uids []string
 	for {
 		synctest.Wait()
 		select {
-		case o, ok := <-f.out:
-			if !ok {
-				return uids
-			}
-			uids = append(uids, o.UID)
+		case o := <-f.out:
+			uids = append(uids, string(o.UID))
 		default:
 			return uids
 		}
 	}
 }
 
-// sleep waits d and until the hinter is idle.
-func sleep(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
-
-func (f *fixture) require(name string, got, want any) {
+// requireObserved waits d, and requires observations of these pods, in any order.
+func (f *fixture) requireObserved(d time.Duration, want string) {
 	f.t.Helper()
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		f.t.Errorf("%s: got %v, want %v", name, got, want)
+	time.Sleep(d)
+	if got := slices.Sorted(slices.Values(f.observations())); strings.Join(got, " ") != want {
+		f.t.Errorf("observed %q, want %q", got, want)
 	}
 }
 
-func (f *fixture) requireRelists(want int) {
+// requireCalls requires these numbers of lists: of single pods by the hinter, and of all pods
+// that it requested.
+func (f *fixture) requireCalls(pods int, all int64) {
 	f.t.Helper()
-	f.require("relists of all pods", f.lister.relists.Load(), want)
+	if gotPods, gotAll := f.runtime.Counts().PodLists, f.lister.relists.Load(); gotPods != pods || gotAll != all {
+		f.t.Errorf("%d lists of single pods and %d of all, want %d and %d", gotPods, gotAll, pods, all)
+	}
 }
 
-// requireStream checks the last report to the lister.
-func (f *fixture) requireStream(open bool) {
+// requireStream waits d, and checks the last report to the lister.
+func (f *fixture) requireStream(d time.Duration, open bool) {
 	f.t.Helper()
-	f.require("the stream is open", f.lister.open.Load(), open)
+	time.Sleep(d)
+	synctest.Wait()
+	if got := f.lister.open.Load(); got != open {
+		f.t.Errorf("the stream is open: %v, want %v", got, open)
+	}
 }

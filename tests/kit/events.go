@@ -139,6 +139,14 @@ func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...strin
 	return sum
 }
 
+// RequireMetric fails unless [Metric] is want.
+func RequireMetric(t testing.TB, from prometheus.Gatherer, want float64, name string, labels ...string) {
+	t.Helper()
+	if got := Metric(t, from, name, labels...); got != want {
+		t.Errorf("%s %q = %v, want %v", name, labels, got, want)
+	}
+}
+
 func hasLabels(m *dto.Metric, values []string) bool {
 	for _, value := range values {
 		if !slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetValue() == value }) {

@@ -22,6 +22,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 )
 
+// Bubble runs a subtest in a bubble of its own.
+func Bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
 // Run calls run in a goroutine until stop is called or the test ends. stop cancels
 // the context and returns what run returned. At the end of the test that must be
 // [context.Canceled].
