@@ -206,7 +206,7 @@ func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daem
 	}
 	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
 	defer cancel()
-	daemon, err := newClient(c.process, socket)
+	daemon, err := newClient(c.process.Dial, socket)
 	if err != nil {
 		return nil
 	}

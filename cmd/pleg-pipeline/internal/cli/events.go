@@ -137,8 +137,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 			return err
 		}
 		sayReplayed(ctx, out)
-		_, own := from.(ownSource)
-		if last := f.last.Load(); last != nil && !own {
+		if last := f.last.Load(); last != nil && !c.source.own {
 			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position(*last))
 		}
 		return nil

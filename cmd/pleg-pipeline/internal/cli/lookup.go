@@ -83,7 +83,7 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	daemon, err := newClient(c.process, socket)
+	daemon, err := newClient(c.process.Dial, socket)
 	if err != nil {
 		return err
 	}

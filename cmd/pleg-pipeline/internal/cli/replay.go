@@ -87,9 +87,7 @@ func describe(r *recording.Recording) string {
 	return b.String()
 }
 
-// servePrivately calls use with the endpoint of a private socket on which parts
-// serve. The parts end only after use has returned, as a runtime outlives its
-// clients. If a part fails, its error is the cause that ends the context of use.
+// servePrivately calls use with the endpoint of a private socket on which parts serve.
 func servePrivately(
 	ctx context.Context, use func(ctx context.Context, endpoint string) error, parts ...func(context.Context, net.Listener) error,
 ) (err error) {
@@ -103,20 +101,30 @@ func servePrivately(
 	if err != nil {
 		return fmt.Errorf("create a socket: %w", err)
 	}
-	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var running []func(context.Context) error
+	for _, part := range parts {
+		running = append(running, func(ctx context.Context) error { return part(ctx, listener) })
+	}
+	return whileRunning(ctx, func(ctx context.Context) error { return use(ctx, "unix://"+socket) }, running...)
+}
+
+// whileRunning calls use while parts run. They end only after use has returned, as a server
+// outlives its clients. If a part fails, its error is the cause that ends the context of use.
+func whileRunning(ctx context.Context, use func(context.Context) error, parts ...func(context.Context) error) error {
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	var group errgroup.Group
 	for _, part := range parts {
 		group.Go(func() error {
-			err := part(serving, listener)
+			err := part(running)
 			if err != nil {
 				end(err)
 			}
 			return err
 		})
 	}
-	err = use(ctx, "unix://"+socket)
+	err := use(ctx)
 	stop()
 	_ = group.Wait() // use got their errors
 	return err

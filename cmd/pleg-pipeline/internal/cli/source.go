@@ -23,12 +23,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// source is where events and pods come from: a daemon, a pipeline in this process, or a
-// cluster.
+// source is where events and pods come from: a daemon or a cluster.
 type source interface {
 	top.Source
 	// Pod returns the pod of an event as it is now; false if it is gone or unknown.
@@ -39,8 +37,8 @@ type source interface {
 type sourceFlags struct {
 	runtime runtimeFlags
 	connect string
-	own     bool // set by validate
-	// needsDaemon means that a pipeline in this process cannot do the work.
+	own     bool // the daemon is a private one; set by validate, or by use if there is no other
+	// needsDaemon means that a private one cannot do the work.
 	needsDaemon bool
 }
 
@@ -61,23 +59,29 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	return f.runtime.validate(flags)
 }
 
-// use calls with for the daemon, or for a pipeline in this process.
+// use calls with for the daemon of this node, or for a private one.
 func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func(context.Context, source) error) error {
 	socket, err := f.findDaemon(ctx, p, out)
 	if err != nil {
 		return err
 	}
 	if socket != "" {
-		c, err := newClient(p, socket)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = c.Close() }()
-		return with(ctx, daemonSource{c})
+		return useDaemon(ctx, p.Dial, socket, with)
 	}
+	f.own = true
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
-		return useOwn(ctx, out, from, with)
+		return usePrivate(ctx, out, from, with)
 	})
+}
+
+// useDaemon calls with for a daemon.
+func useDaemon(ctx context.Context, dial dialer, socket string, with func(context.Context, source) error) error {
+	c, err := newClient(dial, socket)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	return with(ctx, daemonSource{c})
 }
 
 const (
@@ -156,12 +160,14 @@ func dial(ctx context.Context, p Process, socket string) error {
 	return conn.Close()
 }
 
-func newClient(p Process, socket string) (*client.Client, error) {
-	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return p.Dial(ctx, socket) }})
+// dialer connects to the socket of a daemon.
+type dialer = func(ctx context.Context, socket string) (net.Conn, error)
+
+func newClient(dial dialer, socket string) (*client.Client, error) {
+	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, socket) }})
 }
 
-// daemonSource is the daemon of this node. Another process can continue after the last
-// event of this one.
+// daemonSource is the daemon of this node, or a private one.
 type daemonSource struct{ client *client.Client }
 
 // answerTimeout is the time in which a daemon or a server must answer.
@@ -197,14 +203,9 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions) iter.Se
 	if disconnected := o.Disconnected; disconnected != nil {
 		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
 	}
-	return eventsOf(ctx, s.client, o, func(err error) error { return fromDaemon(ctx, err) })
-}
-
-// eventsOf ranges over the events of a node, with errors that can be printed.
-func eventsOf(ctx context.Context, p node.Pipeline, o client.WatchOptions, printable func(error) error) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range p.Watch(ctx, o) {
-			if !yield(fleet.Event{Event: ev}, printable(err)) {
+		for ev, err := range s.client.Watch(ctx, o) {
+			if !yield(fleet.Event{Event: ev}, fromDaemon(ctx, err)) {
 				return
 			}
 		}

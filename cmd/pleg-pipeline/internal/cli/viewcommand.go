@@ -46,7 +46,7 @@ func (c *viewCommand) validate(flags *pflag.FlagSet) error {
 	return c.filter.validate()
 }
 
-// use calls with for the cluster, the daemon, or a pipeline in this process.
+// use calls with for the cluster or a daemon.
 func (c *viewCommand) use(ctx context.Context, out console, with func(context.Context, source) error) error {
 	if c.fleet.given() {
 		c.fleet.namespaces = c.filter.Namespaces

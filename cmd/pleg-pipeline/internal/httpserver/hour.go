@@ -75,7 +75,8 @@ func (h *Hour) look(s pleg.Status, first bool) {
 		p.ListSeconds, p.Hung, p.Events = newest(append(p.ListSeconds, 0)), newest(append(p.Hung, 0)), newest(append(p.Events, 0))
 	}
 	last := len(p.Hung) - 1
-	p.ListSeconds[last], p.Hung[last] = max(p.ListSeconds[last], listAge(s).Seconds()), max(p.Hung[last], hungPods(s))
+	_, hung := view.CountHung(s)
+	p.ListSeconds[last], p.Hung[last] = max(p.ListSeconds[last], listAge(s).Seconds()), max(p.Hung[last], hung)
 }
 
 // countEvents sets the events of the last point and returns the number of all.
@@ -99,20 +100,6 @@ func listAge(s pleg.Status) time.Duration {
 		age = max(age, s.At.Sub(s.Relist.Failing))
 	}
 	return age
-}
-
-// hungPods returns the number of pods whose inspection hangs, or whose last one did.
-func hungPods(s pleg.Status) int {
-	pods := make(map[pleg.PodUID]bool)
-	for _, i := range s.Overdue {
-		if i.Hung {
-			pods[i.UID] = true
-		}
-	}
-	for _, q := range s.Quarantined {
-		pods[q.UID] = true
-	}
-	return len(pods)
 }
 
 // ServeHTTP answers with the points.

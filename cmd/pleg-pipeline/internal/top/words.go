@@ -103,12 +103,7 @@ func placesText(s pleg.Status) string {
 	if extra := s.InFlight - s.Inspectors; extra > 0 {
 		text += fmt.Sprintf(" + %d extra", extra)
 	}
-	hung := 0
-	for _, i := range s.Overdue {
-		if i.Hung {
-			hung++
-		}
-	}
+	hung, _ := view.CountHung(s)
 	if hung > 0 {
 		text += fmt.Sprintf(", %d hung", hung)
 	}

@@ -116,9 +116,21 @@ func (f *Figures) addStatus(s pleg.Status) {
 	}
 	f.Differ.Queue, f.Differ.Quarantined = s.Waiting, len(s.Quarantined)
 	f.Inspector.InFlight, f.Inspector.Inspectors = s.InFlight, s.Inspectors
+	f.Inspector.Hung, _ = CountHung(s)
+}
+
+// CountHung returns the number of inspections in flight that hang, and that of the pods whose
+// inspection hangs or whose last one did.
+func CountHung(s pleg.Status) (inspections, pods int) {
+	uids := make(map[pleg.PodUID]bool)
 	for _, i := range s.Overdue {
 		if i.Hung {
-			f.Inspector.Hung++
+			inspections++
+			uids[i.UID] = true
 		}
 	}
+	for _, q := range s.Quarantined {
+		uids[q.UID] = true
+	}
+	return inspections, len(uids)
 }
