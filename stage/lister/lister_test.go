@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
 )
 
 func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
@@ -25,7 +22,7 @@ func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
 			rt.SetList([]*pleg.Pod{plegtest.Pod(pleg.PodUID(fmt.Sprint(calls+1)), "")}) // for the next list
 			return nil
 		})
-		f := newFixture(t, rt)
+		f := newFixture(t, rt, period)
 		for i, want := range []struct{ at, sent time.Duration }{
 			{0, 100 * time.Millisecond},
 			{1100 * time.Millisecond, 1300 * time.Millisecond},
@@ -48,7 +45,7 @@ func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
 func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := plegtest.New()
-		f := newFixture(t, rt)
+		f := newFixture(t, rt, period)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if lists := rt.Counts().Lists; lists != 1 {
@@ -61,63 +58,23 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 	})
 }
 
-// Only the third list has the fault.
+// Only the third list fails, at once or late.
 func TestFailedListIsRetriedAPeriodLater(t *testing.T) {
-	for name, tc := range map[string]struct {
-		fault plegtest.Fault
-		took  time.Duration
-		err   error
-		text  string
-	}{
-		"error": {fault: plegtest.Fail(errList), err: errList, text: "list pods: " + errList.Error()},
-		"panic": {fault: plegtest.Panic("nil map"), text: "list pods: panic: nil map"},
-		"no answer": {
-			fault: plegtest.Hang, took: timeout, err: context.DeadlineExceeded,
-			text: "list pods: no answer within the list timeout of 10s: context deadline exceeded",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := plegtest.New()
-				f := newFixture(t, rt)
-				f.next(t)
-				f.next(t)
-				rt.SetListFault(tc.fault)
-				time.Sleep(period + tc.took)
-				synctest.Wait()
-				last := f.lister.Last()
-				if got := last.Success.Sub(f.start); got != period {
-					t.Errorf("last success at %v, want that of the second list at %v", got, period)
-				}
-				if last.Err == nil || last.Err.Error() != tc.text || tc.err != nil && !errors.Is(last.Err, tc.err) {
-					t.Errorf("Last().Err = %v, want %q", last.Err, tc.text)
-				}
-				rt.SetListFault(nil)
-				if _, sent := f.next(t); sent != 3*period+tc.took {
-					t.Errorf("next listing came at %v, want %v", sent, 3*period+tc.took)
-				}
-				if err := f.lister.Last().Err; err != nil {
-					t.Errorf("Last().Err after a successful list = %v, want nil", err)
-				}
-			})
+	for _, took := range []time.Duration{0, 10 * time.Second} {
+		testLister(t, next(0, false), next(period, false), failAfter(took), until(2*period+took), func(t *testing.T, f *fixture) {
+			if last := f.lister.Last(); last.Success.Sub(f.start) != period || !errors.Is(last.Err, errList) {
+				t.Errorf("Last = %+v, want the success of the second list and the error of the third", last)
+			}
+		}, next(3*period+took, false), func(t *testing.T, f *fixture) {
+			if err := f.lister.Last().Err; err != nil {
+				t.Errorf("Last().Err after a successful list = %v, want nil", err)
+			}
 		})
 	}
 }
 
-// With a very short period a list is due all the time.
+// With a very short period a list is due all the time. newFixture requires that Run ends. In
+// a bubble no list would be due, because time stands still there.
 func TestRunEndsAlthoughAListIsDue(t *testing.T) {
-	l, err := lister.New(lister.Options{
-		Runtime: faultyRuntime(plegtest.Hang), RelistPeriod: 1, RelistThreshold: threshold, RelistPeriodWithEvents: 1,
-		Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- l.Run(ctx, make(chan stage.Listing)) }()
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("Run = %v, want the cause of its context", err)
-	}
+	newFixture(t, faultyRuntime(plegtest.Hang), 1)
 }

@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -25,8 +24,7 @@ func TestMetrics(t *testing.T) {
 				return nil
 			}
 		})
-		rt.SetList([]*pleg.Pod{nil, {}})
-		f := newFixture(t, rt)
+		f := newFixture(t, rt, period)
 		f.next(t)
 		f.next(t)
 		time.Sleep(period + 3*time.Second)
@@ -36,9 +34,7 @@ func TestMetrics(t *testing.T) {
 			"pleg_last_seen_seconds": 946684802.2, "pleg_relist_errors_total": 1, "pleg_relist_running_seconds": 3,
 			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3,
 		} {
-			if got := kit.Metric(t, f.metrics, name); got != want {
-				t.Errorf("%s is %v, want %v", name, got, want)
-			}
+			kit.RequireMetric(t, f.metrics, want, name)
 		}
 	})
 }

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // timedRuntime records when each list begins; each takes some time and may fail.
@@ -20,7 +20,7 @@ type timedRuntime struct {
 func (r *timedRuntime) fixture(t *testing.T, period time.Duration) *fixture {
 	t.Helper()
 	start := time.Now()
-	f := newFixtureWithPeriod(t, faultyRuntime(func(context.Context) error {
+	f := newFixture(t, faultyRuntime(func(context.Context) error {
 		r.began = append(r.began, time.Since(start))
 		time.Sleep(r.took)
 		return r.err
@@ -55,14 +55,12 @@ func TestRequestsInARowCauseAListPerPeriod(t *testing.T) {
 		"short period": {timedRuntime{}, 800 * time.Millisecond, []time.Duration{0, 400, 1200, 2000, 2800, 3600, 4400}},
 		"long period":  {timedRuntime{}, time.Hour, []time.Duration{0, 400, 1400, 2400, 3400, 4400}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := tc.runtime
-				f := rt.fixture(t, tc.period)
-				f.requestEach(400*time.Millisecond, 4500*time.Millisecond)
-				f.sleepUntil(5 * time.Second)
-				requireBegan(t, rt.began, tc.want...)
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := tc.runtime
+			f := rt.fixture(t, tc.period)
+			f.requestEach(400*time.Millisecond, 4500*time.Millisecond)
+			f.sleepUntil(5 * time.Second)
+			requireBegan(t, rt.began, tc.want...)
 		})
 	}
 }
@@ -107,16 +105,4 @@ func TestListServesTheRequestThatWaits(t *testing.T) {
 		f.sleepUntil(5 * time.Second)
 		requireBegan(t, rt.began, 0, 250, 1500)
 	})
-}
-
-// The list at the end of a stream shows what the stream may have lost, and so does not
-// wait for the pause between requested lists.
-func TestEndOfTheStreamIsListedAtOnce(t *testing.T) {
-	const end = 10*time.Second + 300*time.Millisecond
-	testLister(t, plegtest.New(), openStream, until(10*time.Second), now, next(10*time.Second, true), until(end), ended,
-		func(t *testing.T, f *fixture) {
-			if _, sent := f.next(t); sent != end {
-				t.Errorf("listing at %v, want one as the stream ends", sent)
-			}
-		})
 }

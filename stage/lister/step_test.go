@@ -12,11 +12,11 @@ import (
 // step is what happens to the lister, or a check of what it does. Times are since the start.
 type step func(t *testing.T, f *fixture)
 
-// testLister takes the steps with the lister of a runtime, in a bubble.
-func testLister(t *testing.T, rt *plegtest.Runtime, steps ...step) {
+// testLister takes the steps in a bubble.
+func testLister(t *testing.T, steps ...step) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, rt)
+		f := newFixture(t, plegtest.New(), period)
 		for _, step := range steps {
 			step(t, f)
 		}
@@ -38,15 +38,18 @@ var (
 	openStream  step = func(t *testing.T, f *fixture) { f.openStream(t) }
 )
 
-// failOn returns a runtime whose nth list fails.
-func failOn(n int) *plegtest.Runtime {
-	calls := 0
-	return faultyRuntime(func(context.Context) error {
-		if calls++; calls == n {
-			return errList
-		}
-		return nil
-	})
+// failAfter makes the next list take this time and fail, slow only take it.
+func failAfter(took time.Duration) step { return nextList(took, errList) }
+func slow(took time.Duration) step      { return nextList(took, nil) }
+
+func nextList(took time.Duration, err error) step {
+	return func(_ *testing.T, f *fixture) {
+		f.runtime.SetListFault(func(context.Context) error {
+			f.runtime.SetListFault(nil)
+			time.Sleep(took)
+			return err
+		})
+	}
 }
 
 // requireNext requires a listing at the given time after the start.
