@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -54,77 +55,6 @@ func asListed(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodSta
 	return plegtest.Status(pod), nil
 }
 
-// written is the last write for a pod.
-type written struct {
-	status  *pleg.PodStatus
-	err     error
-	at      time.Time
-	deleted bool
-}
-
-type fakeCache struct {
-	mu      sync.Mutex
-	pods    map[pleg.PodUID]written
-	removed []*pleg.ContainerStatus
-}
-
-func (c *fakeCache) put(uid pleg.PodUID, w written) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pods[uid] = w
-}
-
-func (c *fakeCache) get(uid pleg.PodUID) (written, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	w, ok := c.pods[uid]
-	return w, ok
-}
-
-func (c *fakeCache) Set(uid pleg.PodUID, s *pleg.PodStatus, err error, at time.Time) {
-	c.put(uid, written{status: s, err: err, at: at})
-}
-
-func (c *fakeCache) Delete(uid pleg.PodUID, at time.Time) {
-	c.put(uid, written{at: at, deleted: true})
-}
-
-func (c *fakeCache) KeepRemoved(s *pleg.ContainerStatus) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.removed = append(c.removed, s)
-}
-
-func (c *fakeCache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, s := range c.removed {
-		if s.ID == id {
-			return s
-		}
-	}
-	return nil
-}
-
-// keptRemoved returns the statuses kept since the last call.
-func (c *fakeCache) keptRemoved() []*pleg.ContainerStatus {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	kept := c.removed
-	c.removed = nil
-	return kept
-}
-
-// guarded returns a runtime behind the border.
-func guarded(t *testing.T, rt fakeRuntime) *border.Runtime {
-	t.Helper()
-	r, err := border.New(rt, border.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("border: %v", err)
-	}
-	return r
-}
-
 // fixture is an inspector that runs in a bubble. The test acts as differ and
 // dispatcher.
 type fixture struct {
@@ -132,7 +62,7 @@ type fixture struct {
 	metrics   *prometheus.Registry
 	logged    kit.Log
 	release   chan struct{} // of testHanging
-	cache     *fakeCache
+	cache     *cache.Cache
 	inspect   chan stage.Change
 	retry     chan stage.Change
 	known     chan stage.Change
@@ -152,15 +82,18 @@ func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 
 func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, size int) *fixture {
 	t.Helper()
-	c := &fakeCache{pods: make(map[pleg.PodUID]written)}
+	guarded, err := border.New(rt, border.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("border: %v", err)
+	}
 	f := &fixture{
-		metrics: prometheus.NewPedanticRegistry(),
-		cache:   c, inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		metrics: prometheus.NewPedanticRegistry(), cache: cache.New(),
+		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		stop:     make(chan stage.Cancel),
 		outcomes: make(chan stage.Outcome, size), settled: make(chan stage.Settled, size),
 		ended: make(chan error, 1),
 	}
-	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded(t, rt), c, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
+	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded, f.cache, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {
@@ -214,7 +147,5 @@ func (f *fixture) accepts(c stage.Change) bool {
 
 func (f *fixture) requireMetric(t *testing.T, name string, want float64) {
 	t.Helper()
-	if got := kit.Metric(t, f.metrics, name); got != want {
-		t.Errorf("%s = %v, want %v", name, got, want)
-	}
+	kit.RequireMetric(t, f.metrics, want, name)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const hungAfter = time.Second
@@ -104,17 +105,15 @@ func TestWhatIsOvertaken(t *testing.T) {
 		second time.Duration // begins a second later and takes this long
 		want   float64
 	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				takes := map[pleg.PodUID]time.Duration{"first": time.Hour, "second": tc.second}
-				f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-					return answerAfter(ctx, takes[pod.UID], pod)
-				}, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
-				f.inspect <- one("first")
-				time.Sleep(time.Second)
-				f.do(one("second"))
-				f.requireMetric(t, "pleg_hung_inspections", tc.want)
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			takes := map[pleg.PodUID]time.Duration{"first": time.Hour, "second": tc.second}
+			f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				return answerAfter(ctx, takes[pod.UID], pod)
+			}, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f.inspect <- one("first")
+			time.Sleep(time.Second)
+			f.do(one("second"))
+			f.requireMetric(t, "pleg_hung_inspections", tc.want)
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The status is newer than the list: a container may be gone, or in another state.
@@ -36,21 +37,19 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		"removed":                       {event: pleg.Event{Type: pleg.ContainerRemoved}, status: exited},
 		"a sandbox":                     {event: pleg.Event{Type: pleg.ContainerStarted, Sandbox: true}, status: running},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}}), inspector.Options{})
-				c := change(1, plegtest.Pod("a", "c=running"))
-				test.event.ContainerID = "c"
-				c.Events = []pleg.Event{test.event}
-				_, o, _ := f.do(c)
-				ev := o.Events[0]
-				if got := ev.ExitCode != nil; got != test.code {
-					t.Errorf("event has an exit code: %v, want %v", got, test.code)
-				}
-				if ev.Image != test.image || !ev.StartedAt.Equal(test.from) || !ev.FinishedAt.Equal(test.to) {
-					t.Errorf("event has %q from %v to %v, want %q from %v to %v", ev.Image, ev.StartedAt, ev.FinishedAt, test.image, test.from, test.to)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}}), inspector.Options{})
+			c := change(1, plegtest.Pod("a", "c=running"))
+			test.event.ContainerID = "c"
+			c.Events = []pleg.Event{test.event}
+			_, o, _ := f.do(c)
+			ev := o.Events[0]
+			if got := ev.ExitCode != nil; got != test.code {
+				t.Errorf("event has an exit code: %v, want %v", got, test.code)
+			}
+			if ev.Image != test.image || !ev.StartedAt.Equal(test.from) || !ev.FinishedAt.Equal(test.to) {
+				t.Errorf("event has %q from %v to %v, want %q from %v to %v", ev.Image, ev.StartedAt, ev.FinishedAt, test.image, test.from, test.to)
+			}
 		})
 	}
 }
@@ -62,7 +61,8 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 		status := plegtest.Status(plegtest.Pod("a", "c=running new=running /s=running /t=running"))
 		f := newFixture(t, statusIs(status), inspector.Options{})
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=running /s=running")))
-		for _, s := range []*pleg.PodStatus{o.Status, f.cache.pods["a"].status} {
+		cached, _ := f.cache.Get("a")
+		for _, s := range []*pleg.PodStatus{o.Status, cached} {
 			if len(s.Containers) != 1 || s.Container("c") == nil || len(s.Sandboxes) != 1 || s.Sandbox("s") == nil {
 				t.Errorf("status %+v, want c and s", s)
 			}

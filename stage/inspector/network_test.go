@@ -3,12 +3,12 @@ package inspector_test
 import (
 	"context"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Each step is an inspection: the status of the sandbox and the network events
@@ -44,27 +44,25 @@ func TestNetworkEvents(t *testing.T) {
 		"host network":               {{onHost(true), ""}, {onHost(false), ""}},
 		"host network, not ready":    {{onHost(false), ""}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := 0
-				f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-					s := plegtest.Status(pod)
-					found := steps[n].sandbox
-					s.Sandboxes = []*pleg.SandboxStatus{&found}
-					return s, nil
-				}, inspector.Options{})
-				for n = range steps {
-					_, o, _ := f.do(change(n, plegtest.Pod("a", "/s=running")))
-					if got := plegtest.Words(o.Events...); got != steps[n].want {
-						t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
-					}
-					for _, ev := range o.Events {
-						if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || !ev.ObservedAt.Equal(at(n)) {
-							t.Errorf("step %d: event %+v has a wrong pod or time", n, ev)
-						}
+		kit.Bubble(t, name, func(t *testing.T) {
+			n := 0
+			f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+				s := plegtest.Status(pod)
+				found := steps[n].sandbox
+				s.Sandboxes = []*pleg.SandboxStatus{&found}
+				return s, nil
+			}, inspector.Options{})
+			for n = range steps {
+				_, o, _ := f.do(change(n, plegtest.Pod("a", "/s=running")))
+				if got := plegtest.Words(o.Events...); got != steps[n].want {
+					t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
+				}
+				for _, ev := range o.Events {
+					if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || !ev.ObservedAt.Equal(at(n)) {
+						t.Errorf("step %d: event %+v has a wrong pod or time", n, ev)
 					}
 				}
-			})
+			}
 		})
 	}
 }

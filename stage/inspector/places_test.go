@@ -13,6 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Retries take at most half of the places.
@@ -44,16 +45,14 @@ func TestLateError(t *testing.T) {
 		after time.Duration
 		late  bool
 	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-					time.Sleep(tc.after)
-					return nil, errInspect
-				}, inspector.Options{HungAfter: hungAfter})
-				if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
-					t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+				time.Sleep(tc.after)
+				return nil, errInspect
+			}, inspector.Options{HungAfter: hungAfter})
+			if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
+				t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
+			}
 		})
 	}
 }

@@ -9,51 +9,48 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each step is an inspection of the pod and the removed containers whose status is
-// kept after it.
+// Each step is an inspection of the pod, and whether the final status of c is kept after it.
 func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
-	type step struct{ words, want string }
+	type step struct {
+		words string
+		kept  bool
+	}
 	const gone, fails = "gone", "fails"
 	for name, steps := range map[string][]step{
-		"removed after it exited":            {{"c=exited d=running", ""}, {"d=running", "c"}, {"d=running", ""}},
-		"removed while running":              {{"c=running d=running", ""}, {"d=running", ""}},
-		"removed with its pod":               {{"c=exited d=running", ""}, {gone, "c"}},
-		"removed before a failed inspection": {{"c=exited d=running", ""}, {fails, ""}, {"d=running", "c"}},
-		"never inspected":                    {{gone, ""}},
+		"removed after it exited":            {{"c=exited d=running", false}, {"d=running", true}},
+		"removed while running":              {{"c=running d=running", false}, {"d=running", false}},
+		"removed with its pod":               {{"c=exited d=running", false}, {gone, true}},
+		"removed before a failed inspection": {{"c=exited d=running", false}, {fails, false}, {"d=running", true}},
+		"never inspected":                    {{gone, false}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				failing := false
-				f := newFixture(t, faulty(func(context.Context) error {
-					if failing {
-						return errInspect
-					}
-					return nil
-				}), inspector.Options{})
-				for n, s := range steps {
-					switch failing = s.words == fails; {
-					case failing:
-						f.do(change(n, plegtest.Pod("a", "d=running")))
-					case s.words == gone:
-						f.known <- stage.Change{UID: "a", At: at(n)}
-						<-f.settled
-					default:
-						f.do(change(n, plegtest.Pod("a", s.words)))
-					}
-					got := ""
-					for _, status := range f.cache.keptRemoved() {
-						got += string(status.ID)
-						if status.ExitCode != 3 {
-							t.Errorf("step %d: kept %+v, want the final status", n, status)
-						}
-					}
-					if got != s.want {
-						t.Errorf("step %d: kept %q, want %q", n, got, s.want)
-					}
+		kit.Bubble(t, name, func(t *testing.T) {
+			failing := false
+			f := newFixture(t, faulty(func(context.Context) error {
+				if failing {
+					return errInspect
 				}
-			})
+				return nil
+			}), inspector.Options{})
+			for n, s := range steps {
+				switch failing = s.words == fails; {
+				case failing:
+					f.do(change(n, plegtest.Pod("a", "d=running")))
+				case s.words == gone:
+					f.known <- stage.Change{UID: "a", At: at(n)}
+					<-f.settled
+				default:
+					f.do(change(n, plegtest.Pod("a", s.words)))
+				}
+				if got := f.cache.GetRemoved("c"); (got != nil) != s.kept || got != nil && got.ExitCode != 3 {
+					t.Errorf("step %d: kept %+v, want the final status: %v", n, got, s.kept)
+				}
+				if got := f.cache.GetRemoved("d"); got != nil {
+					t.Errorf("step %d: kept %+v of a container that ran", n, got)
+				}
+			}
 		})
 	}
 }

@@ -2,6 +2,7 @@ package inspector_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,14 +17,16 @@ import (
 func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixtureWithBuffer(t, asListed, inspector.Options{}, 0)
+		ended, end := context.WithCancel(t.Context())
+		end() // GetNewerThan does not wait
 		for n, send := range []func(){
 			func() { f.inspect <- change(1, plegtest.Pod("a", "c=running")) },
 			func() { f.known <- stage.Change{UID: "a", At: at(2)} },
 		} {
 			send()
 			synctest.Wait() // the inspector is blocked on its outcome
-			if w, ok := f.cache.get("a"); !ok || !w.at.Equal(at(n+1)) {
-				t.Errorf("cache at the outcome = %+v, want it written at %v", w, at(n+1))
+			if _, err := f.cache.GetNewerThan(ended, "a", at(n+1).Add(-1)); errors.Is(err, context.Canceled) {
+				t.Errorf("the cache is not written at the outcome %d", n+1)
 			}
 			select {
 			case s := <-f.settled:
