@@ -58,9 +58,7 @@ func TestUnannouncedChangesAreCounted(t *testing.T) {
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
 			all(have("c=running"), tc.do, settle(nil), wait(time.Minute), list(gone))(t, f)
-			if got := kit.Metric(t, f.metrics, "pleg_missed_events_total"); got != tc.want {
-				t.Errorf("unannounced changes = %v, want %v", got, tc.want)
-			}
+			kit.RequireMetric(t, f.metrics, tc.want, "pleg_missed_events_total")
 		})
 	}
 }
@@ -117,9 +115,7 @@ func TestUnannouncedRemovalOfADeadPodIsNoReasonToDoubt(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.list()
 		f.requireReports(t, "a minute later", 0, false)
-		if got := kit.Metric(t, f.metrics, "pleg_missed_events_total"); got != 2 {
-			t.Errorf("unannounced changes = %v, want both removals", got)
-		}
+		kit.RequireMetric(t, f.metrics, 2, "pleg_missed_events_total")
 	})
 }
 
@@ -199,8 +195,6 @@ func TestSkippedAttemptsAreCountedOnce(t *testing.T) {
 			f.settleAll(errInspect)
 		}
 		f.listAndSettle(attempts(3))
-		if got := kit.Metric(t, f.metrics, "pleg_missed_attempts_total"); got != 2 {
-			t.Errorf("missed attempts = %v, want 2", got)
-		}
+		kit.RequireMetric(t, f.metrics, 2, "pleg_missed_attempts_total")
 	})
 }

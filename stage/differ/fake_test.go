@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -80,7 +81,7 @@ func testDiffer(t *testing.T, test func(t *testing.T, f *fixture)) {
 // runDiffer runs a subtest with a differ in a bubble.
 func runDiffer(t *testing.T, name string, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	t.Run(name, func(t *testing.T) { testDiffer(t, test) })
+	kit.Bubble(t, name, func(t *testing.T) { test(t, newFixture(t, 0)) })
 }
 
 // newFixture starts a differ; deliverAfter is Options.DeliverAfterFailures.

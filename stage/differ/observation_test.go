@@ -50,9 +50,7 @@ func TestOlderObservationsAreIgnored(t *testing.T) {
 	const still, dead = "c=running", "c=exited"
 	stale := func(want float64) step {
 		return func(t *testing.T, f *fixture) {
-			if got := kit.Metric(t, f.metrics, "pleg_stale_observations_total"); got != want {
-				t.Errorf("stale observations = %v, want %v", got, want)
-			}
+			kit.RequireMetric(t, f.metrics, want, "pleg_stale_observations_total")
 		}
 	}
 	testSteps(t, map[string][]step{

@@ -183,9 +183,7 @@ func TestQuarantineIsReported(t *testing.T) {
 		}
 		gauge := func(want float64) {
 			t.Helper()
-			if got := kit.Metric(t, f.metrics, "pleg_quarantined_pods"); got != want {
-				t.Errorf("quarantined pods = %v, want %v", got, want)
-			}
+			kit.RequireMetric(t, f.metrics, want, "pleg_quarantined_pods")
 		}
 		gauge(1)
 		f.list()

@@ -52,16 +52,10 @@ func TestMetrics(t *testing.T) {
 		invalid,
 	}
 	d.Apply(stage.Listing{At: at(1), Pods: pods})
-	if n := kit.Metric(t, reg, "pleg_running_pods"); n != 2 {
-		t.Errorf("running pods = %v, want 2", n)
-	}
-	if n := kit.Metric(t, reg, "pleg_duplicate_pods_total"); n != 1 {
-		t.Errorf("duplicate pods = %v, want 1", n)
-	}
+	kit.RequireMetric(t, reg, 2, "pleg_running_pods")
+	kit.RequireMetric(t, reg, 1, "pleg_duplicate_pods_total")
 	for state, want := range map[string]float64{"running": 2, "exited": 2, "created": 1, "unknown": 1} {
-		if n := kit.Metric(t, reg, "pleg_running_containers", state); n != want {
-			t.Errorf("containers in state %s = %v, want %v", state, n, want)
-		}
+		kit.RequireMetric(t, reg, want, "pleg_running_containers", state)
 	}
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v, %v", problems, err)
