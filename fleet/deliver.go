@@ -149,13 +149,16 @@ func (w *watch) replayAll(ctx context.Context) error {
 func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	delete(w.nodes, node)
 	w.broken = true
-	key, changing := nodeKey(w.o.Cluster, node), false
+	key := nodeKey(w.o.Cluster, node)
+	var others []*podState
 	err := w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
 		if e.key == key {
 			return w.replayNodeState(e)
 		}
 		other, err := w.replayPodState(e)
-		changing = changing || other
+		if other != nil {
+			others = append(others, other)
+		}
 		return err
 	})
 	if err != nil {
@@ -167,8 +170,9 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	}
 	w.broken = false
 	// An agent that replaces the states of an older epoch publishes a Gap next, and
-	// completes the replay then.
-	if !changing {
+	// completes the replay then. One that was replaced by another agent meanwhile does not.
+	changing := func(other *podState) bool { return other.After >= last }
+	if !slices.ContainsFunc(others, changing) {
 		w.pending = append(w.pending, pending{node, last})
 	}
 	p := w.nodes[node]
@@ -207,17 +211,17 @@ func (w *watch) read(e entry, state any) (node string, ok bool) {
 	return node, err == nil
 }
 
-// replayPodState delivers the events in the state of a pod, unless it is of another epoch
-// than its node.
-func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
+// replayPodState delivers the events in the state of a pod. If the state is of another epoch than
+// its node, it returns it instead.
+func (w *watch) replayPodState(e entry) (other *podState, err error) {
 	var state podState
 	name, ok := w.read(e, &state)
 	if !ok {
-		return false, nil
+		return nil, nil
 	}
 	p := w.nodes[name]
 	if p == nil || p.epoch != state.Epoch {
-		return true, nil
+		return &state, nil
 	}
 	p.included[state.UID] = state.Seq
 	for _, ev := range state.Events {
@@ -226,10 +230,10 @@ func (w *watch) replayPodState(e entry) (otherEpoch bool, err error) {
 			continue
 		}
 		if err := w.send(Event{Event: ev, Node: name}); err != nil {
-			return false, err
+			return nil, err
 		}
 	}
-	return false, nil
+	return nil, nil
 }
 
 // deliverSynced delivers a Synced for each replay that is complete.

@@ -160,8 +160,9 @@ func (p *Publisher) beginReplay(gap pleg.Event) {
 	p.gap, p.pods = &gap, make(map[pleg.PodUID]*podState)
 }
 
-// readOwn notes what the server has of the node and its pods. If a state cannot be read, the next
-// session begins with the present state.
+// readOwn notes what the server has of the node and its pods. A state of another epoch was written by
+// an agent that was being replaced. If a state cannot be read, the next session begins with the
+// present state.
 func (p *Publisher) readOwn(ctx context.Context, keys []string) error {
 	return p.readNode(ctx, keys, func(e entry) error {
 		switch {
@@ -175,7 +176,7 @@ func (p *Publisher) readOwn(ctx context.Context, keys []string) error {
 			if err := json.Unmarshal(e.value, pod); err != nil {
 				p.log.WarnContext(ctx, "cannot read a state", "key", e.key, "err", err)
 				p.replay = true
-			} else {
+			} else if pod.Epoch == p.node.Epoch {
 				p.pods[pod.UID] = pod
 			}
 		}

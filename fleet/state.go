@@ -35,7 +35,10 @@ type nodeState struct {
 type podState struct {
 	Epoch string `json:"epoch"`
 	// Seq is the number of the last event of the pod that the state includes.
-	Seq       uint64            `json:"seq"`
+	Seq uint64 `json:"seq"`
+	// After is the sequence number of the node's last message when the state was written. Once
+	// there is a later one, what the state includes is published, or never will be.
+	After     uint64            `json:"after"`
 	UID       pleg.PodUID       `json:"uid"`
 	Name      string            `json:"name,omitempty"`
 	Namespace string            `json:"namespace,omitempty"`

@@ -71,6 +71,7 @@ func (p *Publisher) statesOf(ctx context.Context, pods map[pleg.PodUID]*podState
 			return nil, fmt.Errorf("encode status of pod %s: %w", uid, err)
 		}
 		if len(s.Events) > 0 {
+			s.After = p.last
 			value, cut, err := s.encode(p.maxMessage())
 			if err != nil {
 				return nil, fmt.Errorf("encode state of pod %s: %w", uid, err)

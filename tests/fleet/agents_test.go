@@ -1,7 +1,11 @@
 package fleet_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,6 +99,97 @@ func TestOldAgentComesBack(t *testing.T) {
 	if got := f.gapsSoFar(); got != gaps {
 		t.Errorf("%d gaps more: the old agent was not refused", got-gaps)
 	}
+}
+
+// The replay of a node whose states are being replaced is complete after the Gap that follows. What an
+// agent wrote while another one took its place is followed by none.
+func TestStateOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		published uint64 // how many messages of the node followed the state
+		marks     string
+	}{
+		"replaced": {1, "gap synced"},
+		"new":      {0, "gap gap synced"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "")
+			a := startAgent(t, s.URL, "node-a", agentOptions{first: 20})
+			f := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+			f.converges()
+			from := f.newest().At
+			before := f.count()
+			a.restart()
+			f.eventually(func() error {
+				if ev := f.events[len(f.events)-1]; len(f.events) == before || ev.Type != pleg.Synced {
+					return fmt.Errorf("the last event is %v", ev.Type)
+				}
+				return nil
+			})
+			js := jetStream(t, connect(t, s.URL))
+			events, err := js.Stream(t.Context(), fleet.EventStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			putOther(t, js, events.CachedInfo().State.LastSeq-tt.published)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			var marks []string
+			for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: &from}) {
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case ev.Type == pleg.Gap:
+					marks = append(marks, "gap")
+				case ev.Type == pleg.Synced && ev.Node == "" && tt.published == 0:
+					a.restart()
+				case ev.Type == pleg.Synced && ev.Node != "":
+					marks = append(marks, "synced")
+				}
+				if len(marks) > 0 && marks[len(marks)-1] == "synced" {
+					break
+				}
+			}
+			if got := strings.Join(marks, " "); got != tt.marks {
+				t.Errorf("%q, want %q", got, tt.marks)
+			}
+		})
+	}
+}
+
+// putOther writes the state of a pod of the first node in another epoch, after a message of the node.
+func putOther(t *testing.T, js jetstream.JetStream, after uint64) jetstream.KeyValue {
+	t.Helper()
+	states, err := js.KeyValue(t.Context(), fleet.StateBucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := states.PutString(t.Context(), otherKey, fmt.Sprintf(`{"epoch": "other", "seq": 1, "after": %d, "uid": "u", "namespace": "shop", "events": [{}]}`, after)); err != nil {
+		t.Fatal(err)
+	}
+	return states
+}
+
+const otherKey = "test_example.node-a.shop.u"
+
+// An agent that reads its states again does not take over one of another epoch.
+func TestStateOfAnotherEpochIsRemoved(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{a: agentOptions{stateTTL: 8 * time.Second}})
+	js := jetStream(t, connect(t, f.server.URL))
+	states := putOther(t, js, 1)
+	if _, err := js.Publish(t.Context(), "pleg.v1.ev.test_example.node-a", []byte("of somebody else")); err != nil {
+		t.Fatal(err)
+	}
+	f.steps(5)
+	until(t, func() error {
+		if _, err := states.Get(t.Context(), otherKey); !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return fmt.Errorf("the state is still there: %v", err)
+		}
+		return nil
+	})
+	f.converges()
 }
 
 // A message that was under way while another agent took the place of its sender is refused,
