@@ -97,22 +97,22 @@ func TestProgram(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := exec.Command(path, append([]string{"pods", "--node", "n2", "-o", "go-template={{.node}} {{.state}}"}, place...)...).Output()
-	if err != nil || string(out) != strings.Repeat("n2 ready\n", 3) {
+	out, err := exec.Command(path, append([]string{"pods", "--node", "n2", "--no-headers"}, place...)...).Output()
+	if err != nil || strings.Count(string(out), "n2 ") != 3 || strings.Count(string(out), " ready ") != 3 || strings.Count(string(out), "\n") != 3 {
 		t.Errorf("pods --node n2: %v\n%s", err, out)
 	}
 	out, err = exec.Command(path, append([]string{"doctor"}, place...)...).Output()
 	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
-	names, err := exec.Command(path, append([]string{"pods", "--sort-by", "age", "-o", "go-template={{.uid}}"}, place...)...).Output()
-	if err != nil {
-		t.Fatal(err)
+	out, err = exec.Command(path, append([]string{"pods", "--sort-by", "age", "-o", "json"}, place...)...).Output()
+	var one struct{ UID string }
+	if err != nil || json.NewDecoder(bytes.NewReader(out)).Decode(&one) != nil {
+		t.Fatalf("pods -o json: %v\n%s", err, out)
 	}
-	one, _, _ := strings.Cut(string(names), "\n")
-	out, err = exec.Command(path, append([]string{"pods", one, "-o", "go-template={{.uid}}"}, place...)...).Output()
-	if err != nil || string(out) != one+"\n" {
-		t.Errorf("pods %s: %v\n%s", one, err, out)
+	out, err = exec.Command(path, append([]string{"pods", one.UID, "-o", "json"}, place...)...).Output()
+	if err != nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte(one.UID)) {
+		t.Errorf("pods %s: %v\n%s", one.UID, err, out)
 	}
 }
 

@@ -28,7 +28,7 @@ Gap then says so, and the current state follows. At the end the command prints
 the position at which --since can continue.
 
 Among the events are two marks: Synced, which ends the replayed events, and Gap.
-With go-template they are not printed.`
+With -o name they are not printed.`
 
 const eventsExample = `  # what happens on this node; Ctrl-C ends it
   pleg-pipeline events
@@ -37,11 +37,7 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
   pleg-pipeline events --replay -n shop -l app=web
 
   # containers killed because they ran out of memory
-  pleg-pipeline events --type ContainerDied -o json | jq -r 'select(.reason == "OOMKilled") | .podName'
-  pleg-pipeline events --type ContainerDied -o go-template='{{.podName}} {{.exitCode}} {{.reason}}'`
-
-// eventName is the template of the name of an event's pod, as --pod accepts it.
-const eventName = "{{if .podName}}{{.podNamespace}}/{{.podName}}{{else}}{{.podUID}}{{end}}"
+  pleg-pipeline events --type ContainerDied -o json | jq -r 'select(.reason == "OOMKilled") | .podName'`
 
 // eventsCommand is the command events with its flags.
 type eventsCommand struct {
@@ -74,7 +70,7 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	typeFlag(cmd, &c.types)
 	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
-	c.output.add(cmd, "events", eventName, view.ParseEventFormat)
+	c.output.add(cmd, "events")
 	c.addSources(cmd)
 }
 
@@ -127,7 +123,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		f := c.follower(out)
-		f.filter, f.follow, f.marks = c.filter, c.follow, c.output.format.Kind() != view.Template
+		f.filter, f.follow, f.marks = c.filter, c.follow, c.output.format != view.Name
 		f.fromNow = !c.replay && c.since == "" && !c.fleet.given()
 		options := c.output.options(c.process)
 		options.Nodes = c.fleet.given()
@@ -155,7 +151,7 @@ func eventTypes() []string {
 
 func typeFlag(cmd *cobra.Command, types *[]string) {
 	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
-	completeFlag(cmd, "type", eventTypes(), 0)
+	completeFlag(cmd, "type", eventTypes())
 }
 
 // parseTypes returns event types.

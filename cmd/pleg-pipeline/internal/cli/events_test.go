@@ -65,18 +65,17 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 }
 
-func TestEventsFiltersAndTemplate(t *testing.T) {
+func TestEventsFilters(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
 	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--latency", "node", "--type", "ContainerDied,ContainerRemoved",
-		"-o", "go-template={{.type}} {{.podNamespace}} {{if .sandbox}}sandbox{{else}}{{.containerName}}{{end}}", "--no-sandboxes")
-	out.await(t, "ContainerRemoved")
+		"-o", "json", "--no-sandboxes")
+	out.await(t, string(pleg.ContainerRemoved))
 	s.stopAndWait(t)
-	if line := regexp.MustCompile(`^Container(Died|Removed) [a-z-]+ [a-z0-9-]+$`); !line.MatchString(strings.Split(out.String(), "\n")[0]) {
-		t.Errorf("output = %q, want lines of the template without marks", out)
-	}
-	if strings.Contains(out.String(), "sandbox") || strings.Contains(out.String(), "Started") {
-		t.Errorf("output = %q, want no sandboxes and no starts", out)
+	for _, ev := range decode(t, out.String()) {
+		if ev.Type != pleg.ContainerDied && ev.Type != pleg.ContainerRemoved || ev.Sandbox || ev.ContainerName == "" || ev.PodNamespace == "" {
+			t.Errorf("event %+v, want the end or the removal of a container", ev)
+		}
 	}
 }
 

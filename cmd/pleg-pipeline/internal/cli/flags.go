@@ -163,25 +163,12 @@ func between(flags *pflag.FlagSet, name string, least, most int) error {
 // outputFlags say how a command prints.
 type outputFlags struct {
 	format    view.Format
-	text      string // the format as it was given
 	noHeaders bool
 }
 
-// add adds the flags of a command that prints what, in the formats that parse
-// knows. names is the template of the format name.
-func (f *outputFlags) add(cmd *cobra.Command, what, names string, parse func(string) (view.Format, error)) {
-	f.text = string(view.Text)
-	set := func(s string) (err error) {
-		if s == "name" {
-			s = string(view.Template) + "=" + names
-		}
-		if f.format, err = parse(s); err == nil {
-			f.text = s
-		}
-		return err
-	}
-	cmd.Flags().VarP(checked{&f.text, "format", set}, "output", "o", "`FORMAT` of the "+what+": text (cut to the terminal), wide (all, more columns),\nname, json (one object per line), yaml, or go-template=TEMPLATE, which uses the\nfield names of JSON")
-	completeFlag(cmd, "output", []string{"text", "wide", "name", "json", "yaml", "go-template="}, cobra.ShellCompDirectiveNoSpace)
+// add adds the flags of a command that prints what.
+func (f *outputFlags) add(cmd *cobra.Command, what string) {
+	enumFlag(cmd, (*string)(&f.format), "output", "o", "format of the "+what+": text is cut to the terminal, wide is not and has\nmore columns, name is NAMESPACE/NAME, json is one object per line", view.Formats()...)
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")
 }
 
@@ -189,15 +176,14 @@ func (f *outputFlags) options(p Process) view.PrintOptions {
 	return view.PrintOptions{Format: f.format, Headers: !f.noHeaders, Color: p.colorWanted(), Width: terminalWidth(p.Out)}
 }
 
-// checked is the value of a flag that a function checks and sets.
-type checked struct {
-	value *string
-	kind  string
-	set   func(string) error
+// enum is the value of a flag that allows only some words.
+type enum struct {
+	value   *string
+	allowed []string
 }
 
 // String implements [pflag.Value], which pflag also calls on the zero value.
-func (v checked) String() string {
+func (v enum) String() string {
 	if v.value == nil {
 		return ""
 	}
@@ -205,28 +191,27 @@ func (v checked) String() string {
 }
 
 // Type implements [pflag.Value].
-func (v checked) Type() string { return v.kind }
+func (v enum) Type() string { return strings.Join(v.allowed, "|") }
 
 // Set implements [pflag.Value].
-func (v checked) Set(s string) error { return v.set(s) }
+func (v enum) Set(s string) error {
+	if !slices.Contains(v.allowed, s) {
+		return errors.New("want " + strings.Join(v.allowed, ", "))
+	}
+	*v.value = s
+	return nil
+}
 
 // enumFlag adds a flag that allows only these words. The first one is the default.
 func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, allowed ...string) {
 	*value = allowed[0]
-	set := func(s string) error {
-		if !slices.Contains(allowed, s) {
-			return errors.New("want " + strings.Join(allowed, ", "))
-		}
-		*value = s
-		return nil
-	}
-	cmd.Flags().VarP(checked{value, strings.Join(allowed, "|"), set}, name, shorthand, usage)
-	completeFlag(cmd, name, allowed, 0)
+	cmd.Flags().VarP(enum{value, allowed}, name, shorthand, usage)
+	completeFlag(cmd, name, allowed)
 }
 
 // completeFlag lets the shell complete the words of a flag.
-func completeFlag(cmd *cobra.Command, name string, words []string, directive cobra.ShellCompDirective) {
-	complete := cobra.FixedCompletions(words, directive|cobra.ShellCompDirectiveNoFileComp)
+func completeFlag(cmd *cobra.Command, name string, words []string) {
+	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {
 		panic("cli: " + err.Error()) // the flag was just added
 	}

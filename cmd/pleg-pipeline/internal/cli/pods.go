@@ -39,10 +39,7 @@ const podsExample = `  pleg-pipeline pods
   pleg-pipeline pods -n shop --watch --sort-by restarts
   pleg-pipeline pods shop/web-0 -o yaml
   pleg-pipeline pods -o json | jq 'select(.error) | .uid'
-  pleg-pipeline pods -o go-template='{{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}'`
-
-// podName is the template of the name of a pod, as the command accepts it.
-const podName = "{{if .name}}{{.namespace}}/{{.name}}{{else}}{{.uid}}{{end}}"
+  pleg-pipeline pods -o json | jq -r '.name + " " + .containers[].state'`
 
 // gone is the state of a pod that no longer exists.
 const gone = "gone"
@@ -73,7 +70,7 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 	cmd.Flags().BoolVarP(&c.watch, "watch", "w", false, "continue, and print each pod again after each of its events")
 	enumFlag(cmd, &c.sort, "sort-by", "", "order: by name, most restarts, youngest, or oldest\ninformation first", view.PodOrders()...)
 	c.filter.add(cmd)
-	c.output.add(cmd, "pods", podName, view.ParsePodFormat)
+	c.output.add(cmd, "pods")
 	c.addSources(cmd)
 }
 
@@ -83,7 +80,7 @@ func (c *podsCommand) validate(flags *pflag.FlagSet) error {
 }
 
 func (c *podsCommand) run(ctx context.Context) error {
-	if c.watch && c.output.format.Kind() == view.Text && c.process.hasScreen() {
+	if c.watch && c.output.format == view.Text && c.process.hasScreen() {
 		return c.show(ctx)
 	}
 	// What there is to say comes below the table.

@@ -14,7 +14,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -112,7 +111,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	tuning(cmd, "watch-processes")
 	group(cmd, "Pipeline")
 
-	c.output.add(cmd, "events", eventName, view.ParseEventFormat)
+	c.output.add(cmd, "events")
 	flags.BoolVarP(&c.quiet, "quiet", "q", false, "serve the events but do not print them")
 	group(cmd, "Output")
 

@@ -23,13 +23,13 @@ func TestSimulateRepeatsForSeed(t *testing.T) {
 		"--fault", "ContainerStatus/error@0s-1500ms,ListContainers/slow/once@100ms")
 	simulated.stderr.await(t, "simulated runtime serves")
 	r, w := io.Pipe()
-	watched := start(t, w, "run", "-r", "unix://"+socket, "--events", "require", "-o", "go-template={{.type}} {{.containerID}} {{.sandbox}}")
+	watched := start(t, w, "run", "-r", "unix://"+socket, "--events", "require", "-o", "json")
 	out, expected := bufio.NewReader(r), diedFirst(t, 1000)
 	for range 10 {
 		line := readUntil(t, out, func(line string) bool {
-			return strings.HasPrefix(line, "ContainerDied ") && strings.HasSuffix(line, " false\n")
+			return strings.Contains(line, `"type":"ContainerDied"`) && !strings.Contains(line, `"sandbox":true`)
 		})
-		if id := strings.Fields(line)[1]; !slices.Contains(expected, id) {
+		if id := string(decode(t, line)[0].ContainerID); !slices.Contains(expected, id) {
 			t.Errorf("container %s died, but not in another simulation with this seed", id)
 		}
 	}

@@ -46,7 +46,7 @@ func in[T any](l layout, columns []Column[T]) []Column[T] {
 // layoutOf returns wide or usual.
 func layoutOf(o PrintOptions) layout {
 	l := usual
-	if o.Format.Kind() == Wide {
+	if o.Format == Wide {
 		l = wide
 	}
 	if o.Nodes {
@@ -164,12 +164,8 @@ func clock(at time.Time, format string) string {
 
 func podName(ev *fleet.Event) string { return cmp.Or(ev.PodName, string(ev.PodUID), "-") }
 
-// fullPodName returns the namespace and the name of the pod.
 func fullPodName(ev *fleet.Event) string {
-	if ev.PodName == "" {
-		return podName(ev)
-	}
-	return ev.PodNamespace + "/" + ev.PodName
+	return cmp.Or(fullName(ev.PodNamespace, ev.PodName, ev.PodUID), "-")
 }
 
 func attempt(ev *fleet.Event) string {

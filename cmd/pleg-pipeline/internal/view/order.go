@@ -95,10 +95,7 @@ func ComparePods(order string, a, b *Pod) int {
 // FullName returns NAMESPACE/NAME, or the UID if the name is not known, after the node if
 // there is one.
 func (p *Pod) FullName() string {
-	name := p.Namespace + "/" + p.Name
-	if p.Name == "" {
-		name = string(p.UID)
-	}
+	name := fullName(p.Namespace, p.Name, p.UID)
 	if p.Node != "" {
 		return p.Node + " " + name
 	}

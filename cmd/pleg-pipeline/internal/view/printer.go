@@ -36,34 +36,34 @@ type Printer[T any] struct {
 	w       io.Writer
 	options PrintOptions
 	columns []Column[T] // of text
+	name    func(v *T) string
 	line    bytes.Buffer
 }
 
 // EventPrinter returns a printer of events, which have a node if they are of a cluster.
 func EventPrinter(w io.Writer, o PrintOptions) *Printer[fleet.Event] {
-	return newPrinter(w, o, eventColumns(o))
+	return newPrinter(w, o, eventColumns(o), fullPodName)
 }
 
 // PodPrinter returns a printer of pods.
 func PodPrinter(w io.Writer, o PrintOptions) *Printer[Pod] {
-	return newPrinter(w, o, podColumns(o))
+	return newPrinter(w, o, podColumns(o), func(p *Pod) string { return fullName(p.Namespace, p.Name, p.UID) })
 }
 
-func newPrinter[T any](w io.Writer, o PrintOptions, columns []Column[T]) *Printer[T] {
-	if o.Format.Kind() == Wide {
+func newPrinter[T any](w io.Writer, o PrintOptions, columns []Column[T], name func(*T) string) *Printer[T] {
+	if o.Format == Wide {
 		o.Width = 0
 	}
-	return &Printer[T]{w: w, options: o, columns: columns}
+	return &Printer[T]{w: w, options: o, columns: columns, name: name}
 }
 
 // Start prints what precedes the first value. On a terminal the columns of text get the
 // width that the values need, if there are any.
 func (p *Printer[T]) Start(values ...T) error {
-	kind, width := p.options.Format.Kind(), p.options.Width
-	if kind != Text && kind != Wide {
+	if !p.options.Format.hasColumns() {
 		return nil
 	}
-	last := len(p.columns) - 1
+	last, width := len(p.columns)-1, p.options.Width
 	if width > 0 && len(values) > 0 {
 		for i := range p.columns[:last] {
 			c := &p.columns[i]
@@ -87,7 +87,7 @@ func (p *Printer[T]) Start(values ...T) error {
 
 // Print prints a value.
 func (p *Printer[T]) Print(v T) error {
-	switch p.options.Format.Kind() {
+	switch p.options.Format {
 	case JSON:
 		if err := json.NewEncoder(JSONWriter(&p.line)).Encode(v); err != nil {
 			return err
@@ -96,12 +96,8 @@ func (p *Printer[T]) Print(v T) error {
 		if err := p.yaml(v); err != nil {
 			return err
 		}
-	case Template:
-		text, err := p.options.Format.execute(v)
-		if err != nil {
-			return err
-		}
-		p.line.WriteString(text)
+	case Name:
+		p.line.WriteString(Printable(p.name(&v)))
 	default:
 		p.text(&v)
 	}
@@ -188,10 +184,10 @@ func (p *Printer[T]) cell(value string, width int, color string) {
 // flush writes what Print has made as whole lines.
 func (p *Printer[T]) flush() error {
 	text := p.line.Bytes()
-	if kind := p.options.Format.Kind(); kind == Text || kind == Wide {
+	if p.options.Format.hasColumns() {
 		text = bytes.TrimRight(text, " ")
 	}
-	if kind := p.options.Format.Kind(); kind != JSON && kind != YAML {
+	if p.options.Format != JSON && p.options.Format != YAML {
 		text = append(text, '\n')
 	}
 	_, err := p.w.Write(text)

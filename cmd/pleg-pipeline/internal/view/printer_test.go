@@ -91,66 +91,26 @@ func printEvents(t *testing.T, o view.PrintOptions) writes {
 
 func TestFormatsMatchGoldenFiles(t *testing.T) {
 	for golden, options := range map[string]view.PrintOptions{
-		"text":     {Headers: true},
-		"narrow":   {Headers: true, Width: 80},
-		"yaml":     {Format: format(t, "yaml")},
-		"color":    {Color: true},
-		"wide":     {Format: format(t, "wide"), Headers: true},
-		"template": {Format: format(t, "go-template={{.seq}} {{.type}} {{.podName}} {{if eq .exitCode 137}}killed{{end}} {{.observedAt}}{{.reason}}")},
+		"text":   {Headers: true},
+		"narrow": {Headers: true, Width: 80},
+		"name":   {Format: view.Name, Headers: true},
+		"yaml":   {Format: view.YAML},
+		"color":  {Color: true},
+		"wide":   {Format: view.Wide, Headers: true},
 	} {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
-	for golden, text := range map[string]string{
-		"pods":         "text",
-		"podswide":     "wide",
-		"podstimes":    "go-template={{.name}} {{.currentAsOf}}{{with .inspection}} {{.call}}{{end}}|{{.error}}",
-		"podstemplate": "go-template={{.name}} {{.state}}{{range .containers}} {{.name}}={{.exitCode}}{{end}}",
-	} {
+	for golden, format := range map[string]view.Format{"pods": view.Text, "podswide": view.Wide, "podsname": view.Name} {
 		synctest.Test(t, func(t *testing.T) {
-			f, err := view.ParsePodFormat(text)
-			if err != nil {
-				t.Fatal(err)
-			}
 			var w writes
-			kit.Golden(t, "testdata/"+golden+".golden", printAll(t, view.PodPrinter(&w, view.PrintOptions{Format: f, Headers: true}), &w, pods(), nil))
+			kit.Golden(t, "testdata/"+golden+".golden", printAll(t, view.PodPrinter(&w, view.PrintOptions{Format: format, Headers: true}), &w, pods(), nil))
 		})
-	}
-}
-
-func format(t *testing.T, s string) view.Format {
-	t.Helper()
-	f, err := view.ParseEventFormat(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-func TestParseRejectsBadFormats(t *testing.T) {
-	for _, test := range []struct{ in, want string }{
-		{"", "want text, wide, json, yaml or go-template=TEMPLATE"},
-		{"xml", "want text, wide, json, yaml or go-template=TEMPLATE"},
-		{"go-template", "want go-template=TEMPLATE"},
-		{"go-template={{.podName", "unclosed action"},
-		{"go-template={{.pod}}", `no entry for key "pod"`},
-		{"go-template={{.pod}}", "podName, podNamespace, podUID"},
-		{"go-template={{nosuch .podName}}", `function "nosuch" not defined`},
-	} {
-		if _, err := view.ParseEventFormat(test.in); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("ParseEventFormat(%q) = %v, want %q", test.in, err, test.want)
-		}
-	}
-	if _, err := view.ParsePodFormat("go-template={{range .containers}}{{.image}}{{.nosuch}}{{end}}"); err == nil || !strings.Contains(err.Error(), "nosuch") {
-		t.Errorf("ParsePods with a bad field of a container = %v, want an error", err)
-	}
-	if _, err := view.ParsePodFormat("go-template={{.name}}{{range .containers}} {{.name}}={{.state}}{{end}}{{with .lastEvent}} {{.type}}{{end}}"); err != nil {
-		t.Errorf("ParsePods = %v, want no error", err)
 	}
 }
 
 func TestJSONKeepsEveryField(t *testing.T) {
 	want := events()
-	for i, line := range printEvents(t, view.PrintOptions{Format: format(t, "json"), Headers: true}) {
+	for i, line := range printEvents(t, view.PrintOptions{Format: view.JSON, Headers: true}) {
 		var got fleet.Event
 		if err := json.Unmarshal([]byte(line), &got); err != nil || !reflect.DeepEqual(got, want[i]) {
 			t.Errorf("event %d came back as %+v, %v, want %+v", i, got, err, want[i])
@@ -168,8 +128,8 @@ var errBroken = errors.New("broken")
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestEachEventIsOneWrite(t *testing.T) {
-	for _, f := range []string{"text", "wide", "json", "yaml", "go-template={{.type}}"} {
-		options := view.PrintOptions{Format: format(t, f)}
+	for _, f := range view.Formats() {
+		options := view.PrintOptions{Format: view.Format(f)}
 		if got, want := len(printEvents(t, options)), len(events()); got != want {
 			t.Errorf("%s: %d writes for %d events", f, got, want)
 		}

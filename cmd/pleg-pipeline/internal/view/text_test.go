@@ -21,13 +21,9 @@ var interpreted = regexp.MustCompile("[\\x00-\\x09\\x0b-\\x1f\\x7f\u0080-\u009f\
 
 func TestNoFormatMovesTheCursor(t *testing.T) {
 	ev := pleg.Event{Type: pleg.ContainerDied, PodName: hostile, Reason: hostile}
-	for _, text := range []string{"text", "wide", "json", "yaml", "go-template={{.podName}} {{.reason}}"} {
-		format, err := view.ParseEventFormat(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, text := range view.Formats() {
 		var out strings.Builder
-		if err := view.EventPrinter(&out, view.PrintOptions{Format: format}).Print(fleet.Event{Event: ev}); err != nil {
+		if err := view.EventPrinter(&out, view.PrintOptions{Format: view.Format(text)}).Print(fleet.Event{Event: ev}); err != nil {
 			t.Fatal(err)
 		}
 		if bad := interpreted.FindAllString(out.String(), -1); len(bad) > 0 || text != "yaml" && strings.Count(out.String(), "\n") != 1 {
