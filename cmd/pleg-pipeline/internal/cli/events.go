@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,6 +50,8 @@ type eventsCommand struct {
 	types  []string
 
 	options client.WatchOptions // set by validate
+	// last is the last event with a position that was printed.
+	last atomic.Pointer[fleet.Event]
 }
 
 func newEvents(p Process) *cobra.Command {
@@ -122,22 +125,63 @@ func (c *eventsCommand) validateSince() error {
 func (c *eventsCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
-		f := c.follower(out)
-		f.filter, f.follow, f.marks = c.filter, c.follow, c.output.format != view.Name
-		f.fromNow = !c.replay && c.since == "" && !c.fleet.given()
-		options := c.output.options(c.process)
-		options.Nodes = c.fleet.given()
-		printer := view.EventPrinter(c.process.Out, options)
-		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return f.print(ctx, from, c.options, printer) })
+		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() == nil {
 			return err
 		}
 		sayReplayed(ctx, out)
-		if last := f.last.Load(); last != nil && !c.source.own {
+		if last := c.last.Load(); last != nil && !c.source.own {
 			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position(*last))
 		}
 		return nil
 	})
+}
+
+// errCaughtUp ends the command when it has printed the earlier events.
+var errCaughtUp = errors.New("the earlier events are printed")
+
+func (c *eventsCommand) print(ctx context.Context, out console, from source) error {
+	options := c.output.options(c.process)
+	options.Nodes = c.fleet.given()
+	printer := view.EventPrinter(c.process.Out, options)
+	if err := printer.Start(); err != nil {
+		return outputError(err)
+	}
+	err := c.follower(out).each(ctx, from, c.options, func(ev fleet.Event) error {
+		if !c.follow && ev.Type == pleg.Synced && ev.Node == "" {
+			return errCaughtUp
+		}
+		if c.wants(ev) {
+			if err := printer.Print(ev); err != nil {
+				return outputError(err)
+			}
+		}
+		if position(ev) != "" {
+			c.last.Store(&ev)
+		}
+		return nil
+	})
+	if errors.Is(err, errCaughtUp) {
+		return nil
+	}
+	return err
+}
+
+// wants reports whether an event is printed. -o name has no marks.
+func (c *eventsCommand) wants(ev fleet.Event) bool {
+	marks := c.output.format != view.Name
+	switch ev.Type {
+	case pleg.Bookmark:
+		return false
+	case pleg.Synced:
+		// A watch from now on begins with a Synced, which ends nothing.
+		earlier := c.replay || c.since != "" || c.fleet.given()
+		return marks && (earlier || c.last.Load() != nil)
+	case pleg.Gap:
+		return marks
+	default:
+		return c.filter.wantsEvent(ev)
+	}
 }
 
 // eventTypes are the values of --type.

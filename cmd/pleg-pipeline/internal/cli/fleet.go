@@ -159,7 +159,7 @@ func fleetPod(pod fleet.Pod) view.Pod {
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	})
 	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
-	return withEvent(known, pod.LastEvent)
+	return known
 }
 
 // Status implements [top.Source]: a cluster has none.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -13,16 +11,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// maxReplayed and maxReplayedBytes limit the present state that a daemon sends, in pods and
-// bytes of text.
-const (
-	maxReplayed      = 100_000
-	maxReplayedBytes = 256 << 20
-)
-
-// errTooManyPods means that the daemon has more pods than a node can have.
-var errTooManyPods = fmt.Errorf("the daemon sends more than %d pods or %d bytes", maxReplayed, maxReplayedBytes)
 
 // position returns the position after an event; "" if it has none.
 func position(ev fleet.Event) string {
@@ -37,45 +25,12 @@ func position(ev fleet.Event) string {
 
 // follower passes the events of a source on and reports the state of the connection.
 type follower struct {
-	out     console
-	server  string      // what the source connects to
-	fleet   *fleetFlags // nil for a daemon
-	filter  podFilter
-	follow  bool // whether to continue after the earlier events
-	marks   bool // whether to print them
-	fromNow bool // no earlier events were requested
+	out    console
+	server string      // what the source connects to
+	fleet  *fleetFlags // nil for a daemon
 
 	disconnected bool
-	// last is the last event with a position that was printed.
-	last atomic.Pointer[fleet.Event]
 }
-
-func (f *follower) print(ctx context.Context, from source, o client.WatchOptions, printer *view.Printer[fleet.Event]) error {
-	if err := printer.Start(); err != nil {
-		return outputError(err)
-	}
-	err := f.each(ctx, from, o, func(ev fleet.Event) error {
-		if !f.follow && ev.Type == pleg.Synced && ev.Node == "" {
-			return errCaughtUp
-		}
-		if f.wants(ev) {
-			if err := printer.Print(ev); err != nil {
-				return outputError(err)
-			}
-		}
-		if position(ev) != "" {
-			f.last.Store(&ev)
-		}
-		return nil
-	})
-	if errors.Is(err, errCaughtUp) {
-		return nil
-	}
-	return err
-}
-
-// errCaughtUp ends a follower that has printed the earlier events.
-var errCaughtUp = errors.New("the earlier events are printed")
 
 // silentAfter is how long a daemon may send nothing after it was asked for events.
 const silentAfter = 10 * time.Second
@@ -136,33 +91,20 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	}
 }
 
-func (f *follower) wants(ev fleet.Event) bool {
-	switch ev.Type {
-	case pleg.Bookmark:
-		return false
-	case pleg.Synced:
-		// A watch from now on begins with a Synced, which ends nothing.
-		began := f.last.Load() != nil
-		return f.marks && (began || !f.fromNow)
-	case pleg.Gap:
-		return f.marks
-	default:
-		return f.filter.wantsEvent(ev)
-	}
-}
-
-// replay reads the present state until only pods that hang are missing. It returns the last
-// event that has a position. If they are kept, last gets that of each pod.
-func replay(ctx context.Context, from source, last map[pleg.PodUID]fleet.Event, keep bool) (latest fleet.Event, err error) {
+// awaitState waits until the source knows all pods except those that hang: who asks for the
+// pods wants to see that, not to wait for it too. It returns the last event that has a position.
+func awaitState(ctx context.Context, from source) (latest fleet.Event, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		cancel(awaitOnlyHung(ctx, from))
+	}()
+	defer func() { cancel(nil); <-ended }()
 	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) { cancel(err) }}
-	replaying, stop := untilOnlyHung(ctx, from)
-	defer stop()
-	size := 0
-	for ev, err := range from.Events(replaying, o) {
+	for ev, err := range from.Events(ctx, o) {
 		if err != nil {
-			if context.Cause(replaying) == nil {
+			if ctx.Err() == nil {
 				return latest, err
 			}
 			break
@@ -173,21 +115,39 @@ func replay(ctx context.Context, from source, last map[pleg.PodUID]fleet.Event, 
 		if ev.Type == pleg.Synced && ev.Node == "" {
 			return latest, nil
 		}
-		if !keep {
-			continue
-		}
-		last[ev.PodUID] = ev // sequence numbers only grow
-		if size += textSize(ev); len(last) > maxReplayed || size > maxReplayedBytes {
-			return latest, errTooManyPods
-		}
 	}
-	if cause := context.Cause(replaying); !errors.Is(cause, errOnlyHung) {
+	if cause := context.Cause(ctx); !errors.Is(cause, errOnlyHung) {
 		return latest, cmp.Or(cause, pleg.ErrStopped)
 	}
 	return latest, nil
 }
 
-// textSize returns the number of bytes of the text of an event.
-func textSize(ev fleet.Event) int {
-	return len(ev.Node) + len(ev.Epoch) + len(ev.PodUID) + len(ev.PodName) + len(ev.PodNamespace) + len(ev.ContainerID) + len(ev.ContainerName) + len(ev.Reason)
+// errOnlyHung ends the wait for the state of pods that hang.
+var errOnlyHung = errors.New("the inspections of the other pods hang")
+
+// hungPeriod is the time between two looks for such pods. In the first one, the events of
+// the others arrive.
+const hungPeriod = 500 * time.Millisecond
+
+// awaitOnlyHung blocks until each pod that is not known yet hangs, and then returns
+// [errOnlyHung], or until ctx ends.
+func awaitOnlyHung(ctx context.Context, from source) error {
+	ticker := time.NewTicker(hungPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		if now, err := from.Status(ctx); err == nil && onlyHung(now) {
+			return errOnlyHung
+		}
+	}
+}
+
+// onlyHung reports whether pods wait for their inspection and all of them hang.
+func onlyHung(s pleg.Status) bool {
+	_, hung := view.CountHung(s)
+	return s.Waiting > 0 && s.Waiting <= hung
 }

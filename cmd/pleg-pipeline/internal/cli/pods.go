@@ -16,7 +16,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const podsLong = `Print the pods of this node, or those with the given names (NAME, NAMESPACE/NAME
@@ -114,7 +113,7 @@ func (c *podsCommand) show(ctx context.Context) error {
 
 // print prints the selected pods, and with --watch each again after each of its events.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods, last, missing := c.current(ctx, from)
+	pods, latest, missing := c.current(ctx, from)
 	if len(pods) == 0 && missing != nil {
 		return missing
 	}
@@ -145,7 +144,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if err := c.sayVerdict(ctx, out, from, pods); err != nil || !c.watch {
 		return err
 	}
-	return c.follow(ctx, out, from, last, printer)
+	return c.follow(ctx, out, from, latest, printer)
 }
 
 // sayVerdict says what is wrong with the node or with pods of a cluster, below a table that may
@@ -170,22 +169,16 @@ func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, 
 	return nil
 }
 
-// current returns all pods with the last event of each, and the last event of all.
+// current returns all pods once those that do not hang are known, and the last event before.
 func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod, latest fleet.Event, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	last := make(map[pleg.PodUID]fleet.Event)
-	if c.watch || !c.fleet.given() { // the pods of a cluster have their events
-		if latest, err = replay(ctx, from, last, !c.fleet.given()); err != nil {
+	if c.watch || !c.fleet.given() { // a cluster has what is known
+		if latest, err = awaitState(ctx, from); err != nil {
 			return nil, latest, err
 		}
 	}
 	pods, err = from.Pods(ctx)
-	for i := range pods {
-		if ev, ok := last[pods[i].UID]; ok {
-			pods[i] = withEvent(pods[i], ev.Event)
-		}
-	}
 	return pods, latest, err
 }
 
@@ -209,8 +202,9 @@ func (c *podsCommand) follow(ctx context.Context, out console, from source, late
 			return nil
 		}
 		if !ok {
-			pod = view.Pod{UID: ev.PodUID, Node: ev.Node, State: gone}
+			pod = view.Pod{UID: ev.PodUID, Node: ev.Node, State: gone, CurrentAsOf: ev.ObservedAt}
 		}
-		return outputError(printer.Print(withEvent(pod, ev.Event)))
+		pod.Name, pod.Namespace = cmp.Or(pod.Name, ev.PodName), cmp.Or(pod.Namespace, ev.PodNamespace)
+		return outputError(printer.Print(pod))
 	})
 }

@@ -6,15 +6,11 @@ import (
 	"net"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -35,9 +31,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, with f
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = runtime.Close() }()
-	pipe, err := pipeline.New(pipeline.Options{
-		Runtime: runtime, DeliverAfterFailures: defaultDeliverAfter, Logger: out.log, Registerer: prometheus.NewRegistry(),
-	})
+	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, DeliverAfterFailures: defaultDeliverAfter, Logger: out.log})
 	if err != nil {
 		return err
 	}
@@ -62,48 +56,11 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, with f
 func settle(ctx context.Context, from source) error {
 	waiting, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	_, err := replay(waiting, from, nil, false)
+	_, err := awaitState(waiting, from)
 	if errors.Is(err, context.DeadlineExceeded) {
 		if now, err := from.Status(ctx); err == nil && !now.Healthy {
 			return now.Err
 		}
 	}
 	return nil
-}
-
-// errOnlyHung ends the wait for the state of pods that hang.
-var errOnlyHung = errors.New("the inspections of the other pods hang")
-
-// hungPeriod is the time between two looks for such pods. In the first one, the events of
-// the others arrive.
-const hungPeriod = 500 * time.Millisecond
-
-// untilOnlyHung returns a context that ends with [errOnlyHung] once each pod that is not
-// known yet hangs: who asks for the pods wants to see that, not to wait for it too. stop
-// releases the context.
-func untilOnlyHung(ctx context.Context, from top.Source) (until context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		ticker := time.NewTicker(hungPeriod)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ticker.C:
-			case <-ctx.Done():
-				return
-			}
-			if now, err := from.Status(ctx); err == nil && onlyHung(now) {
-				cancel(errOnlyHung)
-			}
-		}
-	}()
-	return ctx, func() { cancel(nil); <-ended }
-}
-
-// onlyHung reports whether pods wait for their inspection and all of them hang.
-func onlyHung(s pleg.Status) bool {
-	_, hung := view.CountHung(s)
-	return s.Waiting > 0 && s.Waiting <= hung
 }

@@ -69,8 +69,8 @@ func TestReplay(t *testing.T) {
 	file := recorded(t, "r.jsonl.gz")
 	for _, test := range []struct{ args, out, err string }{
 		{"events --replay -o json -r replay:", `"type":"ContainerStarted"`, "the recording has ended"},
-		{"pods -o wide -r replay:", "ContainerStarted", "replaying"},
-		{"pods --watch -o wide -r replay:", "ContainerDied", "the recording has ended"},
+		{"pods -o wide -r replay:", "\nshop ", "replaying"},
+		{"pods --watch -o json -r replay:", `"state":"exited"`, "the recording has ended"},
 		{"run --replay-speed 3 -r replay:", "ContainerDied", `the recording has ended after [0-9.m]+s: [0-9]+ relists, [0-9]+ events`},
 		{"run --relist-period 100ms -r replay:", "ContainerStarted", `replaying .*r\.jsonl\.gz: [0-9.m]+s of simruntime`},
 	} {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -104,18 +103,6 @@ func (f *podFilter) named(uid pleg.PodUID, namespace, name string) bool {
 		return n == string(uid) || name != "" && (n == name || n == namespace+"/"+name)
 	}
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, is)
-}
-
-// withEvent adds what an event says about a pod. The name of a pod that is gone comes
-// only from its events.
-func withEvent(pod view.Pod, ev pleg.Event) view.Pod {
-	pod.LastEvent = &ev
-	pod.Name = cmp.Or(pod.Name, ev.PodName)
-	pod.Namespace = cmp.Or(pod.Namespace, ev.PodNamespace)
-	if pod.CurrentAsOf.IsZero() {
-		pod.CurrentAsOf = ev.ObservedAt
-	}
-	return pod
 }
 
 // selected is a source with the selected pods.

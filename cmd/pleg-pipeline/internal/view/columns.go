@@ -109,13 +109,6 @@ var podTable = []Column[Pod]{
 	{Name: "RESTARTS", Width: len("RESTARTS"), layouts: all, Value: func(p *Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }},
 	{Name: "AGE", Width: 4, layouts: all, Value: func(p *Pod) string { return Ago(p.CreatedAt(), time.Now()) }},
 	{Name: "KNOWN", Width: len("KNOWN"), layouts: all, Value: func(p *Pod) string { return Ago(p.CurrentAsOf, time.Now()) }},
-	{Name: "LAST EVENT", Width: 26, layouts: wide, Value: lastEvent},
-	{Name: "AGO", Width: 4, layouts: wide, Value: func(p *Pod) string {
-		if p.LastEvent == nil {
-			return "-"
-		}
-		return Ago(p.LastEvent.ObservedAt, time.Now())
-	}},
 	{Name: "IP", Width: 15, layouts: wide, Value: func(p *Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }},
 	{Name: "POD UID", Width: 36, layouts: wide, Value: func(p *Pod) string { return string(p.UID) }},
 	{Name: "DETAILS", layouts: all, Value: podDetails},
@@ -173,18 +166,6 @@ func attempt(ev *fleet.Event) string {
 		return "-"
 	}
 	return strconv.FormatUint(uint64(ev.Attempt), 10)
-}
-
-// lastEvent includes the name of the container.
-func lastEvent(p *Pod) string {
-	ev := p.LastEvent
-	switch {
-	case ev == nil:
-		return "-"
-	case ev.ContainerID == "":
-		return string(ev.Type)
-	}
-	return string(ev.Type) + " " + ContainerName(ev)
 }
 
 // ShortID returns the first characters of an id, as crictl does, or - for none.

@@ -45,8 +45,6 @@ type Pod struct {
 	// Finding is the verdict on these inspections, with the time of the first attempt; nil if
 	// nothing is wrong with them.
 	Finding *verdict.Finding `json:"finding,omitempty"`
-	// LastEvent is the newest event of the pod. Only the command line sets it.
-	LastEvent *pleg.Event `json:"lastEvent,omitempty"`
 	// CurrentAsOf is the latest time at which the pod is known to be in this
 	// state; missing before its first inspection.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`

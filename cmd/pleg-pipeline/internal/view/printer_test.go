@@ -156,7 +156,6 @@ func pods() []view.Pod {
 		Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
 	busy := known(status, now.Add(-time.Second))
-	busy.LastEvent = &pleg.Event{Type: pleg.ContainerDied, ContainerID: "c3", ContainerName: "sidecar", ObservedAt: now.Add(-90 * time.Second)}
 	whole := known(&pleg.PodStatus{
 		UID: "u2", Name: "db-0", Namespace: "default",
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "db", State: pleg.StateRunning}},
