@@ -26,6 +26,15 @@ func status(uid pleg.PodUID, name string) *pleg.PodStatus {
 // step is a call that changes the cache, mostly for pod a at(n).
 type step func(c *cache.Cache)
 
+// after returns a cache after these steps.
+func after(steps ...step) *cache.Cache {
+	c := cache.New()
+	for _, do := range steps {
+		do(c)
+	}
+	return c
+}
+
 func setNamed(name string, n int) step {
 	return func(c *cache.Cache) { c.Set("a", status("a", name), nil, at(n)) }
 }
@@ -77,11 +86,7 @@ var getCases = map[string]struct {
 func TestGet(t *testing.T) {
 	for name, tc := range getCases {
 		t.Run(name, func(t *testing.T) {
-			c := cache.New()
-			for _, do := range tc.steps {
-				do(c)
-			}
-			got, err := c.Get("a")
+			got, err := after(tc.steps...).Get("a")
 			if !errors.Is(err, tc.err) || (tc.err == nil && err != nil) {
 				t.Fatalf("Get error = %v, want %v", err, tc.err)
 			}

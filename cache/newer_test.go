@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // answer is the result of a GetNewerThan call in a goroutine.
@@ -31,9 +32,7 @@ func answered(answers <-chan answer) bool {
 	return len(answers) > 0
 }
 
-func setOther(n int) step {
-	return func(c *cache.Cache) { c.Set("b", status("b", "set"), nil, at(n)) }
-}
+func setOther(c *cache.Cache) { c.Set("b", status("b", "set"), nil, at(3)) }
 
 // newerCases call GetNewerThan of pod a and at(2), between before and steps. The
 // last step must end the call.
@@ -52,7 +51,7 @@ var newerCases = map[string]struct {
 	"the same time is not newer":         {before: []step{set(2)}, steps: []step{set(2), list(2), touch(2), set(3)}},
 	"a list":                             {before: []step{set(1)}, steps: []step{list(2), list(3)}},
 	"a list of an unknown pod":           {steps: []step{list(1), list(3)}, err: pleg.ErrUnknownPod},
-	"another pod is ignored":             {steps: []step{setOther(3), set(3)}},
+	"another pod is ignored":             {steps: []step{setOther, set(3)}},
 	"removed":                            {before: []step{set(1)}, steps: []step{remove(3)}, err: pleg.ErrUnknownPod},
 	"an error":                           {before: []step{set(1)}, steps: []step{fail(3)}, err: errInspect},
 	"a pending pod is not covered":       {before: []step{set(1)}, steps: []step{list(3, "a"), set(3)}},
@@ -69,26 +68,21 @@ var newerCases = map[string]struct {
 
 func TestGetNewerThan(t *testing.T) {
 	for name, tc := range newerCases {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := cache.New()
-				for _, do := range tc.before {
-					do(c)
+		kit.Bubble(t, name, func(t *testing.T) {
+			c := after(tc.before...)
+			answers := getNewerThan(t.Context(), c, "a", at(2))
+			for i, do := range tc.steps {
+				if answered(answers) {
+					t.Fatalf("ended before step %d: %+v", i, <-answers)
 				}
-				answers := getNewerThan(t.Context(), c, "a", at(2))
-				for i, do := range tc.steps {
-					if answered(answers) {
-						t.Fatalf("ended before step %d: %+v", i, <-answers)
-					}
-					do(c)
-				}
-				if !answered(answers) {
-					t.Fatal("not ended by the last step")
-				}
-				if got := <-answers; !errors.Is(got.err, tc.err) || got.err == nil && got.status.UID != "a" {
-					t.Errorf("GetNewerThan = %+v, %v, want pod a, %v", got.status, got.err, tc.err)
-				}
-			})
+				do(c)
+			}
+			if !answered(answers) {
+				t.Fatal("not ended by the last step")
+			}
+			if got := <-answers; !errors.Is(got.err, tc.err) || got.err == nil && got.status.UID != "a" {
+				t.Errorf("GetNewerThan = %+v, %v, want pod a, %v", got.status, got.err, tc.err)
+			}
 		})
 	}
 }
