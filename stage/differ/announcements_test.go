@@ -9,7 +9,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -56,23 +55,25 @@ func TestUnannouncedChangesAreCounted(t *testing.T) {
 		"listed three times because inspections fail":      {all(slices.Repeat([]step{stream(dead), settle(errInspect), wait(6 * time.Second)}, 3)...), 1},
 		"listed during an inspection":                      {all(event(1, "d=running", "c=running d=running"), stream("c=exited d=running")), 1},
 	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			all(have("c=running"), tc.do, settle(nil), wait(time.Minute), list(gone))(t, f)
-			kit.RequireMetric(t, f.metrics, tc.want, "pleg_missed_events_total")
-		})
+		runDiffer(t, name, all(have("c=running"), tc.do, settle(nil), wait(time.Minute), list(gone), missed(tc.want)))
 	}
 }
 
-// requireReports checks what the differ reported to the lister since the last
-// check.
-func (f *fixture) requireReports(t *testing.T, when string, unannounced int, announced ...bool) {
-	t.Helper()
-	synctest.Wait()
-	if f.lister.unannounced != unannounced || !slices.Equal(f.lister.announced, announced) {
-		t.Errorf("%s: reported %d unannounced changes and announced listings %v, want %d and %v",
-			when, f.lister.unannounced, f.lister.announced, unannounced, announced)
+// reports requires what the differ reported to the lister since the last such step.
+func reports(unannounced int, announced ...bool) step {
+	return func(t *testing.T, f *fixture) {
+		synctest.Wait()
+		if f.lister.unannounced != unannounced || !slices.Equal(f.lister.announced, announced) {
+			t.Errorf("reported %d unannounced changes and announced listings %v, want %d and %v",
+				f.lister.unannounced, f.lister.announced, unannounced, announced)
+		}
+		f.lister.unannounced, f.lister.announced = 0, nil
 	}
-	f.lister.unannounced, f.lister.announced = 0, nil
+}
+
+// missed requires the number of unannounced changes so far.
+func missed(n float64) step {
+	return func(t *testing.T, f *fixture) { kit.RequireMetric(t, f.metrics, n, "pleg_missed_events_total") }
 }
 
 // A stream is worth something once lists and events have shown the same change.
@@ -94,33 +95,19 @@ func TestConfirmedAnnouncements(t *testing.T) {
 		"an event, a single-pod list": {all(end, alone(2, dead)), dead, true},
 		"a single-pod list":           {alone(2, dead), dead, false},
 	} {
-		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			all(have(still), tc.do, settle(nil), stream(tc.next), settle(nil))(t, f)
-			f.requireReports(t, "the next list", 0, tc.want)
-			stream(tc.next)(t, f)
-			f.requireReports(t, "the list after it", 0, false)
-		})
+		runDiffer(t, name, all(have(still), tc.do, settle(nil), stream(tc.next), settle(nil), reports(0, tc.want),
+			stream(tc.next), reports(0, false)))
 	}
 }
 
-// Dead pods are listed until they are gone, so the stream need not announce it.
-func TestUnannouncedRemovalOfADeadPodIsNoReasonToDoubt(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=exited /s=exited"))
-		f.listWithStream()
-		f.settleAll(nil)
-		if n := f.lister.relists.Load(); n != 0 {
-			t.Errorf("%d relists requested, want none", n)
-		}
-		time.Sleep(time.Minute)
-		f.list()
-		f.requireReports(t, "a minute later", 0, false)
-		kit.RequireMetric(t, f.metrics, 2, "pleg_missed_events_total")
+func TestWhatAnUnannouncedChangeCauses(t *testing.T) {
+	testSteps(t, map[string][]step{
+		"a relist": {have("c=running"), stream("c=running"), wantRelists(0), stream("c=exited"), wantRelists(1)},
+		// Dead pods are listed until they are gone, so the stream need not announce it.
+		"nothing, if a dead pod is gone": {
+			have("c=exited /s=exited"), stream(gone), settle(nil), wantRelists(0), wait(time.Minute), list(gone), reports(0, false), missed(2),
+		},
 	})
-}
-
-func TestUnannouncedChangeRequestsARelist(t *testing.T) {
-	testDiffer(t, all(have("c=running"), stream("c=running"), wantRelists(0), stream("c=exited"), wantRelists(1)))
 }
 
 // A runtime that announces pods which do not exist must not fill the memory.
@@ -164,37 +151,31 @@ func attempts(numbers ...uint32) *pleg.Pod {
 	return p
 }
 
-func TestSkippedAttempts(t *testing.T) {
+// Attempts that no list has shown are counted once, however often the inspection fails.
+func TestSkippedAttemptsAreCounted(t *testing.T) {
 	other := attempts(7)
 	other.Containers[0].Name = "other"
 	for name, tc := range map[string]struct {
-		old, cur *pleg.Pod
-		want     int
+		old  []*pleg.Pod
+		cur  *pleg.Pod
+		want float64
 	}{
 		"new pod":                      {nil, attempts(5), 0},
-		"next attempt":                 {attempts(5), attempts(6, 5), 0},
-		"one skipped":                  {attempts(5), attempts(7, 5), 1},
-		"three skipped, old removed":   {attempts(5), attempts(9), 3},
-		"two new, one between":         {attempts(5), attempts(8, 6), 1},
-		"container with another name":  {attempts(5), other, 0},
-		"two known attempts, the next": {attempts(5, 3), attempts(6, 5), 0},
+		"next attempt":                 {[]*pleg.Pod{attempts(5)}, attempts(6, 5), 0},
+		"one skipped":                  {[]*pleg.Pod{attempts(5)}, attempts(7, 5), 1},
+		"three skipped, old removed":   {[]*pleg.Pod{attempts(5)}, attempts(9), 3},
+		"two new, one between":         {[]*pleg.Pod{attempts(5)}, attempts(8, 6), 1},
+		"container with another name":  {[]*pleg.Pod{attempts(5)}, other, 0},
+		"two known attempts, the next": {[]*pleg.Pod{attempts(5, 3)}, attempts(6, 5), 0},
 	} {
-		t.Run(name, func(t *testing.T) {
-			if got := differ.SkippedAttempts(tc.old, tc.cur); got != tc.want {
-				t.Errorf("skipped = %d, want %d", got, tc.want)
+		runDiffer(t, name, func(t *testing.T, f *fixture) {
+			f.listAndSettle(tc.old...)
+			for range 3 {
+				f.list(tc.cur)
+				f.settleAll(errInspect)
 			}
+			f.listAndSettle(tc.cur)
+			kit.RequireMetric(t, f.metrics, tc.want, "pleg_missed_attempts_total")
 		})
 	}
-}
-
-func TestSkippedAttemptsAreCountedOnce(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(attempts(0))
-		for range 3 {
-			f.list(attempts(3))
-			f.settleAll(errInspect)
-		}
-		f.listAndSettle(attempts(3))
-		kit.RequireMetric(t, f.metrics, 2, "pleg_missed_attempts_total")
-	})
 }

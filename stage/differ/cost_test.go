@@ -2,13 +2,14 @@ package differ_test
 
 import (
 	"fmt"
+	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
 // discardCache does not allocate.
@@ -44,7 +45,13 @@ func variants(n int) map[string][2][]*pleg.Pod {
 func TestUnchangedListingAllocatesNothing(t *testing.T) {
 	for name, lists := range variants(100) {
 		t.Run("pods="+name, func(t *testing.T) {
-			d := newDiffer(t, discardCache{}, instrument.Registry{})
+			d, err := differ.New(differ.Options{
+				Cache: discardCache{}, Lister: &fakeLister{}, Pods: &fakeLister{}, RelistPeriod: period, MaxQuarantine: maxQuarantine,
+				Logger: slog.New(slog.DiscardHandler),
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
 			d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
 			if got := d.SettleQueued(); got != 100+1 { // the mark is one
 				t.Fatalf("settled %d changes, want 100 and a mark", got)

@@ -45,10 +45,6 @@ func TestDeadPodIsListedAlone(t *testing.T) {
 	))
 }
 
-func TestPodWithANewSandboxIsNotListedAlone(t *testing.T) {
-	testDiffer(t, all(stream(deadPod), settle(nil), event(1, "/t=running", "/t=running"), settle(nil), pass(time.Hour, 0)))
-}
-
 // One list of all pods costs less than many of single pods.
 func TestManyDeadPodsAreListedTogether(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
@@ -67,15 +63,12 @@ func TestManyDeadPodsAreListedTogether(t *testing.T) {
 	})
 }
 
-func TestDeadPodsAreNotListedAloneWithoutAStream(t *testing.T) {
+func TestPodsThatAreNotListedAlone(t *testing.T) {
 	testSteps(t, map[string][]step{
-		"no stream":    {stream(deadPod), settle(nil), list(deadPod), pass(time.Minute, 0)},
-		"stream ended": {stream(deadPod), settle(nil), broke(deadPod), pass(time.Minute, 0)},
+		"a new sandbox": {stream(deadPod), settle(nil), event(1, "/t=running", "/t=running"), settle(nil), pass(time.Hour, 0)},
+		"no stream":     {stream(deadPod), settle(nil), list(deadPod), pass(time.Minute, 0)},
+		"stream ended":  {stream(deadPod), settle(nil), broke(deadPod), pass(time.Minute, 0)},
+		// While all pods are listed each period, dead pods cost nothing.
+		"listings": {stream(deadPod), settle(nil), all(slices.Repeat([]step{pass(period, 0), stream(deadPod)}, 10)...)},
 	})
-}
-
-// While all pods are listed each period, dead pods cost nothing.
-func TestListingsServeDeadPods(t *testing.T) {
-	period := all(pass(period, 0), stream(deadPod))
-	testDiffer(t, all(stream(deadPod), settle(nil), all(slices.Repeat([]step{period}, 10)...)))
 }

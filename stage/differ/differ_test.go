@@ -142,7 +142,7 @@ var (
 	unlist          = list(gone)
 	succeed    step = func(_ *testing.T, f *fixture) { f.settle("a", nil) }
 	fail       step = func(_ *testing.T, f *fixture) { f.settle("a", errInspect) }
-	request    step = func(_ *testing.T, f *fixture) { f.requestReinspect("a") }
+	request    step = func(_ *testing.T, f *fixture) { f.differ.RequestReinspect("a"); synctest.Wait() }
 	wantNone   step = func(t *testing.T, f *fixture) { f.requireNoChange(t) }
 	start      step = func(t *testing.T, f *fixture) { list(running)(t, f); want(startedWords)(t, f) }
 	wantRemove      = wantKnown(removedWords)

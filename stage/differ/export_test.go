@@ -3,14 +3,7 @@ package differ
 import (
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-)
-
-// The pure functions that make a change.
-var (
-	Events          = events
-	SkippedAttempts = skippedAttempts
 )
 
 // Apply applies a listing that was answered at once. It must not be called while Run runs.
@@ -34,18 +27,4 @@ func (d *Differ) SettleQueued() int {
 		d.queues.marks.pop()
 	}
 	return n
-}
-
-// Merge returns what is known of a pod after an event, if some containers are gone.
-func Merge(have *pleg.Pod, h *pleg.Hint, removed func(pleg.ContainerID) bool) *pleg.Pod {
-	k, n := known{pod: have}, removals{}
-	for _, pod := range []*pleg.Pod{have, h.Pod} {
-		for c := range containers(pod) {
-			if removed(c.ID) {
-				k.remove(c.ID, removal{byEvent: true}, &n)
-			}
-		}
-	}
-	k.event(h, seen{}, &n)
-	return k.pod
 }

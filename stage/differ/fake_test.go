@@ -2,7 +2,6 @@ package differ_test
 
 import (
 	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,24 +30,6 @@ const (
 // at returns the time of the nth listing, counted from 1.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
 
-func newDiffer(tb testing.TB, c differ.Cache, metrics instrument.Registry) *differ.Differ {
-	tb.Helper()
-	return newDifferWith(tb, differ.Options{Cache: c, Lister: &fakeLister{}, Pods: &fakeLister{}, Metrics: metrics})
-}
-
-func newDifferWith(tb testing.TB, o differ.Options) *differ.Differ {
-	tb.Helper()
-	o.RelistPeriod, o.MaxQuarantine = period, maxQuarantine
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	d, err := differ.New(o)
-	if err != nil {
-		tb.Fatalf("New: %v", err)
-	}
-	return d
-}
-
 // fixture is a differ that runs in a bubble. The test acts as lister and
 // inspector.
 type fixture struct {
@@ -56,7 +37,7 @@ type fixture struct {
 	cache        *fakeCache
 	metrics      *prometheus.Registry
 	lister       fakeLister
-	logged       strings.Builder // read it only while the differ waits
+	logged       kit.Log
 	listings     chan stage.Listing
 	observations chan stage.Observation
 	settled      chan stage.Settled
@@ -94,10 +75,15 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		cancel: make(chan stage.Cancel), marked: make(chan stage.Mark), ended: make(chan error, 1),
 	}
-	f.differ = newDifferWith(t, differ.Options{
+	var err error
+	f.differ, err = differ.New(differ.Options{
 		Cache: c, Lister: &f.lister, Pods: &f.lister, DeliverAfterFailures: deliverAfter,
-		Logger: slog.New(slog.NewTextHandler(&f.logged, nil)), Metrics: instrument.Registry{Registerer: f.metrics},
+		RelistPeriod: period, MaxQuarantine: maxQuarantine,
+		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
+	if err != nil {
+		t.Fatalf("New: %v", err)
+	}
 	go func() {
 		f.ended <- f.differ.Run(f.listings, f.observations, f.settled,
 			differ.Outputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.cancel, Marks: f.marked})
@@ -159,7 +145,11 @@ func (f *fixture) sendObservation(o stage.Observation) {
 }
 
 func (f *fixture) settle(uid pleg.PodUID, err error) {
-	f.settled <- stage.Settled{UID: uid, Err: err}
+	f.sendSettled(stage.Settled{UID: uid, Err: err})
+}
+
+func (f *fixture) sendSettled(s stage.Settled) {
+	f.settled <- s
 	synctest.Wait()
 }
 
@@ -178,12 +168,6 @@ func (f *fixture) settleAll(err error) {
 func (f *fixture) listAndSettle(pods ...*pleg.Pod) {
 	f.list(pods...)
 	f.settleAll(nil)
-}
-
-// requestReinspect waits until the differ has the request.
-func (f *fixture) requestReinspect(uid pleg.PodUID) {
-	f.differ.RequestReinspect(uid)
-	synctest.Wait()
 }
 
 // requireChange returns the next change. It must be that of the pod, with the

@@ -226,3 +226,30 @@ func TestRemovalsAreBounded(t *testing.T) {
 		t.Errorf("%d removals are remembered, want %d", all.count, 2*maxRemoved)
 	}
 }
+
+// A pod has the labels of its newest sandbox, whichever sandbox an event is about.
+func TestMergeKeepsTheLabelsOfTheNewestSandbox(t *testing.T) {
+	pod := func(label string, sandboxes ...int) *pleg.Pod {
+		p := &pleg.Pod{UID: "web/a", Labels: map[string]string{"version": label}}
+		for _, n := range sandboxes {
+			p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: pleg.ContainerID(fmt.Sprint(n)), CreatedAt: moment(n), State: pleg.StateRunning})
+		}
+		return p
+	}
+	for name, tc := range map[string]struct {
+		have, event *pleg.Pod
+		want        string
+	}{
+		"the older sandbox":  {pod("new", 2, 1), pod("old", 1), "new"},
+		"the newest sandbox": {pod("old", 2, 1), pod("new", 2), "new"},
+		"a newer sandbox":    {pod("old", 1), pod("new", 2), "new"},
+		"no sandbox left":    {pod("new", 1), pod("", []int{}...), "new"},
+		"the first sandbox":  {nil, pod("new", 1), "new"},
+	} {
+		k := known{pod: tc.have}
+		k.event(&pleg.Hint{UID: "web/a", Pod: tc.event}, seen{}, &removals{})
+		if got := k.pod.Labels["version"]; got != tc.want {
+			t.Errorf("%s: label %q, want %q", name, got, tc.want)
+		}
+	}
+}

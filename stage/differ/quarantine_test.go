@@ -2,7 +2,6 @@ package differ_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,8 +20,7 @@ var errHung = &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus", Contain
 
 // settleHung settles the inspection of a pod as hung.
 func (f *fixture) settleHung(uid pleg.PodUID) {
-	f.settled <- stage.Settled{UID: uid, Err: errHung, Took: hungFor, Hung: hungFor}
-	synctest.Wait()
+	f.sendSettled(stage.Settled{UID: uid, Err: errHung, Took: hungFor, Hung: hungFor})
 }
 
 // nextRetry returns the retry that the differ offers, if any.
@@ -59,23 +57,13 @@ func (f *fixture) requireNoRetry(t *testing.T) {
 	f.requireNoChange(t)
 }
 
-// quarantine lists a pod; the given number of its inspections hang.
-func (f *fixture) quarantine(t *testing.T, times int, pod *pleg.Pod) {
-	t.Helper()
-	f.list(pod)
-	f.requireChange(t, pod.UID, "Started(c)")
-	f.settleHung(pod.UID)
-	for n := 1; n < times; n++ {
-		time.Sleep(maxQuarantine)
-		f.list(pod)
-		f.requireRetry(t, pod.UID, "Started(c)", n)
-		f.settleHung(pod.UID)
-	}
-}
-
-// quarantined is a pod with this number of hung inspections.
+// quarantined lists the pod; this number of its inspections hang.
 func quarantined(times int) step {
-	return func(t *testing.T, f *fixture) { f.quarantine(t, times, runningPod) }
+	steps := []step{list("c=running"), want("Started(c)"), hang}
+	for n := 1; n < times; n++ {
+		steps = append(steps, wait(maxQuarantine), list("c=running"), retry("Started(c)", n), hang)
+	}
+	return all(steps...)
 }
 
 func retry(words string, times int) step {
@@ -156,43 +144,33 @@ func TestQuarantineWaitDoubles(t *testing.T) {
 }
 
 func TestQuarantinedPodIsPending(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		hung, healthy := plegtest.Pod("hung", "c=running"), plegtest.Pod("healthy", "c=running")
-		f.quarantine(t, 2, hung)
-		f.list(hung, healthy)
+	testDiffer(t, all(quarantined(2), func(t *testing.T, f *fixture) {
+		healthy := plegtest.Pod("healthy", "c=running")
+		f.list(runningPod, healthy)
 		f.requireChange(t, "healthy", "Started(c)")
 		f.settle("healthy", nil)
-		f.list(hung, healthy)
-		f.requirePending(t, "hung")
-		f.sendObservation(stage.Observation{UID: "hung", At: at(f.lists).Add(1), Pod: hung})
-		if at, ok := f.cache.touched["hung"]; ok {
-			t.Errorf("touched at %v without an inspection", at)
-		}
-	})
+		f.list(runningPod, healthy)
+		f.requirePending(t, "a")
+	}, alone(1, "c=running"), touched(0)))
 }
 
 func TestQuarantineIsReported(t *testing.T) {
 	testDiffer(t, func(t *testing.T, f *fixture) {
 		began := time.Now()
-		f.quarantine(t, 3, plegtest.Pod("a", "c=running"))
+		quarantined(3)(t, f)
 		want := []pleg.Quarantined{{
 			UID: "a", Namespace: "ns", Name: "name-a", Since: began.Add(-hungFor), Hung: 3, NextTry: time.Now().Add(2 * period), Err: errHung, Call: &errHung.Call,
 		}}
 		if got := f.differ.Quarantined(); !slices.Equal(got, want) {
 			t.Errorf("quarantined = %+v, want %+v", got, want)
 		}
-		gauge := func(want float64) {
-			t.Helper()
-			kit.RequireMetric(t, f.metrics, want, "pleg_quarantined_pods")
-		}
-		gauge(1)
+		kit.RequireMetric(t, f.metrics, 1, "pleg_quarantined_pods")
 		f.list()
 		f.nextChange()
 		f.settle("a", nil)
-		gauge(0)
-		warns, infos := strings.Count(f.logged.String(), "level=WARN"), strings.Count(f.logged.String(), "level=INFO")
-		if warns != 1 || infos != 1 || !strings.Contains(f.logged.String(), "podUID=a pod=ns/name-a age=2s failedLate=false nextTry=1s") {
-			t.Errorf("logged %d warnings and %d infos, want one each:\n%s", warns, infos, &f.logged)
-		}
+		kit.RequireMetric(t, f.metrics, 0, "pleg_quarantined_pods")
+		f.logged.RequireLines(t, 1, "level=WARN")
+		f.logged.RequireLines(t, 1, "level=INFO")
+		f.logged.RequireLines(t, 1, "podUID=a pod=ns/name-a age=2s failedLate=false nextTry=1s")
 	})
 }

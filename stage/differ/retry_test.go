@@ -11,8 +11,7 @@ import (
 )
 
 func (f *fixture) settleLate(uid pleg.PodUID) {
-	f.settled <- stage.Settled{UID: uid, Err: errInspect, Late: true}
-	synctest.Wait()
+	f.sendSettled(stage.Settled{UID: uid, Err: errInspect, Late: true})
 }
 
 // twoLate lists two pods whose inspections fail late, and lists them again.

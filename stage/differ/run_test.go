@@ -5,10 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -40,8 +36,6 @@ func TestListingCoversEveryPodThatIsNotPending(t *testing.T) {
 }
 
 func TestMetrics(t *testing.T) {
-	reg := prometheus.NewPedanticRegistry()
-	d := newDiffer(t, &fakeCache{}, instrument.Registry{Registerer: reg})
 	invalid := plegtest.Pod("d", "")
 	invalid.Containers = []*pleg.Container{{ID: "x", State: 99}}
 	pods := []*pleg.Pod{
@@ -51,15 +45,14 @@ func TestMetrics(t *testing.T) {
 		plegtest.Pod("a", ""),
 		invalid,
 	}
-	d.Apply(stage.Listing{At: at(1), Pods: pods})
-	kit.RequireMetric(t, reg, 2, "pleg_running_pods")
-	kit.RequireMetric(t, reg, 1, "pleg_duplicate_pods_total")
-	for state, want := range map[string]float64{"running": 2, "exited": 2, "created": 1, "unknown": 1} {
-		kit.RequireMetric(t, reg, want, "pleg_running_containers", state)
-	}
-	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
-		t.Errorf("lint: %v, %v", problems, err)
-	}
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.list(pods...)
+		kit.RequireMetric(t, f.metrics, 2, "pleg_running_pods")
+		kit.RequireMetric(t, f.metrics, 1, "pleg_duplicate_pods_total")
+		for state, want := range map[string]float64{"running": 2, "exited": 2, "created": 1, "unknown": 1} {
+			kit.RequireMetric(t, f.metrics, want, "pleg_running_containers", state)
+		}
+	})
 }
 
 // A list of all pods that began before may still show a pod that was found gone.

@@ -1,5 +1,6 @@
-// Package kit holds the helpers of the black-box tests: it runs a pipeline on a
-// runtime and collects what subscribers get. Package promises checks that.
+// Package kit holds the helpers of the black-box tests, and what the tests of the stages
+// share with them: it runs a pipeline on a runtime and collects what subscribers get.
+// Package promises checks that.
 //
 // [Pipeline] runs on a [plegtest.Runtime], [Simulation] on a simulated CRI runtime.
 //

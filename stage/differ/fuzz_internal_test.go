@@ -1,4 +1,4 @@
-package differ_test
+package differ
 
 import (
 	"fmt"
@@ -9,7 +9,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
 )
 
 // FuzzEvents requires between any two pods the events of the serial reference, in its order.
@@ -30,10 +29,10 @@ func FuzzEvents(f *testing.F) {
 			if got.Type == pleg.ContainerCreated {
 				got.Type = stage.ContainerChanged // the reference has no name for it
 			}
-			want.ObservedAt, want.Sandbox = at(1), got.Sandbox // an id may be both
+			want.ObservedAt, want.Sandbox = moment(1), got.Sandbox // an id may be both
 			return got == want
 		}
-		if got := differ.Events(old, cur, at(1)); !slices.EqualFunc(got, want, same) {
+		if got := events(old, cur, moment(1)); !slices.EqualFunc(got, want, same) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 	})
