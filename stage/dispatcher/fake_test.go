@@ -3,7 +3,6 @@ package dispatcher_test
 import (
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,6 @@ type fixture struct {
 	*dispatcher.Dispatcher
 	in    chan stage.Outcome
 	marks chan stage.Mark
-	ended chan error
 	stop  func()
 }
 
@@ -43,16 +42,29 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
-	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), marks: make(chan stage.Mark), ended: make(chan error, 1)}
+	f := &fixture{Dispatcher: d, in: make(chan stage.Outcome), marks: make(chan stage.Mark)}
 	f.stop = sync.OnceFunc(func() { close(f.in) })
 	return f
 }
 
+// start has the dispatcher run until the test ends.
+func (f *fixture) start(t *testing.T) {
+	t.Helper()
+	ended := make(chan error, 1)
+	go func() { ended <- f.Run(f.in, f.marks) }()
+	t.Cleanup(func() {
+		f.stop()
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
+		}
+	})
+}
+
+// run is start with the initial state, which has no pods.
 func (f *fixture) run(t *testing.T) {
 	t.Helper()
-	go func() { f.ended <- f.Run(f.in, f.marks) }()
-	t.Cleanup(f.stop)
-	f.marks <- stage.Mark{Current: at(0)} // the initial state is complete
+	f.start(t)
+	f.marks <- stage.Mark{Current: at(0)}
 }
 
 // testDispatcher runs a test with a running dispatcher in a bubble.
@@ -74,9 +86,8 @@ func (f *fixture) subscribe(t *testing.T, o pleg.SubscribeOptions) *dispatcher.S
 	return s
 }
 
-// publish sends an outcome with these events, such as "Started(c) Died(/s)", and
-// waits until it is delivered.
-func (f *fixture) publish(uid pleg.PodUID, words string) {
+// outcome returns one with these events, such as "Started(c) Died(/s)".
+func outcome(uid pleg.PodUID, words string) stage.Outcome {
 	o := stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, "")}
 	for word := range strings.FieldsSeq(words) {
 		name, rest, _ := strings.Cut(word, "(")
@@ -89,14 +100,15 @@ func (f *fixture) publish(uid pleg.PodUID, words string) {
 			ContainerID: pleg.ContainerID(id), Sandbox: sandbox, ObservedAt: at(1),
 		})
 	}
-	f.in <- o
-	synctest.Wait()
+	return o
 }
 
-// publishLabelled publishes the outcome with this number, of a pod with these labels; nil if
-// they are not known.
-func (f *fixture) publishLabelled(uid pleg.PodUID, n int, labels map[string]string) {
-	o := outcome(uid, n)
+// publish sends an outcome and waits until it is delivered.
+func (f *fixture) publish(uid pleg.PodUID, words string) { f.publishLabelled(uid, words, nil) }
+
+// publishLabelled is publish for a pod with these labels; nil if they are not known.
+func (f *fixture) publishLabelled(uid pleg.PodUID, words string, labels map[string]string) {
+	o := outcome(uid, words)
 	o.Pod.Labels = labels
 	f.in <- o
 	synctest.Wait()
@@ -157,30 +169,12 @@ func requireRead(t *testing.T, s *dispatcher.Subscription, want string) {
 func requireClosed(t *testing.T, s *dispatcher.Subscription) {
 	t.Helper()
 	synctest.Wait()
-	for range cap(s.Events()) + 1 {
-		select {
-		case _, ok := <-s.Events():
-			if !ok {
-				return
-			}
-		default:
-			t.Fatalf("the channel of subscriber %s is open", s.Name())
-		}
+	if got := len(kit.Drain(s.Events())); got > cap(s.Events()) {
+		t.Fatalf("the channel of subscriber %s has %d events, more than its capacity", s.Name(), got)
 	}
-	t.Fatalf("the channel of subscriber %s has more events than its capacity", s.Name())
-}
-
-func seqs(events []pleg.Event) []uint64 {
-	var seqs []uint64
-	for _, ev := range events {
-		seqs = append(seqs, ev.Seq)
+	select {
+	case <-s.Events(): // it is empty, so it is closed
+	default:
+		t.Fatalf("the channel of subscriber %s is open", s.Name())
 	}
-	return slices.Clip(seqs)
-}
-
-// outcome returns that of a pod whose container n has started.
-func outcome(uid pleg.PodUID, n int) stage.Outcome {
-	return stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, ""), Events: []pleg.Event{{
-		Type: pleg.ContainerStarted, PodUID: uid, ContainerID: pleg.ContainerID(fmt.Sprint(n)),
-	}}}
 }

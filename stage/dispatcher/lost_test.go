@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // A subscriber that does not read keeps nothing of most pods that lived meanwhile. Once it
@@ -18,19 +16,14 @@ func TestSubscriberOfTooManyMissedPodsStartsAgain(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2})
 		const pods = 10_000
-		send := func(uid pleg.PodUID, what pleg.EventType) {
-			o := stage.Outcome{UID: uid, Events: []pleg.Event{{Type: what, PodUID: uid, ContainerID: "c"}}}
-			if what != pleg.ContainerRemoved {
-				o.Pod = plegtest.Pod(uid, "")
-			}
-			f.in <- o
-		}
-		send("stays", pleg.ContainerStarted)
+		f.publish("stays", "Started(c)")
 		for n := range pods {
 			uid := pleg.PodUID(fmt.Sprint(n))
-			send(uid, pleg.ContainerStarted)
-			send(uid, pleg.ContainerDied)
-			send(uid, pleg.ContainerRemoved)
+			f.in <- outcome(uid, "Started(c)")
+			f.in <- outcome(uid, "Died(c)")
+			last := outcome(uid, "Removed(c)")
+			last.Pod = nil
+			f.in <- last
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -55,7 +48,7 @@ func TestSubscriberOfTooManyMissedPodsStartsAgain(t *testing.T) {
 		if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(got, want) || read != 2 {
 			t.Errorf("after %d events of the buffer came %v, want %v after 2", read, got, want)
 		}
-		send("stays", pleg.ContainerDied)
+		f.publish("stays", "Died(c)")
 		if ev := <-s.Events(); ev.Type != pleg.ContainerDied || ev.PodUID != "stays" {
 			t.Errorf("event %+v, want what came next", ev)
 		}

@@ -17,12 +17,12 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			f.in = make(chan stage.Outcome, 3)
 			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
 			relisted := make(chan error, 1)
-			for n := range 3 {
-				f.in <- outcome("a", n+1)
+			for range 3 {
+				f.in <- outcome("a", "Started(c)")
 			}
 			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
 			synctest.Wait()
-			go func() { f.ended <- f.Run(f.in, f.marks) }()
+			f.start(t)
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
 			}
@@ -34,7 +34,6 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			if ev := <-s.Events(); ev.Type != pleg.Bookmark || !ev.ObservedAt.Equal(at(4)) {
 				t.Errorf("event %+v, want the mark", ev)
 			}
-			f.stop()
 		})
 	}
 }
@@ -44,8 +43,7 @@ func TestOwedSyncedFollowsTheRepairs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
 		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Buffer: 1})
-		go func() { f.ended <- f.Run(f.in, f.marks) }()
-		t.Cleanup(f.stop)
+		f.start(t)
 		f.publish("a", "Started(1)")
 		f.publish("b", "Started(1)")
 		f.marks <- stage.Mark{Current: at(1)}
@@ -65,11 +63,10 @@ func TestNewSubscriberGetsTheNextMark(t *testing.T) {
 			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
 			go func() { f.marks <- stage.Mark{Current: at(1)} }()
 			synctest.Wait()
-			go func() { f.ended <- f.Run(f.in, f.marks) }()
+			f.start(t)
 			if got := read(t, s); len(got) != 1 || got[0].Type != pleg.Bookmark {
 				t.Errorf("got %v, want a bookmark", got)
 			}
-			f.stop()
 		})
 	}
 }
@@ -78,8 +75,8 @@ func TestNewSubscriberGetsTheNextMark(t *testing.T) {
 func TestEndCountsWhatWaitsForLabels(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
-		f.publishLabelled("a", 1, nil)
-		f.publishLabelled("a", 2, nil)
+		f.publishLabelled("a", "Started(1)", nil)
+		f.publishLabelled("a", "Started(2)", nil)
 		f.stop()
 		got := read(t, s)
 		if len(got) != 1 || got[0].Type != pleg.Gap || got[0].Reason != pleg.Stopped || got[0].Missed != 2 {

@@ -21,16 +21,16 @@ func TestSubscribersShareSelectors(t *testing.T) {
 		}
 		first, second := subscribe(), subscribe()
 		other := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app!=web"}})
-		f.publishLabelled("a", 1, web)
-		f.publishLabelled("b", 2, tools)
-		f.publishLabelled("c", 3, map[string]string{})
-		f.publishLabelled("a", 4, web)
+		f.publishLabelled("a", "Started(1)", web)
+		f.publishLabelled("b", "Started(2)", tools)
+		f.publishLabelled("c", "Started(3)", map[string]string{})
+		f.publishLabelled("a", "Started(4)", web)
 		first.Close()
-		f.publishLabelled("a", 5, tools)
-		f.publishLabelled("b", 6, map[string]string{"app": "web"})
-		f.publishLabelled("a", 8, tools)
+		f.publishLabelled("a", "Started(5)", tools)
+		f.publishLabelled("b", "Started(6)", map[string]string{"app": "web"})
+		f.publishLabelled("a", "Started(8)", tools)
 		third := subscribe()
-		f.publishLabelled("c", 7, web)
+		f.publishLabelled("c", "Started(7)", web)
 		requireRead(t, first, ":Synced() a:Started(1) a:Started(4)")
 		requireRead(t, second, ":Synced() a:Started(1) a:Started(4) b:Started(6) c:Started(7)")
 		requireRead(t, third, "b:Started(2) b:Started(6) :Synced() c:Started(7)")
@@ -43,12 +43,12 @@ func TestSubscribersShareSelectors(t *testing.T) {
 func TestSubscribersWaitForLabels(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		web := map[string]string{"app": "web"}
-		f.publishLabelled("a", 1, nil)
-		f.publishLabelled("b", 2, web)
-		f.publishLabelled("c", 3, map[string]string{"app": "mail"})
+		f.publishLabelled("a", "Started(1)", nil)
+		f.publishLabelled("b", "Started(2)", web)
+		f.publishLabelled("c", "Started(3)", map[string]string{"app": "mail"})
 		first := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Replay: true})
 		second := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=tools"}, Replay: true})
-		f.publishLabelled("a", 4, web)
+		f.publishLabelled("a", "Started(4)", web)
 		requireRead(t, first, "a:Started(1) b:Started(2) :Synced() a:Started(4)")
 		requireRead(t, second, ":Synced()")
 	})
@@ -59,12 +59,12 @@ func TestSubscribersWaitForLabels(t *testing.T) {
 func TestLabelsOfAPodThatIsBehindMayStillCome(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
-		f.publishLabelled("a", 1, nil)
+		f.publishLabelled("a", "Started(1)", nil)
 		f.marks <- stage.Mark{Current: at(2), Behind: []stage.Behind{{Pod: plegtest.Pod("a", ""), Until: at(1)}}}
 		requireRead(t, s, "")
-		f.publishLabelled("a", 2, map[string]string{"app": "web"})
+		f.publishLabelled("a", "Started(2)", map[string]string{"app": "web"})
 		requireRead(t, s, "a:Started(1) a:Started(2)")
-		f.publishLabelled("b", 1, nil)
+		f.publishLabelled("b", "Started(1)", nil)
 		f.marks <- stage.Mark{Current: at(3)}
 		requireRead(t, s, "b:PodSync*1")
 	})
@@ -75,10 +75,10 @@ func TestWaitingForLabelsKeepsTheOrder(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		web := map[string]string{"app": "web"}
 		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}, Buffer: 1})
-		f.publishLabelled("a", 1, web)
-		f.publishLabelled("a", 2, web)
-		f.publishLabelled("b", 3, nil)
-		f.publishLabelled("b", 4, web)
+		f.publishLabelled("a", "Started(1)", web)
+		f.publishLabelled("a", "Started(2)", web)
+		f.publishLabelled("b", "Started(3)", nil)
+		f.publishLabelled("b", "Started(4)", web)
 		requireRead(t, s, "a:Started(1) a:PodSync*1 b:PodSync*2")
 	})
 }
@@ -103,10 +103,8 @@ func BenchmarkSelectors(b *testing.B) {
 			}
 			in, ended := make(chan stage.Outcome), make(chan error)
 			go func() { ended <- d.Run(in, nil) }()
-			pods := [2]stage.Outcome{outcome("a", 1), outcome("b", 2)}
+			pods := [2]stage.Outcome{outcome("a", "Started(1) Started(1)"), outcome("b", "Started(2) Started(2)")}
 			for i := range pods {
-				pods[i].Events = append(pods[i].Events, pods[i].Events...)
-				pods[i].Pod = plegtest.Pod(pods[i].UID, "")
 				pods[i].Pod.Labels = map[string]string{"app": "web", "tier": "front", "pod-template-hash": "5d4f8"}
 			}
 			in <- pods[0]
