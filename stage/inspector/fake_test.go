@@ -43,22 +43,11 @@ func (fakeRuntime) ListPods(context.Context) ([]*pleg.Pod, error) {
 	panic("the inspector must not list pods")
 }
 
-// faulty returns a runtime whose inspections have the fault.
-func faulty(fault plegtest.Fault) fakeRuntime {
-	rt := plegtest.New()
-	rt.SetInspectFault(fault)
-	return rt.PodStatus
-}
-
-// asListed returns each pod's status as it was listed.
-func asListed(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	return plegtest.Status(pod), nil
-}
-
 // fixture is an inspector that runs in a bubble. The test acts as differ and
 // dispatcher.
 type fixture struct {
 	inspector *inspector.Inspector
+	runtime   *plegtest.Runtime
 	metrics   *prometheus.Registry
 	logged    kit.Log
 	release   chan struct{} // of testHanging
@@ -74,7 +63,8 @@ type fixture struct {
 	finish    func()
 }
 
-// newFixture starts an inspector whose outcomes need not be received.
+// newFixture starts an inspector whose outcomes need not be received. If rt is nil, its runtime
+// is f.runtime.
 func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 	t.Helper()
 	return newFixtureWithBuffer(t, rt, o, 100)
@@ -82,16 +72,19 @@ func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 
 func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, size int) *fixture {
 	t.Helper()
-	guarded, err := border.New(rt, border.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatalf("border: %v", err)
-	}
 	f := &fixture{
-		metrics: prometheus.NewPedanticRegistry(), cache: cache.New(),
+		runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), cache: cache.New(),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
 		stop:     make(chan stage.Cancel),
 		outcomes: make(chan stage.Outcome, size), settled: make(chan stage.Settled, size),
 		ended: make(chan error, 1),
+	}
+	if rt == nil {
+		rt = f.runtime.PodStatus
+	}
+	guarded, err := border.New(rt, border.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatalf("border: %v", err)
 	}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded, f.cache, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)

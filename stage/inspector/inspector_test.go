@@ -38,7 +38,8 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		"a sandbox":                     {event: pleg.Event{Type: pleg.ContainerStarted, Sandbox: true}, status: running},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}}), inspector.Options{})
+			f := newFixture(t, nil, inspector.Options{})
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{test.status}})
 			c := change(1, plegtest.Pod("a", "c=running"))
 			test.event.ContainerID = "c"
 			c.Events = []pleg.Event{test.event}
@@ -59,7 +60,8 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := plegtest.Status(plegtest.Pod("a", "c=running new=running /s=running /t=running"))
-		f := newFixture(t, statusIs(status), inspector.Options{})
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetStatus("a", status)
 		_, o, _ := f.do(change(1, plegtest.Pod("a", "c=running /s=running")))
 		cached, _ := f.cache.Get("a")
 		for _, s := range []*pleg.PodStatus{o.Status, cached} {
@@ -76,13 +78,10 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 // A reason that arrives after the end, such as OOMKilled, is an event of its own.
 func TestLateReasonIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ended := func(reason string) *pleg.PodStatus {
-			return &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, ExitCode: 137, Reason: reason}}}
-		}
-		var status *pleg.PodStatus
-		f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return status, nil }, inspector.Options{})
+		f := newFixture(t, nil, inspector.Options{})
 		for n, step := range []struct{ reason, want string }{{"Error", ""}, {"Error", ""}, {"OOMKilled", "Corrected(c)"}, {"OOMKilled", ""}} {
-			status = ended(step.reason)
+			ended := &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
 			c := change(n+1, plegtest.Pod("a", "c=exited"))
 			c.Events = nil
 			_, o, _ := f.do(c)
@@ -101,7 +100,8 @@ func TestLateReasonIsCorrected(t *testing.T) {
 // The end of a container that is removed before its inspection was told by an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, statusIs(&pleg.PodStatus{UID: "a"}), inspector.Options{})
+		f := newFixture(t, nil, inspector.Options{})
+		f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a"})
 		f.cache.KeepRemoved(&pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137})
 		c := change(1, plegtest.Pod("a", "c=exited"))
 		_, o, _ := f.do(c)
@@ -111,18 +111,12 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	})
 }
 
-// statusIs returns a runtime that answers every inspection with one status.
-func statusIs(s *pleg.PodStatus) fakeRuntime {
-	return func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) { return s, nil }
-}
-
 func TestInspectionsInFlightAreBounded(t *testing.T) {
 	const bound = 3
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		rt := plegtest.New()
-		rt.SetInspectFault(plegtest.Block(release))
-		f := newFixture(t, rt.PodStatus, inspector.Options{Inspectors: bound})
+		f := newFixture(t, nil, inspector.Options{Inspectors: bound})
+		f.runtime.SetInspectFault(plegtest.Block(release))
 		next := func(n int) stage.Change { return change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
 		for n := range bound {
 			if !f.accepts(next(n)) {
@@ -145,7 +139,7 @@ func TestInspectionsInFlightAreBounded(t *testing.T) {
 		for range bound {
 			<-f.settled
 		}
-		if peak := rt.Counts().Peak; peak != bound {
+		if peak := f.runtime.Counts().Peak; peak != bound {
 			t.Errorf("most inspections in flight = %d, want %d", peak, bound)
 		}
 	})

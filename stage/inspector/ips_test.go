@@ -1,11 +1,9 @@
 package inspector_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -28,25 +26,20 @@ func TestAddresses(t *testing.T) {
 		"none": {{"/s=running", "", ""}, {"/s=exited", "", ""}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			n := 0
-			f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-				switch ip := steps[n].ip; ip {
-				case fails:
-					return nil, errInspect
-				case "":
-					return plegtest.Status(pod), nil
-				default:
-					return plegtest.Status(pod, ip), nil
+			f := newFixture(t, nil, inspector.Options{})
+			for n, step := range steps {
+				pod := plegtest.Pod("a", step.words)
+				f.runtime.SetStatus("a", plegtest.Status(pod, strings.Fields(step.ip)...))
+				if f.runtime.SetInspectFault(nil); step.ip == fails {
+					f.runtime.SetInspectFault(plegtest.Fail(errInspect))
 				}
-			}, inspector.Options{})
-			for n = range steps {
-				f.do(change(n, plegtest.Pod("a", steps[n].words)))
+				f.do(change(n, pod))
 				got := ""
 				if s, err := f.cache.Get("a"); err == nil {
 					got = strings.Join(s.IPs, " ")
 				}
-				if got != steps[n].want {
-					t.Errorf("step %d: addresses = %q, want %q", n, got, steps[n].want)
+				if got != step.want {
+					t.Errorf("step %d: addresses = %q, want %q", n, got, step.want)
 				}
 			}
 		})

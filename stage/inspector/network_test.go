@@ -1,7 +1,6 @@
 package inspector_test
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -45,14 +44,9 @@ func TestNetworkEvents(t *testing.T) {
 		"host network, not ready":    {{onHost(false), ""}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			n := 0
-			f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-				s := plegtest.Status(pod)
-				found := steps[n].sandbox
-				s.Sandboxes = []*pleg.SandboxStatus{&found}
-				return s, nil
-			}, inspector.Options{})
-			for n = range steps {
+			f := newFixture(t, nil, inspector.Options{})
+			for n := range steps {
+				f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Sandboxes: []*pleg.SandboxStatus{&steps[n].sandbox}})
 				_, o, _ := f.do(change(n, plegtest.Pod("a", "/s=running")))
 				if got := plegtest.Words(o.Events...); got != steps[n].want {
 					t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)

@@ -1,12 +1,12 @@
 package inspector_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 )
 
@@ -65,14 +65,10 @@ func TestHungRetryIsNotLogged(t *testing.T) {
 // TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.
 func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		delay := 2 * time.Second
-		f := newFixture(t, func(_ context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-			time.Sleep(delay)
-			return &pleg.PodStatus{UID: pod.UID}, nil
-		}, inspector.Options{HungAfter: hungAfter})
+		f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
 		inspect := func(times int, d, want time.Duration) {
 			t.Helper()
-			delay = d
+			f.runtime.SetInspectFault(plegtest.Delay(d))
 			for range times {
 				f.do(one("a"))
 			}

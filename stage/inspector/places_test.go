@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -46,10 +45,8 @@ func TestLateError(t *testing.T) {
 		late  bool
 	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			f := newFixture(t, func(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
-				time.Sleep(tc.after)
-				return nil, errInspect
-			}, inspector.Options{HungAfter: hungAfter})
+			f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
+			f.runtime.SetInspectFault(func(context.Context) error { time.Sleep(tc.after); return errInspect })
 			if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
 				t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
 			}
@@ -126,14 +123,15 @@ func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inspectors = 4
 		begun, ended := 0, make(chan struct{})
-		f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+		f := newFixture(t, nil, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		f.runtime.SetInspectFault(func(ctx context.Context) error {
 			select {
 			case <-ended:
-				return plegtest.Status(pod), nil
+				return nil
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return ctx.Err()
 			}
-		}, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		})
 		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
 			begun++
 		}

@@ -1,7 +1,6 @@
 package inspector_test
 
 import (
-	"context"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -27,17 +26,13 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 		"never inspected":                    {{gone, false}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			failing := false
-			f := newFixture(t, faulty(func(context.Context) error {
-				if failing {
-					return errInspect
-				}
-				return nil
-			}), inspector.Options{})
+			f := newFixture(t, nil, inspector.Options{})
 			for n, s := range steps {
-				switch failing = s.words == fails; {
-				case failing:
+				switch {
+				case s.words == fails:
+					f.runtime.SetInspectFault(plegtest.Fail(errInspect))
 					f.do(change(n, plegtest.Pod("a", "d=running")))
+					f.runtime.SetInspectFault(nil)
 				case s.words == gone:
 					f.known <- stage.Change{UID: "a", At: at(n)}
 					<-f.settled
@@ -58,7 +53,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 // The status of a CRI event is not the inspector's to change.
 func TestStatusOfAnEventIsNotChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, asListed, inspector.Options{})
+		f := newFixture(t, nil, inspector.Options{})
 		c := change(1, plegtest.Pod("a", "c=running"))
 		c.Status = plegtest.Status(plegtest.Pod("a", "other=running c=running"))
 		want := slices.Clone(c.Status.Containers)
