@@ -73,6 +73,7 @@ func TestFaults(t *testing.T) {
 			f.a.restart()
 			<-sprung
 			f.relay.cut()
+			f.a.steps(60) // pods that the first replay had are gone
 			f.relay.release()
 		}},
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
