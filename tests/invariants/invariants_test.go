@@ -1,6 +1,6 @@
 // Package invariants_test tests what design and docs/reliability.md promise if pods hang,
-// the runtime is slow, or the embedder's code misbehaves. Slow runtimes are compared with
-// the serial baseline. Package model_test has the invariants that hold for any history.
+// the runtime is slow, or the embedder's code misbehaves. Package model_test has the
+// invariants that hold for any history.
 package invariants_test
 
 import (

@@ -46,12 +46,13 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 func quarantine(t *testing.T, uncancellable bool) {
 	const (
 		inspectors, hung, good = 8, 40, 60
-		// warmUp is longer than two inspections: before anything has answered, the first
-		// wave of hung pods takes that long.
-		warmUp, steps = 270, 240
+		timeout, maxQuarantine = 10 * time.Second, 25 * time.Second
+		// warmUp is longer than four inspections: before anything has answered, the first
+		// inspections of all hung pods take that long.
+		warmUp, steps = 60, 40
 	)
 	var log kit.Log
-	p := kit.New(t, pipeline.Options{Inspectors: inspectors, DeliverAfterFailures: 3, Logger: log.Logger()})
+	p := kit.New(t, pipeline.Options{Inspectors: inspectors, InspectTimeout: timeout, MaxQuarantine: maxQuarantine, DeliverAfterFailures: 3, Logger: log.Logger()})
 	events, recovered := p.Events(t, 10_000), make(chan struct{})
 	for _, uid := range kit.UIDs(hung) {
 		p.Runtime.SetPodFault(uid, hang(recovered, uncancellable))
@@ -97,7 +98,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 	asked := time.Now()
 	close(recovered)
 	if uncancellable { // each pod is tried when its wait ends
-		time.Sleep(pipeline.DefaultMaxQuarantine)
+		time.Sleep(maxQuarantine)
 	}
 	kit.Relist(10)
 	if got := p.Quarantined(); len(got) > 0 {

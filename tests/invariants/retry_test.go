@@ -17,18 +17,21 @@ import (
 
 // On a node that is never idle, a quarantined pod is still tried, and soon on request.
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
+	const (
+		busy          = 40 // more than eight inspectors can do in a period
+		timeout, wait = 10 * time.Second, 30 * time.Second
+	)
 	for name, tc := range map[string]struct {
 		request func(p *pipeline.Pipeline)
 		most    time.Duration
 	}{
-		"without a request": {func(*pipeline.Pipeline) {}, pipeline.DefaultMaxQuarantine + 5*time.Second},
+		"without a request": {func(*pipeline.Pipeline) {}, wait + 5*time.Second},
 		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("sick") }, 5 * time.Second},
 		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("sick") }, 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const busy = 40 // more than eight inspectors can do in a period
-				p := kit.New(t, pipeline.Options{})
+				p := kit.New(t, pipeline.Options{InspectTimeout: timeout, MaxQuarantine: wait})
 				p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
 				p.Runtime.Set("sick", "c=running")
 				p.Runtime.SetPodFault("sick", plegtest.Hang)
@@ -41,7 +44,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 					}
 					return ctx.Err()
 				})
-				time.Sleep(10 * time.Minute) // the wait has grown
+				time.Sleep(timeout + wait + timeout + wait/3) // it has hung twice, and waits
 				p.Runtime.SetPodFault("sick", nil)
 				recovered := time.Now()
 				tc.request(p.Pipeline)

@@ -1,7 +1,6 @@
 package invariants_test
 
 import (
-	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,9 +9,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -26,14 +22,8 @@ type burst struct {
 	takes   func(n int) time.Duration
 	// lifo and finishes are those of queue.
 	lifo, finishes bool
-	// most is how many times the time and the calls of the serial baseline it may take.
+	// most is how many times the time and the calls of the serial kubelet it may take.
 	most float64
-}
-
-// result is what a burst costs until the last event.
-type result struct {
-	took  time.Duration
-	calls int
 }
 
 func constant(d time.Duration) func(int) time.Duration {
@@ -48,51 +38,44 @@ func tailed(median time.Duration) func(int) time.Duration {
 	}
 }
 
-// run plays the burst with what start starts.
-func (b burst) run(t *testing.T, start func(t *testing.T, rt *plegtest.Runtime) <-chan pleg.Event) (r result) {
+// serial is how long the burst takes the serial kubelet, which makes a call for each pod, one
+// after the other.
+func (b burst) serial() (took time.Duration) {
+	for n := range b.pods {
+		took += b.takes(n)
+	}
+	return took
+}
+
+// run plays the burst with the pipeline. It returns the time until the last event, and the
+// number of calls.
+func (b burst) run(t *testing.T) (took time.Duration, calls int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		rt := plegtest.New()
+		p := kit.New(t, pipeline.Options{Inspectors: b.inspectors})
 		q := &queue{lifo: b.lifo, finishes: b.finishes}
-		rt.SetInspectFault(q.serve)
+		p.Runtime.SetInspectFault(q.serve)
 		q.reset(math.MaxInt, constant(5*time.Millisecond))
 		words := "c=running"
 		if !b.cold {
-			kit.Fill(rt, b.pods, words)
+			kit.Fill(p.Runtime, b.pods, words)
 			words = "c=exited"
 		}
-		events := start(t, rt)
+		events := p.Events(t, 10*b.pods)
+		p.Start(t)
 		time.Sleep(10*time.Second + pipeline.DefaultRelistPeriod/2)
 		kit.Drain(events)
 		began := time.Now()
 		q.reset(b.servers, b.takes)
-		kit.Fill(rt, b.pods, words)
+		kit.Fill(p.Runtime, b.pods, words)
 		for range b.pods {
 			<-events
 		}
-		r.took = time.Since(began)
+		took = time.Since(began)
 		time.Sleep(pipeline.DefaultInspectTimeout) // for the calls that are left
-		r.calls = q.count()
+		calls = q.count()
 	})
-	return r
-}
-
-func (b burst) serial(t *testing.T) result {
-	return b.run(t, func(t *testing.T, rt *plegtest.Runtime) <-chan pleg.Event {
-		events := make(chan pleg.Event, 10*b.pods)
-		p := serial.New(rt.Basic(), events, pipeline.DefaultInspectTimeout)
-		kit.Run(t, func(ctx context.Context) error { return p.Run(ctx, pipeline.DefaultRelistPeriod) })
-		return events
-	})
-}
-
-func (b burst) pipeline(t *testing.T) result {
-	return b.run(t, func(t *testing.T, rt *plegtest.Runtime) <-chan pleg.Event {
-		p := kit.New(t, pipeline.Options{Runtime: rt.Basic(), Inspectors: b.inspectors})
-		events := p.Events(t, 10*b.pods)
-		p.Start(t)
-		return events
-	})
+	return took, calls
 }
 
 func bursts() map[string]burst {
@@ -140,18 +123,16 @@ func bursts() map[string]burst {
 }
 
 // On a runtime that serves few inspections at once, or all of them slowly, the pipeline must
-// not be worse than the serial baseline, whether the runtime drops cancelled calls or
+// not be worse than the serial kubelet, whether the runtime drops cancelled calls or
 // finishes them.
 func TestSlowRuntime(t *testing.T) {
 	for name, b := range bursts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			want, got := b.serial(t), b.pipeline(t)
-			if got.took.Seconds() > b.most*want.took.Seconds() {
-				t.Errorf("took %v, want at most %v times the %v of the serial baseline", got.took, b.most, want.took)
-			}
-			if float64(got.calls) > b.most*float64(b.pods) {
-				t.Errorf("%d calls for %d pods, want at most %v for each", got.calls, b.pods, b.most)
+			serial := b.serial()
+			took, calls := b.run(t)
+			if took.Seconds() > b.most*serial.Seconds() || float64(calls) > b.most*float64(b.pods) {
+				t.Errorf("%v and %d calls, want at most %v times the %v and %d calls of the serial kubelet", took, calls, b.most, serial, b.pods)
 			}
 		})
 	}
