@@ -307,11 +307,11 @@ func TestNumberOfParts(t *testing.T) {
 	}
 	a := startAgent(t, s.URL, "node-a", agentOptions{}) // its limits have one part
 	a.steps(5)
-	ended := make(chan error, 2)
+	ended := make(chan error, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	synced := make(chan bool, 2)
-	for _, nodes := range [][]string{nil, {nodeOf(2)}} { // part 2 has no successor
+	synced := make(chan bool, 3)
+	for _, nodes := range [][]string{nil, {nodeOf(0)}, {nodeOf(2)}} { // part 2 has no successor
 		go func() {
 			var last error
 			for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Replay: true, Nodes: nodes}) {
@@ -323,8 +323,9 @@ func TestNumberOfParts(t *testing.T) {
 			ended <- last
 		}()
 	}
-	<-synced
-	<-synced
+	for range cap(synced) {
+		<-synced
+	}
 	a.stop()
 	if err := js.DeleteStream(t.Context(), fleet.EventStream); err != nil {
 		t.Fatal(err)

@@ -14,7 +14,7 @@ const (
 	criAPI  = "CRI v1, api.proto"
 	clients = "[containerd#7318](https://github.com/containerd/containerd/issues/7318)"
 
-	listFinds = "a list finds the change; then lists are as often as without events"
+	listFinds = "a list finds the change; then lists come as often as without events"
 	notUsed   = "an event that is older than what is known is not used"
 	listsPod  = "the event is only a reason to list the pod"
 )
