@@ -227,7 +227,7 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 		t.Error("synced without a part")
 	}
 	late.mu.Unlock()
-	showsOthers(t, url)
+	showsOthers(t, url, agents)
 	if err := servers[2].Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -240,14 +240,14 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 
 // showsOthers checks that the program shows the nodes of parts 0 and 1, and says that part 2 is away:
 // once, while it waits.
-func showsOthers(t *testing.T, url string) {
+func showsOthers(t *testing.T, url string, agents []*agent) {
 	t.Helper()
 	path, err := program()
 	if err != nil {
 		t.Fatal(err)
 	}
 	events := exec.Command(path, "events", "--replay", "--fleet", url, "--cluster", cluster)
-	var rows, said bytes.Buffer
+	var rows, said logged
 	events.Stdout, events.Stderr = &rows, &said
 	if err := events.Start(); err != nil {
 		t.Fatal(err)
@@ -265,6 +265,22 @@ func showsOthers(t *testing.T, url string) {
 			t.Errorf("%s shows, want the nodes of the other parts:\n%s", command, out)
 		}
 	}
+	until(t, func() error {
+		if !strings.Contains(said.String(), "disconnected") {
+			return errors.New("nothing says that a part is away")
+		}
+		return nil
+	})
+	had := rows.String()
+	for _, a := range agents {
+		a.steps(5)
+	}
+	until(t, func() error {
+		if rows.String() == had {
+			return errors.New("no events of the other parts come")
+		}
+		return nil
+	})
 	_ = events.Process.Signal(os.Interrupt)
 	if err := events.Wait(); err != nil || !strings.Contains(rows.String(), nodeOf(0)) || strings.Count(said.String(), "connected") != 1 {
 		t.Errorf("events: %v, want those of the other parts and that part 2 is away, once:\n%s\n%s", err, &rows, &said)
