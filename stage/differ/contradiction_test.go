@@ -82,45 +82,39 @@ func TestContradictionRelistsThePod(t *testing.T) {
 // A list that ran while an event came is joined with it, and covers the pod only if it shows
 // all that is known.
 func TestListIsJoinedWithAnEvent(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "/s=running"))
-		f.sendHint(35, hint("a", "c=running", "c=running /s=running"))
-		f.settleAll(nil)
-		time.Sleep(period)
-		f.list(plegtest.Pod("a", "/s=running /t=running"))
-		f.requireChange(t, "a", "Started(/t)")
+	pending := func(t *testing.T, f *fixture) {
 		if !slices.Equal(f.cache.pending, []pleg.PodUID{"a"}) {
 			t.Errorf("not covered: %v, want pod a", f.cache.pending)
 		}
-		f.settle("a", nil)
-		const all = "c=running /s=running /t=running"
-		f.sendObservation(stage.Observation{UID: "a", At: at(9), AsOf: at(5), Hint: hint("a", "c=running", all)})
-		f.sendListing(stage.Listing{At: at(6), Pods: []*pleg.Pod{plegtest.Pod("a", "/s=running /t=running")}})
-		f.requireNoChange(t)
-		if !slices.Equal(f.cache.pending, []pleg.PodUID{"a"}) {
-			t.Errorf("not covered by a list that lacks a container: %v, want pod a", f.cache.pending)
-		}
-		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(5)) && len(newest.Behind) != 1 {
+	}
+	testDiffer(t, all(
+		have(sandbox), event(35, "c=running", running), settle(nil), wait(period),
+		list("/s=running /t=running"), want("Started(/t)"), pending, succeed,
+		func(_ *testing.T, f *fixture) {
+			h := hint("a", "c=running", "c=running /s=running /t=running")
+			f.sendObservation(stage.Observation{UID: "a", At: at(9), AsOf: at(5), Hint: h})
+			f.sendListing(stage.Listing{At: at(6), Pods: podsOf("/s=running /t=running")}) // it lacks a container
+		},
+		wantNone, pending, wantBehind(5),
+	))
+}
+
+// wantBehind requires that not everything is said to be current as of a newer listing.
+func wantBehind(listing int) step {
+	return func(t *testing.T, f *fixture) {
+		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(listing)) && len(newest.Behind) != 1 {
 			t.Errorf("everything is said to be current as of %v", newest.Current)
 		}
-	})
+	}
 }
 
 // A pod whose last event shows less than a listing is not covered by that listing once the
 // event is delivered.
 func TestEventThatShowsLessDoesNotReachTheListing(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=running d=running /s=running"))
-		f.sendHint(35, hint("a", "c=exited", "c=exited /s=running"))
-		f.requireChange(t, "a", "Died(c)")
-		time.Sleep(period)
-		f.list(plegtest.Pod("a", "c=exited /s=running"))
-		f.settle("a", nil)
-		f.requireNoChange(t)
-		if newest := f.marks[len(f.marks)-1]; newest.Current.After(at(1)) && len(newest.Behind) != 1 {
-			t.Errorf("everything is said to be current as of %v", newest.Current)
-		}
-	})
+	testDiffer(t, all(
+		have("c=running d=running /s=running"), event(35, "c=exited", exited), want("Died(c)"), wait(period),
+		list(exited), succeed, wantNone, wantBehind(1),
+	))
 }
 
 // What a CRI event shows is as current as the time before its statuses were gathered.

@@ -20,30 +20,20 @@ func (discardCache) Touch(pleg.PodUID, time.Time)   {}
 
 func (discardCache) KeepRemoved(*pleg.ContainerStatus) {}
 
-// newPods returns n new pods with two containers and a sandbox. In the first pods,
-// up to exited, one container has exited.
-func newPods(n, exited int) []*pleg.Pod {
-	pods := make([]*pleg.Pod, n)
+// newPods returns new pods with two containers and a sandbox each.
+func newPods() []*pleg.Pod {
+	pods := make([]*pleg.Pod, 100)
 	for i := range pods {
-		state := "running"
-		if i < exited {
-			state = "exited"
-		}
 		uid := pleg.PodUID(fmt.Sprint("pod-", i))
-		pods[i] = plegtest.Pod(uid, fmt.Sprintf("%s-1=%s %s-2=running /%s-s=running", uid, state, uid, uid))
+		pods[i] = plegtest.Pod(uid, fmt.Sprintf("%s-1=running %s-2=running /%s-s=running", uid, uid, uid))
 	}
 	return pods
 }
 
-// variants are the two ways in which a runtime lists unchanged pods: as the same
-// pointers or as new ones.
-func variants(n int) map[string][2][]*pleg.Pod {
-	first := newPods(n, 0)
-	return map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, newPods(n, 0)}}
-}
-
+// A runtime lists unchanged pods as the same pointers or as new ones.
 func TestUnchangedListingAllocatesNothing(t *testing.T) {
-	for name, lists := range variants(100) {
+	first := newPods()
+	for name, lists := range map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, newPods()}} {
 		t.Run("pods="+name, func(t *testing.T) {
 			d, err := differ.New(differ.Options{
 				Cache: discardCache{}, Lister: &fakeLister{}, Pods: &fakeLister{}, RelistPeriod: period, MaxQuarantine: maxQuarantine,

@@ -69,22 +69,17 @@ func TestGonePodIsRememberedUntilTheNextList(t *testing.T) {
 // A list may be answered after events that were made during it. Whoever waits for that list
 // does not wait for them.
 func TestRelistEndsBesideNewerEvents(t *testing.T) {
-	testDiffer(t, func(t *testing.T, f *fixture) {
-		f.listAndSettle(plegtest.Pod("a", "c=created /s=running"))
-		f.sendHint(5, hint("a", "c=running", "c=running /s=running"))
-		f.requireChange(t, "a", "Started(c)")
-		f.sendHint(7, hint("a", "c=exited", "c=exited /s=running"))
-		f.settle("a", nil)
-		f.requireChange(t, "a", "Died(c)")
-		caller := make(chan error, 1)
-		f.sendListing(stage.Listing{
-			At: at(1).Add(400 * time.Millisecond), Answered: at(2),
-			Pods: []*pleg.Pod{plegtest.Pod("a", "c=running /s=running")}, Relisted: []chan<- error{caller},
-		})
-		f.settle("a", nil)
-		f.settleAll(nil)
-		if !slices.ContainsFunc(f.marks, func(m stage.Mark) bool { return len(m.Relisted) == 1 }) {
-			t.Error("the caller still waits")
-		}
-	})
+	testDiffer(t, all(
+		have("c=created /s=running"), event(5, "c=running", running), want("Started(c)"), event(7, "c=exited", exited), succeed, want("Died(c)"),
+		func(t *testing.T, f *fixture) {
+			f.sendListing(stage.Listing{
+				At: at(1).Add(400 * time.Millisecond), Answered: at(2), Pods: podsOf(running), Relisted: []chan<- error{make(chan error, 1)},
+			})
+			f.settle("a", nil)
+			f.settleAll(nil)
+			if !slices.ContainsFunc(f.marks, func(m stage.Mark) bool { return len(m.Relisted) == 1 }) {
+				t.Error("the caller still waits")
+			}
+		},
+	))
 }
