@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -16,11 +17,13 @@ var runningPod = plegtest.Pod("a", "c=running")
 
 // stream is a list while an event stream is up, and broke one after it has ended.
 func stream(words string) step {
-	return func(_ *testing.T, f *fixture) { f.listWithStream(podsOf(words)...) }
+	return func(_ *testing.T, f *fixture) { f.sendListing(stage.Listing{Pods: podsOf(words), StreamUp: true}) }
 }
 
 func broke(words string) step {
-	return func(_ *testing.T, f *fixture) { f.listAfterStreamEnded(podsOf(words)...) }
+	return func(_ *testing.T, f *fixture) {
+		f.sendListing(stage.Listing{Pods: podsOf(words), StreamUp: true, StreamBroke: true})
+	}
 }
 
 // settle ends the inspections of all pods.
@@ -37,7 +40,7 @@ func TestUnannouncedChangesAreCounted(t *testing.T) {
 		"no CRI event": {stream(dead), 1},
 		"removed pod":  {stream(gone), 2}, // died and removed
 		"new pod": {func(_ *testing.T, f *fixture) {
-			f.listWithStream(runningPod, plegtest.Pod("b", "d=running /s=running"))
+			f.sendListing(stage.Listing{Pods: []*pleg.Pod{runningPod, plegtest.Pod("b", "d=running /s=running")}, StreamUp: true})
 		}, 2},
 		"no change":         {stream("c=running"), 0},
 		"created container": {stream("c=running d=created"), 0},

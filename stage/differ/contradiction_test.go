@@ -13,58 +13,42 @@ import (
 // An observation that is not used and shows something else than the record is a reason
 // to list the pod, and does not make the cache more current.
 func TestContradictionRelistsThePod(t *testing.T) {
-	const known = "c=running d=exited /s=running"
-	early := at(1).Add(-time.Second)
-	gone := func(words string) stage.Observation {
-		return stage.Observation{At: early, Hint: hint("a", words, known)}
-	}
+	const known, dead = "c=running d=exited /s=running", "c=exited d=exited /s=running"
+	died := event(2, "c=exited", dead)
 	for name, tc := range map[string]struct {
-		before []*pleg.Hint // since the listing
-		o      stage.Observation
+		before step // since the listing
+		do     step
 		want   bool
 		change string
 	}{
-		"newer event, the same":                {o: stage.Observation{At: at(2), Hint: hint("a", "c=running", known)}},
-		"newer event, sandbox ready again":     {o: stage.Observation{At: at(2), Hint: hint("a", "d=running", "c=running d=running /s=running")}, want: true},
-		"newer event, without a container":     {o: stage.Observation{At: at(2), Hint: hint("a", "c=running", "c=running /s=running")}, want: true},
-		"newer event of another sandbox":       {o: stage.Observation{At: at(2), Hint: hint("a", "/t=removed", "")}},
-		"older event, the same":                {o: stage.Observation{At: early, Hint: hint("a", "c=running", known)}},
-		"older event, behind":                  {o: stage.Observation{At: early, Hint: hint("a", "c=created", "c=created d=running /s=running")}},
-		"older event, ahead":                   {o: stage.Observation{At: early, Hint: hint("a", "c=exited", "c=exited d=exited /s=running")}},
-		"older event, container not listed":    {o: stage.Observation{At: early, Hint: hint("a", "e=running", "e=running "+known)}},
-		"older event, unlisted container gone": {o: gone("e=removed")},
-		"older list, ahead":                    {o: stage.Observation{At: early, Pod: plegtest.Pod("a", "c=exited d=exited /s=running")}},
-		"older list than an event, the same": {
-			before: []*pleg.Hint{hint("a", "c=exited", "c=exited d=exited /s=running")},
-			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known)},
-		},
-		"older list than an event, another sandbox": {
-			before: []*pleg.Hint{hint("a", "c=exited", "c=exited d=exited /s=running")},
-			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known+" /t=running")}, change: "Started(/t)",
-		},
-		"older list than an event, container gone": {
-			before: []*pleg.Hint{hint("a", "c=exited", "c=exited /s=running")},
-			o:      stage.Observation{At: at(1).Add(2), Pod: plegtest.Pod("a", "c=running /s=running")}, want: true,
-		},
-		"older list than a removal": {
-			before: []*pleg.Hint{hint("a", "d=removed", "c=running /s=running")},
-			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known)},
-		},
+		"newer event, the same":                {do: event(10, "c=running", known)},
+		"newer event, sandbox ready again":     {do: event(10, "d=running", "c=running d=running /s=running"), want: true},
+		"newer event, without a container":     {do: event(10, "c=running", running), want: true},
+		"newer event of another sandbox":       {do: event(10, "/t=removed", "")},
+		"older event, the same":                {do: event(-10, "c=running", known)},
+		"older event, behind":                  {do: event(-10, "c=created", "c=created d=running /s=running")},
+		"older event, ahead":                   {do: event(-10, "c=exited", dead)},
+		"older event, container not listed":    {do: event(-10, "e=running", "e=running "+known)},
+		"older event, unlisted container gone": {do: event(-10, "e=removed", known)},
+		"older list, ahead":                    {do: alone(-10, dead)},
+
+		"older list than an event, the same":        {before: died, do: alone(1, known)},
+		"older list than an event, another sandbox": {before: died, do: alone(1, known+" /t=running"), change: "Started(/t)"},
+		"older list than an event, container gone":  {before: event(2, "c=exited", exited), do: alone(1, running), want: true},
+		"older list than a removal":                 {before: event(2, "d=removed", running), do: alone(1, known)},
 		"older list than the removal of the pod": {
-			before: []*pleg.Hint{hint("a", "c=removed", "d=exited /s=running"), hint("a", "d=removed", "/s=running"), hint("a", "/s=removed", "")},
-			o:      stage.Observation{At: at(1).Add(1), Pod: plegtest.Pod("a", known+" /t=running")}, change: "Started(/t)",
+			before: all(event(2, "c=removed", "d=exited /s=running"), settle(nil), event(3, "d=removed", sandbox), settle(nil), event(4, "/s=removed", "")),
+			do:     alone(1, known+" /t=running"), change: "Started(/t)",
 		},
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.listAndSettle(plegtest.Pod("a", known))
-			for n, h := range tc.before {
-				f.sendHint(n+1, h)
-				f.settleAll(nil)
+			have(known)(t, f)
+			if tc.before != nil {
+				all(tc.before, settle(nil))(t, f)
 			}
 			f.lister.takeRelisted()
 			f.lister.relists.Store(0)
-			tc.o.UID = "a"
-			f.sendObservation(tc.o)
+			tc.do(t, f)
 			if tc.change != "" {
 				f.requireChange(t, "a", tc.change)
 			}
@@ -72,7 +56,7 @@ func TestContradictionRelistsThePod(t *testing.T) {
 			if got := slices.Contains(f.lister.takeRelisted(), "a") || f.lister.relists.Load() > 0; got != tc.want {
 				t.Errorf("the pod is listed again: %v, want %v", got, tc.want)
 			}
-			if got := f.cache.touched["a"]; tc.want && got.After(at(1).Add(4)) {
+			if got := f.cache.touched["a"]; tc.want && got.After(at(1).Add(time.Second/2)) {
 				t.Errorf("touched at %v", got)
 			}
 		})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // passTime waits and returns how often pods were listed alone, and all pods.
@@ -34,7 +35,8 @@ const deadPod = "/s=exited"
 func TestDeadPodIsListedAlone(t *testing.T) {
 	testDiffer(t, all(
 		func(_ *testing.T, f *fixture) {
-			f.listWithStream(plegtest.Pod("a", "c=exited /s=running"), plegtest.Pod("b", "c=running /t=running"))
+			pods := []*pleg.Pod{plegtest.Pod("a", "c=exited /s=running"), plegtest.Pod("b", "c=running /t=running")}
+			f.sendListing(stage.Listing{Pods: pods, StreamUp: true})
 		},
 		settle(nil), pass(time.Minute, 0), // all sandboxes are ready
 		whole(1, deadPod, "c=exited /s=exited"), settle(nil),
@@ -52,7 +54,7 @@ func TestManyDeadPodsAreListedTogether(t *testing.T) {
 		for n := range 100 {
 			pods = append(pods, plegtest.Pod(pleg.PodUID(fmt.Sprint("p", n)), fmt.Sprintf("/s%d=exited", n)))
 		}
-		f.listWithStream(pods...)
+		f.sendListing(stage.Listing{Pods: pods, StreamUp: true})
 		f.settleAll(nil)
 		if alone, all := f.passTime(6 * time.Second); alone != 0 || all != 2 {
 			t.Errorf("%d lists of a pod and %d of all within 6 s, want none and 2", alone, all)

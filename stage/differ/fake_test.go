@@ -46,11 +46,8 @@ type fixture struct {
 	known        chan stage.Change
 	cancel       chan stage.Cancel
 	marked       chan stage.Mark
-	ended        chan error
 	marks        []stage.Mark
-	superseded   []pleg.PodUID
 	lists        int
-	closed       bool
 }
 
 // testDiffer runs a test with a differ in a bubble.
@@ -73,7 +70,7 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 		cache: c, metrics: prometheus.NewPedanticRegistry(),
 		listings: make(chan stage.Listing), observations: make(chan stage.Observation), settled: make(chan stage.Settled),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
-		cancel: make(chan stage.Cancel), marked: make(chan stage.Mark), ended: make(chan error, 1),
+		cancel: make(chan stage.Cancel), marked: make(chan stage.Mark),
 	}
 	var err error
 	f.differ, err = differ.New(differ.Options{
@@ -84,16 +81,18 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 	if err != nil {
 		t.Fatalf("New: %v", err)
 	}
+	ended := make(chan error, 1)
 	go func() {
-		f.ended <- f.differ.Run(f.listings, f.observations, f.settled,
+		ended <- f.differ.Run(f.listings, f.observations, f.settled,
 			differ.Outputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.cancel, Marks: f.marked})
 	}()
 	t.Cleanup(func() {
-		if !f.closed {
-			close(f.listings)
-			close(f.observations)
-			synctest.Wait() // the inspector's answers end last
-			close(f.settled)
+		close(f.listings)
+		close(f.observations)
+		synctest.Wait() // the inspector's answers end last
+		close(f.settled)
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v, want nil", err)
 		}
 	})
 	return f
@@ -101,16 +100,6 @@ func newFixture(t *testing.T, deliverAfter int) *fixture {
 
 // list sends the next listing and waits until the differ has applied it.
 func (f *fixture) list(pods ...*pleg.Pod) { f.sendListing(stage.Listing{Pods: pods}) }
-
-// listWithStream is list while an event stream is up.
-func (f *fixture) listWithStream(pods ...*pleg.Pod) {
-	f.sendListing(stage.Listing{Pods: pods, StreamUp: true})
-}
-
-// listAfterStreamEnded is list after an event stream has ended.
-func (f *fixture) listAfterStreamEnded(pods ...*pleg.Pod) {
-	f.sendListing(stage.Listing{Pods: pods, StreamUp: true, StreamBroke: true})
-}
 
 func (f *fixture) sendListing(l stage.Listing) {
 	f.lists++
@@ -198,14 +187,12 @@ type change struct {
 }
 
 // nextChange returns the change that the differ offers, if any: first those that
-// need no inspection. It collects the marks in f.marks, and the pods whose inspection is to
-// be cancelled in f.superseded.
+// need no inspection. It collects the marks in f.marks.
 func (f *fixture) nextChange() (change, bool) {
 	for {
 		synctest.Wait()
 		select {
-		case c := <-f.cancel:
-			f.superseded = append(f.superseded, c.UID)
+		case <-f.cancel:
 			continue
 		case m := <-f.marked:
 			f.marks = append(f.marks, m)
