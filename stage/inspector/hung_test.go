@@ -17,8 +17,8 @@ import (
 
 const hungAfter = time.Second
 
-// testHanging runs a test in a bubble, with the inspector of a runtime whose pods hang, are
-// slow, ignore their context until f.release is closed, or answer at once, as their names say.
+// testHanging runs a test in a bubble, with the inspector of a runtime whose pods hang, ignore
+// their context until f.release is closed, or answer at once, as their names say.
 func testHanging(t *testing.T, inspectors int, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,27 +31,15 @@ func testHanging(t *testing.T, inspectors int, test func(t *testing.T, f *fixtur
 
 func hanging(release <-chan struct{}) fakeRuntime {
 	return func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-		var takes time.Duration
+		fault := plegtest.Fail(nil)
 		switch kind, _, _ := strings.Cut(string(pod.UID), "-"); kind {
 		case "uncancellable":
-			<-release
-			return plegtest.Status(pod), nil
+			fault = plegtest.Block(release)
 		case "hung":
-			takes = time.Hour
-		case "slow":
-			takes = 3 * time.Second
-		case "short":
-			takes = 20 * time.Millisecond
+			fault = plegtest.Hang
 		}
-		return answerAfter(ctx, takes, pod)
+		return plegtest.Status(pod), fault(ctx)
 	}
-}
-
-func answerAfter(ctx context.Context, d time.Duration, pod *pleg.Pod) (*pleg.PodStatus, error) {
-	if err := plegtest.Delay(d)(ctx); err != nil {
-		return nil, err
-	}
-	return plegtest.Status(pod), nil
 }
 
 func uids(kind string, n int) []pleg.PodUID {
@@ -66,18 +54,15 @@ func one(uid pleg.PodUID) stage.Change { return change(1, plegtest.Pod(uid, "c=r
 
 // hang offers pods, one after the other, until the test ends.
 func (f *fixture) hang(t *testing.T, uids ...pleg.PodUID) {
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
+	kit.Run(t, func(ctx context.Context) error {
 		for _, uid := range uids {
 			select {
 			case f.inspect <- one(uid):
-			case <-stop:
-				return
+			case <-ctx.Done():
 			}
 		}
-	}()
-	t.Cleanup(func() { close(stop); <-ended })
+		return plegtest.Hang(ctx)
+	})
 }
 
 // An inspection that was overtaken lends its place. It is neither cancelled nor retried.
@@ -106,10 +91,9 @@ func TestWhatIsOvertaken(t *testing.T) {
 		want   float64
 	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			takes := map[pleg.PodUID]time.Duration{"first": time.Hour, "second": tc.second}
-			f := newFixture(t, func(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-				return answerAfter(ctx, takes[pod.UID], pod)
-			}, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f.runtime.SetPodFault("first", plegtest.Hang)
+			f.runtime.SetPodFault("second", plegtest.Delay(tc.second))
 			f.inspect <- one("first")
 			time.Sleep(time.Second)
 			f.do(one("second"))
