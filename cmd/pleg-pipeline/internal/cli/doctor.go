@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -224,12 +222,9 @@ func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 	return c.fleet.use(ctx, out, true, func(ctx context.Context, s source) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoServer)
 		defer cancel()
-		nodes, err := s.(fleetSource).states.Nodes(ctx)
+		nodes, err := s.(fleetSource).nodes(ctx)
 		if len(nodes) == 0 && err != nil {
 			return err
-		}
-		if wanted := c.fleet.nodes; len(wanted) > 0 {
-			nodes = slices.DeleteFunc(nodes, func(n fleet.Node) bool { return !slices.Contains(wanted, n.Name) })
 		}
 		return cmp.Or(err, c.print(doctor.Rank(nodes, time.Now())))
 	})

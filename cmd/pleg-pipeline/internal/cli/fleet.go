@@ -55,24 +55,15 @@ func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
 
 // use calls with for the cluster. With pods, the server must answer first.
 func (f *fleetFlags) use(ctx context.Context, out console, pods bool, with func(context.Context, source) error) error {
-	conn, err := f.connect(out.log)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	from := fleetSource{flags: f, out: out, after: f.after}
-	if from.js, err = jetstream.New(conn); err != nil {
-		return err
-	}
-	if pods {
-		if err := f.await(ctx, conn); err != nil {
-			return interrupted(ctx, out, err)
+	return f.natsFlags.use(ctx, out, pods, func(ctx context.Context, js jetstream.JetStream) (err error) {
+		from := fleetSource{flags: f, js: js, out: out, after: f.after}
+		if pods {
+			if from.states, err = f.openStates(ctx, js); err != nil {
+				return interrupted(ctx, out, err)
+			}
 		}
-		if from.states, err = f.openStates(ctx, from.js); err != nil {
-			return interrupted(ctx, out, err)
-		}
-	}
-	return with(ctx, from)
+		return with(ctx, from)
+	})
 }
 
 // openStates returns the states of the cluster. A cluster or node that has not published is an
@@ -165,11 +156,17 @@ func fleetPod(pod fleet.Pod) view.Pod {
 // Status implements [top.Source]: a cluster has none.
 func (fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
 
+// nodes returns what is published of the nodes that were asked for.
+func (s fleetSource) nodes(ctx context.Context) ([]fleet.Node, error) {
+	all, err := s.states.Nodes(ctx)
+	wanted := s.flags.nodes
+	return slices.DeleteFunc(all, func(n fleet.Node) bool { return len(wanted) > 0 && !slices.Contains(wanted, n.Name) }), err
+}
+
 // Nodes implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
 func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem string, err error) {
-	all, err := s.states.Nodes(ctx)
+	all, err := s.nodes(ctx)
 	silent := 0
-	all = slices.DeleteFunc(all, func(n fleet.Node) bool { return len(s.flags.nodes) > 0 && !slices.Contains(s.flags.nodes, n.Name) })
 	for _, n := range all {
 		if n.Agent == "" {
 			silent++

@@ -72,7 +72,7 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 
 func (c *createCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
-	return c.nats.use(ctx, out, func(ctx context.Context, js jetstream.JetStream) error {
+	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
 		if err := fleet.Create(ctx, js, c.limits); err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func (c *forgetCommand) addFlags(cmd *cobra.Command) {
 
 func (c *forgetCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
-	return c.nats.use(ctx, out, func(ctx context.Context, js jetstream.JetStream) error {
+	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
 		states, err := fleet.OpenStates(ctx, js, c.nats.cluster)
 		if err != nil {
 			return err

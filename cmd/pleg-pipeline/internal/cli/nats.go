@@ -72,15 +72,17 @@ func (f *natsFlags) connect(log *slog.Logger) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// use calls with with the server, once it answers.
-func (f *natsFlags) use(ctx context.Context, out console, with func(context.Context, jetstream.JetStream) error) error {
+// use calls with for the server. If now is set, the server must answer first.
+func (f *natsFlags) use(ctx context.Context, out console, now bool, with func(context.Context, jetstream.JetStream) error) error {
 	conn, err := f.connect(out.log)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	if err := f.await(ctx, conn); err != nil {
-		return interrupted(ctx, out, err)
+	if now {
+		if err := f.await(ctx, conn); err != nil {
+			return interrupted(ctx, out, err)
+		}
 	}
 	js, err := jetstream.New(conn)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"iter"
 	"net"
 	"os"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -218,10 +217,10 @@ func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) { return s.a
 // Pod implements [source].
 func (s daemonSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
 	pods, err := s.ask(ctx, ev.PodUID)
-	if i := slices.IndexFunc(pods, func(p view.Pod) bool { return p.UID == ev.PodUID }); err == nil && i >= 0 {
-		return pods[i], true, nil
+	if err != nil || len(pods) == 0 || pods[0].UID != ev.PodUID {
+		return view.Pod{}, false, err
 	}
-	return view.Pod{}, false, err
+	return pods[0], true, nil
 }
 
 // ask returns these pods, or all of them.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -37,7 +38,7 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pleg.PodUID(r.PathValue("uid"))
 	if e, ok := p.pipe.Cache().Entry(uid); ok {
-		writeJSON(w, view.OnePod(e, p.pipe.Status()))
+		writeJSON(w, view.Pods([]cache.Entry{e}, p.pipe.Status())[0])
 		return
 	}
 	http.Error(w, "no pod with this UID is known", http.StatusNotFound)

@@ -138,7 +138,7 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 }
 
 // Pods returns the views of pods, with what the status of their pipeline says about
-// their inspections. Pods that only the status names come last.
+// their inspections, in their order. Pods that only the status names come last.
 func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	pods := make([]Pod, 0, len(entries))
 	index := make(map[pleg.PodUID]int, len(entries))
@@ -177,16 +177,6 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 		}
 	}
 	return pods
-}
-
-// OnePod returns the view of the pod of an entry, as [Pods] does.
-func OnePod(e cache.Entry, now pleg.Status) Pod {
-	for _, p := range Pods([]cache.Entry{e}, now) {
-		if p.UID == e.UID {
-			return p
-		}
-	}
-	return NewPod(e)
 }
 
 // at returns nil for the zero time, which would be the year 1 in JSON.

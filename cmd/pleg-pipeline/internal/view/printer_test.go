@@ -166,7 +166,7 @@ func pods() []view.Pod {
 	hung, slow, quarantined := stale, known(status, now.Add(-4*time.Second)), stale
 	of := func(p view.Pod, s pleg.Status) view.Pod {
 		s.At = now
-		seen := view.OnePod(cache.Entry{UID: p.UID}, s)
+		seen := view.Pods([]cache.Entry{{UID: p.UID}}, s)[0]
 		p.Inspection, p.Quarantine, p.Finding = seen.Inspection, seen.Quarantine, seen.Finding
 		return p
 	}
