@@ -117,6 +117,19 @@ func listen(t *testing.T) (net.Listener, string) {
 	return l, path
 }
 
+// TestEventsNeedLists has a runtime that answers and cannot list its pods. A daemon would wait.
+func TestEventsNeedLists(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--fault", "ListPodSandbox/error@0s")
+	simulated.stderr.await(t, "simulated runtime serves")
+	code, stdout, stderr := run(t, "events", "-r", "unix://"+socket)
+	if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, "pleg has yet to be successful: list pods: ") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want why there are no lists", code, stdout, stderr)
+	}
+	simulated.stopAndWait(t)
+}
+
 // TestErrorsDoNotMoveTheCursor has an error that quotes an argument.
 func TestErrorsDoNotMoveTheCursor(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,8 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, with f
 	return whileRunning(ctx, ask, pipe.Run, func(ctx context.Context) error { return daemon.Serve(ctx, memory) })
 }
 
-// settle waits until all pods of the first list have been inspected.
+// settle waits until all pods of the first list have been inspected. A runtime that cannot list
+// them is an error: a daemon waits for it, a command does not.
 func settle(ctx context.Context, from source) error {
 	waiting, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
