@@ -26,7 +26,8 @@ type Simulation struct {
 	History *promises.History
 
 	t           testing.TB
-	sub         *pipeline.Subscription
+	stream      promises.Stream
+	read        chan struct{}                    // closed when the stream has ended
 	listener    atomic.Pointer[bufconn.Listener] // closed while the runtime does not serve
 	stopServing func() error
 }
@@ -35,7 +36,7 @@ type Simulation struct {
 // the options of the client.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
 	t.Helper()
-	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
+	s := &Simulation{Node: node, History: promises.NewHistory(), t: t, read: make(chan struct{})}
 	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.dial))
 	var err error
 	if s.Client, err = cri.New("/simulated", o); err != nil {
@@ -43,9 +44,14 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	}
 	options.Runtime = s.Client
 	s.Pipeline = New(t, options)
-	if s.sub, err = s.Subscribe(pipeline.SubscribeOptions{Buffer: 1 << 13}); err != nil {
-		t.Fatal(err)
-	}
+	events := s.Events(t, 0)
+	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
+	go func() {
+		defer close(s.read)
+		for ev := range events {
+			s.stream.Add(ev)
+		}
+	}()
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -64,7 +70,7 @@ func (s *Simulation) dial(ctx context.Context, _ string) (net.Conn, error) {
 
 // Serve makes the runtime available again after StopServing.
 func (s *Simulation) Serve() {
-	listener := bufconn.Listen(1 << 20)
+	listener := bufconn.Listen(64 << 10)
 	s.listener.Store(listener)
 	s.stopServing = Run(s.t, func(ctx context.Context) error { return s.Node.Serve(ctx, listener) })
 }
@@ -120,18 +126,16 @@ func (s *Simulation) RequireTruth() {
 	}
 }
 
-// RequirePromises stops the pipeline and fails unless all of its events keep what a
-// stream is set to keep. It returns them.
-func (s *Simulation) RequirePromises(stream promises.Stream) []pleg.Event {
+// RequirePromises stops the pipeline and fails unless its events kept all promises, as far as
+// All, NoSync, Repeats and Lies of a stream say. It returns them.
+func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	s.t.Helper()
 	_ = s.Stop() // Run reports the error
-	stream.History, stream.Epoch, stream.Truth, stream.Cached = s.History, s.Epoch(), s.Truth(), s.Cache().List()
-	stream.State.Look = s.Cache().Get
-	for ev := range s.sub.Events() {
-		stream.Add(ev)
-	}
-	if err := stream.Check(); err != nil {
+	<-s.read
+	s.stream.All, s.stream.NoSync, s.stream.Repeats, s.stream.Lies = promised.All, promised.NoSync, promised.Repeats, promised.Lies
+	s.stream.History, s.stream.Epoch, s.stream.Truth, s.stream.Cached = s.History, s.Epoch(), s.Truth(), s.Cache().List()
+	if err := s.stream.Check(); err != nil {
 		s.t.Error(err)
 	}
-	return stream.Events
+	return s.stream.Events
 }
