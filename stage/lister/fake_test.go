@@ -3,7 +3,6 @@ package lister_test
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -40,6 +39,7 @@ type fixture struct {
 	lister   *lister.Lister
 	runtime  *plegtest.Runtime
 	metrics  *prometheus.Registry
+	logged   kit.Log
 	listings chan stage.Listing
 	start    time.Time
 }
@@ -50,7 +50,7 @@ func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixtu
 	var err error
 	f.lister, err = lister.New(lister.Options{
 		Runtime: rt, RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
-		Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: f.metrics},
+		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)

@@ -39,6 +39,10 @@ func TestListsWithAStream(t *testing.T) {
 			unannounced, next(11*time.Second, true), next(12*time.Second, true),
 			until(trusted), func(_ *testing.T, f *fixture) { f.lister.ChangesAnnounced(true) }, // ends the doubt
 			next(trusted, true), until(trusted + periodWithEvents/2), next(trusted+periodWithEvents, true),
+			func(t *testing.T, f *fixture) {
+				f.logged.RequireLines(t, 1, "event stream is missing changes")
+				f.logged.RequireLines(t, 1, "announces all changes again")
+			},
 		},
 		// That list shows what the stream may have lost, and so does not wait for the pause
 		// between requested lists.
