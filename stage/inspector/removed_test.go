@@ -28,12 +28,12 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
 			for n, s := range steps {
-				switch {
-				case s.words == fails:
+				switch s.words {
+				case fails:
 					f.runtime.SetInspectFault(plegtest.Fail(errInspect))
 					f.do(change(n, plegtest.Pod("a", "d=running")))
 					f.runtime.SetInspectFault(nil)
-				case s.words == gone:
+				case gone:
 					f.known <- stage.Change{UID: "a", At: at(n)}
 					<-f.settled
 				default:
