@@ -135,8 +135,9 @@ func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
 	return nil
 }
 
-// patience is how long a method may take that must not block.
-const patience = 100 * time.Millisecond
+// patience is how long a method may take that must not block. A process with a limit of CPU may
+// not run for some tenths of a second.
+const patience = time.Second
 
 // ask returns what a method that must not block returns; false if it panics or has not
 // returned within patience. turn has room for one: while a call blocks, no other is made.
