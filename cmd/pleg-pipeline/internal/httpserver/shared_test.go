@@ -26,6 +26,8 @@ func TestAnswersAreShared(t *testing.T) {
 			w.WriteHeader(200 + version)
 		}))
 		var asking sync.WaitGroup
+		asking.Go(func() { ask(t, h, "GET", "/all") })
+		synctest.Wait() // it is made while the others ask
 		for second := range 3 {
 			for n := range 20 {
 				asking.Go(func() {
