@@ -74,7 +74,6 @@ const (
 	fails
 	panics
 	hangs
-	answersNil
 )
 
 // inject makes the call fail, or returns nil. The reference does not contain panics,

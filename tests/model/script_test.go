@@ -177,7 +177,7 @@ func newPod(uid pleg.PodUID, containers, sandboxes []pleg.Container) *pleg.Pod {
 // without an id that is gone meanwhile or with a newer state.
 func newAnswer(rng *rand.Rand, pod *pleg.Pod) answer {
 	a := answer{
-		fault:   oneOf(rng, 75, works, 10, fails, 5, panics, 5, hangs, 5, answersNil),
+		fault:   oneOf(rng, 75, works, 15, fails, 5, panics, 5, hangs),
 		delay:   time.Duration(rng.IntN(300)) * time.Millisecond,
 		request: rng.IntN(12) == 0,
 		status:  &pleg.PodStatus{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace},
