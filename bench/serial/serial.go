@@ -26,10 +26,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// DefaultTimeout is the default deadline of a runtime call: the kubelet's
-// --runtime-request-timeout.
-const DefaultTimeout = 2 * time.Minute
-
 var errNoStatus = errors.New("runtime answered without a status")
 
 // record is what is known of one pod: old as of its last settled inspection,
@@ -47,7 +43,7 @@ type entry struct {
 
 // PLEG generates pod lifecycle events from periodic lists.
 //
-// Relist, Apply and Run must not be called concurrently with one another.
+// Apply must not be called concurrently.
 // RequestReinspect and Status may be called at any time.
 type PLEG struct {
 	runtime pleg.Runtime
@@ -71,36 +67,6 @@ func New(rt pleg.Runtime, events chan<- pleg.Event, timeout time.Duration) *PLEG
 		reinspect: make(map[pleg.PodUID]struct{}),
 		cache:     make(map[pleg.PodUID]entry),
 	}
-}
-
-// Run relists at once, and again a period after the end of each relist. It blocks
-// until ctx ends and returns its cause. A failed list is repeated after the period.
-func (p *PLEG) Run(ctx context.Context, period time.Duration) error {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-timer.C:
-		}
-		_ = p.Relist(ctx)
-		timer.Reset(period)
-	}
-}
-
-// Relist lists all pods and applies the list. If the list fails, it returns that
-// error and nothing changes. A failed inspection is not an error of Relist.
-func (p *PLEG) Relist(ctx context.Context) error {
-	at := time.Now()
-	listCtx, cancel := context.WithTimeout(ctx, DefaultTimeout)
-	pods, err := p.runtime.ListPods(listCtx)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("list pods: %w", err)
-	}
-	p.Apply(ctx, at, pods)
-	return nil
 }
 
 // Apply compares a list of all pods, begun at the given time, with the records,
