@@ -10,26 +10,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Events that a filter drops take no room in the buffer, so none is missed because of
-// them.
-func TestContractFiltersBeforeTheBuffer(t *testing.T) {
-	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		sub, err := f.Subscribe(pipeline.SubscribeOptions{Buffer: 2, Filter: pleg.Filter{Namespaces: []string{"rare"}}})
-		if err != nil {
-			f.Fatal(err)
-		}
-		defer sub.Close()
-		f.Runtime.Set("rare/pod", "c=running")
-		f.live(2 * len(podLife))
-		f.Runtime.Set("rare/pod", "c=exited")
-		f.live(2)
-		got := []pleg.Event{<-sub.Events(), <-sub.Events()}
-		if plegtest.Words(got...) != "Started(c) Died(c)" {
-			f.Errorf("got %+v", got)
-		}
-	})
-}
-
 // A subscriber that names ContainerCreated gets it, also as the present state; others do not.
 // A container in an unknown state has no event.
 func TestContractCreated(t *testing.T) {
