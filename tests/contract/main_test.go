@@ -162,18 +162,7 @@ func (f *fixture) truth() promises.Truth {
 
 func (f *fixture) subscribeInProcess(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
 	f.Helper()
-	sub, err := f.Subscribe(o)
-	if err != nil {
-		f.Fatal(err)
-	}
-	s := kit.NewSubscriber(see, sub.Close)
-	go func() {
-		defer close(s.Done)
-		for ev := range sub.Events() {
-			s.Add(ev)
-		}
-	}()
-	return s
+	return f.Follow(f.T, o, see)
 }
 
 // serve serves the pipeline and returns a client of the service.

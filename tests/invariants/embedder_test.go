@@ -30,18 +30,8 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := cache.New()
 		r := kit.New(t, pipeline.Options{Store: store{own}})
-		sub, err := r.Subscribe(pipeline.SubscribeOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
 		stream := promises.Stream{Cache: own}
-		read := make(chan struct{})
-		go func() {
-			defer close(read)
-			for ev := range sub.Events() {
-				stream.Add(ev)
-			}
-		}()
+		subscriber := r.Follow(t, pipeline.SubscribeOptions{}, stream.Add)
 		slow := plegtest.Delay(1200 * time.Millisecond) // over a list that shows the pod unchanged
 		r.Start(t)
 		for n, step := range []struct {
@@ -61,7 +51,7 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 			synctest.Wait()
 		}
 		_ = r.Stop() // kit.Run reports the error
-		<-read
+		<-subscriber.Done
 		if got := plegtest.Words(stream.Events...); got != "Started(c) Died(c) Removed(c)" {
 			t.Errorf("events: %s", got)
 		}

@@ -106,6 +106,23 @@ func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
 	return sub.Events()
 }
 
+// Follow subscribes until the pipeline ends. The subscriber's See is called with each event.
+func (p *Pipeline) Follow(t testing.TB, o pipeline.SubscribeOptions, see func(pleg.Event)) *Subscriber {
+	t.Helper()
+	sub, err := p.Subscribe(o)
+	if err != nil {
+		t.Fatalf("Subscribe: %v", err)
+	}
+	s := NewSubscriber(see, sub.Close)
+	go func() {
+		defer close(s.Done)
+		for ev := range sub.Events() {
+			s.Add(ev)
+		}
+	}()
+	return s
+}
+
 // Relist waits until the next n lists have settled, if lists follow each other
 // after [pipeline.DefaultRelistPeriod].
 func Relist(n int) {

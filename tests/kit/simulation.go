@@ -27,7 +27,7 @@ type Simulation struct {
 
 	t           testing.TB
 	stream      promises.Stream
-	read        chan struct{}                    // closed when the stream has ended
+	subscriber  *Subscriber
 	listener    atomic.Pointer[bufconn.Listener] // closed while the runtime does not serve
 	stopServing func() error
 }
@@ -36,7 +36,7 @@ type Simulation struct {
 // the options of the client.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
 	t.Helper()
-	s := &Simulation{Node: node, History: promises.NewHistory(), t: t, read: make(chan struct{})}
+	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
 	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.dial))
 	var err error
 	if s.Client, err = cri.New("/simulated", o); err != nil {
@@ -44,14 +44,8 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	}
 	options.Runtime = s.Client
 	s.Pipeline = New(t, options)
-	events := s.Events(t, 0)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
-	go func() {
-		defer close(s.read)
-		for ev := range events {
-			s.stream.Add(ev)
-		}
-	}()
+	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{}, s.stream.Add)
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -131,7 +125,7 @@ func (s *Simulation) RequireTruth() {
 func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	s.t.Helper()
 	_ = s.Stop() // Run reports the error
-	<-s.read
+	<-s.subscriber.Done
 	s.stream.All, s.stream.NoSync, s.stream.Repeats, s.stream.Lies = promised.All, promised.NoSync, promised.Repeats, promised.Lies
 	s.stream.History, s.stream.Epoch, s.stream.Truth, s.stream.Cached = s.History, s.Epoch(), s.Truth(), s.Cache().List()
 	if err := s.stream.Check(); err != nil {
