@@ -74,17 +74,6 @@ func (s *Simulation) StopServing() {
 	_ = s.stopServing() // Run reports the error
 }
 
-// Update changes the runtime and records the result.
-func (s *Simulation) Update(change func(*simruntime.Txn) error) {
-	s.t.Helper()
-	s.Node.Update(func(tx *simruntime.Txn) {
-		if err := change(tx); err != nil {
-			s.t.Fatal(err)
-		}
-	})
-	s.record()
-}
-
 // Populate adds pods and records them.
 func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
 	s.t.Helper()
@@ -111,14 +100,6 @@ func (s *Simulation) record() { s.History.Record(s.Truth()) }
 
 // Truth returns the state of the runtime.
 func (s *Simulation) Truth() promises.Truth { return promises.SimulatedTruth(s.Node.Pods()) }
-
-// RequireTruth fails unless the cache has what the runtime has.
-func (s *Simulation) RequireTruth() {
-	s.t.Helper()
-	for _, line := range s.Truth().Diff(s.Cache().List()) {
-		s.t.Error(line)
-	}
-}
 
 // RequirePromises stops the pipeline and fails unless its events kept all promises, as far as
 // All, NoSync, Repeats and Lies of a stream say. It returns them.
