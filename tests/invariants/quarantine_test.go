@@ -15,23 +15,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// hang is a fault that ends when the runtime has recovered. An uncancellable one ignores its
-// context.
-func hang(recovered <-chan struct{}, uncancellable bool) plegtest.Fault {
-	return func(ctx context.Context) error {
-		done := ctx.Done()
-		if uncancellable {
-			done = nil
-		}
-		select {
-		case <-recovered:
-			return nil
-		case <-done:
-			return ctx.Err()
-		}
-	}
-}
-
 // Forty of a hundred pods hang until the runtime recovers. The others change every
 // second, and their events are never late.
 func TestHungPodsAreQuarantined(t *testing.T) {
@@ -54,8 +37,19 @@ func quarantine(t *testing.T, uncancellable bool) {
 	var log kit.Log
 	p := kit.New(t, pipeline.Options{Inspectors: inspectors, InspectTimeout: timeout, MaxQuarantine: maxQuarantine, DeliverAfterFailures: 3, Logger: log.Logger()})
 	events, recovered := p.Events(t, 10_000), make(chan struct{})
+	hang := plegtest.Block(recovered)
+	if !uncancellable {
+		hang = func(ctx context.Context) error {
+			select {
+			case <-recovered:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
 	for _, uid := range kit.UIDs(hung) {
-		p.Runtime.SetPodFault(uid, hang(recovered, uncancellable))
+		p.Runtime.SetPodFault(uid, hang)
 		p.Runtime.Set(uid, "c=running")
 	}
 	p.Start(t)
