@@ -39,7 +39,7 @@ type entry struct {
 	// gone is set if there is no status: the pod was found gone, or was never inspected.
 	gone bool
 	// last is the status of the last inspection that succeeded; the pod is known to
-	// have been so until lastAsOf. An error leaves both.
+	// have been so until lastAsOf, or later (the method). An error leaves both.
 	last     *pleg.PodStatus
 	lastAsOf time.Time
 	// listed is the pod in the newest listing that did not cover it, pending the number of
@@ -143,9 +143,6 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 		return
 	}
 	e.at = at
-	if e.err == nil {
-		e.lastAsOf = at
-	}
 	c.applied(uid, e, at)
 }
 
@@ -198,7 +195,7 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 	switch {
 	case e.gone:
 	case e.err == nil:
-		e.last, e.lastAsOf = e.status, e.at
+		e.last = e.status
 	case have != nil:
 		e.last, e.lastAsOf = have.last, c.lastAsOf(have)
 	}

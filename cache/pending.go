@@ -38,11 +38,7 @@ func (c *Cache) backlog() []Pending {
 	var backlog []Pending
 	for uid, e := range c.entries {
 		if c.isPending(e) {
-			p := Pending{UID: uid, Status: e.status, Pod: e.listed, Since: e.since}
-			if !e.gone {
-				p.Err = e.err
-			}
-			backlog = append(backlog, p)
+			backlog = append(backlog, Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.listed, Since: e.since})
 		}
 	}
 	return backlog

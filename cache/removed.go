@@ -47,7 +47,7 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if r, ok := c.removed.byID[id]; ok && time.Since(r.since) <= keepRemoved {
+	if r := c.removed.byID[id]; time.Since(r.since) <= keepRemoved {
 		return r.status
 	}
 	return nil

@@ -13,9 +13,6 @@ type waiter struct {
 
 func (c *Cache) wake(uid pleg.PodUID) {
 	waiters := c.waiters[uid]
-	if len(waiters) == 0 {
-		return
-	}
 	fresh := c.freshness(c.entries[uid])
 	kept := waiters[:0]
 	for _, w := range waiters {
