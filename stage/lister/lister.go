@@ -169,7 +169,6 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			l.schedule.requested = true
 		default:
 		}
-		stream = l.trust.now()
 		if listing, ok := l.relist(ctx, stream); ok {
 			select {
 			case out <- listing:

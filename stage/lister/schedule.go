@@ -51,15 +51,9 @@ func (s *schedule) next(now time.Time, stream evidence, period time.Duration) (b
 	if !stream.sameStream(s.listing) {
 		return true, now // for what came before the stream, or was lost with it
 	}
-	due := s.ended.Add(period)
-	if !s.soon.IsZero() {
-		due = stage.Earlier(due, s.soon)
-	}
+	due := stage.Earlier(stage.Earlier(s.ended.Add(period), s.soon), stream.nextProof())
 	if s.requested {
 		due = stage.Earlier(due, s.served.Add(s.pause))
-	}
-	if up := stream.nextProof(); !up.IsZero() {
-		due = stage.Earlier(due, up)
 	}
 	if !due.Equal(s.due) {
 		s.due, s.at = due, due

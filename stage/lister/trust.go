@@ -95,7 +95,7 @@ func (t *trust) missed() (trusted bool) {
 func (t *trust) confirmed(event bool) (again bool) {
 	before, after := t.update(func(e *evidence, now time.Time) {
 		e.proven = e.proven || event
-		if e.up && e.proven && now.Sub(e.doubted) >= quietTime {
+		if e.proven && now.Sub(e.doubted) >= quietTime {
 			e.doubted = time.Time{}
 		}
 	})
@@ -109,7 +109,7 @@ func (e evidence) standsIn() bool { return e.up && !e.isDoubted() }
 
 // sameStream reports whether the stream has neither come up nor ended in between.
 func (e evidence) sameStream(other evidence) bool {
-	return e.up == other.up && e.since.Equal(other.since)
+	return e.since.Equal(other.since)
 }
 
 // nextProof is when an open stream will be up; zero if none is open.
