@@ -24,22 +24,17 @@ func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	return &status
 }
 
-// known returns the statuses of those that are among the observed ones, without a copy if
-// all are.
+// known returns a copy without the statuses of those that are not among the observed ones.
 func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.ContainerID) []S {
-	unknown := func(s S) bool {
+	return slices.DeleteFunc(slices.Clone(statuses), func(s S) bool {
 		return !slices.ContainsFunc(observed, func(c *pleg.Container) bool { return c.ID == id(s) })
-	}
-	if !slices.ContainsFunc(statuses, unknown) {
-		return statuses
-	}
-	return slices.DeleteFunc(slices.Clone(statuses), unknown)
+	})
 }
 
 // fillFromStatus gives each creation and start the image and the time that the status has for
 // its container, and each end, and its correction, also how and when the container ended. If the container was
 // removed before this inspection, the last one or an event may have told that.
-func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
+func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
 		if ev.Sandbox || ev.Type == pleg.ContainerRemoved {
@@ -47,7 +42,7 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodSt
 		}
 		c := status.Container(ev.ContainerID)
 		if c == nil && ev.Type == pleg.ContainerDied {
-			c = i.finalStatus(ev.ContainerID, last)
+			c = i.cache.GetRemoved(ev.ContainerID)
 		}
 		if c == nil {
 			continue
@@ -78,27 +73,15 @@ func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
 	return events
 }
 
-// finalStatus returns how a container ended that the runtime does not know any more; nil if
-// nothing told it.
-func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
-		return c
-	}
-	return i.cache.GetRemoved(id)
-}
-
 // keepRemoved has the cache keep the final statuses of containers that the pod no
-// longer has; a nil pod is gone.
-func (i *Inspector) keepRemoved(last *pleg.PodStatus, pod *pleg.Pod) {
+// longer has. Both statuses may be nil: the pod is new, or gone.
+func (i *Inspector) keepRemoved(last, status *pleg.PodStatus) {
 	if last == nil {
 		return
 	}
-	for _, status := range last.Containers {
-		if status.State != pleg.StateExited {
-			continue
-		}
-		if pod == nil || !slices.ContainsFunc(pod.Containers, func(c *pleg.Container) bool { return c.ID == status.ID }) {
-			i.cache.KeepRemoved(status)
+	for _, c := range last.Containers {
+		if c.State == pleg.StateExited && status.Container(c.ID) == nil {
+			i.cache.KeepRemoved(c)
 		}
 	}
 }

@@ -132,10 +132,9 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 	var hung, young, oldest *flight
 	for _, f := range s.all {
 		switch {
-		case f.abandoned:
 		case f.over(now) && now.Before(f.ends.Add(s.hungAfter)):
 			return nil // it leaves its place soon
-		case f.over(now):
+		case f.over(now): // it is abandoned
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:
@@ -164,7 +163,7 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 func (s *flights) mayCancel() bool {
 	most := s.begun / share
 	if !s.answered {
-		most = max(most, cold)
+		most = cold
 	}
 	return s.cancelled < most
 }

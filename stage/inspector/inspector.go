@@ -170,9 +170,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	if f := i.flights.find(c.UID); f != nil { // abandoned
-		r := f.unreturned(time.Now())
-		r.change = c
-		i.settleInspection(ctx, f, r, out, settled)
+		i.settleInspection(ctx, f, f.unreturned(c, time.Now()), out, settled)
 		return
 	}
 	var last *pleg.PodStatus

@@ -35,7 +35,7 @@ func TestNetworkEvents(t *testing.T) {
 		"up later":                   {{sandbox(true, late), ""}, {sandbox(true, late, addresses...), up}},
 		"another address":            {{sandbox(true, late, "10.0.0.1"), up}, {sandbox(true, late, "10.0.0.2"), ""}},
 		"not ready after it was up":  {{sandbox(true, late, addresses...), up}, {sandbox(false, late), ""}, {sandbox(false, late), ""}},
-		"never up":                   {{sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
+		"never up":                   {{sandbox(true, late), ""}, {sandbox(true, late), ""}, {sandbox(false, late), failed}, {sandbox(false, late), ""}},
 		"failed at first inspection": {{sandbox(false, late), failed}, {sandbox(false, late), ""}},
 		"no creation time":           {{sandbox(false, time.Time{}), failed}},
 		"failed before this process": {{sandbox(false, early), ""}, {sandbox(false, early), ""}},

@@ -99,13 +99,8 @@ func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
 		})
 		next = stage.Earlier(next, i.logOverdue(ctx, f, len(overdue) == 1, now))
 	}
-	if overdue == nil {
-		o.overdue.Store(nil)
-		o.slow = false
-		return next
-	}
-	published := overdue // escapes only here
-	o.overdue.Store(&published)
+	o.slow = o.slow && overdue != nil
+	o.overdue.Store(&overdue)
 	return next
 }
 

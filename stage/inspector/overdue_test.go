@@ -77,9 +77,9 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 			}
 		}
 		inspect(0, 0, 0)
-		inspect(3, 2*time.Second, 2*time.Second)
+		inspect(5, 2*time.Second, 2*time.Second)
 		inspect(3, 10*time.Millisecond, 2*time.Second)
-		inspect(4, 10*time.Millisecond, 10*time.Millisecond)
+		inspect(2, 10*time.Millisecond, 10*time.Millisecond)
 		time.Sleep(time.Minute)
 		inspect(0, 0, 0)
 	})

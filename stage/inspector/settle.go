@@ -49,16 +49,16 @@ func (i *Inspector) abandon(ctx context.Context, f *flight, now time.Time, out c
 	f.abandoned = true
 	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
 		"podUID", f.change.UID, "pod", f.podName())
-	i.settleInspection(ctx, f, f.unreturned(now), out, settled)
+	i.settleInspection(ctx, f, f.unreturned(f.change, now), out, settled)
 }
 
 // unreturned is the result of a call that has not returned.
-func (f *flight) unreturned(now time.Time) result {
+func (f *flight) unreturned(c stage.Change, now time.Time) result {
 	took := f.age(now)
 	return result{
-		change: f.change, took: took, cancelled: true,
+		change: c, took: took, cancelled: true,
 		err: fmt.Errorf("inspect pod %s (%s): the call of %v ago was cancelled and has not returned",
-			f.podName(), f.change.UID, took.Round(time.Millisecond)),
+			f.podName(), c.UID, took.Round(time.Millisecond)),
 	}
 }
 
@@ -106,7 +106,7 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 
 // remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	i.fillFromStatus(c.Events, i.good[c.UID], nil)
+	i.fillFromStatus(c.Events, i.good[c.UID])
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
@@ -135,11 +135,11 @@ func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stag
 func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
 	last := i.good[c.UID]
 	status := complete(c, got, last)
-	i.keepRemoved(last, c.Pod)
+	i.keepRemoved(last, status)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	events := append(c.Events, corrections(c, last, status)...)
-	i.fillFromStatus(events, status, last)
+	i.fillFromStatus(events, status)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }
