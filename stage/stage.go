@@ -21,7 +21,8 @@
 // the places. If it needs no inspection, it never waits.
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only
-// for both. The sender of a channel closes it.
+// for both. The sender of a channel closes it; Inspect stands for all that the differ sends
+// to the inspector.
 //
 // This package and those below it have no stability promise: embedders use the root package.
 package stage

@@ -77,7 +77,8 @@ type Options struct {
 
 // Outputs are the channels to the stages behind this one.
 type Outputs struct {
-	// Inspect are pods to inspect, Retry those whose last inspection hung or failed late.
+	// Inspect are pods to inspect. It is closed after the last message to the inspector.
+	// Retry are those whose last inspection hung or failed late.
 	// Known are changes that need no inspection.
 	Inspect, Retry, Known chan<- stage.Change
 	// Cancel are pods that are gone while they are inspected.
@@ -156,7 +157,7 @@ func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid,
 func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, false}) }
 
 // Run compares every listing and every observation of one pod with the records
-// and sends what changed, until both channels are closed. It then closes its outputs, and
+// and sends what changed, until both channels are closed. It then closes Inspect and Marks, and
 // returns once settled is closed too.
 //
 // One select feeds the inspector and listens to it. While the inspector is busy,
@@ -164,9 +165,6 @@ func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, fal
 func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) error {
 	d.loop(listings, observations, settled, out)
 	close(out.Inspect)
-	close(out.Retry)
-	close(out.Known)
-	close(out.Cancel)
 	close(out.Marks)
 	for range settled {
 	}

@@ -94,7 +94,7 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f.inspector, f.cancel = i, cancel
-	f.finish = sync.OnceFunc(func() { close(f.inspect); close(f.retry); close(f.known) })
+	f.finish = sync.OnceFunc(func() { close(f.inspect) })
 	t.Cleanup(func() { f.cancel(); f.finish() })
 	go func() {
 		f.ended <- i.Run(ctx, inspector.Inputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.stop}, f.outcomes, f.settled)

@@ -99,7 +99,8 @@ func (i *Inspector) Answered() time.Time {
 
 // Inputs are what the differ sends.
 type Inputs struct {
-	// Inspect and Retry are pods to inspect. Those of Retry take at most half of the places.
+	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on
+	// any of the channels. Those of Retry take at most half of the places.
 	Inspect, Retry <-chan stage.Change
 	// Known are changes that need no inspection.
 	Known  <-chan stage.Change
@@ -108,7 +109,7 @@ type Inputs struct {
 
 // Run inspects pods, a bounded number at once, and settles changes that need no
 // inspection immediately. For each change Run writes the cache, then sends the outcome,
-// then settles the change. It closes out and settled and returns when the changes are
+// then settles the change. It closes out and settled and returns when Inspect is
 // closed and every call of the runtime has returned. Inspections end with ctx; what they
 // then return is not an outcome.
 func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
@@ -117,7 +118,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	i.startedAt = time.Now()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
-	for in.Inspect != nil || in.Retry != nil || in.Known != nil || len(i.flights.all) > 0 {
+	for in.Inspect != nil || len(i.flights.all) > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil || len(p.abandon) > 0 {
@@ -139,23 +140,11 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 				continue
 			}
 			i.startInspection(ctx, change, out, settled)
-		case change, ok := <-again:
-			if !ok {
-				in.Retry = nil
-				continue
-			}
+		case change := <-again:
 			i.startInspection(ctx, change, out, settled)
-		case change, ok := <-in.Known:
-			if !ok {
-				in.Known = nil
-				continue
-			}
+		case change := <-in.Known:
 			i.settleKnown(change, out, settled)
-		case c, ok := <-in.Cancel:
-			if !ok {
-				in.Cancel = nil
-				continue
-			}
+		case c := <-in.Cancel:
 			i.cancelInspection(c, time.Now())
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
