@@ -2,9 +2,8 @@ package cri_test
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,52 +14,28 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func manyContainers(uid string, n int) *pleg.Pod {
-	p := &pleg.Pod{UID: pleg.PodUID(uid)}
-	for i := range n {
-		p.Containers = append(p.Containers, &pleg.Container{ID: pleg.ContainerID(fmt.Sprintf("%s-%d", uid, i))})
-	}
-	return p
-}
-
-// slowRuntime answers each container status after half a second, and never if the id
-// begins with "hung".
-func slowRuntime(inFlight, peak *atomic.Int64) *fakeRuntime {
-	return &fakeRuntime{containerStatus: func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
-		n := inFlight.Add(1)
-		defer inFlight.Add(-1)
-		for p := peak.Load(); n > p; p = peak.Load() {
-			if peak.CompareAndSwap(p, n) {
-				break
-			}
-		}
-		if strings.HasPrefix(id, "hung") {
-			<-ctx.Done()
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
-		time.Sleep(time.Second / 2)
-		return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id}}, nil
-	}}
-}
 
 // A pod has two calls at once, and a hung one delays no other.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var inFlight, peak atomic.Int64
-		client := connect(t, slowRuntime(&inFlight, &peak), cri.Options{})
+		rt, client := simulated(t, cri.Options{})
+		populate(t, rt, 9, 8)
+		pods := listPods(t, client)
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: string(pods[0].UID), Hang: true})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: simruntime.Latency{P50: time.Second / 2}})
 		hung := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
 		go func() {
-			_, err := client.PodStatus(ctx, manyContainers("hung", 100), nil)
+			_, err := client.PodStatus(ctx, pods[0], nil)
 			hung <- err
 		}()
-		synctest.Wait()
-		start := time.Now()
-		for i := range 8 {
+		for i, p := range pods[1:] {
 			go func() {
-				if _, err := client.PodStatus(t.Context(), manyContainers(fmt.Sprint("pod", i), 8), nil); err != nil {
+				if _, err := client.PodStatus(t.Context(), p, nil); err != nil {
 					t.Error(err)
 				}
 				if took := time.Since(start); took != 2*time.Second {
@@ -70,8 +45,8 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		if got := peak.Load(); got != 18 || inFlight.Load() != 2 {
-			t.Errorf("at most %d calls in flight, %d left; want two for each pod and those of the hung one", got, inFlight.Load())
+		if s := rt.Stats(); s.PeakInFlight != 18 || s.InFlight != 2 {
+			t.Errorf("at most %d calls in flight, %d left; want two for each pod and those of the hung one", s.PeakInFlight, s.InFlight)
 		}
 		cancel()
 		if err := <-hung; status.Code(err) != codes.Canceled {
@@ -91,56 +66,64 @@ func TestListTooLargeToReceive(t *testing.T) {
 	}
 }
 
+// call makes one call of a client about a pod.
+type call func(context.Context, *cri.Client, *pleg.Pod) error
+
+func list(ctx context.Context, client *cri.Client, _ *pleg.Pod) error {
+	_, err := client.ListPods(ctx)
+	return err
+}
+
+func listOne(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
+	_, err := client.ListPod(ctx, p.UID)
+	return err
+}
+
 // A call that hangs ends by its deadline or with the context of the caller.
 func TestCallsEndByDeadlineOrContext(t *testing.T) {
-	list := func(ctx context.Context, client *cri.Client) error { _, err := client.ListPods(ctx); return err }
-	inspect := func(ctx context.Context, client *cri.Client) error {
-		_, err := client.PodStatus(ctx, manyContainers("hung", 100), nil)
+	inspect := func(ctx context.Context, client *cri.Client, p *pleg.Pod) error {
+		_, err := client.PodStatus(ctx, p, nil)
 		return err
 	}
-	watch := func(ctx context.Context, client *cri.Client) error {
+	watch := func(ctx context.Context, client *cri.Client, _ *pleg.Pod) error {
 		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
+	const kubelets = 2 * time.Minute
+	seven := cri.Options{ListTimeout: 7 * time.Second, StatusTimeout: 7 * time.Second}
 	for _, tt := range []struct {
 		name   string
-		call   func(context.Context, *cri.Client) error
+		call   call
+		hangs  string
 		opts   cri.Options
 		cancel time.Duration
 		want   time.Duration
 		code   codes.Code
 	}{
-		{"list, the kubelet's deadline", list, cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
-		{"list, another deadline", list, cri.Options{ListTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
-		{"list, the caller's context", list, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
-		{"status, the kubelet's deadline", inspect, cri.Options{}, 0, 2 * time.Minute, codes.DeadlineExceeded},
-		{"status, another deadline", inspect, cri.Options{StatusTimeout: 7 * time.Second}, 0, 7 * time.Second, codes.DeadlineExceeded},
-		{"events, the caller's context", watch, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
-		{"status, the caller's context", inspect, cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"list, the kubelet's deadline", list, "StreamContainers", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
+		{"list, another deadline", list, "StreamContainers", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list, the caller's context", list, "StreamContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"list of a pod's sandboxes", listOne, "ListPodSandbox", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list of a pod's containers", listOne, "ListContainers", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
+		{"status, another deadline", inspect, "ContainerStatus", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"status, the caller's context", inspect, "ContainerStatus", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"events, the caller's context", watch, "GetContainerEvents", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var inFlight, peak atomic.Int64
-				fake := slowRuntime(&inFlight, &peak)
-				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-					<-ctx.Done()
-					return nil, status.FromContextError(ctx.Err()).Err()
-				}
-				fake.events = func(stream eventStream) error {
-					<-stream.Context().Done()
-					return nil
-				}
-				client := connect(t, fake, tt.opts)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				if tt.cancel > 0 {
-					time.AfterFunc(tt.cancel, cancel)
-				}
-				start := time.Now()
-				err := tt.call(ctx, client)
-				if took := time.Since(start); took != tt.want || status.Code(err) != tt.code {
-					t.Errorf("ended after %v with %v, want %v and %v", took, err, tt.want, tt.code)
-				}
-			})
+		kit.Bubble(t, tt.name, func(t *testing.T) {
+			rt, client := simulated(t, tt.opts)
+			populate(t, rt, 1, 3)
+			pods := listPods(t, client)
+			inject(t, rt, simruntime.Fault{RPC: tt.hangs, Hang: true})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if tt.cancel > 0 {
+				time.AfterFunc(tt.cancel, cancel)
+			}
+			start := time.Now()
+			err := tt.call(ctx, client, pods[0])
+			if took := time.Since(start); took != tt.want || status.Code(err) != tt.code {
+				t.Errorf("ended after %v with %v, want %v and %v", took, err, tt.want, tt.code)
+			}
 		})
 	}
 }
@@ -148,48 +131,34 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 // A list that fails ends the other, whose error is then of no interest. The next list
 // works.
 func TestFailedListEndsTheOther(t *testing.T) {
-	fails := func(code codes.Code) func(context.Context) error {
-		return func(context.Context) error { return status.Error(code, "broken") }
-	}
-	waits := func(ctx context.Context) error {
-		<-ctx.Done()
-		return status.FromContextError(ctx.Err()).Err()
-	}
 	for _, tt := range []struct {
-		want                  string
-		sandboxes, containers func(context.Context) error
-		code                  codes.Code
+		want, fails, hangs string
+		code               codes.Code
 	}{
-		{"list containers: ", waits, fails(codes.Internal), codes.Internal},
-		{"list pod sandboxes: ", fails(codes.Internal), waits, codes.Internal},
-		{"list containers: the runtime is not available: ", waits, fails(codes.Unavailable), codes.Unavailable},
-		{"list containers: the list exceeds the 4096 bytes of Options.MaxRecvBytes", waits, fails(codes.ResourceExhausted), codes.ResourceExhausted},
+		{"list containers: ", "ListContainers", "ListPodSandbox", codes.Internal},
+		{"list pod sandboxes: ", "ListPodSandbox", "ListContainers", codes.Internal},
+		{"list containers: the runtime is not available: ", "ListContainers", "ListPodSandbox", codes.Unavailable},
+		{"list containers: the list exceeds the 4096 bytes of Options.MaxRecvBytes", "ListContainers", "ListPodSandbox", codes.ResourceExhausted},
 	} {
-		t.Run(tt.want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}
-				var works atomic.Bool // a call that was given up may still read it
-				fake.listSandboxes = func(ctx context.Context, _ *runtimeapi.PodSandboxFilter) error {
-					if works.Load() {
-						return nil
-					}
-					return tt.sandboxes(ctx)
-				}
-				fake.listContainers = func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) {
-					if works.Load() {
-						return &runtimeapi.ListContainersResponse{}, nil
-					}
-					return nil, tt.containers(ctx)
-				}
-				client := connect(t, fake, cri.Options{MaxRecvBytes: 4096})
+		for name, call := range map[string]call{"": list, "list pod u1: ": listOne} {
+			kit.Bubble(t, name+tt.want, func(t *testing.T) {
+				rt, client := simulated(t, cri.Options{MaxRecvBytes: 4096, UnaryLists: true})
+				_, err := rt.AddPod(simruntime.PodSpec{UID: "u1"})
+				must(t, err)
+				pods := listPods(t, client)
+				inject(t, rt, simruntime.Fault{RPC: tt.fails, Code: tt.code})
+				inject(t, rt, simruntime.Fault{RPC: tt.hangs, Hang: true})
 				start := time.Now()
-				pods, err := client.ListPods(t.Context())
-				if took := time.Since(start); pods != nil || took != 0 || status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.want) {
-					t.Errorf("ended after %v with %v, %v, want %v at once and %q in it", took, pods, err, tt.code, tt.want)
+				err = call(t.Context(), client, pods[0])
+				if took := time.Since(start); took != 0 || status.Code(err) != tt.code || !strings.Contains(err.Error(), name+tt.want) {
+					t.Errorf("ended after %v with %v, want %v at once and %q in it", took, err, tt.code, name+tt.want)
 				}
-				works.Store(true)
-				wantPods(t, client, 1)
+				if errors.Is(err, pleg.ErrUnavailable) != (tt.code == codes.Unavailable) {
+					t.Errorf("is %v one of a runtime that is not available: %t", err, tt.code != codes.Unavailable)
+				}
+				rt.ClearAll()
+				must(t, call(t.Context(), client, pods[0]))
 			})
-		})
+		}
 	}
 }

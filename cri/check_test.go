@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
@@ -43,18 +42,15 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// unready answers every call with an error, as a runtime that is still starting does.
+// unready answers each unary call with an error, as a runtime that is still starting does.
 // With DeadlineExceeded it does not answer.
-type unready struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	code codes.Code
-}
-
-func (u unready) Version(ctx context.Context, _ *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	if u.code == codes.DeadlineExceeded {
-		<-ctx.Done()
-	}
-	return nil, status.Error(u.code, "server is not initialized yet")
+func unready(code codes.Code) *fakeRuntime {
+	return &fakeRuntime{before: func(ctx context.Context, _ any) error {
+		if code == codes.DeadlineExceeded {
+			<-ctx.Done()
+		}
+		return status.Error(code, "server is not initialized yet")
+	}}
 }
 
 // brokenEndpoint is what may be at the path of a runtime.
@@ -122,16 +118,13 @@ func brokenSockets() []brokenEndpoint {
 func brokenServers() []brokenEndpoint {
 	return []brokenEndpoint{
 		{"gRPC without CRI", func(t *testing.T, path string) {
-			server, listener := grpc.NewServer(), listen(t, path)
-			var wg sync.WaitGroup
-			wg.Go(func() { _ = server.Serve(listener) })
-			t.Cleanup(func() { server.Stop(); wg.Wait() })
+			serve(t, nil, listen(t, path))
 		}, "not CRI v1", cri.NotCRI, codes.Unimplemented},
 		{"a runtime that is starting", func(t *testing.T, path string) {
-			serve(t, unready{code: codes.Unavailable}, listen(t, path))
+			serve(t, unready(codes.Unavailable), listen(t, path))
 		}, "not ready to serve", cri.Failing, codes.Unavailable},
 		{"a runtime that is broken", func(t *testing.T, path string) {
-			serve(t, unready{code: codes.Internal}, listen(t, path))
+			serve(t, unready(codes.Internal), listen(t, path))
 		}, "answers with an error", cri.Failing, codes.Internal},
 	}
 }
@@ -170,7 +163,7 @@ func TestCheckSaysWhatIsWrong(t *testing.T) {
 
 func TestCheckOfHungRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, err := connect(t, unready{code: codes.DeadlineExceeded}, cri.Options{ConnectTimeout: 7 * time.Second}).Check(t.Context())
+		_, err := connect(t, unready(codes.DeadlineExceeded), cri.Options{ConnectTimeout: 7 * time.Second}).Check(t.Context())
 		wantConnectError(t, err, "/in-memory", cri.NoAnswer, "it does not answer within 7s")
 		if got := status.Code(err); got != codes.DeadlineExceeded {
 			t.Errorf("code %v of %v, want DeadlineExceeded", got, err)

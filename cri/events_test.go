@@ -15,6 +15,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // watch follows the events of a client until the test ends.
@@ -58,71 +59,42 @@ func TestEventsEnd(t *testing.T) {
 		"after an event":    {[]time.Duration{0}, 1, nil, false, codes.Unknown, "ended the stream"},
 		"after two seconds": {[]time.Duration{2 * time.Second, 0, 0}, 0, nil, false, codes.Unknown, "ended the stream"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var lives time.Duration
-				client := connect(t, &fakeRuntime{events: func(stream eventStream) error {
-					for range tt.events {
-						if err := stream.Send(&runtimeapi.ContainerEventResponse{}); err != nil {
-							return err
-						}
-					}
-					time.Sleep(lives)
-					return tt.err
-				}}, cri.Options{})
-				for _, lives = range tt.lives {
-					err := <-watchEvents(t, client).ended
-					if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
-						status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.words) {
-						t.Errorf("a stream that lived for %v ended with %v, want the code %v, no events: %t", lives, err, tt.code, tt.none)
-					}
+		kit.Bubble(t, name, func(t *testing.T) {
+			fake := &fakeRuntime{end: tt.err}
+			client := connect(t, fake, cri.Options{})
+			for _, lives := range tt.lives {
+				fake.events = largeEvents(tt.events)
+				time.AfterFunc(lives, func() { close(fake.events) })
+				err := <-watchEvents(t, client).ended
+				if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
+					status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.words) {
+					t.Errorf("a stream that lived for %v ended with %v, want the code %v, no events: %t", lives, err, tt.code, tt.none)
 				}
-			})
+			}
 		})
 	}
 }
 
+func largeEvents(n int) chan *runtimeapi.ContainerEventResponse {
+	events := make(chan *runtimeapi.ContainerEventResponse, n)
+	for range n {
+		events <- &runtimeapi.ContainerEventResponse{ContainerId: strings.Repeat("x", 2<<10)}
+	}
+	return events
+}
+
 // TestSlowReaderDoesNotBlockRuntime sends far more than grpc's default window holds to
-// a client that does not return from its first hint.
+// a client that does not return from a hint.
 func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
-	const events = 3000
-	big := &runtimeapi.ContainerEventResponse{ContainerId: strings.Repeat("x", 2<<10)}
-	sent := make(chan error, 1)
-	fake := &fakeRuntime{events: func(stream eventStream) error {
-		for range events {
-			if err := stream.Send(big); err != nil {
-				sent <- err
-				return err
-			}
+	synctest.Test(t, func(t *testing.T) {
+		fake := &fakeRuntime{events: largeEvents(4000)}
+		w := watchEvents(t, connect(t, fake, cri.Options{}))
+		synctest.Wait()
+		if len(w.hints) != cap(w.hints) || len(fake.events) > 0 {
+			t.Errorf("%d hints arrived and %d events wait for the reader: 6 MB do not fit into the window", len(w.hints), len(fake.events))
 		}
-		sent <- nil
-		<-stream.Context().Done()
-		return nil
-	}}
-	client := connect(t, fake, cri.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	release, done, got := make(chan struct{}), make(chan struct{}), 0
-	go func() {
-		defer close(done)
-		_ = client.WatchEvents(ctx, func() {}, func(pleg.Hint) { // its end is the test's
-			<-release
-			if got++; got == events {
-				cancel()
-			}
-		})
-	}()
-	select {
-	case err := <-sent:
-		if err != nil {
-			t.Error(err)
+		for range 4000 {
+			<-w.hints
 		}
-	case <-time.After(time.Minute):
-		t.Error("the runtime waits for the reader: 6 MB do not fit into the window")
-	}
-	close(release)
-	<-done
-	cancel()
-	if got != events {
-		t.Errorf("%d events arrived, want %d", got, events)
-	}
+	})
 }

@@ -3,7 +3,6 @@ package cri_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -26,19 +25,30 @@ import (
 // simruntime does not send.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
-	sandboxes       []*runtimeapi.PodSandbox
-	containers      []*runtimeapi.Container
-	listContainers  func(ctx context.Context) (*runtimeapi.ListContainersResponse, error) // if not nil, in place of containers
-	listSandboxes   func(ctx context.Context, filter *runtimeapi.PodSandboxFilter) error  // if not nil, its error comes first
-	streams         bool                                                                  // serve the lists as streams too, one item in each message
-	asked           atomic.Int32                                                          // the streams of sandboxes
-	sandboxStatus   func(ctx context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error)
-	containerStatus func(ctx context.Context, id string) (*runtimeapi.ContainerStatusResponse, error)
-	events          func(eventStream) error
-	whole, one      atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
+	before func(ctx context.Context, request any) error // if not nil, its error comes in place of an answer to a unary call
+
+	sandboxes  []*runtimeapi.PodSandbox
+	containers []*runtimeapi.Container
+	streams    bool         // serve the lists as streams too, one item in each message
+	asked      atomic.Int32 // the streams of sandboxes
+	whole, one atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
+
+	// The statuses by id. One that is not there is NotFound.
+	sandboxStatuses   map[string]*runtimeapi.PodSandboxStatusResponse
+	containerStatuses map[string]*runtimeapi.ContainerStatusResponse
+
+	events chan *runtimeapi.ContainerEventResponse // are sent; once it is closed, a stream ends with end
+	end    error
 }
 
-type eventStream = grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]
+func (f *fakeRuntime) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+	if f.before != nil {
+		if err := f.before(ctx, request); err != nil {
+			return nil, err
+		}
+	}
+	return handle(ctx, request)
+}
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
@@ -46,13 +56,8 @@ func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*run
 	}, nil
 }
 
-func (f *fakeRuntime) ListPodSandbox(ctx context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	filter := req.GetFilter()
-	if f.listSandboxes != nil {
-		if err := f.listSandboxes(ctx, filter); err != nil {
-			return nil, err
-		}
-	}
 	if filter == nil {
 		f.whole.Add(1)
 	} else {
@@ -89,10 +94,7 @@ func sendEach[E any](f *fakeRuntime, items []E, send func([]E) error) error {
 	return nil
 }
 
-func (f *fakeRuntime) ListContainers(ctx context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	if f.listContainers != nil {
-		return f.listContainers(ctx)
-	}
+func (f *fakeRuntime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: matching(f.containers, req.GetFilter().GetLabelSelector())}, nil
 }
 
@@ -108,16 +110,35 @@ func matching[E interface{ GetLabels() map[string]string }](items []E, labels ma
 	})
 }
 
-func (f *fakeRuntime) PodSandboxStatus(ctx context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	return f.sandboxStatus(ctx, req.GetPodSandboxId())
+func (f *fakeRuntime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return found(f.sandboxStatuses, req.GetPodSandboxId())
 }
 
-func (f *fakeRuntime) ContainerStatus(ctx context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	return f.containerStatus(ctx, req.GetContainerId())
+func (f *fakeRuntime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	return found(f.containerStatuses, req.GetContainerId())
 }
 
-func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream eventStream) error {
-	return f.events(stream)
+func found[A any](answers map[string]*A, id string) (*A, error) {
+	if answer, ok := answers[id]; ok {
+		return answer, nil
+	}
+	return nil, status.Errorf(codes.NotFound, "no %s", id)
+}
+
+func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+	for {
+		select {
+		case event, ok := <-f.events:
+			if !ok {
+				return f.end
+			}
+			if err := stream.Send(event); err != nil {
+				return err
+			}
+		case <-stream.Context().Done():
+			return nil
+		}
+	}
 }
 
 // outlet serves runtimes in memory, one after the other, which works in a synctest
@@ -135,37 +156,27 @@ func (o *outlet) listen() net.Listener {
 // client returns a client of what is served, until the test ends.
 func (o *outlet) client(t testing.TB, opts cri.Options) *cri.Client {
 	t.Helper()
-	client := o.unclosed(t, opts)
-	t.Cleanup(func() { must(t, client.Close()) })
-	return client
-}
-
-// unclosed returns a client of what is served, which the caller closes.
-func (o *outlet) unclosed(t testing.TB, opts cri.Options) *cri.Client {
-	t.Helper()
 	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		if listener := o.current.Load(); listener != nil {
-			return listener.DialContext(ctx)
-		}
-		return nil, errors.New("connection refused")
+		return o.current.Load().DialContext(ctx)
 	}))
-	client, err := cri.New("/in-memory", opts)
-	must(t, err)
-	return client
+	return newClient(t, "/in-memory", opts)
 }
 
 // connect serves fake and returns a client of it. Both end with the test.
-func connect(t testing.TB, fake runtimeapi.RuntimeServiceServer, opts cri.Options) *cri.Client {
+func connect(t testing.TB, fake *fakeRuntime, opts cri.Options) *cri.Client {
 	t.Helper()
 	o := &outlet{}
 	serve(t, fake, o.listen())
 	return o.client(t, opts)
 }
 
-// serve serves fake on listener until the test ends or stop is called.
-func serve(t testing.TB, fake runtimeapi.RuntimeServiceServer, listener net.Listener) (stop func()) {
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20))
-	runtimeapi.RegisterRuntimeServiceServer(server, fake)
+// serve serves fake on listener until the test ends or stop is called; if fake is nil, a
+// service without CRI.
+func serve(t testing.TB, fake *fakeRuntime, listener net.Listener) (stop func()) {
+	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20), grpc.UnaryInterceptor(fake.intercept))
+	if fake != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, fake)
+	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // ends with Stop
 	stop = sync.OnceFunc(func() {
@@ -176,6 +187,7 @@ func serve(t testing.TB, fake runtimeapi.RuntimeServiceServer, listener net.List
 	return stop
 }
 
+// newClient returns a client of the runtime at endpoint until the test ends.
 func newClient(t testing.TB, endpoint string, opts cri.Options) *cri.Client {
 	t.Helper()
 	client, err := cri.New(endpoint, opts)
@@ -203,6 +215,14 @@ func wantPods(t *testing.T, client *cri.Client, want int) {
 	t.Helper()
 	if pods, err := client.ListPods(t.Context()); err != nil || len(pods) != want {
 		t.Errorf("got %d pods, %v; want %d", len(pods), err, want)
+	}
+}
+
+// wantList lists the pods and requires this text of them.
+func wantList(t *testing.T, client *cri.Client, want string) {
+	t.Helper()
+	if got := show(listPods(t, client)); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }
 

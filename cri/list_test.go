@@ -1,19 +1,17 @@
 package cri_test
 
 import (
-	"bytes"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 type listCase struct {
@@ -87,24 +85,11 @@ func TestListPods(t *testing.T) {
 	for _, tt := range listCases() {
 		t.Run(tt.name, func(t *testing.T) {
 			client := connect(t, &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}, cri.Options{})
-			for range 2 {
-				if got := show(listPods(t, client)); got != tt.want {
-					t.Errorf("got\n%swant\n%s", got, tt.want)
-				}
-			}
+			wantList(t, client, tt.want)
+			clear(listPods(t, client)) // the slice belongs to the caller
+			wantList(t, client, tt.want)
 		})
 	}
-}
-
-// malformedTotal is the metric's text with these values in place of 0.
-func malformedTotal(values map[string]int) string {
-	var s strings.Builder
-	s.WriteString("# HELP pleg_malformed_items_total Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.\n" +
-		"# TYPE pleg_malformed_items_total counter\n")
-	for _, reason := range []string{"duplicate_id", "no_id", "no_metadata", "no_pod", "no_pod_uid", "not_utf8"} {
-		fmt.Fprintf(&s, "pleg_malformed_items_total{reason=%q} %d\n", reason, values[reason])
-	}
-	return s.String()
 }
 
 func TestMalformedItemHidesNoOther(t *testing.T) {
@@ -145,14 +130,12 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
 		for _, streams := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, streams: %t", tt.name, streams), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					hidesNoOther(t, &fakeRuntime{
-						streams:    streams,
-						sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
-						containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
-					}, tt.reason, tt.times)
-				})
+			kit.Bubble(t, fmt.Sprintf("%s, streams: %t", tt.name, streams), func(t *testing.T) {
+				hidesNoOther(t, &fakeRuntime{
+					streams:    streams,
+					sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+					containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
+				}, tt.reason, tt.times)
 			})
 		}
 	}
@@ -163,22 +146,15 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	var log bytes.Buffer
-	client := connect(t, fake, cri.Options{Registerer: registry, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var log kit.Log
+	client := connect(t, fake, cri.Options{Registerer: registry, Logger: log.Logger()})
 	for list := 1; list <= 3; list++ {
-		want := "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n"
-		if got := show(listPods(t, client)); got != want {
-			t.Errorf("list %d: got %s, want one pod: %s", list, got, want)
-		}
-		if err := testutil.GatherAndCompare(registry, strings.NewReader(malformedTotal(map[string]int{reason: times * list})),
-			"pleg_malformed_items_total"); err != nil {
-			t.Errorf("list %d: %v", list, err)
-		}
+		wantList(t, client, "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n")
+		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total")
+		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total", reason)
 	}
 	synctest.Wait() // for the log
-	if got := strings.Count(log.String(), "reason="+reason+"\n"); got != 1 {
-		t.Errorf("%d warnings of the same item, want 1:\n%s", got, log.String())
-	}
+	log.RequireLines(t, 1, "reason="+reason+"\n")
 }
 
 // An item without metadata, or with text that is not UTF-8, still counts. Its name and pod
@@ -198,32 +174,24 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 		bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
 		fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
 		want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
-		for range 2 {
-			if got := show(listPods(t, client)); got != want {
-				t.Errorf("without metadata: %s, want %s", got, want)
-			}
-		}
+		wantList(t, client, want)
+		wantList(t, client, want)
 		fake.sandboxes, fake.containers = sandboxes, containers
-		if got := show(listPods(t, client)); got != before {
-			t.Errorf("with metadata again: %s, want the same as before: %s", got, before)
-		}
+		wantList(t, client, before) // with metadata again
 		fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
 		fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
 		want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
-		for range 2 {
-			if got := show(listPods(t, client)); got != want {
-				t.Errorf("with text that is not UTF-8: %s, want %s", got, want)
-			}
-		}
+		wantList(t, client, want)
+		wantList(t, client, want)
 	}
 }
 
 func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log kit.Log
 		n := 0
 		fake := &fakeRuntime{}
-		client := connect(t, fake, cri.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		client := connect(t, fake, cri.Options{Logger: log.Logger()})
 		for range 3 {
 			bad := make([]*runtimeapi.Container, 500)
 			for i := range bad {
@@ -233,9 +201,7 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 			fake.containers = bad
 			listPods(t, client)
 		}
-		synctest.Wait() // for the log
-		if got := strings.Count(log.String(), "\n"); got != 1001 {
-			t.Errorf("%d lines for 1500 malformed items, want 1000 and one about the limit", got)
-		}
+		synctest.Wait()               // for the log
+		log.RequireLines(t, 1001, "") // for 1500 malformed items: 1000, and one about the limit
 	})
 }

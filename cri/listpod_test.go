@@ -2,21 +2,17 @@ package cri_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func present(p *pleg.Pod) []*pleg.Pod {
@@ -127,10 +123,12 @@ func TestListPodOfOtherClientsSharesList(t *testing.T) {
 		}
 		fake := &fakeRuntime{sandboxes: sandboxes}
 		whole := 0
-		fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
-			whole++
-			time.Sleep(time.Second)
-			return &runtimeapi.ListContainersResponse{}, nil
+		fake.before = func(_ context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.ListContainersRequest); ok {
+				whole++
+				time.Sleep(time.Second)
+			}
+			return nil
 		}
 		client := connect(t, fake, cri.Options{})
 		go func() { _, _ = client.ListPods(t.Context()) }()
@@ -156,31 +154,6 @@ func TestListPodOfOtherClientsSharesList(t *testing.T) {
 	})
 }
 
-func TestListPodErrors(t *testing.T) {
-	for _, rpc := range []string{"ListPodSandbox", "ListContainers"} {
-		t.Run(rpc, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt, client := simulated(t, cri.Options{ListTimeout: 7 * time.Second})
-				pods := populate(t, rt, 2, 1)
-				listPods(t, client)
-				uid := pleg.PodUID(pods[0].UID)
-				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Code: codes.Unavailable, Times: 1})
-				if p, err := client.ListPod(t.Context(), uid); p != nil || status.Code(err) != codes.Unavailable || !errors.Is(err, pleg.ErrUnavailable) || !strings.Contains(err.Error(), string(uid)) {
-					t.Errorf("a list that fails: %v, %v; want Unavailable and the pod's uid", p, err)
-				}
-				inject(t, rt, simruntime.Fault{RPC: rpc, PodUID: pods[0].UID, Hang: true, Times: 1})
-				start := time.Now()
-				if _, err := client.ListPod(t.Context(), uid); status.Code(err) != codes.DeadlineExceeded || time.Since(start) != 7*time.Second {
-					t.Errorf("a list that hangs: %v after %v, want DeadlineExceeded after 7s", err, time.Since(start))
-				}
-				if p, err := client.ListPod(t.Context(), uid); p == nil || err != nil {
-					t.Errorf("then: %v, %v; want the pod", p, err)
-				}
-			})
-		})
-	}
-}
-
 // After an event of a sandbox or container without the label, ListPod does not rely on the
 // label until a list has shown it.
 func TestListPodAfterEventOfAnotherClient(t *testing.T) {
@@ -193,36 +166,31 @@ func TestListPodAfterEventOfAnotherClient(t *testing.T) {
 		"a sandbox of another":   {nil, nil, 1},
 		"a container of another": {map[string]string{"io.kubernetes.pod.uid": "u1"}, []*runtimeapi.ContainerStatus{{Id: "c1"}}, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
-				fake.events = func(stream eventStream) error {
-					err := stream.Send(&runtimeapi.ContainerEventResponse{
-						ContainerId:        "c1",
-						PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: tt.labels, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
-						ContainersStatuses: tt.containers,
-					})
-					<-stream.Context().Done()
-					return err
+		kit.Bubble(t, name, func(t *testing.T) {
+			fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
+			fake.events = make(chan *runtimeapi.ContainerEventResponse, 1)
+			fake.events <- &runtimeapi.ContainerEventResponse{
+				ContainerId:        "c1",
+				PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: tt.labels, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
+				ContainersStatuses: tt.containers,
+			}
+			client := connect(t, fake, cri.Options{})
+			listPods(t, client)
+			for _, c := range tt.containers {
+				fake.containers = append(fake.containers, container(c.GetId(), "s1", 1, 2))
+			}
+			watchEvents(t, client)
+			synctest.Wait()
+			fake.whole.Store(0)
+			for range 2 {
+				got, err := client.ListPod(t.Context(), "u1")
+				if err != nil || got == nil || len(got.Containers) != len(tt.containers) {
+					t.Errorf("got %s, %v; want %d containers", show(present(got)), err, len(tt.containers))
 				}
-				client := connect(t, fake, cri.Options{})
-				listPods(t, client)
-				for _, c := range tt.containers {
-					fake.containers = append(fake.containers, container(c.GetId(), "s1", 1, 2))
-				}
-				watchEvents(t, client)
-				synctest.Wait()
-				fake.whole.Store(0)
-				for range 2 {
-					got, err := client.ListPod(t.Context(), "u1")
-					if err != nil || got == nil || len(got.Containers) != len(tt.containers) {
-						t.Errorf("got %s, %v; want %d containers", show(present(got)), err, len(tt.containers))
-					}
-				}
-				if n := fake.whole.Load(); min(n, 1) != tt.whole {
-					t.Errorf("it took %d lists of all, want %d", n, tt.whole)
-				}
-			})
+			}
+			if n := fake.whole.Load(); min(n, 1) != tt.whole {
+				t.Errorf("it took %d lists of all, want %d", n, tt.whole)
+			}
 		})
 	}
 }

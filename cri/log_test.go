@@ -14,35 +14,17 @@ import (
 // No call waits for the log handler. Close does, for a second.
 func TestBlockedLogStopsNoCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := make(chan struct{})
-		defer close(gate)
-		o := &outlet{}
-		serve(t, &fakeRuntime{
+		gate, start := make(chan struct{}), time.Now()
+		time.AfterFunc(time.Hour, func() { close(gate) })
+		t.Cleanup(func() {
+			if took := time.Since(start); took != time.Second {
+				t.Errorf("the list and Close took %v, want 0s and 1s", took)
+			}
+			<-gate
+		})
+		wantPods(t, connect(t, &fakeRuntime{
 			sandboxes:  []*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)},
 			containers: []*runtimeapi.Container{container("bad", "gone", 0, 1)},
-		}, o.listen())
-		client := o.unclosed(t, cri.Options{Logger: kit.BlockedLogger(gate)})
-		listed := make(chan int, 1)
-		go func() {
-			pods, err := client.ListPods(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			listed <- len(pods)
-		}()
-		synctest.Wait()
-		select {
-		case n := <-listed:
-			if n != 1 {
-				t.Errorf("got %d pods, want 1", n)
-			}
-		default:
-			t.Error("the list waits for the log handler")
-		}
-		began := time.Now()
-		must(t, client.Close())
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("Close took %v, want 1s", took)
-		}
+		}, cri.Options{Logger: kit.BlockedLogger(gate)}), 1)
 	})
 }

@@ -45,10 +45,12 @@ func TestNewRejects(t *testing.T) {
 // gone counts as an error.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := (&statuses{}).runtime()
-		fake.sandboxStatus = func(context.Context, string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			time.Sleep(3 * time.Second)
-			return sandboxStatus("s", true, 1), nil
+		fake := &fakeRuntime{sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s": sandboxStatus("s", true, 1)}}
+		fake.before = func(_ context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
 		}
 		registry := prometheus.NewPedanticRegistry()
 		client := connect(t, fake, cri.Options{Registerer: registry, KubeletMetricNames: true})

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"slices"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -20,89 +18,68 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// carryingAnswer adds the statuses of containers to the answer of a sandbox, as of now.
-func carryingAnswer(answer *runtimeapi.PodSandboxStatusResponse, containers ...*runtimeapi.ContainerStatus) *runtimeapi.PodSandboxStatusResponse {
-	return &runtimeapi.PodSandboxStatusResponse{Status: answer.GetStatus(), ContainersStatuses: containers, Timestamp: time.Now().UnixNano()}
-}
-
-func containerAnswer(id string) *runtimeapi.ContainerStatusResponse {
-	return &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
-}
-
-// What one inspection of a pod asks for. The pod has the sandbox s1 and the containers
-// c1 and c2, which run.
+// What one inspection asks for, of a pod with a sandbox and two containers, which run. last
+// makes the last status from that of an inspection before.
 func TestPodStatusCalls(t *testing.T) {
-	ready := func(ips ...string) *pleg.PodStatus {
-		return &pleg.PodStatus{UID: "u1", Sandboxes: []*pleg.SandboxStatus{{ID: "s1", Ready: true, IPs: ips}}}
+	same := func(*pleg.PodStatus) {}
+	exit := func(st *pleg.PodStatus) { st.Containers[0].State = pleg.StateExited }
+	kill := func(before time.Duration) func(*pleg.PodStatus) {
+		return func(st *pleg.PodStatus) {
+			st.ObservedAt = time.Now()
+			c := st.Containers[0]
+			c.State, c.ExitCode, c.Reason, c.FinishedAt = pleg.StateExited, 137, "Error", st.ObservedAt.Add(-before)
+		}
 	}
-	host := ready()
-	host.Sandboxes[0].HostNetwork = true
-	dead := ready("10.0.0.1")
-	dead.Sandboxes[0].Ready = false
-	exited := ready("10.0.0.1")
-	exited.Containers = []*pleg.ContainerStatus{{ID: "c1", State: pleg.StateExited}}
-	end := time.Now()
-	killed := func(observed time.Duration) *pleg.PodStatus {
-		st := ready("10.0.0.1")
-		st.ObservedAt = end.Add(observed)
-		st.Containers = []*pleg.ContainerStatus{{ID: "c1", State: pleg.StateExited, ExitCode: 137, Reason: "Error", FinishedAt: end}}
-		return st
-	}
-	both := []string{"c1", "c2"}
 	for _, test := range []struct {
-		name    string
-		carries bool
-		last    *pleg.PodStatus
-		exited  bool // c1 is listed as exited
-		want    []string
+		name                  string
+		carries               bool
+		last                  func(*pleg.PodStatus)
+		exited                bool // the first container is listed as exited
+		sandboxes, containers int64
 	}{
-		{name: "nothing is known", want: []string{"c1", "c2", "s1"}},
-		{name: "the sandbox is as ready as before", last: ready("10.0.0.1"), want: both},
-		{name: "it needs no address", last: host, want: both},
-		{name: "it had no address", last: ready(), want: []string{"c1", "c2", "s1"}},
-		{name: "it was dead", last: dead, want: []string{"c1", "c2", "s1"}},
-		{name: "another sandbox had the address", last: &pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s0", Ready: true, IPs: []string{"10.0.0.9"}}}}, want: []string{"c1", "c2", "s1"}},
-		{name: "a container had exited", last: exited, exited: true, want: []string{"c2"}},
-		{name: "a container has exited since", last: ready("10.0.0.1"), exited: true, want: both},
-		{name: "a container had exited and is listed as running", last: exited, want: both},
-		{name: "a container had been killed", last: killed(2 * time.Second), exited: true, want: []string{"c2"}},
-		{name: "a container had been killed just before", last: killed(100 * time.Millisecond), exited: true, want: both},
-		{name: "carried, nothing is known", carries: true, want: []string{"s1"}},
-		{name: "carried, the sandbox is as ready as before", carries: true, last: ready("10.0.0.1"), want: []string{"s1"}},
-		{name: "carried, one container is left", carries: true, last: exited, exited: true, want: []string{"c2"}},
+		{name: "nothing is known", sandboxes: 1, containers: 2},
+		{name: "the sandbox is as ready as before", last: same, containers: 2},
+		{name: "it needs no address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].IPs, st.Sandboxes[0].HostNetwork = nil, true }, containers: 2},
+		{name: "it had no address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].IPs = nil }, sandboxes: 1, containers: 2},
+		{name: "it was dead", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready = false }, sandboxes: 1, containers: 2},
+		{name: "another sandbox had the address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].ID = "s0" }, sandboxes: 1, containers: 2},
+		{name: "a container had exited", last: exit, exited: true, containers: 1},
+		{name: "a container has exited since", last: same, exited: true, containers: 2},
+		{name: "a container had exited and is listed as running", last: exit, containers: 2},
+		{name: "a container had been killed", last: kill(2 * time.Second), exited: true, containers: 1},
+		{name: "a container had been killed just before", last: kill(100 * time.Millisecond), exited: true, containers: 2},
+		{name: "carried, nothing is known", carries: true, sandboxes: 1},
+		{name: "carried, the sandbox is as ready as before", carries: true, last: same, sandboxes: 1},
+		{name: "carried, one container is left", carries: true, last: exit, exited: true, containers: 1},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			fake := &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c1": containerAnswer("c1"), "c2": containerAnswer("c2")}}
-			runtime := fake.runtime()
-			runtime.sandboxStatus = func(context.Context, string) (*runtimeapi.PodSandboxStatusResponse, error) {
-				answer := sandboxStatus("s1", true, 1, "10.0.0.1")
-				if test.carries {
-					answer = carryingAnswer(answer, containerAnswer("c1").GetStatus(), containerAnswer("c2").GetStatus())
-				}
-				return answer, fake.answer("s1", true)
-			}
-			client := connect(t, runtime, cri.Options{})
-			listed := pod([]string{"s1"}, []string{"c1", "c2"})
-			for _, c := range listed.Containers {
-				c.SandboxID = "s1"
-			}
-			_, err := client.PodStatus(t.Context(), listed, nil) // the client learns what is carried
+		kit.Bubble(t, test.name, func(t *testing.T) {
+			rt, o := simulation(t, simruntime.Options{StatusesInSandbox: test.carries})
+			populate(t, rt, 1, 2)
+			client := o.client(t, cri.Options{})
+			listed := listPods(t, client)[0]
+			last, err := client.PodStatus(t.Context(), listed, nil) // the client learns what is carried
 			must(t, err)
-			if test.carries && len(fake.asked) != 1 {
-				t.Errorf("the first inspection asked for %q, want s1", fake.asked)
+			if n := rt.Stats().RPCs["ContainerStatus"].Calls; test.carries && n != 0 {
+				t.Errorf("the first inspection asked for %d containers, want none", n)
 			}
+			if test.last == nil {
+				last = nil
+			} else {
+				test.last(last)
+			}
+			first := listed.Containers[0]
 			if test.exited {
-				listed.Containers[0].State = pleg.StateExited
+				first.State = pleg.StateExited
 			}
-			fake.asked = nil
-			st, err := client.PodStatus(t.Context(), listed, test.last)
+			rt.ResetStats()
+			st, err := client.PodStatus(t.Context(), listed, last)
 			must(t, err)
-			slices.Sort(fake.asked)
-			if !slices.Equal(fake.asked, test.want) {
-				t.Errorf("asked for %q, want %q", fake.asked, test.want)
+			asked := rt.Stats().RPCs
+			if s, c := asked["PodSandboxStatus"].Calls, asked["ContainerStatus"].Calls; s != test.sandboxes || c != test.containers {
+				t.Errorf("asked for %d sandboxes and %d containers, want %d and %d", s, c, test.sandboxes, test.containers)
 			}
-			if kept := test.last.Container("c1"); kept != nil && (st.Container("c1") != kept) != slices.Contains(test.want, "c1") {
-				t.Errorf("the last status of c1 is used: %t", st.Container("c1") == kept)
+			if kept := last.Container(first.ID); kept != nil && (st.Container(first.ID) == kept) != (test.containers == 1) {
+				t.Errorf("the last status of the first container is used: %t", st.Container(first.ID) == kept)
 			}
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
 				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
@@ -116,12 +93,10 @@ func TestPodStatusCalls(t *testing.T) {
 // and then, and some of what it carries is unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				if saved := compareWithAllCalls(t, carries); saved <= 0 {
-					t.Errorf("%d calls were saved", saved)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			if saved := compareWithAllCalls(t, carries); saved <= 0 {
+				t.Errorf("%d calls were saved", saved)
+			}
 		})
 	}
 }
@@ -129,11 +104,7 @@ func TestPodStatusEqualsAllCalls(t *testing.T) {
 // compareWithAllCalls returns how many calls a history saved.
 func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	t.Helper()
-	rt, err := simruntime.New(simruntime.Options{Seed: 7, StatusesInSandbox: true})
-	must(t, err)
-	o := &outlet{}
-	listener := o.listen()
-	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
+	rt, o := simulation(t, simruntime.Options{Seed: 7, StatusesInSandbox: true})
 	w := &distorted{rng: rand.New(rand.NewPCG(1, uint64(carries)))}
 	client, full := o.client(t, w.options(func() bool { return w.carries })), o.client(t, w.options(func() bool { return false }))
 	last := make(map[pleg.PodUID]*pleg.PodStatus)

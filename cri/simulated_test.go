@@ -132,17 +132,19 @@ func (n *changingNode) checkHint(step string, uid pleg.PodUID, h pleg.Hint) {
 // simulated returns a simulated runtime and a client of it. Both end with the test.
 func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
-	return simulatedWith(t, simruntime.Options{Seed: 7, DualStack: true}, opts)
+	rt, o := simulation(t, simruntime.Options{Seed: 7, DualStack: true})
+	return rt, o.client(t, opts)
 }
 
-func simulatedWith(t *testing.T, runtime simruntime.Options, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
+// simulation serves a simulated runtime until the test ends.
+func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *outlet) {
 	t.Helper()
-	rt, err := simruntime.New(runtime)
+	rt, err := simruntime.New(opts)
 	must(t, err)
 	o := &outlet{}
 	listener := o.listen()
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
-	return rt, o.client(t, opts)
+	return rt, o
 }
 
 func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {

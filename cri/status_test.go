@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
-	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -15,42 +16,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
-
-// statuses answers from maps. An id that is not in them is NotFound.
-type statuses struct {
-	sandboxes  map[string]*runtimeapi.PodSandboxStatusResponse
-	containers map[string]*runtimeapi.ContainerStatusResponse
-	err        error // returned for the id "broken"
-	mu         sync.Mutex
-	asked      []string
-}
-
-func (s *statuses) runtime() *fakeRuntime {
-	return &fakeRuntime{
-		sandboxStatus: func(_ context.Context, id string) (*runtimeapi.PodSandboxStatusResponse, error) {
-			answer, ok := s.sandboxes[id]
-			return answer, s.answer(id, ok)
-		},
-		containerStatus: func(_ context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
-			answer, ok := s.containers[id]
-			return answer, s.answer(id, ok)
-		},
-	}
-}
-
-func (s *statuses) answer(id string, known bool) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, id)
-	switch {
-	case id == "broken":
-		return s.err
-	case !known:
-		return status.Errorf(codes.NotFound, "no %s", id)
-	}
-	return nil
-}
 
 func sandboxStatus(id string, ready bool, created int64, ips ...string) *runtimeapi.PodSandboxStatusResponse {
 	st := &runtimeapi.PodSandboxStatus{Id: id, CreatedAt: created, Labels: map[string]string{"l": id}, Annotations: map[string]string{"a": id}}
@@ -82,13 +49,13 @@ func TestPodStatus(t *testing.T) {
 	host.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
 		Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 	}}
-	fake := &statuses{
-		sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
+	fake := &fakeRuntime{
+		sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{
 			"s2": sandboxStatus("s2", true, 200, "10.0.0.2", "fd00::2", ""),
 			"s1": sandboxStatus("s1", true, 100, "10.0.0.1"),
 			"s0": host,
 		},
-		containers: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
+		containerStatuses: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
 			Id: "c1", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 1, StartedAt: 2, FinishedAt: 3,
 			ExitCode: 137, Reason: "OOMKilled", Message: "too much",
 			Image: &runtimeapi.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "nginx:1"}, ImageRef: "nginx@sha256:2",
@@ -97,7 +64,7 @@ func TestPodStatus(t *testing.T) {
 			Id: "c2", State: 99, Image: &runtimeapi.ImageSpec{Image: "busybox"},
 		}}},
 	}
-	client := connect(t, fake.runtime(), cri.Options{})
+	client := connect(t, fake, cri.Options{})
 	listed := pod([]string{"s1", "s2", "gone", "s0"}, []string{"c1", "left", "c2"})
 	listed.Containers[2].State = pleg.StateUnknown // of a later version of the CRI
 	got, err := client.PodStatus(t.Context(), listed, nil)
@@ -127,57 +94,52 @@ func TestPodStatus(t *testing.T) {
 }
 
 func TestPodStatusErrors(t *testing.T) {
-	wrong := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: "other"}}
+	container := func(st *runtimeapi.ContainerStatus) *runtimeapi.ContainerStatusResponse {
+		return &runtimeapi.ContainerStatusResponse{Status: st}
+	}
+	noSandbox, noContainer := &runtimeapi.PodSandboxStatusResponse{}, container(nil)
 	for _, tt := range []struct {
-		name  string
-		fake  *statuses
-		pod   *pleg.Pod
-		words string
-		code  codes.Code
+		name      string
+		sandbox   *runtimeapi.PodSandboxStatusResponse // of the sandbox s, if the pod has one
+		container *runtimeapi.ContainerStatusResponse  // of the container c, if the pod has one
+		fails     error                                // in place of these
+		words     string
+		code      codes.Code
 	}{
+		{"a sandbox's call fails", noSandbox, nil, status.Error(codes.Internal, "shim is hung"), "PodSandboxStatus s: ", codes.Internal},
 		{
-			"a sandbox's call fails", &statuses{err: status.Error(codes.Internal, "shim is hung")},
-			pod([]string{"broken"}, nil), "PodSandboxStatus broken: ", codes.Internal,
+			"a container's call fails", nil, noContainer, status.Error(codes.Unavailable, "later"),
+			"ContainerStatus of name-c c: ", codes.Unavailable,
+		},
+		{"no status of a sandbox", noSandbox, nil, nil, "PodSandboxStatus s: malformed answer: no status", codes.Unknown},
+		{"no status of a container", nil, noContainer, nil, "ContainerStatus of name-c c: malformed answer: no status", codes.Unknown},
+		{
+			"the status of another", nil, container(&runtimeapi.ContainerStatus{Id: "other"}), nil,
+			`ContainerStatus of name-c c: malformed answer: the status is that of "other"`, codes.Unknown,
 		},
 		{
-			"a container's call fails", &statuses{err: status.Error(codes.Unavailable, "later")},
-			pod(nil, []string{"gone", "broken"}), "ContainerStatus of name-broken broken: ", codes.Unavailable,
+			"text that is not UTF-8", nil,
+			container(&runtimeapi.ContainerStatus{Id: "c", Metadata: withField(&runtimeapi.ContainerMetadata{}, badName)}), nil,
+			"ContainerStatus of name-c c: ", codes.Internal,
 		},
 		{
-			"no status of a sandbox", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{"s": {}}},
-			pod([]string{"s"}, nil), "PodSandboxStatus s: malformed answer: no status", codes.Unknown,
+			"a state of a container that the list does not know", nil, container(&runtimeapi.ContainerStatus{Id: "c", State: 99}), nil,
+			"ContainerStatus of name-c c: malformed answer: there is no state 99, and the list says running", codes.Unknown,
 		},
 		{
-			"no status of a container", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {}}},
-			pod(nil, []string{"c"}), "ContainerStatus of name-c c: malformed answer: no status", codes.Unknown,
-		},
-		{
-			"the status of another", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": wrong}},
-			pod(nil, []string{"c"}), `ContainerStatus of name-c c: malformed answer: the status is that of "other"`, codes.Unknown,
-		},
-		{
-			"text that is not UTF-8", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{"c": {Status: &runtimeapi.ContainerStatus{
-				Id: "c", Metadata: withField(&runtimeapi.ContainerMetadata{}, badName),
-			}}}},
-			pod(nil, []string{"c"}), "ContainerStatus of name-c c: ", codes.Internal,
-		},
-		{
-			"a state of a container that the list does not know", &statuses{containers: map[string]*runtimeapi.ContainerStatusResponse{
-				"c": {Status: &runtimeapi.ContainerStatus{Id: "c", State: 99}},
-			}},
-			&pleg.Pod{UID: "u1", Containers: []*pleg.Container{{ID: "c", State: pleg.StateRunning}}},
-			"ContainerStatus c: malformed answer: there is no state 99, and the list says running", codes.Unknown,
-		},
-		{
-			"a state of a sandbox that the list does not know", &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{
-				"s": {Status: &runtimeapi.PodSandboxStatus{Id: "s", State: 99}},
-			}},
-			&pleg.Pod{UID: "u1", Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateExited}}},
-			"PodSandboxStatus s: malformed answer: there is no state 99, and the list says exited", codes.Unknown,
+			"a state of a sandbox that the list does not know",
+			&runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: "s", State: 99}}, nil, nil,
+			"PodSandboxStatus s: malformed answer: there is no state 99, and the list says running", codes.Unknown,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := connect(t, tt.fake.runtime(), cri.Options{}).PodStatus(t.Context(), tt.pod, nil)
+			fake, listed := &fakeRuntime{before: func(context.Context, any) error { return tt.fails }}, pod(nil, []string{"c"})
+			fake.containerStatuses = map[string]*runtimeapi.ContainerStatusResponse{"c": tt.container}
+			if tt.sandbox != nil {
+				listed = pod([]string{"s"}, nil)
+				fake.sandboxStatuses = map[string]*runtimeapi.PodSandboxStatusResponse{"s": tt.sandbox}
+			}
+			got, err := connect(t, fake, cri.Options{}).PodStatus(t.Context(), listed, nil)
 			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {
 				t.Fatalf("got %v, error %v; want an error that begins with %q", got, err, tt.words)
 			}
@@ -195,46 +157,28 @@ func TestPodStatusErrors(t *testing.T) {
 // TestCallsNameWhatHangs requires that the calls in flight are known by their pod, method
 // and container until they have returned.
 func TestCallsNameWhatHangs(t *testing.T) {
-	answers := &statuses{sandboxes: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": sandboxStatus("s1", true, 1)}}
-	fake := answers.runtime()
-	asked, release := make(chan struct{}), make(chan struct{})
-	hang := func() {
-		asked <- struct{}{}
-		<-release
-	}
-	fake.containerStatus = func(_ context.Context, id string) (*runtimeapi.ContainerStatusResponse, error) {
-		hang()
-		return nil, status.Errorf(codes.NotFound, "no %s", id)
-	}
-	fake.listContainers = func(context.Context) (*runtimeapi.ListContainersResponse, error) {
-		hang()
-		return &runtimeapi.ListContainersResponse{}, nil
-	}
-	client := connect(t, fake, cri.Options{UnaryLists: true})
-	var calls sync.WaitGroup
-	calls.Go(func() { _, _ = client.PodStatus(t.Context(), pod([]string{"s1"}, []string{"c1"}), nil) })
-	<-asked
-	calls.Go(func() { _, _ = client.ListPods(t.Context()) })
-	<-asked
-	var got []pleg.Call
-	// The calls that do not hang return meanwhile.
-	for got = client.Calls(); len(got) > 2; got = client.Calls() {
-		time.Sleep(time.Millisecond)
-	}
-	for n, want := range []pleg.Call{
-		{Method: "ContainerStatus", PodUID: "u1", ID: "c1", Container: "name-c1"}, {Method: "ListContainers"},
-	} {
-		if got[n].Started.IsZero() || time.Since(got[n].Started) < 0 {
-			t.Errorf("call %d began at %v", n, got[n].Started)
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := simulated(t, cri.Options{UnaryLists: true})
+		populate(t, rt, 1, 1)
+		p := listPods(t, client)[0]
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
+		first := time.Now()
+		go func() { _, _ = client.PodStatus(t.Context(), p, nil) }()
+		time.Sleep(time.Second)
+		go func() { _, _ = client.ListPods(t.Context()) }()
+		synctest.Wait()
+		want := []pleg.Call{
+			{Method: "ContainerStatus", PodUID: p.UID, ID: p.Containers[0].ID, Container: p.Containers[0].Name, Started: first},
+			{Method: "ListContainers", Started: first.Add(time.Second)},
 		}
-		want.Started = got[n].Started
-		if got[n] != want {
-			t.Errorf("call %d in flight is %+v, want %+v", n, got[n], want)
+		if got := client.Calls(); !slices.Equal(got, want) {
+			t.Errorf("in flight are %+v, want %+v", got, want)
 		}
-	}
-	close(release)
-	calls.Wait()
-	if got := client.Calls(); len(got) != 0 {
-		t.Errorf("calls in flight after all have returned: %+v", got)
-	}
+		rt.ClearAll()
+		synctest.Wait()
+		if got := client.Calls(); len(got) != 0 {
+			t.Errorf("calls in flight after all have returned: %+v", got)
+		}
+	})
 }

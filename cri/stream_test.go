@@ -62,11 +62,11 @@ func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 func heavy(t *testing.T, reg *prometheus.Registry, opts simruntime.Options, pods, limit int) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
 	opts.Seed, opts.MaxMessageBytes = 7, limit
-	rt, client := simulatedWith(t, opts, cri.Options{Registerer: reg})
+	rt, o := simulation(t, opts)
 	for i := range pods {
 		addHeavy(t, rt, fmt.Sprint("heavy-", i))
 	}
-	return rt, client
+	return rt, o.client(t, cri.Options{Registerer: reg})
 }
 
 func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod {
@@ -84,44 +84,42 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod 
 // of which a state is too large, and requires the runtime's state for both.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, limit := range map[string]int{"a state fits": 36 << 10, "no state fits": 16 << 10} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				reg := prometheus.NewPedanticRegistry()
-				rt, client := heavy(t, reg, simruntime.Options{}, 12, limit)
-				for i, p := range rt.Pods() {
-					if i%2 == 0 {
-						must(t, rt.StopSandbox(p.Sandboxes[0].ID))
-					}
+		kit.Bubble(t, name, func(t *testing.T) {
+			reg := prometheus.NewPedanticRegistry()
+			rt, client := heavy(t, reg, simruntime.Options{}, 12, limit)
+			for i, p := range rt.Pods() {
+				if i%2 == 0 {
+					must(t, rt.StopSandbox(p.Sandboxes[0].ID))
 				}
-				check := func(step string) {
-					t.Helper()
-					wantTruth(t, step, listPods(t, client), rt.Pods())
-					if err := client.Degraded(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "portions") {
-						t.Errorf("%s: degraded: %v, want ResourceExhausted and that the lists are portioned", step, err)
-					}
+			}
+			check := func(step string) {
+				t.Helper()
+				wantTruth(t, step, listPods(t, client), rt.Pods())
+				if err := client.Degraded(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "portions") {
+					t.Errorf("%s: degraded: %v, want ResourceExhausted and that the lists are portioned", step, err)
 				}
-				check("at first")
-				must(t, rt.RemovePod("heavy-3"))
-				addHeavy(t, rt, "heavy-new")
-				check("a pod gone and a new one")
-				rt.Burst(3, simruntime.Restart)
-				check("restarts")
-				rt.ResetStats()
-				check("remembered")
-				if n := rt.Stats().RPCs["StreamPodSandboxes"].Calls; n != 0 {
-					t.Errorf("the whole list was tried %d times more, want it put off", n)
-				}
-				wantPortioned(t, reg, 1)
-				for i := range 11 { // the node shrinks
-					_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
-				}
-				time.Sleep(5 * time.Minute)
-				wantPods(t, client, 2)
-				if err := client.Degraded(); err != nil {
-					t.Errorf("once it fits again, degraded: %v", err)
-				}
-				wantPortioned(t, reg, 0)
-			})
+			}
+			check("at first")
+			must(t, rt.RemovePod("heavy-3"))
+			addHeavy(t, rt, "heavy-new")
+			check("a pod gone and a new one")
+			rt.Burst(3, simruntime.Restart)
+			check("restarts")
+			rt.ResetStats()
+			check("remembered")
+			if n := rt.Stats().RPCs["StreamPodSandboxes"].Calls; n != 0 {
+				t.Errorf("the whole list was tried %d times more, want it put off", n)
+			}
+			kit.RequireMetric(t, reg, 1, "pleg_portioned_lists")
+			for i := range 11 { // the node shrinks
+				_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
+			}
+			time.Sleep(5 * time.Minute)
+			wantPods(t, client, 2)
+			if err := client.Degraded(); err != nil {
+				t.Errorf("once it fits again, degraded: %v", err)
+			}
+			kit.RequireMetric(t, reg, 0, "pleg_portioned_lists")
 		})
 	}
 }
@@ -177,28 +175,26 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			failOnce(t, rt, client, "", add)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
-				w := &watch{}
-				if strings.HasPrefix(name, "by an event") {
-					w = watchEvents(t, client)
-					<-w.opened
-				}
-				wantPods(t, client, 12)
-				synctest.Wait()
-				see(t, rt, client, w, func() {
-					_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
-					must(t, err)
-				})
-				for range 3 {
-					wantPods(t, client, 13)
-				}
-				must(t, rt.RemovePod("bare"))
-				for range 2 {
-					wantPods(t, client, 12)
-				}
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
+			w := &watch{}
+			if strings.HasPrefix(name, "by an event") {
+				w = watchEvents(t, client)
+				<-w.opened
+			}
+			wantPods(t, client, 12)
+			synctest.Wait()
+			see(t, rt, client, w, func() {
+				_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
+				must(t, err)
 			})
+			for range 3 {
+				wantPods(t, client, 13)
+			}
+			must(t, rt.RemovePod("bare"))
+			for range 2 {
+				wantPods(t, client, 12)
+			}
 		})
 	}
 }
@@ -208,8 +204,8 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 func TestSandboxTooLargeAloneStays(t *testing.T) {
 	rt := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}}
 	var large atomic.Bool
-	rt.listSandboxes = func(_ context.Context, filter *runtimeapi.PodSandboxFilter) error {
-		if large.Load() && filter.GetId() != "s2" {
+	rt.before = func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && large.Load() && list.GetFilter().GetId() != "s2" {
 			return status.Error(codes.ResourceExhausted, "too large")
 		}
 		return nil
@@ -217,18 +213,8 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	client := connect(t, rt, cri.Options{})
 	before := show(listPods(t, client))
 	large.Store(true)
-	for range 2 {
-		if got := show(listPods(t, client)); got != before {
-			t.Errorf("got %s, want what the list before had: %s", got, before)
-		}
-	}
-}
-
-func wantPortioned(t *testing.T, reg *prometheus.Registry, want float64) {
-	t.Helper()
-	if got := kit.Metric(t, reg, "pleg_portioned_lists"); got != want {
-		t.Errorf("pleg_portioned_lists is %v, want %v", got, want)
-	}
+	wantList(t, client, before)
+	wantList(t, client, before)
 }
 
 // TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of
@@ -236,11 +222,14 @@ func wantPortioned(t *testing.T, reg *prometheus.Registry, want float64) {
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	rt := &fakeRuntime{}
-	rt.listSandboxes = func(_ context.Context, filter *runtimeapi.PodSandboxFilter) error {
-		if filter == nil {
+	rt.before = func(_ context.Context, request any) error {
+		list, ok := request.(*runtimeapi.ListPodSandboxRequest)
+		switch {
+		case ok && list.GetFilter() == nil:
 			return status.Error(codes.ResourceExhausted, "too large")
+		case ok:
+			rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", list.GetFilter().GetState().GetState(), 1)}
 		}
-		rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", filter.GetState().GetState(), 1)}
 		return nil
 	}
 	client := connect(t, rt, cri.Options{Registerer: reg})
@@ -248,7 +237,5 @@ func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	if err != nil || len(pods) != 1 || len(pods[0].Sandboxes) != 1 {
 		t.Errorf("got %s, %v; want one sandbox", show(pods), err)
 	}
-	if n := kit.Metric(t, reg, "pleg_malformed_items_total"); n > 0 {
-		t.Errorf("%v items counted as malformed", n)
-	}
+	kit.RequireMetric(t, reg, 0, "pleg_malformed_items_total")
 }

@@ -37,19 +37,7 @@ func badContainer(c *runtimeapi.Container) *runtimeapi.Container {
 
 // An event with such text does not end the stream. It is a reason to list the pod.
 func TestEventThatIsNotUTF8(t *testing.T) {
-	send := make(chan *runtimeapi.ContainerEventResponse)
-	fake := &fakeRuntime{events: func(stream eventStream) error {
-		for {
-			select {
-			case event := <-send:
-				if err := stream.Send(event); err != nil {
-					return err
-				}
-			case <-stream.Context().Done():
-				return nil
-			}
-		}
-	}}
+	fake := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse)}
 	registry := prometheus.NewPedanticRegistry()
 	w := watchEvents(t, connect(t, fake, cri.Options{Registerer: registry}))
 	event := func() *runtimeapi.ContainerEventResponse {
@@ -65,14 +53,12 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 	withField(head, badID)
 	for _, bad := range []*runtimeapi.ContainerEventResponse{sandbox, container, head} {
 		for _, e := range []*runtimeapi.ContainerEventResponse{bad, event()} {
-			send <- e
+			fake.events <- e
 			h := <-w.hints
 			if h.UID != "u" || h.State != pleg.StateRunning || (h.Pod == nil) != (e == bad) {
 				t.Errorf("got %+v of %v", h, e)
 			}
 		}
 	}
-	if counted := kit.Metric(t, registry, "pleg_malformed_items_total"); counted != 3 {
-		t.Errorf("%v events are counted, want 3", counted)
-	}
+	kit.RequireMetric(t, registry, 3, "pleg_malformed_items_total")
 }
