@@ -82,7 +82,7 @@ func (a *announcements) add(s step, by source, now time.Time) {
 
 // remove forgets a step. Its place in the order stays without meaning.
 func (a *announcements) remove(s step) {
-	if r, ok := a.recent[s]; ok && r.by == byList {
+	if a.recent[s].by == byList {
 		a.due--
 	}
 	delete(a.recent, s)
@@ -99,14 +99,14 @@ func (a *announcements) announced(id pleg.ContainerID, to pleg.EventType) bool {
 func (a *announcements) count(now time.Time) {
 	missed := 0
 	for len(a.order) > 0 {
-		s, ok := a.recent[a.order[0]]
-		if ok && now.Sub(s.at) <= missedAfter {
+		s := a.recent[a.order[0]] // too old if it was removed
+		if now.Sub(s.at) <= missedAfter {
 			break
 		}
-		if ok && s.by != byEvent {
+		if s.by != byEvent {
 			a.counter.Inc()
 		}
-		if ok && s.by == byList {
+		if s.by == byList {
 			missed++
 		}
 		a.remove(a.order[0])
@@ -127,7 +127,7 @@ func (a *announcements) expect(events []pleg.Event, now time.Time, had *pleg.Pod
 	dead := isDead(had)
 	for _, ev := range events {
 		switch {
-		case ev.ContainerID == "" || ev.Type == stage.ContainerChanged || ev.Type == pleg.ContainerCreated:
+		case ev.Type == stage.ContainerChanged || ev.Type == pleg.ContainerCreated:
 		case broke || dead && ev.Type == pleg.ContainerRemoved:
 			a.add(step{ev.ContainerID, ev.Type}, byListOnly, now)
 		default:
@@ -148,7 +148,7 @@ func (a *announcements) confirm(events []pleg.Event) {
 func (a *announcements) hear(h *pleg.Hint, had *pleg.Pod, now time.Time) {
 	for _, t := range announces(h) {
 		s := step{id: h.Container, to: t}
-		if r, ok := a.recent[s]; ok && r.by != byEvent {
+		if a.recent[s].by != byEvent {
 			a.remove(s)
 			a.confirmed = true
 		}

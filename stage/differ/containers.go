@@ -47,9 +47,9 @@ func containerIn(list []*pleg.Container, id pleg.ContainerID) *pleg.Container {
 // exited. An unknown state comes before all of them.
 func behind(a, b *pleg.Container) bool { return cmp.Compare(a.State, b.State) < 0 }
 
-// coversPod reports whether the event's status is that of the whole pod.
+// coversPod reports whether the status of an event that shows the whole pod has all of it too.
 func coversPod(h *pleg.Hint, pod *pleg.Pod) bool {
-	if h.Status == nil || pod == nil || len(pod.Sandboxes) != len(h.Pod.Sandboxes) || len(pod.Containers) != len(h.Pod.Containers) {
+	if h.Status == nil || pod == nil {
 		return false
 	}
 	for _, c := range pod.Containers {

@@ -60,16 +60,13 @@ func isDead(pod *pleg.Pod) bool {
 // listingApplied notes a list of all pods.
 func (d *deadPods) listingApplied(now time.Time, stream bool) {
 	d.listed, d.stream = now, stream
-	if len(d.pods) > 0 {
-		d.wake = stage.Earlier(d.wake, now.Add(d.firstWait))
-	}
 }
 
 // check returns the pods to list alone, or whether to list all, and when to ask again; zero
 // if never. Those due soon are listed too, so that there is some time between two checks.
 func (d *deadPods) check(now time.Time) (alone []pleg.PodUID, all bool, again time.Time) {
 	switch {
-	case !d.stream || d.wake.IsZero():
+	case !d.stream:
 		return nil, false, time.Time{}
 	case d.wake.After(now):
 		return nil, false, d.wake

@@ -64,7 +64,7 @@ func same(old, cur *pleg.Pod) bool {
 }
 
 func sameContainer(a, b *pleg.Container) bool {
-	return a == b || a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
+	return a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
 }
 
 // events returns what happened to a pod between two observations; either may be nil.
@@ -87,7 +87,7 @@ func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 		}
 		seen[c.ID] = struct{}{}
 		for _, t := range transition(before[c.ID], after[c.ID]) {
-			if t == stage.ContainerChanged && before[c.ID] == absent && c.State == pleg.StateCreated {
+			if before[c.ID] == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
 			}
 			ev := podEvent(t, pod, at)

@@ -258,7 +258,7 @@ func (d *Differ) takeRequests(now time.Time) {
 			continue
 		}
 		d.lister.RelistSoon()
-		if rec != nil && !rec.gone() {
+		if rec != nil {
 			rec.reinspect = true
 		}
 		if (rec == nil || rec.current.pod == nil) && len(d.requested) < maxRecent { // it may be there already

@@ -16,7 +16,6 @@ func (d *Differ) applyListing(l stage.Listing, now time.Time) {
 	d.announcements.count(now)
 	d.announcements.newPods = 0
 	d.listings++
-	present := 0
 	var count census
 	for _, pod := range l.Pods {
 		rec := d.recordOf(pod.UID)
@@ -26,15 +25,12 @@ func (d *Differ) applyListing(l stage.Listing, now time.Time) {
 			continue
 		}
 		rec.listing = d.listings
-		present++
 		count.add(pod)
 		d.compareListed(rec, pod, &l, now)
 	}
-	if present < len(d.records) {
-		for _, rec := range d.records {
-			if rec.listing != d.listings {
-				d.compareListed(rec, nil, &l, now)
-			}
+	for _, rec := range d.records {
+		if rec.listing != d.listings {
+			d.compareListed(rec, nil, &l, now)
 		}
 	}
 	d.queues.flush()

@@ -27,7 +27,7 @@ func (q *queue[T]) pop() {
 	var none T
 	q.items[q.head] = none
 	q.head++
-	if q.head > len(q.items)/2 || q.head == len(q.items) {
+	if q.head > len(q.items)/2 {
 		n := copy(q.items, q.items[q.head:])
 		clear(q.items[n:])
 		q.items, q.head = q.items[:n], 0

@@ -98,10 +98,10 @@ func (r *record) keepStep(next *pleg.Pod) (lost int) {
 	return lost
 }
 
-// isNewer reports whether something was observed after what was sent. Two
-// observations may bear the same time.
+// isNewer reports whether something was observed after what was sent. A container that ran
+// unseen makes two observations of one time.
 func (r *record) isNewer() bool {
-	return !r.current.at.Equal(r.sent.at) || r.current.pod != r.sent.pod || r.current.asOf.After(r.sent.asOf)
+	return r.current.pod != r.sent.pod || r.current.asOf.After(r.sent.asOf)
 }
 
 // next returns the change to the next observation that makes one. While the inspections
@@ -165,10 +165,6 @@ func (r *record) eventsTo(to observation, n int) []pleg.Event {
 	}
 	return append(all, events(from, to.pod, to.asOf)...)
 }
-
-// gone reports whether the pod is gone and everybody knows: the record only remembers what
-// was removed.
-func (r *record) gone() bool { return r.state == stateSettled && r.old == nil && r.current.pod == nil }
 
 // nameOf returns a pod with the name of this one, even once it is gone.
 func (r *record) nameOf(pod *pleg.Pod) *pleg.Pod {

@@ -51,7 +51,7 @@ func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 	}
 	change, ok := rec.next()
 	switch {
-	case ok && rec.state == stateQuarantined && needsInspection(change):
+	case rec.state == stateQuarantined && needsInspection(change):
 		d.retries.hold(rec, now)
 	case ok:
 		d.send(rec, change, now)
@@ -64,9 +64,6 @@ func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
 		d.unsettled.begin(rec, now)
-	}
-	if needsInspection(change) {
-		delete(d.requested, rec.uid) // a pod that appears is inspected anyway
 	}
 	rec.send(change)
 	d.queues.add(change)

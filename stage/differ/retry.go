@@ -157,7 +157,7 @@ func (q *retries) next(othersWait bool, now time.Time) (*record, stage.Change) {
 		case othersWait && !h.urgent && !overdue:
 			continue
 		}
-		if change, ok := rec.next(); ok && needsInspection(change) {
+		if change, _ := rec.next(); needsInspection(change) {
 			change.Retry = true
 			return rec, change
 		}
