@@ -44,12 +44,16 @@ func TestUnannouncedChangesAreCounted(t *testing.T) {
 		}, 2},
 		"no change":         {stream("c=running"), 0},
 		"created container": {stream("c=running d=created"), 0},
+		"unknown state":     {stream("c=unknown"), 0},
 		"no stream":         {list(dead), 0},
 		"stream ended":      {broke(dead), 1},
 		"stream ended, the next one announces it":          {all(broke(dead), wait(4*time.Second), late), 0},
 		"announced 4 s later":                              {all(stream(dead), wait(4*time.Second), late), 0},
 		"announced 6 s later":                              {all(stream(dead), wait(6*time.Second), late), 1},
 		"announced by the removal":                         {all(stream(dead), event(-1, "c=removed", "-")), 0},
+		"removed pod, announced later":                     {all(stream(gone), event(-1, "c=removed", "-")), 0},
+		"removed pod, its end announced later":             {all(stream(gone), event(-1, dead, "-")), 1},
+		"its start announced later":                        {all(stream(dead), event(-1, "c=running", "-")), 1},
 		"announced 4 s before by an event without the pod": {all(end, wait(4*time.Second), stream(dead)), 0},
 		"announced 6 s before":                             {all(end, wait(6*time.Second), stream(dead)), 1},
 		"another container announced":                      {all(event(1, "d=exited", "-"), stream(dead)), 1},
@@ -93,6 +97,8 @@ func TestConfirmedAnnouncements(t *testing.T) {
 		"an event with a change":      {event(1, dead, dead), dead, true},
 		"and then one without":        {all(event(1, dead, dead), event(2, dead, dead)), dead, true},
 		"an event without the pod":    {end, dead, true},
+		"and a change without one":    {end, dead + " d=created", true},
+		"two events, no list":         {all(end, end), still, false},
 		"of another container":        {all(event(1, "d=exited", "-"), list(dead)), dead, false},
 		"an event after the list":     {all(stream(dead), event(-1, dead, "-")), dead, true},
 		"an event, a single-pod list": {all(end, alone(2, dead)), dead, true},
@@ -106,6 +112,19 @@ func TestConfirmedAnnouncements(t *testing.T) {
 func TestWhatAnUnannouncedChangeCauses(t *testing.T) {
 	testSteps(t, map[string][]step{
 		"a relist": {have("c=running"), stream("c=running"), wantRelists(0), stream("c=exited"), wantRelists(1)},
+		"doubt, although another change was announced": {
+			have("c=running d=running"), event(1, "d=exited", "-"), stream("c=exited d=exited"), settle(nil),
+			wait(6 * time.Second), stream("c=exited d=exited"), reports(1, false),
+		},
+		"doubt, if a live pod has lost a container": {
+			have("c=exited /s=running"), stream("/s=running"), settle(nil), wait(6 * time.Second), stream("/s=running"), reports(1, false),
+		},
+		"doubt, if a container of a dead pod ends": {
+			have("c=running /s=exited"), stream("c=exited /s=exited"), settle(nil), wait(6 * time.Second), stream("c=exited /s=exited"), reports(1, false),
+		},
+		"nothing, if the stream has ended": {
+			have("c=running"), broke("c=exited"), reports(0), settle(nil), wait(6 * time.Second), stream("c=exited"), reports(0, false), missed(1),
+		},
 		// Dead pods are listed until they are gone, so the stream need not announce it.
 		"nothing, if a dead pod is gone": {
 			have("c=exited /s=exited"), stream(gone), settle(nil), wantRelists(0), wait(time.Minute), list(gone), reports(0, false), missed(2),

@@ -86,7 +86,15 @@ func TestStartAnnouncedAfterTheEnd(t *testing.T) {
 		"never":                     {have(sandbox), end, told("Started(c)"), told("Died(c)"), wantNone},
 		"never, and it did not run": {have(created), whole(1, "c=exited", exited), told("Died(c)"), wantNone},
 		"never, and a list did not show its state": {have(unknown), end, told("Died(c)"), wantNone},
-		"before the end":                     {have(running), end, told("Died(c)"), wantNone},
+		"before the end": {have(running), end, told("Died(c)"), wantNone},
+		"of two, beside others": {
+			have(sandbox), event(1, "a=running", "-"), event(1, "b=running", "-"), event(1, "c=running", "-"),
+			list("a=created b=exited c=exited d=exited /s=running"),
+			told("Created(a) Started(b) Started(c) Died(d)"), told("Died(b) Died(c)"), wantNone,
+		},
+		"known to have exited, another starts": {
+			have(exited), event(1, "c=running", "-"), list("c=exited d=running /s=running"), told("Started(d)"), wantNone,
+		},
 		"without the pod, then listed":       {have(sandbox), event(1, "c=running", "-"), list(exited), told("Started(c)"), told("Died(c)"), wantNone},
 		"without the pod, then listed alone": {have(sandbox), event(1, "c=running", "-"), alone(2, exited), told("Started(c)"), told("Died(c)"), wantNone},
 	})
