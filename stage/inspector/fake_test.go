@@ -138,6 +138,18 @@ func (f *fixture) accepts(c stage.Change) bool {
 	}
 }
 
+// acceptsRetry is accepts for a quarantined pod.
+func (f *fixture) acceptsRetry(c stage.Change) bool {
+	synctest.Wait()
+	c.Retry = true
+	select {
+	case f.retry <- c:
+		return true
+	default:
+		return false
+	}
+}
+
 func (f *fixture) requireMetric(t *testing.T, name string, want float64) {
 	t.Helper()
 	kit.RequireMetric(t, f.metrics, want, name)

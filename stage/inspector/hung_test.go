@@ -83,6 +83,27 @@ func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
 	})
 }
 
+// A hung inspection lends its place, but not before it is older than HungAfter.
+func TestHungInspectionLendsItsPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+		for _, uid := range []pleg.PodUID{"first", "second", "third"} {
+			f.runtime.SetPodFault(uid, plegtest.Hang)
+		}
+		f.runtime.SetPodFault("short", plegtest.Delay(hungAfter/5))
+		f.inspect <- one("first")
+		time.Sleep(hungAfter / 4)
+		f.do(one("short"))
+		if !f.accepts(one("second")) || f.accepts(one("third")) {
+			t.Error("want one more inspection while none hangs")
+		}
+		time.Sleep(hungAfter - hungAfter/4 - hungAfter/5)
+		if !f.accepts(one("third")) {
+			t.Error("the place of a hung inspection is not lent")
+		}
+	})
+}
+
 // An inspection that took more than half of an older one's age tells nothing of that one:
 // both may wait for the same thing.
 func TestWhatIsOvertaken(t *testing.T) {
@@ -94,9 +115,12 @@ func TestWhatIsOvertaken(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
 			f.runtime.SetPodFault("first", plegtest.Hang)
 			f.runtime.SetPodFault("second", plegtest.Delay(tc.second))
+			f.runtime.SetPodFault("third", plegtest.Delay(5*time.Second))
 			f.inspect <- one("first")
 			time.Sleep(time.Second)
 			f.do(one("second"))
+			f.requireMetric(t, "pleg_hung_inspections", tc.want)
+			f.do(one("third")) // too slow to say anything
 			f.requireMetric(t, "pleg_hung_inspections", tc.want)
 		})
 	}

@@ -20,13 +20,8 @@ func TestRetriesLeavePlaces(t *testing.T) {
 	testHanging(t, 8, func(t *testing.T, f *fixture) {
 		retries := 0
 		for n := range 8 {
-			synctest.Wait()
-			c := one(pleg.PodUID(fmt.Sprint("hung-again-", n)))
-			c.Retry = true
-			select {
-			case f.retry <- c:
+			if f.acceptsRetry(one(pleg.PodUID(fmt.Sprint("hung-again-", n)))) {
 				retries++
-			default:
 			}
 		}
 		if retries != 4 {
@@ -34,6 +29,21 @@ func TestRetriesLeavePlaces(t *testing.T) {
 		}
 		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
 			t.Errorf("a healthy pod settled with %v", s.Err)
+		}
+	})
+}
+
+// However busy the node is: any free place will do.
+func TestRetryNeedsOneFreePlace(t *testing.T) {
+	testHanging(t, 4, func(t *testing.T, f *fixture) {
+		for _, uid := range uids("hung", 3) {
+			f.inspect <- one(uid)
+		}
+		if !f.acceptsRetry(one("hung-again-0")) {
+			t.Error("no retry began, although a place is free")
+		}
+		if f.acceptsRetry(one("hung-again-1")) {
+			t.Error("a retry began, although all places are taken")
 		}
 	})
 }

@@ -36,6 +36,22 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	})
 }
 
+// The cache stays readable after Run, with what was known last.
+func TestEndOfRunFailsNoInspection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		f.do(change(1, plegtest.Pod("a", "c=running")))
+		f.runtime.SetInspectFault(plegtest.Hang)
+		f.inspect <- change(2, plegtest.Pod("a", "c=exited"))
+		synctest.Wait()
+		f.cancel()
+		<-f.settled
+		if _, err := f.cache.Get("a"); err != nil {
+			t.Errorf("the cache has %v after the end, want the last status", err)
+		}
+	})
+}
+
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{Inspectors: 2})
