@@ -2,7 +2,9 @@ package cri
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -34,9 +36,9 @@ func encode(t testing.TB, m proto.Message) []byte {
 }
 
 // aContainerStarts is a complete event: c1 runs beside c0, which has exited.
-func aContainerStarts() *runtimeapi.ContainerEventResponse {
+func aContainerStarts() *event {
 	labels := func() map[string]string { return map[string]string{labelPodUID: "u1"} }
-	return &runtimeapi.ContainerEventResponse{
+	return &event{
 		ContainerId: "c1", ContainerEventType: startedEvent, CreatedAt: eventNow.UnixNano(),
 		PodSandboxStatus: &runtimeapi.PodSandboxStatus{
 			Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1", Attempt: 2},
@@ -56,70 +58,74 @@ func aContainerStarts() *runtimeapi.ContainerEventResponse {
 }
 
 // hintOf converts an event as it arrives over the wire.
-func hintOf(t *testing.T, c *Client, sent *runtimeapi.ContainerEventResponse) pleg.Hint {
+func hintOf(t *testing.T, c *Client, sent *event) pleg.Hint {
 	t.Helper()
-	received := &runtimeapi.ContainerEventResponse{}
+	received := &event{}
 	if err := proto.Unmarshal(encode(t, sent), received); err != nil {
 		t.Fatal(err)
 	}
 	return c.hint(received, eventNow)
 }
 
+type event = runtimeapi.ContainerEventResponse
+
+// incompleteEvents change a complete event, and what its hint has besides the pod.
+var incompleteEvents = map[string]struct {
+	spoil func(*event)
+	want  func(*pleg.Hint)
+}{
+	"no sandbox status, labels name the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) { h.Sandbox = "" }},
+	"no sandbox status, a list names the pod": {func(e *event) {
+		e.PodSandboxStatus, e.ContainersStatuses, e.ContainerId = nil, nil, "listed"
+	}, func(h *pleg.Hint) { h.Sandbox, h.Container = "", "listed" }},
+	"an id that no list has": {func(e *event) {
+		e.PodSandboxStatus, e.ContainersStatuses = nil, nil
+	}, func(h *pleg.Hint) { h.UID, h.Sandbox = "", "" }},
+	"a status of nothing": {func(e *event) {
+		*e = event{PodSandboxStatus: &runtimeapi.PodSandboxStatus{}, ContainerId: "c1", ContainerEventType: startedEvent}
+	}, func(h *pleg.Hint) { h.UID, h.Sandbox, h.At = "", "", time.Time{} }},
+	"nothing at all":  {func(e *event) { *e = event{} }, func(h *pleg.Hint) { *h = pleg.Hint{State: pleg.StateCreated} }},
+	"no metadata":     {func(e *event) { e.PodSandboxStatus.Metadata = nil }, func(*pleg.Hint) {}},
+	"no uid":          {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
+	"no sandbox id":   {func(e *event) { e.PodSandboxStatus.Id = "" }, func(h *pleg.Hint) { h.Sandbox = "" }},
+	"no container id": {func(e *event) { e.ContainerId = "" }, func(h *pleg.Hint) { h.Container = "" }},
+	"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(*pleg.Hint) {}},
+	"a container's status is missing": {func(e *event) {
+		e.ContainersStatuses = e.ContainersStatuses[:1]
+	}, func(*pleg.Hint) {}},
+	"a container without id":       {func(e *event) { e.ContainersStatuses[0].Id = "" }, func(*pleg.Hint) {}},
+	"a container without metadata": {func(e *event) { e.ContainersStatuses[0].Metadata = nil }, func(*pleg.Hint) {}},
+	"a container is nil":           {func(e *event) { e.ContainersStatuses[0] = nil }, func(*pleg.Hint) {}},
+	"a container twice":            {func(e *event) { e.ContainersStatuses[0].Id = "c1" }, func(*pleg.Hint) {}},
+	"a container is the sandbox":   {func(e *event) { e.ContainersStatuses[0].Id = "s1" }, func(*pleg.Hint) {}},
+	"a state with no name":         {func(e *event) { e.ContainersStatuses[0].State = 44 }, func(*pleg.Hint) {}},
+	"a sandbox state with no name": {func(e *event) { e.PodSandboxStatus.State = 44 }, func(*pleg.Hint) {}},
+	"a kind with no name":          {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
+	"a negative kind":              {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
+	"no time":                      {func(e *event) { e.CreatedAt = 0 }, func(h *pleg.Hint) { h.At = time.Time{} }},
+	"the zero time of Go":          {func(e *event) { e.CreatedAt = time.Time{}.UnixNano() }, func(h *pleg.Hint) { h.At = time.Time{} }},
+	"in the future":                {func(e *event) { e.CreatedAt += int64(time.Minute) }, func(h *pleg.Hint) { h.At = time.Time{} }},
+	"the statuses lag behind the event": {func(e *event) {
+		e.ContainerEventType = stoppedEvent
+	}, func(h *pleg.Hint) { h.State = pleg.StateExited }},
+	"the sandbox stopped and is ready": {func(e *event) {
+		e.ContainerId, e.ContainerEventType = "s1", stoppedEvent
+	}, func(h *pleg.Hint) { h.Container, h.State = "s1", pleg.StateExited }},
+	"the sandbox is deleted and has containers": {func(e *event) {
+		e.ContainerId, e.ContainerEventType = "s1", deletedEvent
+	}, func(h *pleg.Hint) { h.Container, h.State, h.Removed = "s1", pleg.StateExited, true }},
+}
+
 // A hint of an incomplete event has the identity in the event, and no pod.
 func TestIncompleteEvents(t *testing.T) {
-	type event = runtimeapi.ContainerEventResponse
-	all := pleg.Hint{UID: "u1", At: eventNow, Container: "c1", Sandbox: "s1", State: pleg.StateRunning}
-	for name, tt := range map[string]struct {
-		spoil func(*event)
-		want  func(*pleg.Hint)
-	}{
-		"no sandbox status, labels name the pod": {func(e *event) { e.PodSandboxStatus = nil }, func(h *pleg.Hint) { h.Sandbox = "" }},
-		"no sandbox status, a list names the pod": {func(e *event) {
-			e.PodSandboxStatus, e.ContainersStatuses, e.ContainerId = nil, nil, "listed"
-		}, func(h *pleg.Hint) { h.Sandbox, h.Container = "", "listed" }},
-		"an id that no list has": {func(e *event) {
-			e.PodSandboxStatus, e.ContainersStatuses = nil, nil
-		}, func(h *pleg.Hint) { h.UID, h.Sandbox = "", "" }},
-		"a status of nothing": {func(e *event) {
-			*e = event{PodSandboxStatus: &runtimeapi.PodSandboxStatus{}, ContainerId: "c1", ContainerEventType: startedEvent}
-		}, func(h *pleg.Hint) { h.UID, h.Sandbox, h.At = "", "", time.Time{} }},
-		"nothing at all":  {func(e *event) { *e = event{} }, func(h *pleg.Hint) { *h = pleg.Hint{State: pleg.StateCreated} }},
-		"no metadata":     {func(e *event) { e.PodSandboxStatus.Metadata = nil }, func(*pleg.Hint) {}},
-		"no uid":          {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
-		"no sandbox id":   {func(e *event) { e.PodSandboxStatus.Id = "" }, func(h *pleg.Hint) { h.Sandbox = "" }},
-		"no container id": {func(e *event) { e.ContainerId = "" }, func(h *pleg.Hint) { h.Container = "" }},
-		"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(*pleg.Hint) {}},
-		"a container's status is missing": {func(e *event) {
-			e.ContainersStatuses = e.ContainersStatuses[:1]
-		}, func(*pleg.Hint) {}},
-		"a container without id":       {func(e *event) { e.ContainersStatuses[0].Id = "" }, func(*pleg.Hint) {}},
-		"a container without metadata": {func(e *event) { e.ContainersStatuses[0].Metadata = nil }, func(*pleg.Hint) {}},
-		"a container is nil":           {func(e *event) { e.ContainersStatuses[0] = nil }, func(*pleg.Hint) {}},
-		"a container twice":            {func(e *event) { e.ContainersStatuses[0].Id = "c1" }, func(*pleg.Hint) {}},
-		"a container is the sandbox":   {func(e *event) { e.ContainersStatuses[0].Id = "s1" }, func(*pleg.Hint) {}},
-		"a state with no name":         {func(e *event) { e.ContainersStatuses[0].State = 44 }, func(*pleg.Hint) {}},
-		"a sandbox state with no name": {func(e *event) { e.PodSandboxStatus.State = 44 }, func(*pleg.Hint) {}},
-		"a kind with no name":          {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
-		"a negative kind":              {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
-		"no time":                      {func(e *event) { e.CreatedAt = 0 }, func(h *pleg.Hint) { h.At = time.Time{} }},
-		"the zero time of Go":          {func(e *event) { e.CreatedAt = time.Time{}.UnixNano() }, func(h *pleg.Hint) { h.At = time.Time{} }},
-		"in the future":                {func(e *event) { e.CreatedAt += int64(time.Minute) }, func(h *pleg.Hint) { h.At = time.Time{} }},
-		"the statuses lag behind the event": {func(e *event) {
-			e.ContainerEventType = stoppedEvent
-		}, func(h *pleg.Hint) { h.State = pleg.StateExited }},
-		"the sandbox stopped and is ready": {func(e *event) {
-			e.ContainerId, e.ContainerEventType = "s1", stoppedEvent
-		}, func(h *pleg.Hint) { h.Container, h.State = "s1", pleg.StateExited }},
-		"the sandbox is deleted and has containers": {func(e *event) {
-			e.ContainerId, e.ContainerEventType = "s1", deletedEvent
-		}, func(h *pleg.Hint) { h.Container, h.State, h.Removed = "s1", pleg.StateExited, true }},
-	} {
+	for name, tt := range incompleteEvents {
 		t.Run(name, func(t *testing.T) {
-			event, want, c := aContainerStarts(), all, &Client{}
-			tt.spoil(event)
+			e, c := aContainerStarts(), &Client{}
+			want := pleg.Hint{UID: "u1", At: eventNow, Container: "c1", Sandbox: "s1", State: pleg.StateRunning}
+			tt.spoil(e)
 			tt.want(&want)
 			c.known.Store(&known{pods: []*pleg.Pod{{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}}}})
-			got := hintOf(t, c, event)
+			got := hintOf(t, c, e)
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)
 			}
@@ -129,24 +135,19 @@ func TestIncompleteEvents(t *testing.T) {
 
 // FuzzEvent converts any event and requires that complete hints are consistent.
 func FuzzEvent(f *testing.F) {
-	for _, change := range []func(*runtimeapi.ContainerEventResponse){
-		func(*runtimeapi.ContainerEventResponse) {},
-		func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus = nil },
-		func(e *runtimeapi.ContainerEventResponse) { e.ContainerEventType = 44 },
-		func(e *runtimeapi.ContainerEventResponse) { e.ContainerEventType = deletedEvent },
-		func(e *runtimeapi.ContainerEventResponse) {
-			e.ContainerEventType, e.ContainerId, e.ContainersStatuses = deletedEvent, "s1", nil
-		},
-		func(e *runtimeapi.ContainerEventResponse) { e.CreatedAt = time.Time{}.UnixNano() },
-		func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].State = 9 },
-		func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].Metadata = nil },
-	} {
-		event := aContainerStarts()
-		change(event)
-		f.Add(encode(f, event))
+	seed := func(spoil func(*event)) {
+		e := aContainerStarts()
+		spoil(e)
+		f.Add(encode(f, e))
 	}
+	for _, name := range slices.Sorted(maps.Keys(incompleteEvents)) {
+		seed(incompleteEvents[name].spoil)
+	}
+	seed(func(*event) {})
+	seed(func(e *event) { e.ContainerEventType = deletedEvent })
+	seed(func(e *event) { e.ContainerEventType, e.ContainerId, e.ContainersStatuses = deletedEvent, "s1", nil })
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		event := &runtimeapi.ContainerEventResponse{}
+		event := &event{}
 		if err := proto.Unmarshal(raw, event); err != nil {
 			return // gRPC would not hand it on
 		}
@@ -187,20 +188,20 @@ func checkWhole(t *testing.T, h pleg.Hint) {
 func TestEventIsAsCurrentAsItsStatusesShow(t *testing.T) {
 	before := func(d time.Duration) int64 { return eventNow.Add(-d).UnixNano() }
 	for name, tc := range map[string]struct {
-		change func(*runtimeapi.ContainerEventResponse)
+		change func(*event)
 		want   time.Time
 	}{
-		"nothing but the start of the sandbox": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses = e.ContainersStatuses[1:] }, time.Unix(1, 0)},
-		"created": {func(e *runtimeapi.ContainerEventResponse) {
+		"nothing but the start of the sandbox": {func(e *event) { e.ContainersStatuses = e.ContainersStatuses[1:] }, time.Unix(1, 0)},
+		"created": {func(e *event) {
 			e.ContainersStatuses[1].CreatedAt = before(3 * time.Second)
 		}, eventNow.Add(-3 * time.Second)},
-		"started": {func(e *runtimeapi.ContainerEventResponse) {
+		"started": {func(e *event) {
 			e.ContainersStatuses[1].StartedAt = before(2 * time.Second)
 		}, eventNow.Add(-2 * time.Second)},
-		"another one finished":     {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].FinishedAt = before(time.Second) }, eventNow.Add(-time.Second)},
-		"sandbox created":          {func(e *runtimeapi.ContainerEventResponse) { e.PodSandboxStatus.CreatedAt = before(time.Minute) }, eventNow.Add(-time.Minute)},
-		"at the time of the event": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[1].StartedAt = before(0) }, eventNow},
-		"finished after the event": {func(e *runtimeapi.ContainerEventResponse) { e.ContainersStatuses[0].FinishedAt = before(-time.Second) }, time.Unix(1, 0)},
+		"another one finished":     {func(e *event) { e.ContainersStatuses[0].FinishedAt = before(time.Second) }, eventNow.Add(-time.Second)},
+		"sandbox created":          {func(e *event) { e.PodSandboxStatus.CreatedAt = before(time.Minute) }, eventNow.Add(-time.Minute)},
+		"at the time of the event": {func(e *event) { e.ContainersStatuses[1].StartedAt = before(0) }, eventNow},
+		"finished after the event": {func(e *event) { e.ContainersStatuses[0].FinishedAt = before(-time.Second) }, time.Unix(1, 0)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := aContainerStarts()

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
-	"sync"
 	"testing"
 	"time"
 
@@ -105,22 +104,32 @@ func TestPodStatusEqualsAllCalls(t *testing.T) {
 func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	t.Helper()
 	rt, o := simulation(t, simruntime.Options{Seed: 7, StatusesInSandbox: true})
-	w := &distorted{rng: rand.New(rand.NewPCG(1, uint64(carries)))}
-	client, full := o.client(t, w.options(func() bool { return w.carries })), o.client(t, w.options(func() bool { return false }))
+	rng := rand.New(rand.NewPCG(1, uint64(carries)))
+	var way int // how to spoil
+	var carrying bool
+	client := o.client(t, distorted(func(answer *runtimeapi.PodSandboxStatusResponse) {
+		if carrying {
+			spoil(answer, way)
+		} else {
+			carryNothing(answer)
+		}
+	}))
+	full := o.client(t, distorted(carryNothing))
 	last := make(map[pleg.PodUID]*pleg.PodStatus)
 	for step := range 60 {
-		w.carries = carries == 1 || carries == 2 && w.rng.IntN(2) == 0
+		carrying = carries == 1 || carries == 2 && rng.IntN(2) == 0
 		if step%10 == 0 {
 			populate(t, rt, 5, 3)
 		}
 		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
-		rt.Burst(1+w.rng.IntN(2), changes[w.rng.IntN(len(changes))])
+		rt.Burst(1+rng.IntN(2), changes[rng.IntN(len(changes))])
 		if pods := rt.Pods(); len(pods) > 0 && step%5 == 0 {
-			must(t, rt.StopSandbox(pods[w.rng.IntN(len(pods))].Sandboxes[0].ID))
+			must(t, rt.StopSandbox(pods[rng.IntN(len(pods))].Sandboxes[0].ID))
 		}
 		listed := listPods(t, client)
 		rt.Burst(1, simruntime.Exit) // between the list and the inspection
 		for _, p := range listed {
+			way = rng.IntN(10)
 			before := rt.Stats().Calls()
 			got, err := client.PodStatus(t.Context(), p, last[p.UID])
 			must(t, err)
@@ -148,16 +157,9 @@ func showStatus(st *pleg.PodStatus) (text string) {
 	return text
 }
 
-// distorted changes what a runtime answers of sandboxes.
-type distorted struct {
-	mu      sync.Mutex // between concurrent calls
-	rng     *rand.Rand
-	carries bool
-}
-
-// options are those of a client whose sandbox statuses carry those of the containers, or do
-// not. Some sandboxes get their address late, and some need none.
-func (w *distorted) options(carries func() bool) cri.Options {
+// distorted returns the options of a client for which some sandboxes get their address late,
+// and some need none. carry changes which statuses of containers an answer carries.
+func distorted(carry func(*runtimeapi.PodSandboxStatusResponse)) cri.Options {
 	return cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor(
 		func(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
 			err := invoke(ctx, method, req, reply, conn, opts...)
@@ -174,26 +176,24 @@ func (w *distorted) options(carries func() bool) cri.Options {
 					Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 				}}
 			}
-			if !carries() {
-				answer.ContainersStatuses, answer.Timestamp = nil, 0
-				return nil
-			}
-			w.spoil(answer)
+			carry(answer)
 			return nil
 		})}}
 }
 
+func carryNothing(answer *runtimeapi.PodSandboxStatusResponse) {
+	answer.ContainersStatuses, answer.Timestamp = nil, 0
+}
+
 // spoil makes some of the carried statuses unusable: absent, empty, twice, or wrong and
-// of no known state, gathered before the call or without a time.
-func (w *distorted) spoil(answer *runtimeapi.PodSandboxStatusResponse) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// of no known state, gathered before the call or without a time. Six ways do.
+func spoil(answer *runtimeapi.PodSandboxStatusResponse, way int) {
 	carried := answer.GetContainersStatuses()
 	lie := &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 99}
 	if len(carried) > 0 {
 		lie.Id = carried[0].GetId()
 	}
-	switch w.rng.IntN(10) {
+	switch way {
 	case 0:
 		carried = carried[:len(carried)/2]
 	case 1:

@@ -20,52 +20,37 @@ import (
 // sends.
 
 // reference joins what the generated code decodes, without an earlier list and without the
-// items that the code refuses for their text alone.
-func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
+// items that the code refuses for their text alone. completed is true if an item is incomplete:
+// the client then completes it from earlier lists.
+func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, completed bool, err error) {
 	sandboxes, badSandboxes := withoutBadText(sandboxes, &runtimeapi.PodSandbox{})
 	containers, badContainers := withoutBadText(containers, &runtimeapi.Container{})
 	var s runtimeapi.ListPodSandboxResponse
 	var c runtimeapi.ListContainersResponse
 	if err := cmp.Or(proto.Unmarshal(sandboxes, &s), proto.Unmarshal(containers, &c)); err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
-	sandboxItems := usable(s.GetItems(), sandboxItem)
-	containerItems := usable(c.GetContainers(), containerItem)
+	sandboxItems, sandboxLacks := usable(s.GetItems(), sandboxItem)
+	containerItems, containerLacks := usable(c.GetContainers(), containerItem)
 	j := newJoiner()
 	pods = j.join(sandboxItems, containerItems)
-	skipped = badSandboxes + badContainers + len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
-	return pods, skipped, nil
+	bad := badSandboxes + badContainers
+	skipped = bad + len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
+	return pods, skipped, bad > 0 || sandboxLacks || containerLacks, nil
 }
 
-// mayBeCompleted reports whether an item is incomplete. The client then completes it from
-// earlier lists, which the reference does not have.
-func mayBeCompleted(sandboxes, containers []byte) bool {
-	if _, bad := withoutBadText(sandboxes, &runtimeapi.PodSandbox{}); bad > 0 {
-		return true
-	}
-	if _, bad := withoutBadText(containers, &runtimeapi.Container{}); bad > 0 {
-		return true
-	}
-	s, c := &runtimeapi.ListPodSandboxResponse{}, &runtimeapi.ListContainersResponse{}
-	if proto.Unmarshal(sandboxes, s) != nil || proto.Unmarshal(containers, c) != nil {
-		return false
-	}
-	return slices.ContainsFunc(s.GetItems(), func(e *runtimeapi.PodSandbox) bool { return lacks(sandboxItem(e)) }) ||
-		slices.ContainsFunc(c.GetContainers(), func(e *runtimeapi.Container) bool { return lacks(containerItem(e)) })
-}
-
-func lacks(it *item) bool { return it.skip != keep && it.skip != noID }
-
-func usable[E any](elements []E, convert func(E) *item) []*item {
-	var items []*item
+// usable returns the items that are complete, and whether one lacks something.
+func usable[E any](elements []E, convert func(E) *item) (items []*item, lacks bool) {
 	seen := make(map[pleg.ContainerID]bool)
 	for _, e := range elements {
-		if it := convert(e); it.skip == keep && !seen[it.ID] {
+		it := convert(e)
+		lacks = lacks || it.skip != keep && it.skip != noID
+		if it.skip == keep && !seen[it.ID] {
 			seen[it.ID] = true
 			items = append(items, it)
 		}
 	}
-	return items
+	return items, lacks
 }
 
 func testLists(t testing.TB) *lists {
@@ -132,8 +117,7 @@ func FuzzLists(f *testing.F) {
 			{sandboxes2, containers},
 			{sandboxes, containers},
 		} {
-			want, wantSkipped, wantErr := reference(answers[0], answers[1])
-			completed := mayBeCompleted(answers[0], answers[1])
+			want, wantSkipped, completed, wantErr := reference(answers[0], answers[1])
 			got, skipped, err := l.readBoth(t, answers[0], answers[1])
 			if (err != nil) != (wantErr != nil) {
 				t.Fatalf("step %d: error %v, want %v", step, err, wantErr)
