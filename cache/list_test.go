@@ -23,6 +23,7 @@ func TestList(t *testing.T) {
 	c.Observe(at(4), nil)
 	changed := listed(changing.UID, "a-broken", "e-new")
 	c.Observe(at(5), changed)
+	c.Delete("f-gone", at(6))
 
 	want := []cache.Entry{
 		{UID: "a-broken", Err: errInspect, CurrentAsOf: at(3), Listed: changed[1]},
@@ -38,7 +39,7 @@ func TestList(t *testing.T) {
 			t.Errorf("Entry(%s) = %+v, %t, want %+v", e.UID, got, ok, e)
 		}
 	}
-	for _, uid := range []pleg.PodUID{"d-gone", "unknown"} {
+	for _, uid := range []pleg.PodUID{"d-gone", "f-gone", "unknown"} {
 		if got, ok := c.Entry(uid); ok {
 			t.Errorf("Entry(%s) = %+v, want none", uid, got)
 		}

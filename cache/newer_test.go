@@ -47,6 +47,7 @@ var newerCases = map[string]struct {
 	"already removed":                    {before: []step{remove(3)}, err: pleg.ErrUnknownPod},
 	"already an error":                   {before: []step{fail(3)}, err: errInspect},
 	"already removed, after the list":    {before: []step{set(1), remove(3), list(2)}, err: pleg.ErrUnknownPod},
+	"removed twice before the list":      {before: []step{remove(1), remove(2), list(3)}, err: pleg.ErrUnknownPod},
 	"set later":                          {before: []step{set(1)}, steps: []step{set(3)}},
 	"the same time is not newer":         {before: []step{set(2)}, steps: []step{set(2), list(2), touch(2), set(3)}},
 	"a list":                             {before: []step{set(1)}, steps: []step{list(2), list(3)}},

@@ -16,7 +16,7 @@ func TestPendingSince(t *testing.T) {
 			t.Fatalf("%s: %v, want %v", step, got, want)
 		}
 		for i := range want {
-			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || got[i].Status != want[i].Status || got[i].Pod.Name != string(want[i].UID) {
+			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || got[i].Err != want[i].Err || got[i].Status != want[i].Status || got[i].Pod.Name != string(want[i].UID) {
 				t.Errorf("%s: %v, want %v", step, got, want)
 			}
 		}
@@ -35,4 +35,6 @@ func TestPendingSince(t *testing.T) {
 	require("settled")
 	c.Observe(at(5), listed("a"))
 	require("a new change", cache.Pending{UID: "a", Since: at(5)})
+	c.Set("a", nil, errInspect, at(4))
+	require("an earlier inspection failed", cache.Pending{UID: "a", Err: errInspect, Since: at(5)})
 }
