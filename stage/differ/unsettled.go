@@ -136,13 +136,10 @@ func (u *unsettled) delivered(rec *record, asOf time.Time) {
 
 func (u *unsettled) try(l *lag, to int) {
 	from := l.tried
-	if to <= from {
-		return
-	}
 	if u.isFresh(l) && to == u.lists {
 		u.fresh--
 	}
-	l.tried = to
+	l.tried = max(from, to)
 	for n := range u.awaited {
 		if w := &u.awaited[n]; from < w.number && w.number <= to {
 			w.left--
