@@ -10,6 +10,20 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// Each list takes a period and fails, then the next one waits for a period.
+func TestStatusOfFailedLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, faultyRuntime(func(context.Context) error { time.Sleep(period); return errList }), period)
+		for n, failures := range []int{0, 1, 1, 2} {
+			f.sleepUntil(time.Duration(n)*period + period/2)
+			s := f.lister.Status()
+			if runs := !s.Started.IsZero(); runs != (n%2 == 0) || s.Failures != failures || n > 0 && !s.Failing.Equal(f.start) {
+				t.Errorf("after %d.5 s: %+v, want %d failures since the start", n, s, failures)
+			}
+		}
+	})
+}
+
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
