@@ -155,6 +155,10 @@ func TestChangesOfAPod(t *testing.T) {
 		"request asks for a list":                              {start, succeed, request, wantRelists(1)},
 		"request together with a change gives the change":      {start, succeed, request, list(exited), wantReinspected("Died(c)"), succeed, list(exited), wantNone},
 		"request during an inspection waits for the next list": {start, request, succeed, wantNone, list(running), wantReinspected("PodSync")},
+		"request whose inspection fails is served by the retry": {
+			start, succeed, request, list(running), wantReinspected("PodSync"), fail, list(running), wantReinspected("PodSync"),
+		},
+		"request during an inspection that fails":              {start, request, fail, list(running), wantReinspected(startedWords)},
 		"request and listing during an inspection":             {start, request, list(running), wantNone, succeed, wantReinspected("PodSync")},
 		"request of an unlisted pod is dropped":                {request, unlist, list(running), want(startedWords)},
 		"change in flight is offered once the inspection ends": {start, list(exited), wantNone, succeed, want("Died(c)"), succeed, wantNone},

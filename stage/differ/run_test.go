@@ -83,3 +83,20 @@ func TestRelistEndsBesideNewerEvents(t *testing.T) {
 		},
 	))
 }
+
+// If pods change with each list and their inspections take longer than a period, each list
+// ends the wait for those of the one before.
+func TestMarksOfABusyNode(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		f.listAndSettle()
+		var pods []*pleg.Pod
+		for _, uid := range []pleg.PodUID{"a", "b", "c"} {
+			f.marks, pods = nil, append(pods, plegtest.Pod(uid, "c=running"))
+			f.list(pods...)
+			f.nextChange()
+		}
+		if len(f.marks) != 1 || !f.marks[0].Current.Equal(at(f.lists-1)) {
+			t.Errorf("marks %+v with the last list, want that of the list before", f.marks)
+		}
+	})
+}
