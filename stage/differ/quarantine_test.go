@@ -174,3 +174,39 @@ func TestQuarantineIsReported(t *testing.T) {
 		f.logged.RequireLines(t, 1, "podUID=a pod=ns/name-a age=2s failedLate=false nextTry=1s")
 	})
 }
+
+// A retry that is known to hang yields once to a pod that is overdue and finds no place.
+func TestRetryYieldsOnce(t *testing.T) {
+	testDiffer(t, func(t *testing.T, f *fixture) {
+		a, b := plegtest.Pod("a", "c=running"), plegtest.Pod("b", "c=running")
+		f.list(a, b)
+		for _, uid := range []pleg.PodUID{"a", "b"} {
+			f.requireChange(t, uid, "Started(c)")
+			f.sendSettled(stage.Settled{UID: uid, Err: errHung, Took: hungFor, Hung: hungFor, Proven: true})
+		}
+		f.list(a, b)
+		f.requireRetry(t, "a", "Started(c)", 1)
+		for _, tc := range []struct {
+			wait time.Duration
+			want []stage.Cancel
+		}{{maxQuarantine + period - 1, nil}, {1, []stage.Cancel{{UID: "a", Yield: true}}}, {period, nil}} {
+			time.Sleep(tc.wait)
+			if got := f.cancels(); !slices.Equal(got, tc.want) {
+				t.Errorf("cancelled %v after %v more, want %v", got, tc.wait, tc.want)
+			}
+		}
+	})
+}
+
+// cancels returns what the differ wants cancelled, at most two.
+func (f *fixture) cancels() (all []stage.Cancel) {
+	for range 2 {
+		synctest.Wait()
+		select {
+		case c := <-f.cancel:
+			all = append(all, c)
+		default:
+		}
+	}
+	return all
+}
