@@ -159,6 +159,7 @@ func TestChangesOfAPod(t *testing.T) {
 			start, succeed, request, list(running), wantReinspected("PodSync"), fail, list(running), wantReinspected("PodSync"),
 		},
 		"event without a change in flight, then one":           {start, event(2, "c=running", running), list(exited), succeed, want("Died(c)")},
+		"back to created is no creation":                       {start, succeed, list("c=created /s=running"), want("Changed(c)")},
 		"request during an inspection that fails":              {start, request, fail, list(running), wantReinspected(startedWords)},
 		"request and listing during an inspection":             {start, request, list(running), wantNone, succeed, wantReinspected("PodSync")},
 		"request of an unlisted pod is dropped":                {request, unlist, list(running), want(startedWords)},
