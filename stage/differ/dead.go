@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -11,7 +12,7 @@ import (
 // cheaper than more of them.
 const maxAlone = 8
 
-// deadPods are the pods of which nothing runs. Their removal is next, and not
+// deadPods are the pods whose sandboxes are all dead. Their removal is next, and not
 // every runtime announces it: CRI-O never does. So while events stand in for lists, a
 // dead pod is listed alone until it is gone or runs again, with waits that double. A list
 // of all pods would overtake events of other pods, and hide the steps that they report.
@@ -44,8 +45,17 @@ func (d *deadPods) podChanged(uid pleg.PodUID, pod *pleg.Pod, now time.Time) {
 	d.wake = stage.Earlier(d.wake, now.Add(d.firstWait))
 }
 
-// isDead reports whether nothing of a pod runs, not even its sandbox.
-func isDead(pod *pleg.Pod) bool { return pod != nil && !pod.Running() }
+// isDead reports whether a pod has sandboxes and none is ready, or has no sandbox and
+// no running container.
+func isDead(pod *pleg.Pod) bool {
+	switch {
+	case pod == nil:
+		return false
+	case len(pod.Sandboxes) == 0:
+		return !pod.Running()
+	}
+	return !slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s.State == pleg.StateRunning })
+}
 
 // listingApplied notes a list of all pods.
 func (d *deadPods) listingApplied(now time.Time, stream bool) {
