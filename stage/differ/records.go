@@ -51,7 +51,7 @@ func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 	}
 	change, ok := rec.next()
 	switch {
-	case rec.state == stateQuarantined && needsInspection(change):
+	case ok && rec.state == stateQuarantined && needsInspection(change):
 		d.retries.hold(rec, now)
 	case ok:
 		d.send(rec, change, now)

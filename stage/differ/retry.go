@@ -157,7 +157,7 @@ func (q *retries) next(othersWait bool, now time.Time) (*record, stage.Change) {
 		case othersWait && !h.urgent && !overdue:
 			continue
 		}
-		if change, _ := rec.next(); needsInspection(change) {
+		if change, ok := rec.next(); ok && needsInspection(change) {
 			change.Retry = true
 			return rec, change
 		}

@@ -80,6 +80,7 @@ func (d *Differ) startAgain(rec *record, now time.Time) {
 		d.retries.release(rec, false, now)
 		rec.state = rec.failedState()
 	}
-	change, _ := rec.next() // there is one: the last inspection failed
-	d.send(rec, change, now)
+	if change, ok := rec.next(); ok { // always: the last inspection failed
+		d.send(rec, change, now)
+	}
 }

@@ -91,7 +91,9 @@ func lagOf(rec *record) *lag { return rec.lag.Value.(*lag) }
 
 // accepted notes that an inspector has begun with a pod.
 func (u *unsettled) accepted(rec *record, now time.Time) {
-	lagOf(rec).began = now
+	if rec.lag != nil {
+		lagOf(rec).began = now
+	}
 }
 
 // ended notes that the change of a pod as observed at a time has ended, well or not.

@@ -34,7 +34,7 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 // fillFromStatus gives each creation and start the image and the time that the status has for
 // its container, and each end, and its correction, also how and when the container ended. If the container was
 // removed before this inspection, the last one or an event may have told that.
-func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) {
+func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
 		if ev.Sandbox || ev.Type == pleg.ContainerRemoved {
@@ -42,7 +42,7 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status *pleg.PodStatus) 
 		}
 		c := status.Container(ev.ContainerID)
 		if c == nil && ev.Type == pleg.ContainerDied {
-			c = i.cache.GetRemoved(ev.ContainerID)
+			c = i.finalStatus(ev.ContainerID, last)
 		}
 		if c == nil {
 			continue
@@ -71,6 +71,15 @@ func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
 		})
 	}
 	return events
+}
+
+// finalStatus returns how a container ended that the runtime does not know any more; nil if
+// nothing told it. An event may have told it before the last inspection, which may know more.
+func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
+		return c
+	}
+	return i.cache.GetRemoved(id)
 }
 
 // keepRemoved has the cache keep the final statuses of containers that the pod no

@@ -99,16 +99,28 @@ func TestLateReasonIsCorrected(t *testing.T) {
 
 // The end of a container that is removed before its inspection was told by an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{})
-		f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a"})
-		f.cache.KeepRemoved(&pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137})
-		c := change(1, plegtest.Pod("a", "c=exited"))
-		_, o, _ := f.do(c)
-		if code := o.Events[0].ExitCode; code == nil || *code != 137 {
-			t.Errorf("exit code %v, want 137", code)
-		}
-	})
+	exited := func(code int32) *pleg.ContainerStatus {
+		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: code}
+	}
+	for name, tt := range map[string]struct {
+		last *pleg.PodStatus // of the last inspection
+		want int32
+	}{
+		"only the event told it":        {&pleg.PodStatus{UID: "a"}, 137},
+		"the last inspection told more": {&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{exited(9)}}, 9},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{})
+			f.cache.KeepRemoved(exited(137))
+			f.runtime.SetStatus("a", tt.last)
+			f.do(change(1, plegtest.Pod("a", "c=running")))
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a"})
+			_, o, _ := f.do(change(2, plegtest.Pod("a", "c=exited")))
+			if code := o.Events[0].ExitCode; code == nil || *code != tt.want {
+				t.Errorf("exit code %v, want %d", code, tt.want)
+			}
+		})
+	}
 }
 
 func TestInspectionsInFlightAreBounded(t *testing.T) {

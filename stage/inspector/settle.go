@@ -106,7 +106,7 @@ func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settle
 
 // remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	i.fillFromStatus(c.Events, i.good[c.UID])
+	i.fillFromStatus(c.Events, i.good[c.UID], nil)
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
@@ -139,7 +139,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
 	events := append(c.Events, corrections(c, last, status)...)
-	i.fillFromStatus(events, status)
+	i.fillFromStatus(events, status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }
