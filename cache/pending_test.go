@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
@@ -16,7 +17,7 @@ func TestPendingSince(t *testing.T) {
 			t.Fatalf("%s: %v, want %v", step, got, want)
 		}
 		for i := range want {
-			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || got[i].Err != want[i].Err || got[i].Status != want[i].Status || got[i].Pod.Name != string(want[i].UID) {
+			if got[i].UID != want[i].UID || !got[i].Since.Equal(want[i].Since) || !errors.Is(got[i].Err, want[i].Err) || got[i].Status != want[i].Status || got[i].Pod.Name != string(want[i].UID) {
 				t.Errorf("%s: %v, want %v", step, got, want)
 			}
 		}

@@ -185,7 +185,7 @@ func TestStateOfAnotherEpochIsRemoved(t *testing.T) {
 	f.steps(5)
 	until(t, func() error {
 		if _, err := states.Get(t.Context(), otherKey); !errors.Is(err, jetstream.ErrKeyNotFound) {
-			return fmt.Errorf("the state is still there: %v", err)
+			return errors.Join(errors.New("the state is still there"), err)
 		}
 		return nil
 	})

@@ -79,7 +79,7 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 		}
 		time.Sleep(time.Until(before.Add(lockstepPeriod + lockstepPeriod/2)))
 		synctest.Wait()
-		if b.listed == before {
+		if b.listed.Equal(before) {
 			t.Fatalf("list %d has not begun", i)
 		}
 		if step.fault == works {

@@ -6,8 +6,9 @@ import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 type Format string
 
 const (
-	// Text prints columns, Wide more of them.
+	// Text prints columns.
 	Text Format = "text"
+	// Wide prints more of them.
 	Wide Format = "wide"
 	// Name prints NAMESPACE/NAME of the pod, or its UID if the name is not known.
 	Name Format = "name"
