@@ -134,7 +134,7 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 		switch {
 		case f.over(now) && now.Before(f.ends.Add(s.hungAfter)):
 			return nil // it leaves its place soon
-		case f.over(now): // it is abandoned
+		case f.over(now): // it was cancelled and does not return
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:
