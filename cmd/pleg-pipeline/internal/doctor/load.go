@@ -159,7 +159,7 @@ func (m *measurement) summarize(load *Load) {
 		load.Calls = append(load.Calls, key)
 	}
 	slices.SortFunc(load.Calls, func(a, b LoadCall) int {
-		return cmp.Or(inOrder(a.Method, b.Method), a.AtOnce-b.AtOnce)
+		return cmp.Or(slices.Index(methods, a.Method)-slices.Index(methods, b.Method), a.AtOnce-b.AtOnce)
 	})
 	for _, width := range widths {
 		took := m.sweeps[width]

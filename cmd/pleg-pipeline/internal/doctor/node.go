@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -95,23 +94,18 @@ func (e *examination) readPressure() {
 	n.MemoryPressure = pressure(e.Pressure, "memory")
 }
 
-// pressure returns avg10 of the line "some" of a file such as
+// pressure returns avg10 of the first line of a file such as
 // "some avg10=1.23 avg60=0.50 avg300=0.10 total=123".
 func pressure(files fs.FS, name string) *float64 {
 	text, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil
 	}
-	for line := range strings.Lines(string(text)) {
-		fields := strings.Fields(line)
-		if len(fields) < 2 || fields[0] != "some" {
-			continue
-		}
-		if value, err := strconv.ParseFloat(strings.TrimPrefix(fields[1], "avg10="), 64); err == nil {
-			return &value
-		}
+	var value float64
+	if _, err := fmt.Sscanf(string(text), "some avg10=%f ", &value); err != nil {
+		return nil
 	}
-	return nil
+	return &value
 }
 
 // imageFilesystem finds the filesystem of the images and its usage. The runtime reads

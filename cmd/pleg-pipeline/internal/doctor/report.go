@@ -38,7 +38,7 @@ type Report struct {
 	// Largest are the pods with the most bytes in the lists, MostDead those with the
 	// most exited containers.
 	Largest  []PodSize `json:"largest,omitempty"`
-	MostDead []PodDead `json:"mostDead,omitempty"`
+	MostDead []PodSize `json:"mostDead,omitempty"`
 	// Empty are the containers that the runtime calls running although their cgroup has
 	// no process.
 	Empty []EmptyContainer `json:"empty,omitempty"`
@@ -153,19 +153,13 @@ type EmptyContainer struct {
 	Cgroup    string `json:"cgroup"`
 }
 
-// PodSize is the size of one pod in the lists, in bytes.
+// PodSize is what one pod has in the lists, in bytes and exited containers.
 type PodSize struct {
 	Pod         string `json:"pod"`
 	PodUID      string `json:"podUID"`
 	Bytes       int    `json:"bytes"`
 	Annotations int    `json:"annotationBytes"`
-}
-
-// PodDead is a pod with exited containers.
-type PodDead struct {
-	Pod    string `json:"pod"`
-	PodUID string `json:"podUID"`
-	Exited int    `json:"exited"`
+	Exited      int    `json:"exited"`
 }
 
 // Node has the kernel's figures. Unknown figures are left out.

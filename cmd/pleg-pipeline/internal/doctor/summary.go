@@ -13,22 +13,15 @@ import (
 // top is the number of calls or pods that a finding names.
 const top = 5
 
-// inOrder compares two methods by their place in an examination. Some calls are made at once, and
-// which returns first says nothing.
-func inOrder(a, b string) int {
-	methods := []string{"Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageFsInfo"}
-	return slices.Index(methods, a) - slices.Index(methods, b)
-}
+// methods are those of an examination, in their order. Some calls are made at once, and which returns
+// first says nothing.
+var methods = []string{"Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageFsInfo"}
 
 // count fills the counts, and finds the pods with the most bytes and the most dead containers.
 func (r *Report) count(items []item) {
 	r.Counts = Counts{}
-	sizes, dead := make(map[string]PodSize), make(map[string]PodDead)
+	pods := make(map[string]PodSize)
 	for _, i := range items {
-		n := 0
-		if i.exited {
-			n = 1
-		}
 		of, running := &r.Counts.Sandboxes, &r.Counts.Ready
 		if i.Method == "ContainerStatus" {
 			of, running = &r.Counts.Containers, &r.Counts.Running
@@ -37,68 +30,61 @@ func (r *Report) count(items []item) {
 		if i.runs {
 			*running++
 		}
-		r.Counts.Exited += n
-		size := sizes[i.PodUID]
+		p := pods[i.PodUID]
+		p.Pod, p.PodUID, p.Bytes = i.Pod, i.PodUID, p.Bytes+i.bytes
 		for k, v := range i.annotations {
-			size.Annotations += len(k) + len(v)
+			p.Annotations += len(k) + len(v)
 		}
-		sizes[i.PodUID] = PodSize{i.Pod, i.PodUID, size.Bytes + i.bytes, size.Annotations}
-		dead[i.PodUID] = PodDead{i.Pod, i.PodUID, dead[i.PodUID].Exited + n}
+		if i.exited {
+			r.Counts.Exited++
+			p.Exited++
+		}
+		pods[i.PodUID] = p
 	}
-	r.Counts.Pods = len(sizes)
-	r.Largest = largest(sizes, func(p PodSize) int { return p.Bytes })
-	r.MostDead = largest(dead, func(p PodDead) int { return p.Exited })
+	r.Counts.Pods = len(pods)
+	r.Largest = largest(pods, func(p PodSize) int { return p.Bytes })
+	r.MostDead = largest(pods, func(p PodSize) int { return p.Exited })
 }
 
-// largest returns the values with the largest numbers, the largest first, without those
-// of 0.
-func largest[T any](values map[string]T, number func(T) int) (all []T) {
-	keys := slices.SortedFunc(maps.Keys(values), func(a, b string) int {
-		return cmp.Or(cmp.Compare(number(values[b]), number(values[a])), cmp.Compare(a, b))
+// largest returns the pods with the largest numbers, the largest first, without those of 0.
+func largest(pods map[string]PodSize, number func(PodSize) int) []PodSize {
+	all := slices.SortedFunc(maps.Values(pods), func(a, b PodSize) int {
+		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(a.PodUID, b.PodUID))
 	})
-	for _, key := range keys[:min(len(keys), top)] {
-		if number(values[key]) > 0 {
-			all = append(all, values[key])
-		}
-	}
-	return all
+	all = all[:min(len(all), top)]
+	return slices.DeleteFunc(all, func(p PodSize) bool { return number(p) == 0 })
 }
 
 // summarize fills in what the report says about the calls.
 func (e *examination) summarize() {
 	r := e.report
 	r.Calls = []Call{}
-	if r.Runtime != "" {
-		r.Lists = []ListSize{{Method: "ListPodSandbox", LimitBytes: listLimit}, {Method: "ListContainers", LimitBytes: listLimit}}
-	}
-	took := make(map[string][]float64) // by method
-	var statuses float64               // how long they took
+	byMethod := make(map[string][]madeCall)
 	for _, c := range e.calls {
-		n := slices.IndexFunc(r.Calls, func(s Call) bool { return s.Method == c.Method })
-		if n < 0 {
-			n = len(r.Calls)
-			r.Calls = append(r.Calls, Call{Method: c.Method})
+		byMethod[c.Method] = append(byMethod[c.Method], c)
+	}
+	var statuses float64 // how long they took
+	for _, method := range methods {
+		calls := byMethod[method]
+		if r.Runtime != "" && strings.HasPrefix(method, "List") {
+			r.addList(method, calls)
 		}
-		if i := slices.IndexFunc(r.Lists, func(l ListSize) bool { return l.Method == c.Method }); i >= 0 {
-			r.Lists[i].Bytes += c.bytes
-			r.Lists[i].Portioned = r.Lists[i].Portioned || status.Code(c.err) == codes.ResourceExhausted
-			if r.Calls[n].Count == 0 { // not a portion
-				r.Relist.ListSeconds = max(r.Relist.ListSeconds, c.Seconds)
+		if len(calls) == 0 {
+			continue
+		}
+		s := Call{Method: method, Count: len(calls)}
+		took := make([]float64, len(calls))
+		for n, c := range calls {
+			took[n] = c.Seconds
+			r.add(&s, &c)
+			if c.ID != "" {
+				statuses += c.Seconds
 			}
 		}
-		r.Calls[n].add(&c)
-		took[c.Method] = append(took[c.Method], c.Seconds)
-		if c.ID != "" {
-			statuses += c.Seconds
-			r.addItem(&c)
-		}
+		slices.Sort(took)
+		s.MedianSeconds, s.LongestSecs = took[len(took)/2], took[len(took)-1]
+		r.Calls = append(r.Calls, s)
 	}
-	for n := range r.Calls {
-		s := &r.Calls[n]
-		all := slices.Sorted(slices.Values(took[s.Method]))
-		s.MedianSeconds, s.LongestSecs = all[len(all)/2], all[len(all)-1]
-	}
-	slices.SortFunc(r.Calls, func(a, b Call) int { return inOrder(a.Method, b.Method) })
 	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
 	slices.SortFunc(r.Slowest, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(b.Seconds, a.Seconds), cmp.Compare(a.ID, b.ID)) })
 	r.Slowest = r.Slowest[:min(len(r.Slowest), top)]
@@ -109,33 +95,35 @@ func (e *examination) summarize() {
 	}
 }
 
-// add counts a call of this method.
-func (s *Call) add(c *madeCall) {
-	s.Count++
+// addList adds the size of a list. The first call is for the whole list, any others for its portions.
+func (r *Report) addList(method string, calls []madeCall) {
+	l := ListSize{Method: method, LimitBytes: listLimit}
+	for n, c := range calls {
+		l.Bytes += c.bytes
+		l.Portioned = l.Portioned || status.Code(c.err) == codes.ResourceExhausted
+		if n == 0 {
+			r.Relist.ListSeconds = max(r.Relist.ListSeconds, c.Seconds)
+		}
+	}
+	r.Lists = append(r.Lists, l)
+}
+
+// add counts how a call of a method ended, and adds a status call to those that ended like it.
+func (r *Report) add(s *Call, c *madeCall) {
+	item, like := c.ItemCall, &r.Slowest
+	item.Error = ""
 	switch {
 	case c.hangs():
 		s.Hung++
+		s.Error, like = cmp.Or(s.Error, c.Error), &r.Hung
 	case c.fails():
 		s.Failed++
-	default:
-		return
+		s.Error, like = cmp.Or(s.Error, c.Error), &r.Failed
+		item.Error = c.Error
 	}
-	s.Error = cmp.Or(s.Error, c.Error)
-}
-
-// addItem adds a status call to the calls of its kind.
-func (r *Report) addItem(c *madeCall) {
-	r.Counts.Inspected++
-	item := c.ItemCall
-	if c.fails() {
-		r.Failed = append(r.Failed, item)
-		return
-	}
-	item.Error = ""
-	if c.hangs() {
-		r.Hung = append(r.Hung, item)
-	} else {
-		r.Slowest = append(r.Slowest, item)
+	if c.ID != "" {
+		r.Counts.Inspected++
+		*like = append(*like, item)
 	}
 }
 
