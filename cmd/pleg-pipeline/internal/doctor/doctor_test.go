@@ -14,7 +14,6 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
@@ -93,65 +92,36 @@ func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) {
 	}
 }
 
-// TestExamineSimulated has one simulated runtime for each cause.
+// TestExamineSimulated has causes that no fault of the command simulate has. All pods have two
+// containers.
 func TestExamineSimulated(t *testing.T) {
-	always := func(d time.Duration) simruntime.Latency { return simruntime.Latency{P50: d} }
+	slow := func(d time.Duration, id func(simruntime.Pod) string) func(*testing.T, *simruntime.Runtime, []simruntime.Pod) {
+		return func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) {
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: id(pods[7]), Latency: simruntime.Latency{P50: d}})
+		}
+	}
 	for _, test := range []struct {
 		name     string
 		options  simruntime.Options
-		breakIt  func(t *testing.T, rt *simruntime.Runtime)
+		breakIt  func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod)
 		cause    verdict.Cause // of the first finding; empty for none
 		severity verdict.Severity
 		evidence []string
 	}{
-		{"healthy", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
-		}, "", "", nil},
-		{"one container hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Hang: true})
-		}, verdict.HungContainer, verdict.Problem, []string{"1 of 60 status calls do not return within 1s", "(ContainerStatus "}},
-		{"a list hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
-			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
-		}, verdict.RuntimeHangs, verdict.Problem, []string{"1 of 1 ListContainers calls do not return within 1s"}},
-		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 4, Containers: 1})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: always(220 * time.Millisecond)})
-		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
-		{"the version hangs", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
-		}, verdict.RuntimeHangs, verdict.Problem, []string{"it does not answer within 1s"}},
-		{"a status fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Code: codes.Internal, Message: "broken"})
-		}, verdict.RuntimeFails, verdict.Problem, []string{"ContainerStatus fails: broken"}},
-		{"a list fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
-			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"})
-		}, verdict.RuntimeFails, verdict.Problem, []string{"ListContainers fails: broken"}},
-		{"a status is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			pods := populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
-			inject(t, rt, simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[0].UID, Malform: simruntime.NilStatus})
-		}, verdict.RuntimeFails, verdict.Problem, []string{"PodSandboxStatus fails: malformed answer: it has no status"}},
-		{"a list is malformed", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 2, Containers: 1})
-			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata})
-		}, verdict.RuntimeFails, verdict.Problem, []string{"ListPodSandbox fails: malformed answer: 2 of 2 items have no metadata"}},
-		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7].Containers[1].ID, Latency: simruntime.Latency{P50: 999 * time.Millisecond}})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[8].Containers[1].ID, Latency: simruntime.Latency{P50: 900 * time.Millisecond}})
-		}, "", "", nil},
-		{"the version fails", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			inject(t, rt, simruntime.Fault{RPC: "Version", Code: codes.Internal, Message: "broken"})
-		}, verdict.RuntimeFails, verdict.Problem, []string{"broken"}},
-		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 5, Containers: 1})
+		{"healthy", simruntime.Options{}, nil, "", "", nil},
+		{
+			"no call takes a second", simruntime.Options{},
+			slow(999*time.Millisecond, func(p simruntime.Pod) string { return p.Containers[1].ID }), "", "", nil,
+		},
+		{
+			"every status is slow", simruntime.Options{}, slow(220*time.Millisecond, func(simruntime.Pod) string { return "" }),
+			verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"},
+		},
+		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
-		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 256 containers have exited", " 250"}},
-		{"a list is too large", simruntime.Options{MaxMessageBytes: 36 << 10}, func(t *testing.T, rt *simruntime.Runtime) {
-			populate(t, rt, simruntime.Population{Pods: 40, Containers: 1})
+		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 291 containers have exited", " 250"}},
+		{"a list is too large", simruntime.Options{MaxMessageBytes: 36 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
+			populate(t, rt, simruntime.Population{Pods: 20, Containers: 1})
 			for i, text := range []string{"fat", "fatter"} {
 				pod, err := rt.AddPod(simruntime.PodSpec{
 					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*7<<10)}, Containers: make([]simruntime.ContainerSpec, 1),
@@ -168,9 +138,11 @@ func TestExamineSimulated(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				rt := simulate(t, test.options)
-				test.breakIt(t, rt)
-				r := doctor.Examine(t.Context(), serve(t, rt))
-				check(t, r, test.cause, test.severity, test.evidence...)
+				pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+				if test.breakIt != nil {
+					test.breakIt(t, rt, pods)
+				}
+				check(t, doctor.Examine(t.Context(), serve(t, rt)), test.cause, test.severity, test.evidence...)
 			})
 		})
 	}

@@ -99,6 +99,5 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 		p.WriteByte('\n')
 		p.table(rows, "", 4)
 	}
-	color := map[int]string{0: view.Red, len(severities) - 1: view.Green}[f.worst().rank()]
-	return p.write(w, o, cmp.Or(color, view.Yellow))
+	return p.write(w, o, f.worst().Severity)
 }

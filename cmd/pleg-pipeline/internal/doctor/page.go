@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -65,11 +66,12 @@ func (p *page) table(rows [][]string, indent string, column int) {
 	_ = t.Flush() // into memory
 }
 
-// write writes the page, which begins with a severity, which gets the color.
-func (p *page) write(w io.Writer, o TextOptions, color string) error {
+// write writes the page, which begins with the severity of the worst finding, which gets its color.
+func (p *page) write(w io.Writer, o TextOptions, worst verdict.Severity) error {
 	text := view.PrintableLines(p.String())
-	if severity, rest, ok := strings.Cut(text, ":"); ok && o.Color {
-		text = "\x1b[" + color + "m" + severity + "\x1b[0m:" + rest
+	if word, rest, ok := strings.Cut(text, ":"); ok && o.Color {
+		color := map[verdict.Severity]string{verdict.Problem: view.Red, verdict.OK: view.Green}[worst]
+		text = "\x1b[" + cmp.Or(color, view.Yellow) + "m" + word + "\x1b[0m:" + rest
 	}
 	_, err := io.WriteString(w, text)
 	return err

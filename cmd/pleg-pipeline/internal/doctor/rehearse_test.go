@@ -8,13 +8,14 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/rehearse"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestEveryRehearsedFaultIsNamed examines a runtime with each fault of simulate --fault,
-// except those of events, which the doctor does not follow. The verdict must name the call,
-// and for a fault of one pod, the pod.
+// except those of events, which the doctor does not follow. The verdict must have the cause and
+// name the call, and for a fault of one pod, the pod.
 func TestEveryRehearsedFaultIsNamed(t *testing.T) {
 	for _, call := range rehearse.Calls() {
 		if call == "GetContainerEvents" {
@@ -55,10 +56,36 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	synctest.Wait()
 	o.CallTimeout *= 3 // longer than the delay of a slow call
 	r := doctor.Examine(t.Context(), o)
-	if !strings.Contains(r.Verdict, call) || strings.HasPrefix(r.Verdict, "OK") {
+	cause, severity, evidence := wanted(call, kind, ofPod)
+	check(t, r, cause, severity, evidence)
+	if !strings.Contains(r.Verdict, call) {
 		t.Errorf("verdict %q, want it to name %s", r.Verdict, call)
 	}
 	if ofPod && !strings.Contains(r.Verdict, "shop/web-0") {
 		t.Errorf("verdict %q, want it to name the pod", r.Verdict)
 	}
+}
+
+// wanted returns the first finding for a fault, and what its evidence has.
+func wanted(call, kind string, ofPod bool) (cause verdict.Cause, severity verdict.Severity, evidence string) {
+	status := strings.HasSuffix(call, "Status")
+	switch {
+	case kind == "error":
+		return verdict.RuntimeFails, verdict.Problem, ": injected"
+	case kind == "malform" && status:
+		return verdict.RuntimeFails, verdict.Problem, call + " fails: malformed answer: it has no status"
+	case kind == "malform":
+		return verdict.RuntimeFails, verdict.Problem, call + " fails: malformed answer: 11 of 11 items have no metadata"
+	case kind == "slow" && ofPod:
+		return verdict.SlowContainer, verdict.Warning, call + " "
+	case kind == "slow":
+		return verdict.RuntimeSlow, verdict.Warning, call + " "
+	case ofPod:
+		return verdict.HungContainer, verdict.Problem, "1 of 22 status calls do not return within 3s: shop/web-0 "
+	case status:
+		return verdict.RuntimeSlow, verdict.Problem, "11 of 11 " + call + " calls do not return within 3s"
+	case call == "Version":
+		return verdict.RuntimeHangs, verdict.Problem, "it does not answer within 3s"
+	}
+	return verdict.RuntimeHangs, verdict.Problem, "1 of 1 " + call + " calls do not return within 3s"
 }

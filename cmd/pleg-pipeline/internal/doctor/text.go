@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // TextOptions configure the text of a report.
@@ -52,14 +53,7 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 		r.printLists(p)
 	}
 	r.printItems(p)
-	color := view.Green
-	if len(r.Findings) > 0 {
-		color = view.Yellow
-	}
-	if !r.Healthy() {
-		color = view.Red
-	}
-	return p.write(w, o, color)
+	return p.write(w, o, verdict.New(r.Findings, r.good()).Severity)
 }
 
 func (r *Report) printCalls(p *page) {
