@@ -89,21 +89,19 @@ func TestLookupWaits(t *testing.T) {
 		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},
 		"the pipeline ends":         {after: func(p *kit.Pipeline) { _ = p.Stop() }, err: pleg.ErrStopped},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := kit.New(t, pipeline.Options{})
-				p.StartBetweenLists(t)
-				tc.after(p)
-				began := time.Now()
-				q := container("c")
-				q.Wait = 10 * time.Second
-				if _, err := p.Lookup(t.Context(), q); !errors.Is(err, tc.err) {
-					t.Errorf("Lookup = %v, want %v", err, tc.err)
-				}
-				if took := time.Since(began); took != tc.took {
-					t.Errorf("it took %v, want %v", took, tc.took)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{})
+			p.StartBetweenLists(t)
+			tc.after(p)
+			began := time.Now()
+			q := container("c")
+			q.Wait = 10 * time.Second
+			if _, err := p.Lookup(t.Context(), q); !errors.Is(err, tc.err) {
+				t.Errorf("Lookup = %v, want %v", err, tc.err)
+			}
+			if took := time.Since(began); took != tc.took {
+				t.Errorf("it took %v, want %v", took, tc.took)
+			}
 		})
 	}
 }

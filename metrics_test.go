@@ -119,13 +119,9 @@ func registered(t *testing.T, kubelet bool) []string {
 	t.Helper()
 	d := &recorder{}
 	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: d, KubeletMetricNames: kubelet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	client, err := cri.New("unix:///nowhere", cri.Options{Registerer: d, KubeletMetricNames: kubelet})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_ = client.Close()
 	if _, err := server.New(p, server.Options{Registerer: d}); err != nil {
 		t.Fatal(err)
@@ -137,9 +133,7 @@ var documentedRow = regexp.MustCompile("(?m)^\\| `(pleg_[^`]+)` \\| (?:`(kubelet
 
 func TestEveryMetricIsDocumented(t *testing.T) {
 	page, err := os.ReadFile("docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	documented := make(map[string]string) // our name to the kubelet's name
 	for _, row := range documentedRow.FindAllStringSubmatch(string(page), -1) {
 		if !strings.HasPrefix(row[1], "pleg_fleet_") && !strings.HasPrefix(row[1], "pleg_otlp_") { // fleet and otlp test their own

@@ -46,9 +46,7 @@ func TestNoHistory(t *testing.T) {
 		kit.Relist(1)
 		for seq, want := range map[uint64]string{1: "Gap() Died(c) Synced()", 2: "Synced()"} {
 			sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: seq}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			synctest.Wait()
 			if got := plegtest.Words(kit.Drain(sub.Events())...); got != want {
 				t.Errorf("after event %d: got %s, want %s", seq, got, want)

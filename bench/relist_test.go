@@ -13,6 +13,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/serial"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // BenchmarkRelist is a relist without a change on a runtime without latency: the cost of
@@ -39,13 +40,9 @@ func BenchmarkRelist(b *testing.B) {
 func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	runtime := &memory{lists: make(chan []*pleg.Pod)}
 	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 1})
-	if err != nil {
-		b.Fatal(err)
-	}
+	kit.Must(b, err)
 	subscription, err := p.Subscribe(pipeline.SubscribeOptions{Buffer: 8 * pods})
-	if err != nil {
-		b.Fatal(err)
-	}
+	kit.Must(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	var run errgroup.Group
 	run.Go(func() error { return p.Run(ctx) })

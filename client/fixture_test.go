@@ -61,9 +61,7 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 func (f *fixture) newClient() *client.Client {
 	f.Helper()
 	c, err := client.New("", client.Options{Dial: f.dial})
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	f.Cleanup(func() { c.Close() })
 	return c
 }
@@ -110,9 +108,7 @@ func (f *fixture) startPipeline(o pipeline.Options) {
 func (f *fixture) startServer() {
 	f.Helper()
 	s, err := server.New(f.pipe.Pipeline, server.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	listener := bufconn.Listen(64 << 10)
 	f.setListener(listener)
 	f.stopServer = kit.Run(f.T, func(ctx context.Context) error { return s.Serve(ctx, listener) })

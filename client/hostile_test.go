@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
@@ -25,9 +26,7 @@ import (
 func clientOf(t *testing.T, d *hostile.Daemon) *client.Client {
 	t.Helper()
 	c, err := client.New("", client.Options{Dial: hostile.Serve(t, d)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -135,9 +134,7 @@ func TestGapHasItsReplay(t *testing.T) {
 	}})
 	var got []pleg.Event
 	for ev, err := range c.Watch(t.Context(), client.WatchOptions{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got = append(got, ev); ev.Seq == 7 {
 			break
 		}

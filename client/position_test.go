@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -82,13 +81,11 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8, false},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := requestsOf(t, tt.options, tt.events)[1]
-				if replay := tt.after == 0; r.GetReplay() != (replay || tt.state) || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
-					t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0; with the state: %v", r, tt.after, tt.state)
-				}
-			})
+		kit.Bubble(t, tt.name, func(t *testing.T) {
+			r := requestsOf(t, tt.options, tt.events)[1]
+			if replay := tt.after == 0; r.GetReplay() != (replay || tt.state) || (r.GetResumeAfter() == nil) != replay || r.GetResumeAfter().GetSeq() != tt.after {
+				t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0; with the state: %v", r, tt.after, tt.state)
+			}
 		})
 	}
 }

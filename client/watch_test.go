@@ -175,9 +175,7 @@ func TestWatchEndsWithoutPermission(t *testing.T) {
 		c, err := client.New("", client.Options{Dial: func(context.Context) (net.Conn, error) {
 			return nil, fmt.Errorf("dial: %w", fs.ErrPermission)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer c.Close()
 		var got []error
 		for _, err := range c.Watch(t.Context(), client.WatchOptions{}) {

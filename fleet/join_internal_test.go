@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Two of three parts are watched. Their Synced and Bookmarks become one, with the older time, and an
@@ -44,9 +45,7 @@ func TestJoin(t *testing.T) {
 	for i, s := range steps {
 		ev := Event{Node: s.node, At: Position(s.at), Event: pleg.Event{Type: s.typ, ObservedAt: began.Add(time.Duration(i))}}
 		got = nil
-		if err := j.deliver(s.part, ev); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, j.deliver(s.part, ev))
 		switch {
 		case s.want != (len(got) == 1):
 			t.Errorf("step %d: %d events are delivered", i, len(got))

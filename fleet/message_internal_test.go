@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMessageKeepsEvents(t *testing.T) {
@@ -19,15 +20,11 @@ func TestMessageKeepsEvents(t *testing.T) {
 	var parts []string
 	for _, d := range want {
 		one, err := encodeEvent(ceSource("prod", "n1"), d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		parts = append(parts, string(one))
 	}
 	m, err := decode([]byte("[" + strings.Join(parts, ",") + "]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if !reflect.DeepEqual(m.events, want) || m.epoch != "e" || m.first != 7 || m.last != 8 || m.gap {
 		t.Errorf("got %+v, want %+v", m, want)
 	}

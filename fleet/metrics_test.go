@@ -14,9 +14,7 @@ import (
 
 func TestMetricsAreDocumented(t *testing.T) {
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: &nats.Conn{}, Source: fleet.From(pipe), Cluster: "c", Node: "n", Registerer: registry,

@@ -5,15 +5,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestAPIPrefix(t *testing.T) {
 	t.Parallel()
 	prefixed := func(js jetstream.JetStream, err error) jetstream.JetStream {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return js
 	}
 	conn := &nats.Conn{}

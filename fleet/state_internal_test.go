@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestStateFollowsEvents(t *testing.T) {
@@ -32,13 +33,9 @@ func TestStateFollowsEvents(t *testing.T) {
 			t.Errorf("the state has the number %d after %d", r.Seq, s.ev.Seq)
 		}
 		value, _, err := r.encode(1 << 20)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		var state podState
-		if err := json.Unmarshal(value, &state); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, json.Unmarshal(value, &state))
 		var got []string
 		for _, last := range state.Events {
 			got = append(got, string('0'+rune(last.Seq)))
@@ -62,9 +59,7 @@ func TestStateKeepsStatus(t *testing.T) {
 			{ID: "s1", Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}, Annotations: map[string]string{"large": "x"}},
 		},
 	}
-	if err := r.setStatus(status, nil); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, r.setStatus(status, nil))
 	got, err := r.status()
 	if err != nil || got.IPs[0] != "10.0.0.7" || got.Containers[0].State != pleg.StateRunning || !got.Sandboxes[1].Ready {
 		t.Errorf("the status is %+v, %v", got, err)

@@ -65,9 +65,7 @@ func TestEndpoints(t *testing.T) {
 func write(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -127,9 +125,7 @@ func listen(t *testing.T, config *tls.Config) (server *httptest.Server, got chan
 func send(t *testing.T, endpoint string, o otlp.DialOptions) error {
 	t.Helper()
 	conn, err := otlp.Dial(endpoint, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer conn.Close()
 	return export(t, conn)
 }
@@ -147,26 +143,18 @@ func TestHeadersAreReadForEachRequest(t *testing.T) {
 			server, got := listen(t, nil)
 			file := write(t, "headers", "# of today\n\nAuthorization=Bearer abc=\n")
 			conn, err := otlp.Dial(server.URL, otlp.DialOptions{Protocol: protocol, HeadersFile: file, Compression: compression, UserAgent: "test/1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			defer conn.Close()
 			for _, want := range []string{"Bearer abc=", "Bearer def"} {
-				if err := os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				if err := export(t, conn); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, os.WriteFile(file, []byte("authorization="+want+"\n"), 0o600))
+				kit.Must(t, export(t, conn))
 				h := <-got
 				if h.Get("Authorization") != want || !strings.HasPrefix(h.Get("User-Agent"), "test/1") || h.Get("Grpc-Encoding")+h.Get("Content-Encoding") != encoding {
 					t.Errorf("%s: headers %q, want %q, the user agent and the encoding %q", protocol, h, want, encoding)
 				}
 			}
 			// While the file is replaced, requests fail with an error that is retried.
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.Remove(file))
 			if err := export(t, conn); err == nil || otlp.IsPermanent(err) {
 				t.Errorf("%s: without the file: %v, want an error to retry", protocol, err)
 			}
@@ -177,9 +165,7 @@ func TestHeadersAreReadForEachRequest(t *testing.T) {
 func TestTLS(t *testing.T) {
 	cert, key := kit.SelfSigned(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	clients := x509.NewCertPool()
 	clients.AddCert(pair.Leaf)
 	server, _ := listen(t, &tls.Config{

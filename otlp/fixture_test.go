@@ -241,9 +241,7 @@ func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.E
 		o.Conn = otlp.NewHTTPConn(r)
 	}
 	e, err := otlp.NewExporter(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
@@ -280,18 +278,14 @@ type nodeOptions struct {
 func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 	t.Helper()
 	for _, protocol := range protocols {
-		t.Run(protocol, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { withNode(t, protocol, o, test) })
-		})
+		kit.Bubble(t, protocol, func(t *testing.T) { withNode(t, protocol, o, test) })
 	}
 }
 
 func withNode(t *testing.T, protocol string, o nodeOptions, test func(*node)) {
 	n := &node{t: t, runtime: plegtest.New(), receiver: &receiver{protocol: protocol, began: time.Now()}, registry: prometheus.NewPedanticRegistry()}
 	pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if n.truth, err = pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Each promise of docs/otlp.md is an error here.
@@ -113,9 +114,7 @@ func (n *node) requirePromises(maxBatch int) {
 	for len(n.truth.Events()) > 0 {
 		published = append(published, <-n.truth.Events())
 	}
-	if err := check(records, published); err != nil {
-		n.t.Fatal(err)
-	}
+	kit.Must(n.t, check(records, published))
 	for i, r := range requests {
 		if got := len(r.records()); got == 0 || got > maxBatch {
 			n.t.Errorf("request %d has %d records, want 1 to %d", i, got, maxBatch)

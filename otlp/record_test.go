@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func recordsOf(events ...pleg.Event) (records []*logsv1.LogRecord) {
@@ -132,9 +133,7 @@ func TestHostileTexts(t *testing.T) {
 				ev.Type = kind
 				r := otlp.NewRecord(&ev)
 				wire, err := proto.Marshal(r)
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				if len(wire) > 16*otlp.MaxText {
 					t.Errorf("a record of %d bytes", len(wire))
 				}
@@ -150,9 +149,7 @@ func TestHostileTexts(t *testing.T) {
 // pleg, which docs/subscriptions.md has.
 func TestAttributesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/otlp.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	code := int32(1)
 	var events []pleg.Event
 	for _, kind := range pleg.EventTypes() {

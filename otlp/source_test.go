@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // script is a source that sends the events of the next part with each call, and then waits.
@@ -115,20 +116,18 @@ func TestExporterFollowsItsSource(t *testing.T) {
 			want:  append(slices.Clone(started), "pleg.gap 9"),
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, r := &script{parts: tc.parts}, new(receiver)
-				stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if got := r.names(); !slices.Equal(got, tc.want) {
-					t.Errorf("got  %v\nwant %v", got, tc.want)
-				}
-				if got := s.asked(); !slices.Equal(got, tc.after) {
-					t.Errorf("it resumed after %v, want %v", got, tc.after)
-				}
-				stop()
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			s, r := &script{parts: tc.parts}, new(receiver)
+			stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := r.names(); !slices.Equal(got, tc.want) {
+				t.Errorf("got  %v\nwant %v", got, tc.want)
+			}
+			if got := s.asked(); !slices.Equal(got, tc.after) {
+				t.Errorf("it resumed after %v, want %v", got, tc.after)
+			}
+			stop()
 		})
 	}
 }
@@ -139,9 +138,7 @@ func TestEndOfTheSource(t *testing.T) {
 		r := new(receiver)
 		start := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
 		e, err := otlp.NewExporter(otlp.ExporterOptions{Conn: r, Source: &script{parts: [][]pleg.Event{start}, end: true}, Node: "n"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if err := e.Run(t.Context()); err != nil || len(r.names()) != 3 {
 			t.Errorf("first Run: %v with %v, want all three events", err, r.names())
 		}

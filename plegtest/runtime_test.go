@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -57,20 +58,18 @@ var faultyCalls = map[string]func(context.Context, *plegtest.Runtime, plegtest.F
 func TestFaults(t *testing.T) {
 	for name, tt := range faults {
 		for call, run := range faultyCalls {
-			t.Run(name+"/"+call, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-					defer cancel()
-					defer func() {
-						if got := recover() != nil; got != tt.panic {
-							t.Errorf("panic: %t, want %t", got, tt.panic)
-						}
-					}()
-					began := time.Now()
-					if err := run(ctx, plegtest.New(), tt.fault); !errors.Is(err, tt.err) || time.Since(began) != tt.took {
-						t.Errorf("the call ended with %v after %v, want %v after %v", err, time.Since(began), tt.err, tt.took)
+			kit.Bubble(t, name+"/"+call, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				defer func() {
+					if got := recover() != nil; got != tt.panic {
+						t.Errorf("panic: %t, want %t", got, tt.panic)
 					}
-				})
+				}()
+				began := time.Now()
+				if err := run(ctx, plegtest.New(), tt.fault); !errors.Is(err, tt.err) || time.Since(began) != tt.took {
+					t.Errorf("the call ended with %v after %v, want %v after %v", err, time.Since(began), tt.err, tt.took)
+				}
 			})
 		}
 	}

@@ -63,9 +63,7 @@ func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener n
 	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
 	o.Registerer = f.Metrics
 	s, err := server.New(f.Pipeline.Pipeline, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	f.Start(t)
 	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
 	return f
@@ -76,9 +74,7 @@ func (f *fixture) connect() *grpc.ClientConn {
 	f.Helper()
 	conn, err := grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(f.dial), grpc.WithNoProxy())
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	f.Cleanup(func() { conn.Close() })
 	return conn
 }
@@ -105,9 +101,7 @@ func (f *fixture) watch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.Watc
 func (f *fixture) mustWatch(ctx context.Context, c plegv1.PLEGClient, r *plegv1.WatchRequest) grpc.ServerStreamingClient[plegv1.WatchResponse] {
 	f.Helper()
 	stream, err := f.watch(ctx, c, r)
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	return stream
 }
 
@@ -188,9 +182,7 @@ func hoard(ctx context.Context, path string) (exit int) {
 func roleCommand(t *testing.T, role, socket string) *exec.Cmd {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	cmd := exec.CommandContext(t.Context(), program)
 	cmd.Env = append(os.Environ(), roleVariable+"="+role, socketVariable+"="+socket)
 	return cmd

@@ -24,6 +24,7 @@ import (
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // open begins calls of a method and sends no request.
@@ -164,9 +165,7 @@ func TestUnreadList(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxLists: 1, MaxCalls: 3}, func(t *testing.T, f *fixture) {
 		f.setLargePods(10)
 		stream, err := f.client().ListPods(t.Context(), &plegv1.ListPodsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		time.Sleep(time.Second)
 		for range 5 {
 			wantStatus(t, "another list", f.list(), codes.ResourceExhausted, "allows 1 at a time")

@@ -37,9 +37,7 @@ func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fi
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "pleg.sock")
 	l, err := server.Listen(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	f = newFixtureOn(t, p, o, l)
 	f.dial = func(ctx context.Context, _ string) (net.Conn, error) {
 		var d net.Dialer
@@ -52,9 +50,7 @@ func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fi
 func newClient(t testing.TB, socket string) *client.Client {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -102,12 +98,8 @@ func child(t *testing.T, role, socket string) (process *os.Process, lines *bufio
 	t.Helper()
 	cmd := roleCommand(t, role, socket)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_, _ = io.Copy(io.Discard, out)
@@ -133,9 +125,7 @@ func TestStoppedProcess(t *testing.T) {
 	process, lines := child(t, roleWatch, socket)
 	seek(t, lines, "Synced", func(line string) bool { return strings.HasPrefix(line, "Synced") })
 	waitFor := f.follow(socket)
-	if err := process.Signal(unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, process.Signal(unix.SIGSTOP))
 	rounds := 0
 	for ; kit.Metric(t, f.Metrics, "pleg_subscriber_discarded_events_total", "child") < processPods; rounds++ {
 		id := fmt.Sprintf("c%d", rounds)
@@ -143,9 +133,7 @@ func TestStoppedProcess(t *testing.T) {
 		waitFor(pleg.ContainerID(id)) // or the test does not end
 	}
 	t.Logf("after %d rounds of %d pods the stopped process has missed events", rounds, processPods)
-	if err := process.Signal(unix.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, process.Signal(unix.SIGCONT))
 	seek(t, lines, "a repair", func(line string) bool {
 		return strings.HasPrefix(line, "PodSync") && !strings.HasSuffix(line, " 0")
 	})
@@ -172,9 +160,7 @@ func TestKilledProcess(t *testing.T) {
 		t.Errorf("%v subscribers, want 4", n)
 	}
 	for _, process := range children {
-		if err := process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, process.Kill())
 	}
 	ticker := time.NewTicker(10 * time.Millisecond)
 	defer ticker.Stop()
@@ -248,9 +234,7 @@ func TestKeepalive(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
 		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		dead, err := f.dial(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer dead.Close()
 		if _, err := dead.Write([]byte(hello)); err != nil {
 			t.Fatal(err)

@@ -121,9 +121,7 @@ func TestHealth(t *testing.T) {
 		check("after another list", serving)
 
 		stream, err := c.Watch(ctx, &healthv1.HealthCheckRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		var got []healthv1.HealthCheckResponse_ServingStatus
 		r, err := stream.Recv()
 		go func() { _ = f.stopServer() }()
@@ -175,9 +173,7 @@ func TestShutdownIsBounded(t *testing.T) {
 			kit.Relist(1)
 		}
 		silent, err := f.dial(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer silent.Close()
 		synctest.Wait()
 		begin := time.Now()
@@ -208,9 +204,7 @@ func TestPipelineEnds(t *testing.T) {
 		_, err = f.watch(t.Context(), c, &plegv1.WatchRequest{})
 		wantStatus(t, "a new watch", err, codes.Unavailable, pleg.ErrStopped.Error())
 		pods, err := c.ListPods(t.Context(), &plegv1.ListPodsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if m, err := pods.Recv(); err != nil || m.GetPod().GetUid() != "a" {
 			t.Errorf("ListPods: %v, %v, want the last state", m, err)
 		}
@@ -222,9 +216,7 @@ func TestPipelineEnds(t *testing.T) {
 
 func TestNewRejectsBadOptions(t *testing.T) {
 	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for name, o := range map[string]server.Options{
 		"MaxConnections": {MaxConnections: -1}, "MaxStreams": {MaxStreams: -1}, "MaxWatchers": {MaxWatchers: -1},
 		"MaxRequestBytes": {MaxRequestBytes: -1}, "Options.Buffer": {Buffer: -1}, "MaxBuffer": {MaxBuffer: -1},

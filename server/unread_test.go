@@ -30,18 +30,14 @@ type unread struct {
 func (f *fixture) leave(calls ...unread) (ended <-chan struct{}) {
 	f.Helper()
 	conn, err := f.dial(f.Context(), "")
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	f.Cleanup(func() { conn.Close() })
 	const data, headers, settings, endStream, endHeaders = 0, 1, 4, 1, 4
 	noWindow := []byte{0, 4, 0, 0, 0, 0} // SETTINGS_INITIAL_WINDOW_SIZE = 0
 	sent := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(settings, 0, 0, noWindow)...)
 	for i, c := range calls {
 		request, err := proto.Marshal(c.request)
-		if err != nil {
-			f.Fatal(err)
-		}
+		kit.Must(f, err)
 		fields := field(":method", "POST") + field(":scheme", "http") + field(":path", c.method) + field(":authority", "a") +
 			field("content-type", "application/grpc") + field("te", "trailers")
 		id := uint32(2*i + 1)

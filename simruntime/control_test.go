@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestInvalidStepsFail(t *testing.T) {
@@ -16,9 +17,7 @@ func TestInvalidStepsFail(t *testing.T) {
 	p := populate(t, rt, 1, 1)[0]
 	stopped := populate(t, rt, 1, 1)[0]
 	sandbox, running, exited := p.Sandboxes[0].ID, p.Containers[0].ID, stopped.Containers[0].ID
-	if err := rt.StopSandbox(stopped.Sandboxes[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, rt.StopSandbox(stopped.Sandboxes[0].ID))
 	rt.Update(func(tx *simruntime.Txn) {
 		for name, tc := range map[string]struct {
 			err  func() error
@@ -86,9 +85,7 @@ func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []st
 	populate(t, rt, 20, 2)
 	opts.Seed = seed
 	opts.Observe = func(podUID string) { pods = append(pods, podUID) }
-	if err := rt.Churn(t.Context(), opts); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, rt.Churn(t.Context(), opts))
 	return pods, rt
 }
 

@@ -13,6 +13,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // watcher is a client of GetContainerEvents that keeps what it gets.
@@ -90,12 +91,8 @@ var lifeOfAPod = []string{
 func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
 	t.Helper()
 	p, err := rt.AddPod(simruntime.PodSpec{Containers: []simruntime.ContainerSpec{{}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := rt.RemovePod(p.UID); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, rt.RemovePod(p.UID))
 }
 
 func TestEachClientGetsAllEventsOfPod(t *testing.T) {
@@ -163,9 +160,7 @@ func TestEventsThatWait(t *testing.T) {
 				p := populate(t, rt, 1, 1)[0]
 				setEventFaults(t, rt, tc.faults)
 				w := watch(t, client)
-				if err := rt.ExitContainer(p.Containers[0].ID, 1, ""); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, rt.ExitContainer(p.Containers[0].ID, 1, ""))
 				time.Sleep(tc.wait - 1)
 				if got := w.seen(); len(got) != 0 {
 					t.Errorf("before its time: %q, want nothing", got)

@@ -8,13 +8,12 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestProfileDelaysCalls(t *testing.T) {
 	node, err := simruntime.NewProfile(simruntime.ProfileNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	opts := simruntime.Options{Profile: node}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
@@ -36,9 +35,7 @@ func TestProfileDelaysCalls(t *testing.T) {
 				t.Errorf("%s is counted as %+v", name, got)
 			}
 		}
-		if err := rt.SetProfile(nil); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, rt.SetProfile(nil))
 		if _, took := statusOf(t.Context(), client, p.Containers[0].ID); took != 0 {
 			t.Errorf("without a profile a call took %v", took)
 		}
@@ -47,9 +44,7 @@ func TestProfileDelaysCalls(t *testing.T) {
 
 func TestTailProfileHasHeavyTail(t *testing.T) {
 	tail, err := simruntime.NewProfile(simruntime.ProfileTail)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	opts := simruntime.Options{Profile: tail, Seed: 7}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]

@@ -11,6 +11,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func listPods(t *testing.T, client cri.RuntimeServiceClient, f *cri.PodSandboxFilter) []*cri.PodSandbox {
@@ -18,9 +19,7 @@ func listPods(t *testing.T, client cri.RuntimeServiceClient, f *cri.PodSandboxFi
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return resp.Items
 }
 
@@ -29,9 +28,7 @@ func listContainers(t *testing.T, client cri.RuntimeServiceClient, f *cri.Contai
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	resp, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: f})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return resp.Containers
 }
 
@@ -107,9 +104,7 @@ func TestDeletedSandboxLingers(t *testing.T) {
 	opts := simruntime.Options{DeletedLinger: 4 * time.Millisecond}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
-		if err := rt.RemovePod(p.UID); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, rt.RemovePod(p.UID))
 		got := listPods(t, client, nil)
 		if len(got) != 1 || got[0].State != cri.PodSandboxState_SANDBOX_NOTREADY {
 			t.Errorf("right after the removal: %v, want the sandbox NOTREADY", got)

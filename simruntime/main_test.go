@@ -27,36 +27,28 @@ const patience = 10 * time.Second
 func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
 	t.Helper()
 	rt, err := simruntime.New(opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return rt
 }
 
 func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {
 	t.Helper()
 	out, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return out
 }
 
 func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) simruntime.FaultID {
 	t.Helper()
 	id, err := rt.Inject(f)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return id
 }
 
 func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
 	t.Helper()
 	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() {
 		if err := conn.Close(); err != nil {
 			t.Errorf("close client: %v", err)
@@ -80,9 +72,7 @@ func overSocket(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "sim.sock")
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 	return dial(t, "unix:"+path)
 }
@@ -100,7 +90,5 @@ func simulate(
 
 func setEventFaults(t *testing.T, rt *simruntime.Runtime, f simruntime.EventFaults) {
 	t.Helper()
-	if err := rt.SetEventFaults(f); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, rt.SetEventFaults(f))
 }

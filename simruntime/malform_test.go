@@ -9,6 +9,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // problems says what is wrong with an answer about a container or a sandbox.
@@ -85,17 +86,13 @@ func TestMalformedAnswers(t *testing.T) {
 func containerStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.ContainerStatus {
 	t.Helper()
 	resp, err := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return resp.Status
 }
 
 func sandboxStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.PodSandboxStatus {
 	t.Helper()
 	resp, err := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return resp.Status
 }

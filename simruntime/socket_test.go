@@ -19,9 +19,7 @@ func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 		l := bufconn.Listen(1 << 10)
 		stop := kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
 		conn, err := l.DialContext(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		go func() { // reads, and sends nothing
 			_, _ = io.Copy(io.Discard, conn)
 		}()

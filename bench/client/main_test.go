@@ -30,9 +30,7 @@ func startClient(t *testing.T, socket string) (ask func(probe.Command) (probe.Re
 	t.Helper()
 	t.Setenv(asClient, "1")
 	client, err := probe.StartChild(t.Context(), os.Args[0], "-socket", socket, "-period", "20ms")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(client.Stop)
 	return func(c probe.Command) (r probe.Report, err error) { return r, client.Ask(c, &r) }
 }
@@ -41,17 +39,13 @@ func startClient(t *testing.T, socket string) (ask func(probe.Command) (probe.Re
 func TestClientMeasuresBurst(t *testing.T) {
 	const pods, containers = 6, 2
 	node, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := node.Populate(simruntime.Population{Pods: pods, Containers: containers}); err != nil {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, listener) })
 	ask := startClient(t, socket)
 	window := func(typ string, n int, change probe.Command) probe.Report {

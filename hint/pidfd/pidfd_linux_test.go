@@ -38,9 +38,7 @@ func startProcess(t *testing.T, cgroups, container, script string) (end func()) 
 	if err == nil { // 0 is a process of another pid namespace
 		err = os.WriteFile(filepath.Join(dir, "cgroup.procs"), fmt.Appendf(nil, "0\n%d\n", cmd.Process.Pid), 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return func() { _ = in.Close(); _ = cmd.Wait() }
 }
 
@@ -53,9 +51,7 @@ func kernelTells(t *testing.T) bool {
 	if err == nil {
 		_, err = fmt.Sscanf(unix.ByteSliceToString(name.Release[:]), "%d.%d", &major, &minor)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return major > 6 || major == 6 && minor >= 15
 }
 
@@ -99,24 +95,16 @@ func TestEndIsAHint(t *testing.T) {
 
 func testEndIsAHint(t *testing.T, script string, code int32) {
 	cgroups, id := t.TempDir(), strings.Repeat("c", 64)
-	if err := os.WriteFile(filepath.Join(cgroups, "cgroup.procs"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(cgroups, "cgroup.procs"), nil, 0o600))
 	endProcess := startProcess(t, cgroups, id, script)
 	runtime := plegtest.New()
 	runtime.Set("web", id+"=running /s=running")
 	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: -1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	died, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, p.Run)
-	if err := p.Relist(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, p.Relist(t.Context()))
 	ended, watching := make(chan pidfd.End, 10), make(logged, 10)
 	kit.Run(t, func(ctx context.Context) error {
 		return pidfd.Run(ctx, hosted{p, cgroups}, pidfd.Options{Host: lookup.Host{Cgroup: cgroups}, Ended: func(e pidfd.End) { ended <- e }, Logger: slog.New(watching)})

@@ -8,7 +8,6 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,9 +49,7 @@ func (f fake) WatchEvents(ctx context.Context, _ func(), hint func(pleg.Hint)) e
 func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	t.Helper()
 	r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return r
 }
 
@@ -72,41 +69,39 @@ var misbehaviours = map[string]struct {
 
 func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 	for name, tc := range misbehaviours {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r := guard(t, fake{
-					list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
-					one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
-					status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
-				})
-				pod := &pleg.Pod{UID: "a", Namespace: "shop", Name: "web-0"}
-				for operation, call := range map[string]func() error{
-					"list pods: ": func() error {
-						pods, err := r.ListPods(t.Context())
-						if pods != nil {
-							t.Errorf("pods %v together with an error", pods)
-						}
-						return err
-					},
-					"list pod a: ": func() error { _, err := r.PodLister().ListPod(t.Context(), "a"); return err },
-					"inspect pod shop/web-0 (a): ": func() error {
-						_, err := r.PodStatus(t.Context(), pod, nil, timeout)
-						return err
-					},
-				} {
-					start := time.Now()
-					err := call()
-					if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
-						t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
-					}
-					if took := time.Since(start); took != tc.took {
-						t.Errorf("%s took %v, want %v", operation, took, tc.took)
-					}
-					if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), "no answer within the")) {
-						t.Errorf("error %v, want the timeout in it: %v", err, late)
-					}
-				}
+		kit.Bubble(t, name, func(t *testing.T) {
+			r := guard(t, fake{
+				list:   func(ctx context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{{UID: "a"}}, tc.do(ctx) },
+				one:    func(ctx context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "a"}, tc.do(ctx) },
+				status: func(ctx context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{}, tc.do(ctx) },
 			})
+			pod := &pleg.Pod{UID: "a", Namespace: "shop", Name: "web-0"}
+			for operation, call := range map[string]func() error{
+				"list pods: ": func() error {
+					pods, err := r.ListPods(t.Context())
+					if pods != nil {
+						t.Errorf("pods %v together with an error", pods)
+					}
+					return err
+				},
+				"list pod a: ": func() error { _, err := r.PodLister().ListPod(t.Context(), "a"); return err },
+				"inspect pod shop/web-0 (a): ": func() error {
+					_, err := r.PodStatus(t.Context(), pod, nil, timeout)
+					return err
+				},
+			} {
+				start := time.Now()
+				err := call()
+				if err == nil || !strings.HasPrefix(err.Error(), operation) || !strings.HasSuffix(err.Error(), tc.want) {
+					t.Errorf("error %v, want %q ... %q", err, operation, tc.want)
+				}
+				if took := time.Since(start); took != tc.took {
+					t.Errorf("%s took %v, want %v", operation, took, tc.took)
+				}
+				if late := tc.took > 0; late != (err != nil && strings.Contains(err.Error(), "no answer within the")) {
+					t.Errorf("error %v, want the timeout in it: %v", err, late)
+				}
+			}
 		})
 	}
 }
@@ -143,9 +138,7 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	own, reg := listed(), prometheus.NewRegistry()
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return own, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	pods, err := r.ListPods(t.Context())
 	want := []*pleg.Pod{
 		listed()[0], {UID: "partial", Containers: []*pleg.Container{{ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}}}, listed()[4],

@@ -7,6 +7,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestSelectorsAreLimited(t *testing.T) {
@@ -43,9 +44,7 @@ func TestTypes(t *testing.T) {
 		"a network event":              {pleg.Filter{Types: network[:1]}, network[:1]},
 	} {
 		f, err := filter.New(test.filter)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		got := slices.DeleteFunc(slices.Clone(all), func(t pleg.EventType) bool { return !f.WantsEvent(&pleg.Event{Type: t}) })
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %v, want %v", name, got, test.want)
@@ -56,9 +55,7 @@ func TestTypes(t *testing.T) {
 // A pod whose namespace is not known may be a wanted one, so that it counts as behind.
 func TestUnknownNamespaceMayBeWanted(t *testing.T) {
 	f, err := filter.New(pleg.Filter{Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"a"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, test := range []struct {
 		namespace string
 		uid       pleg.PodUID

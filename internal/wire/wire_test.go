@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // fill sets every field of a struct, and of what it points to, to a value that is
@@ -66,13 +67,9 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 func sent[M proto.Message](t *testing.T, m M) M {
 	t.Helper()
 	data, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	out := m.ProtoReflect().New().Interface()
-	if err := proto.Unmarshal(data, out); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, proto.Unmarshal(data, out))
 	return out.(M)
 }
 
@@ -229,9 +226,7 @@ func FuzzEvent(f *testing.F) {
 
 func encoded(f *testing.F, m proto.Message) []byte {
 	data, err := proto.Marshal(m)
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	return data
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // discardCache does not allocate.
@@ -39,9 +40,7 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 				Cache: discardCache{}, Lister: &fakeLister{}, Pods: &fakeLister{}, RelistPeriod: period, MaxQuarantine: maxQuarantine,
 				Logger: slog.New(slog.DiscardHandler),
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
 			if got := d.SettleQueued(); got != 100+1 { // the mark is one
 				t.Fatalf("settled %d changes, want 100 and a mark", got)

@@ -9,6 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestSubscribersShareSelectors has several subscribers with the same selector, whose
@@ -92,9 +93,7 @@ func BenchmarkSelectors(b *testing.B) {
 	} {
 		b.Run("selectors="+name, func(b *testing.B) {
 			d, err := dispatcher.New(dispatcher.Options{History: 1, SlowAfter: 1 << 40, Logger: discard})
-			if err != nil {
-				b.Fatal(err)
-			}
+			kit.Must(b, err)
 			for n := range 1000 {
 				selector := strings.Repeat("!absent.example.com/name,", 63) + "app=" + suffix(n)
 				if _, err := d.Subscribe(pleg.SubscribeOptions{Filter: pleg.Filter{Selector: selector}}); err != nil {
@@ -112,9 +111,7 @@ func BenchmarkSelectors(b *testing.B) {
 				in <- pods[n%2]
 			}
 			close(in)
-			if err := <-ended; err != nil {
-				b.Fatal(err)
-			}
+			kit.Must(b, <-ended)
 		})
 	}
 }

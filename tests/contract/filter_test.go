@@ -17,9 +17,7 @@ func TestContractCreated(t *testing.T) {
 		named := pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
 		subscribe := func(o pipeline.SubscribeOptions) *pipeline.Subscription {
 			sub, err := f.Subscribe(o)
-			if err != nil {
-				f.Fatal(err)
-			}
+			kit.Must(f, err)
 			return sub
 		}
 		first, others := subscribe(named), subscribe(pipeline.SubscribeOptions{})

@@ -168,17 +168,13 @@ func (f *fixture) subscribeInProcess(o pipeline.SubscribeOptions, see func(pleg.
 // serve serves the pipeline and returns a client of the service.
 func (f *fixture) serve() plegv1.PLEGClient {
 	srv, err := server.New(f.Pipeline.Pipeline, server.Options{})
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	listener := bufconn.Listen(64 << 10)
 	kit.Run(f.T, func(ctx context.Context) error { return srv.Serve(ctx, listener) })
 	conn, err := grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	f.Cleanup(func() { conn.Close() })
 	return plegv1.NewPLEGClient(conn)
 }
@@ -187,9 +183,7 @@ func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, s
 	f.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	stream, err := client.Watch(ctx, watchRequest(f.T, o))
-	if err != nil {
-		f.Fatal(err)
-	}
+	kit.Must(f, err)
 	if _, err := stream.Header(); err != nil { // it is sent once the subscription exists
 		f.Fatal(err)
 	}
@@ -214,9 +208,7 @@ func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, s
 func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchRequest {
 	t.Helper()
 	r, err := wire.FromFilter(o.Filter)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	r.Name, r.Buffer, r.Replay, r.Bookmarks, r.Statuses = o.Name, uint32(o.Buffer), o.Replay, o.Bookmarks, o.Statuses
 	if o.After != (pleg.Position{}) {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}

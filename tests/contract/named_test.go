@@ -16,9 +16,7 @@ func TestContractNamedSlow(t *testing.T) {
 	var log kit.Log
 	inProcess(t, pipeline.Options{Logger: log.Logger()}, func(f *fixture) {
 		sub, err := f.Subscribe(pipeline.SubscribeOptions{Name: "sleeper", Buffer: 3})
-		if err != nil {
-			f.Fatal(err)
-		}
+		kit.Must(f, err)
 		for round := range 5 {
 			f.Runtime.Set("p0", fmt.Sprintf("c%d=running", round))
 			kit.Relist(1)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // maxWords bounds all pages together.
@@ -37,9 +39,7 @@ func files(t *testing.T, suffix string) map[string]string {
 		texts[path] = string(text)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return texts
 }
 

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var (
@@ -57,9 +59,7 @@ func TestFragmentsCompile(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %d", filepath.Base(path), n+1), func(t *testing.T) {
 				t.Parallel()
 				source := filepath.Join(t.TempDir(), "fragment.go")
-				if err := os.WriteFile(source, []byte(wrapped(m[1])), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, os.WriteFile(source, []byte(wrapped(m[1])), 0o600))
 				build(t, source, os.DevNull)
 			})
 		}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var (
@@ -95,9 +97,7 @@ var target = regexp.MustCompile("`make ([a-z][a-z0-9-]*)")
 // TestTargetsExist checks each target of the Makefile that a page names.
 func TestTargetsExist(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for page, text := range files(t, ".md") {
 		for _, m := range target.FindAllStringSubmatch(text, -1) {
 			if !strings.Contains(string(makefile), "\n"+m[1]+":") {

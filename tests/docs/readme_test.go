@@ -7,15 +7,15 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The program in the README builds as pasted. Without a runtime it fails at once and
 // names the socket.
 func TestReadmeProgram(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_, program, found := strings.Cut(string(readme), "```go\n")
 	program, _, closed := strings.Cut(program, "```")
 	if !found || !closed {
@@ -27,9 +27,7 @@ func TestReadmeProgram(t *testing.T) {
 	}
 	missing := filepath.Join(t.TempDir(), "missing.sock")
 	source := filepath.Join(t.TempDir(), "main.go")
-	if err := os.WriteFile(source, []byte(strings.ReplaceAll(program, socket, missing)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(source, []byte(strings.ReplaceAll(program, socket, missing)), 0o600))
 	binary := filepath.Join(t.TempDir(), "podwatch")
 	build(t, source, binary)
 	output, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
@@ -40,14 +38,10 @@ func TestReadmeProgram(t *testing.T) {
 
 func TestReadmeListsEveryPage(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for page := range files(t, ".md") {
 		page, err := filepath.Rel("../..", page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if page = filepath.ToSlash(page); strings.HasPrefix(page, "docs/adr/") || strings.HasPrefix(page, "tests/") {
 			page = path.Dir(page)
 		}

@@ -67,9 +67,7 @@ type fixture struct {
 func newFixture(t *testing.T, s scenario) *fixture {
 	t.Helper()
 	node, err := simruntime.New(simruntime.Options{Seed: s.seed, StreamBatch: streamBatch})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := node.Populate(simruntime.Population{Pods: s.pods, Containers: s.containers}); err != nil {
 		t.Fatal(err)
 	}

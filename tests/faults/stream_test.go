@@ -69,18 +69,14 @@ func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 
 func (tt streamFault) run(t *testing.T, seed uint64) {
 	node, err := simruntime.New(simruntime.Options{Seed: seed, DeletedLinger: tt.linger})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	h := kit.Simulate(t, node, pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: periodWithEvents}, cri.Options{})
 	time.Sleep(2 * time.Second)                   // the stream is up
 	for opened := lists(h); lists(h) == opened; { // until a list has just ended
 		time.Sleep(10 * time.Millisecond)
 	}
 	before := lists(h)
-	if err := node.SetEventFaults(tt.faults); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, node.SetEventFaults(tt.faults))
 	h.Churn(seed, max(tt.actions, 400))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	for _, name := range []string{"pleg_missed_events_total", "pleg_event_stream_doubted"} {

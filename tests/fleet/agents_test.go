@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // replaced makes another agent at a server publish as the first node of a field. The watch then
@@ -129,9 +130,7 @@ func TestStateOfAnotherEpoch(t *testing.T) {
 			})
 			js := jetStream(t, connect(t, s.URL))
 			events, err := js.Stream(t.Context(), fleet.EventStream)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			putOther(t, js, events.CachedInfo().State.LastSeq-tt.published)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
@@ -162,9 +161,7 @@ func TestStateOfAnotherEpoch(t *testing.T) {
 func putOther(t *testing.T, js jetstream.JetStream, after uint64) jetstream.KeyValue {
 	t.Helper()
 	states, err := js.KeyValue(t.Context(), fleet.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := states.PutString(t.Context(), otherKey, fmt.Sprintf(`{"epoch": "other", "seq": 1, "after": %d, "uid": "u", "namespace": "shop", "events": [{}]}`, after)); err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +203,7 @@ func TestMessageComesTooLate(t *testing.T) {
 	newer.steps(20)
 	f.late()
 	f.relay.release()
-	if err := old.conn.FlushTimeout(patience); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, old.conn.FlushTimeout(patience))
 	newer.steps(20)
 	f.late()
 	var published []string // the epoch of each message of the node

@@ -85,9 +85,7 @@ func TestUnusableServer(t *testing.T) {
 				Conn: connectWith(t, url, tt.options), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
 				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			run(t, p.Run)
 			await(t, log, tt.says)
 			time.Sleep(200 * time.Millisecond)
@@ -141,9 +139,7 @@ func TestPublisherRunsOnce(t *testing.T) {
 	node := newNode(t, simnode.Options{Name: "node-a", History: 1})
 	node.Close()
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := p.Run(ctx); err != nil {

@@ -11,15 +11,14 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // startCluster returns three servers that form a cluster.
 func startCluster(t *testing.T) []*natsd.Server {
 	t.Helper()
 	servers, err := natsd.NewCluster(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, s := range servers {
 		runServer(t, s)
 	}
@@ -80,9 +79,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 		// no server creates the consumer of the watch yet.
 		c.within(12 * time.Second)
 		t.Logf("%v from the kill until the consumer has everything", time.Since(killed))
-		if err := servers[lost].Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, servers[lost].Start(t.Context()))
 	}
 	watch(t, url, fleet.WatchOptions{Replay: true}, a, b).converges()
 	if got := c.gapsSoFar(); got != gaps {
@@ -101,14 +98,10 @@ func TestReplicaBehind(t *testing.T) {
 	for _, stream := range []string{fleet.EventStream, "KV_" + fleet.StateBucket, "KV_" + fleet.AgentBucket} {
 		follow(t, js, stream, 2)
 	}
-	if err := behind.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, behind.Pause())
 	a.steps(2000)
 	until(t, a.hasPublishedAll)
-	if err := behind.Continue(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, behind.Continue())
 	var late []*consumer
 	for range 8 {
 		c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)

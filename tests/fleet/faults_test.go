@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // After each fault the watch, and one that comes late, have everything within a time. No event is
@@ -177,14 +178,10 @@ func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{config: smallMessages})
 	stream, err := jetStream(t, connect(t, f.server.URL)).Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	state := func() jetstream.StreamState {
 		info, err := stream.Info(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return info.State
 	}
 	f.stall.Lock()
@@ -193,9 +190,7 @@ func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	}
 	f.b.steps(3)
 	f.late()
-	if err := stream.Purge(t.Context(), jetstream.WithPurgeSequence(state().LastSeq+1)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(state().LastSeq+1)))
 	f.a.steps(5)
 	f.stall.Unlock()
 	f.within(15 * time.Second)

@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
@@ -41,9 +42,7 @@ func startServer(t *testing.T, config string) *natsd.Server {
 func startBinary(t *testing.T, binary func() (string, error), config string) *natsd.Server {
 	t.Helper()
 	s, err := natsd.New(t.TempDir(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	s.Binary = binary
 	runServer(t, s)
 	return s
@@ -51,9 +50,7 @@ func startBinary(t *testing.T, binary func() (string, error), config string) *na
 
 func runServer(t *testing.T, s *natsd.Server) {
 	t.Helper()
-	if err := s.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Start(t.Context()))
 	t.Cleanup(func() {
 		s.Kill()
 		if t.Failed() {
@@ -70,9 +67,7 @@ func connect(t *testing.T, url string) *nats.Conn {
 func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
 	t.Helper()
 	conn, err := fleet.Connect(url, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() {
 		closed := make(chan struct{})
 		conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
@@ -85,18 +80,14 @@ func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
 func jetStream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(conn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return js
 }
 
 func openStates(t *testing.T, url string) *fleet.States {
 	t.Helper()
 	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, url)), cluster)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return states
 }
 
@@ -144,9 +135,7 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 		o.history = 8192
 	}
 	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: cmp.Or(o.seed, 7), Offset: o.offset, Discard: o.discard})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}}
 	a.steps(o.first)
 	a.shared, a.discard = o.conn, o.discard
@@ -226,9 +215,7 @@ func churn(t *testing.T, agents []*agent, pause time.Duration) (stop func()) {
 func newNode(t *testing.T, o simnode.Options) *simnode.Node {
 	t.Helper()
 	node, err := simnode.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(node.Close)
 	return node
 }
@@ -485,15 +472,11 @@ func eventsIn(t *testing.T, message []byte) []pleg.Event {
 func eachMessage(t *testing.T, url string, each func(*jetstream.RawStreamMsg)) {
 	t.Helper()
 	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	state := stream.CachedInfo().State
 	for i := state.FirstSeq; i <= state.LastSeq; i++ {
 		m, err := stream.GetMsg(t.Context(), i)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		each(m)
 	}
 }

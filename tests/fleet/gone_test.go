@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The states of a node stay as long as its agent lives, however quiet it is, and disappear when
@@ -25,15 +26,11 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
 	js := jetStream(t, connect(t, s.URL))
 	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	written := make(map[uint64]bool) // the revisions of the node's key
 	until(t, func() error {
 		node, err := bucket.Get(t.Context(), "test_example.node-a")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if written[node.Revision()] = true; len(written) < 4 {
 			return fmt.Errorf("the states were written %d times, want 4", len(written))
 		}
@@ -87,17 +84,13 @@ func TestCreate(t *testing.T) {
 	js := jetStream(t, connect(t, startServer(t, "").URL))
 	limits := fleet.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20, Replicas: 1}
 	for range 2 {
-		if err := fleet.Create(t.Context(), js, limits); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, fleet.Create(t.Context(), js, limits))
 	}
 	if err := fleet.Create(t.Context(), js, fleet.Limits{}); err == nil || !strings.Contains(err.Error(), "exists with") {
 		t.Errorf("other limits: %v, want an error", err)
 	}
 	stream, err := js.Stream(t.Context(), fleet.EventStream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if c := stream.CachedInfo().Config; c.MaxAge != time.Hour || c.MaxBytes != 1<<20 || c.Retention != jetstream.LimitsPolicy {
 		t.Errorf("the stream is %+v", c)
 	}
@@ -111,9 +104,7 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	a.steps(5)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for args, want := range map[string]string{
 		"pods --cluster prud":                               `no node of cluster "prud": it has not published`,
 		"pods --cluster test.example --node n2":             `node "n2" of cluster "test.example": it has not published`,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // States that change between the begin of a read and the next answer of a server that is far away do
@@ -48,9 +49,7 @@ func TestFarReaderInChurn(t *testing.T) {
 	for range 5 {
 		got := 0
 		for _, err := range states.Pods(t.Context(), nil, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			got++
 		}
 		if got != pods {
@@ -79,9 +78,7 @@ func TestUnreadablePart(t *testing.T) {
 	if err == nil {
 		_, err = states.CreateConsumer(t.Context(), jetstream.ConsumerConfig{}) // the only one
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var waits []time.Duration
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -91,9 +88,7 @@ func TestUnreadablePart(t *testing.T) {
 		}
 	}}
 	for _, err := range fleet.Watch(ctx, js, o) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 	}
 	if len(waits) < 4 || waits[3] < 4*fleet.DefaultMinBackoff {
 		t.Errorf("attempts after %v, want that the time doubles", waits)
@@ -112,9 +107,7 @@ func TestLongTimeForAGap(t *testing.T) {
 	defer cancel()
 	gaps := 0
 	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: new(fleet.Position)}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if ev.Type == pleg.Synced {
 			return
 		}

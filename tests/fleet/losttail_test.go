@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Acknowledged is not yet on disk: in a power failure the server loses the last messages, up to two
@@ -91,9 +92,7 @@ func newCutServer(t *testing.T) *cutServer {
 	t.Helper()
 	s := &cutServer{t: t, dir: t.TempDir(), saved: t.TempDir()}
 	server, err := natsd.New(s.dir, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	s.Server = server
 	runServer(t, server)
 	return s
@@ -101,9 +100,7 @@ func newCutServer(t *testing.T) *cutServer {
 
 func (s *cutServer) start() {
 	s.t.Helper()
-	if err := s.Start(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, s.Start(s.t.Context()))
 }
 
 func (s *cutServer) stream(name string) string {
@@ -114,9 +111,7 @@ func (s *cutServer) stream(name string) string {
 func (s *cutServer) save(streams []string) {
 	s.t.Helper()
 	for _, name := range streams {
-		if err := os.CopyFS(filepath.Join(s.saved, name), os.DirFS(s.stream(name))); err != nil {
-			s.t.Fatal(err)
-		}
+		kit.Must(s.t, os.CopyFS(filepath.Join(s.saved, name), os.DirFS(s.stream(name))))
 	}
 }
 
@@ -124,11 +119,7 @@ func (s *cutServer) save(streams []string) {
 func (s *cutServer) restore(streams []string) {
 	s.t.Helper()
 	for _, name := range streams {
-		if err := os.RemoveAll(s.stream(name)); err != nil {
-			s.t.Fatal(err)
-		}
-		if err := os.CopyFS(s.stream(name), os.DirFS(filepath.Join(s.saved, name))); err != nil {
-			s.t.Fatal(err)
-		}
+		kit.Must(s.t, os.RemoveAll(s.stream(name)))
+		kit.Must(s.t, os.CopyFS(s.stream(name), os.DirFS(filepath.Join(s.saved, name))))
 	}
 }

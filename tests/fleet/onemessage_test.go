@@ -12,6 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Messages and states that nobody can read are passed over, by watches that run and by those
@@ -51,21 +52,15 @@ func TestUnreadableHeadersStopNobody(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
 	conn, err := net.Dial("tcp", strings.TrimPrefix(f.server.URL, "nats://"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer func() { _ = conn.Close() }()
 	headers := "NATS/1.0\r\nthis is no header\r\n\r\n"
 	_, err = fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB $KV.pleg-state.test_example.node-a.shop.uid %d %d\r\n%s{}\r\nPING\r\n", len(headers), len(headers)+2, headers)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for text := []byte{}; !strings.Contains(string(text), "PONG"); {
 		part := make([]byte, 1024)
 		n, err := conn.Read(part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		text = append(text, part[:n]...)
 	}
 	f.beginsAgain()
@@ -158,9 +153,7 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 				Conn: connect(t, s.URL), Source: source, Cluster: cluster, Node: "node-a",
 				MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			run(t, p.Run)
 			for range 40 {
 				node.Step()
@@ -169,9 +162,7 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 			defer cancel()
 			missing := map[string]bool{"shop": true, "jobs": true}
 			for ev, err := range fleet.Watch(ctx, jetStream(t, connect(t, s.URL)), fleet.WatchOptions{Cluster: cluster, Replay: true}) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				delete(missing, ev.PodNamespace[:min(4, len(ev.PodNamespace))])
 				if len(missing) == 0 {
 					break

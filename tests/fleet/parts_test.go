@@ -18,6 +18,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const parts = 3
@@ -74,9 +75,7 @@ func TestPartsInChurn(t *testing.T) {
 	js := jetStream(t, connect(t, s.URL))
 	for number := range parts {
 		stream, err := js.Stream(t.Context(), inPart(fleet.EventStream, number))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got := stream.CachedInfo().State.NumSubjects; got != 2 {
 			t.Errorf("part %d has the events of %d nodes, want 2", number, got)
 		}
@@ -89,9 +88,7 @@ func TestPartsInChurn(t *testing.T) {
 		all = append(all, c)
 		if i == 1 {
 			s.Kill()
-			if err := s.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, s.Start(t.Context()))
 		}
 	}
 	stop()
@@ -178,9 +175,7 @@ func TestPartLosesMessages(t *testing.T) {
 	if err == nil {
 		err = stream.Purge(t.Context())
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, at := range []fleet.Position{at, "of-one-part:7", ""} {
 		resumed := watch(t, s.URL, fleet.WatchOptions{After: &at}, agents...)
 		resumed.converges()
@@ -228,9 +223,7 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 	}
 	late.mu.Unlock()
 	showsOthers(t, url, agents)
-	if err := servers[2].Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, servers[2].Start(t.Context()))
 	c.converges()
 	late.converges()
 	if got := c.gapsSoFar(); got != gaps {
@@ -243,15 +236,11 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 func showsOthers(t *testing.T, url string, agents []*agent) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	events := exec.Command(path, "events", "--replay", "--fleet", url, "--cluster", cluster)
 	var rows, said logged
 	events.Stdout, events.Stderr = &rows, &said
-	if err := events.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, events.Start())
 	for _, command := range []string{"pods", "doctor"} {
 		var missing bytes.Buffer
 		c := exec.Command(path, command, "--fleet", url, "--cluster", cluster)
@@ -301,9 +290,7 @@ func createPartOn(t *testing.T, js jetstream.JetStream, number int, tag string) 
 	if err == nil {
 		_, err = js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: inPart(fleet.AgentBucket, number), TTL: fleet.LeaseTTL, Placement: place})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 }
 
 // Whoever creates the streams sets the number of parts. What exists is not changed, and a watch that
@@ -314,9 +301,7 @@ func TestNumberOfParts(t *testing.T) {
 	js := jetStream(t, connect(t, s.URL))
 	create := func(parts int) error { return fleet.Create(t.Context(), js, fleet.Limits{Parts: parts}) }
 	for range 2 {
-		if err := create(parts); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, create(parts))
 	}
 	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") || !strings.Contains(err.Error(), "stop the agents") {
 		t.Errorf("another number of parts: %v, want an error that says what to do", err)
@@ -343,22 +328,16 @@ func TestNumberOfParts(t *testing.T) {
 		<-synced
 	}
 	a.stop()
-	if err := js.DeleteStream(t.Context(), fleet.EventStream); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, js.DeleteStream(t.Context(), fleet.EventStream))
 	if err := create(1); err == nil || !strings.Contains(err.Error(), "exists with") {
 		t.Errorf("one part while others of three exist: %v, want an error", err)
 	}
 	for number := range parts {
 		for _, name := range []string{fleet.EventStream, "KV_" + fleet.StateBucket, "KV_" + fleet.AgentBucket} {
-			if err := js.DeleteStream(t.Context(), inPart(name, number)); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, js.DeleteStream(t.Context(), inPart(name, number)))
 		}
 	}
-	if err := create(2); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, create(2))
 	for range cap(ended) {
 		if err := <-ended; err == nil || !strings.Contains(err.Error(), "the number of parts has changed") {
 			t.Errorf("a watch ends with %v", err)
@@ -386,9 +365,7 @@ func TestAgentOutlivesParts(t *testing.T) {
 			old.cancel()
 			<-old.done
 			for name := range js.StreamNames(t.Context()).Name() {
-				if err := js.DeleteStream(t.Context(), name); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, js.DeleteStream(t.Context(), name))
 			}
 			if err := fleet.Create(t.Context(), js, fleet.Limits{Parts: now}); err != nil {
 				t.Fatal(err)

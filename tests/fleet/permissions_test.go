@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // startGuardedServer returns a server with the permissions of deploy/ for this number of parts, and a
@@ -16,9 +17,7 @@ import (
 func startGuardedServer(t *testing.T, parts int) (as func(user string) string) {
 	t.Helper()
 	conf, err := os.ReadFile("../../deploy/overlays/fleet/nats.conf")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	named := strings.NewReplacer(
 		"nkey: NODE_A", "user: node-a, password: x", "nkey: READER", "user: reader, password: x", "nkey: OPERATOR", "user: operator, password: x",
 		".example.", ".test_example.",
@@ -77,9 +76,7 @@ func testPermissionsSuffice(t *testing.T, parts int) {
 	}
 	pods := 0
 	for pod, err := range states.Pods(t.Context(), nil, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		pods++
 		if one, ok, err := states.Pod(t.Context(), pod.Node, pod.Namespace, pod.UID); err != nil || !ok || one.Name != pod.Name {
 			t.Errorf("a reader has the pod %+v, %t and %v, want %s", one, ok, err, pod.Name)
@@ -108,17 +105,11 @@ func TestPermissionsRefuse(t *testing.T) {
 		"reader": append([]string{"pleg.v1.ev.test_example.node-a", "$KV.pleg-state.test_example.node-a", "$KV.pleg-agents.test_example.node-a"}, others...),
 	} {
 		conn, err := nats.Connect(as(user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer conn.Close()
 		for _, subject := range refused {
-			if err := conn.Publish(subject, []byte("forged")); err != nil {
-				t.Fatal(err)
-			}
-			if err := conn.FlushTimeout(patience); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, conn.Publish(subject, []byte("forged")))
+			kit.Must(t, conn.FlushTimeout(patience))
 			if err := conn.LastError(); err == nil || !strings.Contains(err.Error(), `"`+subject+`"`) {
 				t.Errorf("%s may publish to %s: %v", user, subject, err)
 			}
@@ -139,12 +130,8 @@ func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
 	gaps := c.gapsSoFar()
 	conn := connect(t, as("node-a"))
 	for range 5 {
-		if err := conn.PublishRequest("$JS.API.STREAM.INFO."+fleet.EventStream, "pleg.v1.ev.test_example.node-b", nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := conn.FlushTimeout(patience); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, conn.PublishRequest("$JS.API.STREAM.INFO."+fleet.EventStream, "pleg.v1.ev.test_example.node-b", nil))
+		kit.Must(t, conn.FlushTimeout(patience))
 		b.steps(5)
 		c.converges()
 	}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // program builds the program once.
@@ -29,17 +31,13 @@ var program = sync.OnceValues(func() (string, error) {
 func start(t *testing.T, out *logged, environment []string, args ...string) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	c := exec.Command(path, args...)
 	c.Env = append(c.Environ(), environment...)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = out, &said
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, c.Start())
 	t.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGINT)
 		if err := c.Wait(); err != nil || t.Failed() {
@@ -94,9 +92,7 @@ func TestProgram(t *testing.T) {
 	}
 
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	out, err := exec.Command(path, append([]string{"pods", "--node", "n2", "--no-headers"}, place...)...).Output()
 	if err != nil || strings.Count(string(out), "n2 ") != 3 || strings.Count(string(out), " ready ") != 3 || strings.Count(string(out), "\n") != 3 {
 		t.Errorf("pods --node n2: %v\n%s", err, out)
@@ -122,21 +118,15 @@ func TestTop(t *testing.T) {
 	s := startServer(t, "")
 	start(t, &logged{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	rows, screen := &logged{}, &logged{}
 	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
 	await(t, rows, "n1") // the node publishes
 	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
 	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
 	keys, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, c.Start())
 	await(t, screen, "silent") // one of the figures: only what changes is written
 	await(t, screen, "n1")
 	if _, err := keys.Write([]byte("q")); err != nil {

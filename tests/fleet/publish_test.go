@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Synced comes only after every container that was published before the watch began.
@@ -146,9 +147,7 @@ func TestFilters(t *testing.T) {
 		tt.o.Cluster, tt.o.Replay = cluster, true
 		js := jetStream(t, connect(t, f.server.URL))
 		for ev, err := range fleet.Watch(t.Context(), js, tt.o) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if ev.PodUID != "" && !tt.wants(ev) {
 				t.Errorf("%s: got %+v", tt.name, ev)
 			}

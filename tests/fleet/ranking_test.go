@@ -45,13 +45,9 @@ var troubles = []struct {
 func watchRuntime(t *testing.T, flags []string) (runtime *process.Process, socket string, status func(context.Context) (pleg.Status, error)) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	dir, err := os.MkdirTemp("", "ranking") //nolint:usetesting // short: the path of a socket is limited
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "s")
 	args := append([]string{"simulate", "--socket", socket, "--pods", "10", "--churn-rate", "0"}, flags...)
@@ -60,9 +56,7 @@ func watchRuntime(t *testing.T, flags []string) (runtime *process.Process, socke
 	}
 	t.Cleanup(runtime.Kill)
 	until(t, func() error {
-		if err := runtime.Alive(); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, runtime.Alive())
 		conn, err := new(net.Dialer).DialContext(t.Context(), "unix", socket)
 		if err == nil {
 			err = conn.Close()
@@ -70,14 +64,10 @@ func watchRuntime(t *testing.T, flags []string) (runtime *process.Process, socke
 		return err
 	})
 	client, err := cri.New("unix://"+socket, cri.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = client.Close() })
 	p, err := pipeline.New(pipeline.Options{Runtime: client})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, p.Run)
 	until(t, func() error {
 		if p.Status().Relist.Success.IsZero() {
@@ -110,9 +100,7 @@ func (r ranked) says() string {
 func rank(t *testing.T, url string) (nodes []ranked, took time.Duration) {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	began := time.Now()
 	out, err := exec.CommandContext(t.Context(), path, "doctor", "--fleet", url, "--cluster", cluster, "-o", "json").Output()
 	took = time.Since(began)
@@ -150,9 +138,7 @@ func TestManyNodesAreRanked(t *testing.T) {
 			}))
 		}
 		if trouble.begin != nil {
-			if err := trouble.begin(runtime, socket); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, trouble.begin(runtime, socket))
 		}
 	}
 	until(t, func() error {

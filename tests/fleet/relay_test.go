@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // relay passes connections on to a server. It can cut them, or hold what clients send.
@@ -39,9 +41,7 @@ type trap struct {
 func newRelay(t *testing.T, url string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	r := &relay{url: "nats://" + l.Addr().String(), target: strings.TrimPrefix(url, "nats://"), lost: new(atomic.Bool)}
 	r.wait.Go(func() {
 		for {

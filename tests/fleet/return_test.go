@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // A whole fleet comes back at once when its server does. So an agent whose connection broke reads
@@ -74,13 +75,9 @@ func TestNodeWithManyKeys(t *testing.T) {
 func keysOf(t *testing.T, js jetstream.JetStream, match ...string) (keys []string) {
 	t.Helper()
 	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	listed, err := bucket.ListKeysFiltered(t.Context(), match...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for key := range listed.Keys() {
 		keys = append(keys, key)
 	}
@@ -96,14 +93,10 @@ func searchesOfStates(t *testing.T, url string, more ...string) []*nats.Subscrip
 	more = append(more, "$JS.EVENT.ADVISORY.CONSUMER.CREATED.KV_"+fleet.StateBucket+".>", "$JS.API.DIRECT.GET.KV_"+fleet.StateBucket)
 	for _, subject := range more {
 		sub, err := conn.SubscribeSync(subject)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		searches = append(searches, sub)
 	}
-	if err := conn.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, conn.Flush())
 	return searches
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
@@ -59,9 +60,7 @@ func TestScale(t *testing.T) {
 	for range *scaleConns {
 		s.conns = append(s.conns, connect(t, s.url))
 	}
-	if err := fleet.Create(t.Context(), jetStream(t, s.conns[0]), limits); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, s.conns[0]), limits))
 	for i := range *scaleNodes {
 		o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: s.conns[i%len(s.conns)], seed: uint64(i)}
 		s.nodes = append(s.nodes, startAgent(t, s.url, fmt.Sprintf("node-%05d.example.com", i), o))
@@ -140,17 +139,13 @@ func (s *scale) load() {
 		}},
 	} {
 		s.step(quarter)
-		if err := fault.inject(); err != nil {
-			s.t.Fatal(err)
-		}
+		kit.Must(s.t, fault.inject())
 		s.rest(s.consumer, fault.name, time.Now())
 	}
 	s.step(quarter)
 	s.restart()
 	stored, err := jetStream(s.t, s.conns[0]).AccountInfo(s.t.Context())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, err)
 	for _, server := range s.servers {
 		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", use(server.PID()).RSS>>20, stored.Store>>20)
 	}
@@ -274,9 +269,7 @@ func (s *scale) publishBare(n int, streams ...string) time.Duration {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		s.t.Fatal(err)
-	}
+	kit.Must(s.t, group.Wait())
 	return time.Since(began)
 }
 

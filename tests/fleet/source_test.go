@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -24,16 +25,12 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 	runtime := plegtest.New()
 	runtime.Set("a", "c1=running /s1=running")
 	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 10 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	run(t, pipe.Run)
 	socket := filepath.Join(t.TempDir(), "pleg.sock")
 	serve(t, pipe, socket)
 	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	publishFrom(t, s.URL, "in-process", fleet.From(pipe))
 	publishFrom(t, s.URL, "daemon", fleet.From(c))
@@ -71,13 +68,9 @@ func run(t *testing.T, f func(context.Context) error) {
 func serve(t *testing.T, pipe *pipeline.Pipeline, socket string) {
 	t.Helper()
 	s, err := server.New(pipe, server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	listener, err := server.Listen(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
 }
 
@@ -86,8 +79,6 @@ func publishFrom(t *testing.T, url, node string, source fleet.Source) {
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: connect(t, url), Source: source, Cluster: cluster, Node: node, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	run(t, p.Run)
 }

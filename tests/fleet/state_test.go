@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // An agent publishes an event after the state that includes it.
@@ -17,12 +18,8 @@ func TestStateBeforeEvent(t *testing.T) {
 	s := startServer(t, "")
 	// One subscription of everything: the server keeps the order of one agent's messages.
 	all, err := connect(t, s.URL).SubscribeSync(">")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := all.SetPendingLimits(-1, -1); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, all.SetPendingLimits(-1, -1))
 	a := startAgent(t, s.URL, "node-a", agentOptions{})
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	a.steps(1)
@@ -65,8 +62,6 @@ func stateSeq(t *testing.T, m *nats.Msg) uint64 {
 		return math.MaxUint64
 	}
 	var state struct{ Seq uint64 }
-	if err := json.Unmarshal(m.Data, &state); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, json.Unmarshal(m.Data, &state))
 	return state.Seq
 }

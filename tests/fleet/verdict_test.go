@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The verdict of a node comes with its agent: within seconds if it is another one. A node without
@@ -29,9 +30,7 @@ func TestVerdicts(t *testing.T) {
 	startAgent(t, s.URL, "node-b", agentOptions{})
 	states := func() []fleet.Node {
 		nodes, err := openStates(t, s.URL).Nodes(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return nodes
 	}
 	shows := func(severity, cause, pod string) {

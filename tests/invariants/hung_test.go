@@ -56,23 +56,21 @@ func TestFirstWaveHangs(t *testing.T) {
 	for hung, most := range map[int]time.Duration{
 		1: time.Second, 7: time.Second, 8: time.Second, 15: 10 * time.Second, 25: time.Minute, 40: pipeline.DefaultInspectTimeout + 15*time.Second,
 	} {
-		t.Run(fmt.Sprint(hung), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := kit.New(t, pipeline.Options{})
-				kit.Fill(p.Runtime, hung+1, "c=running")
-				for _, uid := range kit.UIDs(hung) {
-					p.Runtime.SetPodFault(uid, plegtest.Hang)
-				}
-				events := p.Events(t, 0)
-				began := time.Now()
-				p.Start(t)
-				if ev := <-events; ev.PodUID != pleg.PodUID(fmt.Sprintf("p%d", hung)) {
-					t.Fatalf("event %v", ev)
-				}
-				if took := time.Since(began); took > most {
-					t.Errorf("took %v, want at most %v", took, most)
-				}
-			})
+		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{})
+			kit.Fill(p.Runtime, hung+1, "c=running")
+			for _, uid := range kit.UIDs(hung) {
+				p.Runtime.SetPodFault(uid, plegtest.Hang)
+			}
+			events := p.Events(t, 0)
+			began := time.Now()
+			p.Start(t)
+			if ev := <-events; ev.PodUID != pleg.PodUID(fmt.Sprintf("p%d", hung)) {
+				t.Fatalf("event %v", ev)
+			}
+			if took := time.Since(began); took > most {
+				t.Errorf("took %v, want at most %v", took, most)
+			}
 		})
 	}
 }
@@ -99,34 +97,30 @@ func TestGoneDuringItsInspection(t *testing.T) {
 		}, 1, gone + " Started(d)"},
 		"removed during a slow one": {plegtest.Delay(2500 * time.Millisecond), "", "c=running", true, 1, remove, 4, "Started(c) Died(c) Removed(c)"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := kit.New(t, pipeline.Options{})
-				p.Runtime.Set("sick", tc.before)
-				p.StartBetweenLists(t)
-				sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
-				if err != nil {
-					t.Fatal(err)
+		kit.Bubble(t, name, func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{})
+			p.Runtime.Set("sick", tc.before)
+			p.StartBetweenLists(t)
+			sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
+			kit.Must(t, err)
+			p.Runtime.SetPodFault("sick", tc.fault)
+			p.Runtime.Set("sick", tc.sick)
+			for n := range tc.lists {
+				kit.Relist(1)
+				if !tc.alone {
+					kit.Fill(p.Runtime, 3, fmt.Sprintf("c%d=running", n))
 				}
-				p.Runtime.SetPodFault("sick", tc.fault)
-				p.Runtime.Set("sick", tc.sick)
-				for n := range tc.lists {
-					kit.Relist(1)
-					if !tc.alone {
-						kit.Fill(p.Runtime, 3, fmt.Sprintf("c%d=running", n))
-					}
-				}
-				tc.change(p.Runtime)
-				asked := time.Now()
-				kit.Relist(tc.within)
-				kit.RequireEvents(t, sub.Events(), "sick", tc.want)
-				if !promises.Fresh(p.Cache(), "sick", asked) {
-					t.Error("GetNewerThan still waits")
-				}
-				if n := p.Runtime.Counts().InFlight; n > 0 {
-					t.Errorf("%d inspections are still in flight", n)
-				}
-			})
+			}
+			tc.change(p.Runtime)
+			asked := time.Now()
+			kit.Relist(tc.within)
+			kit.RequireEvents(t, sub.Events(), "sick", tc.want)
+			if !promises.Fresh(p.Cache(), "sick", asked) {
+				t.Error("GetNewerThan still waits")
+			}
+			if n := p.Runtime.Counts().InFlight; n > 0 {
+				t.Errorf("%d inspections are still in flight", n)
+			}
 		})
 	}
 }
@@ -145,37 +139,35 @@ func TestHealth(t *testing.T) {
 		"one pod hangs": {1, plegtest.Hang, true}, "two pods hang": {2, plegtest.Hang, false}, "all pods hang": {nodePods, plegtest.Hang, false},
 		"two pods fail late": {2, failLate, false}, "two pods fail at once": {2, plegtest.Fail(errInspect), true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, _ := startNode(t, pipeline.Options{}, nodePods)
-				var mended atomic.Bool
-				for _, uid := range kit.UIDs(tc.hung) {
-					p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
-						if mended.Load() {
-							return nil
-						}
-						return tc.fault(ctx)
-					})
-				}
-				kit.Fill(p.Runtime, tc.hung, "c=exited")
-				time.Sleep(pipeline.DefaultRelistThreshold - time.Second)
-				if ok, err := p.Healthy(); !ok {
-					t.Errorf("not healthy before the threshold: %v", err)
-				}
-				time.Sleep(10 * time.Second)
-				ok, err := p.Healthy()
-				if ok != tc.healthy {
-					t.Errorf("healthy: %v (%v), want %v", ok, err, tc.healthy)
-				}
-				if !ok && !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
-					t.Errorf("the error names no pods: %v", err)
-				}
-				mended.Store(true)
-				time.Sleep(2 * pipeline.DefaultMaxQuarantine)
-				if ok, err := p.Healthy(); !ok {
-					t.Errorf("not healthy although nothing waits: %v", err)
-				}
-			})
+		kit.Bubble(t, name, func(t *testing.T) {
+			p, _ := startNode(t, pipeline.Options{}, nodePods)
+			var mended atomic.Bool
+			for _, uid := range kit.UIDs(tc.hung) {
+				p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
+					if mended.Load() {
+						return nil
+					}
+					return tc.fault(ctx)
+				})
+			}
+			kit.Fill(p.Runtime, tc.hung, "c=exited")
+			time.Sleep(pipeline.DefaultRelistThreshold - time.Second)
+			if ok, err := p.Healthy(); !ok {
+				t.Errorf("not healthy before the threshold: %v", err)
+			}
+			time.Sleep(10 * time.Second)
+			ok, err := p.Healthy()
+			if ok != tc.healthy {
+				t.Errorf("healthy: %v (%v), want %v", ok, err, tc.healthy)
+			}
+			if !ok && !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
+				t.Errorf("the error names no pods: %v", err)
+			}
+			mended.Store(true)
+			time.Sleep(2 * pipeline.DefaultMaxQuarantine)
+			if ok, err := p.Healthy(); !ok {
+				t.Errorf("not healthy although nothing waits: %v", err)
+			}
 		})
 	}
 }

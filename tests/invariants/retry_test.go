@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -29,34 +28,32 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("sick") }, 5 * time.Second},
 		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("sick") }, 5 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p := kit.New(t, pipeline.Options{InspectTimeout: timeout, MaxQuarantine: wait})
-				p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
-				p.Runtime.Set("sick", "c=running")
-				p.Runtime.SetPodFault("sick", plegtest.Hang)
-				kit.Fill(p.Runtime, busy, "c=running")
-				p.StartBetweenLists(t)
-				kit.Run(t, func(ctx context.Context) error {
-					for n := 0; ctx.Err() == nil; n++ {
-						kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
-						time.Sleep(pipeline.DefaultRelistPeriod)
-					}
-					return ctx.Err()
-				})
-				time.Sleep(timeout + wait + timeout + wait/3) // it has hung twice, and waits
-				p.Runtime.SetPodFault("sick", nil)
-				recovered := time.Now()
-				tc.request(p.Pipeline)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				if _, err := p.Cache().GetNewerThan(ctx, "sick", recovered); err != nil {
-					t.Errorf("GetNewerThan: %v", err)
+		kit.Bubble(t, name, func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{InspectTimeout: timeout, MaxQuarantine: wait})
+			p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
+			p.Runtime.Set("sick", "c=running")
+			p.Runtime.SetPodFault("sick", plegtest.Hang)
+			kit.Fill(p.Runtime, busy, "c=running")
+			p.StartBetweenLists(t)
+			kit.Run(t, func(ctx context.Context) error {
+				for n := 0; ctx.Err() == nil; n++ {
+					kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
+					time.Sleep(pipeline.DefaultRelistPeriod)
 				}
-				if took := time.Since(recovered); took > tc.most {
-					t.Errorf("inspected after %v, want at most %v", took, tc.most)
-				}
+				return ctx.Err()
 			})
+			time.Sleep(timeout + wait + timeout + wait/3) // it has hung twice, and waits
+			p.Runtime.SetPodFault("sick", nil)
+			recovered := time.Now()
+			tc.request(p.Pipeline)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			if _, err := p.Cache().GetNewerThan(ctx, "sick", recovered); err != nil {
+				t.Errorf("GetNewerThan: %v", err)
+			}
+			if took := time.Since(recovered); took > tc.most {
+				t.Errorf("inspected after %v, want at most %v", took, tc.most)
+			}
 		})
 	}
 }
@@ -66,35 +63,33 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 // places before one is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	for _, hung := range []int{1, 5, 16, 40} {
-		t.Run(fmt.Sprint(hung), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, _ := startNode(t, pipeline.Options{}, nodePods)
-				p.Runtime.SetInspectFault(plegtest.Delay(20 * time.Millisecond))
-				var mu sync.Mutex
-				var longest time.Duration
-				for _, uid := range kit.UIDs(hung) {
-					var ended time.Time
-					p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
-						mu.Lock()
-						if !ended.IsZero() {
-							longest = max(longest, time.Since(ended))
-						}
-						mu.Unlock()
-						<-ctx.Done()
-						mu.Lock()
-						ended = time.Now()
-						mu.Unlock()
-						return ctx.Err()
-					})
-				}
-				kit.Fill(p.Runtime, nodePods, "c=exited")
-				time.Sleep(6 * pipeline.DefaultMaxQuarantine)
-				mu.Lock()
-				defer mu.Unlock()
-				if most := pipeline.DefaultMaxQuarantine + 10*time.Second; longest > most || longest == 0 {
-					t.Errorf("a pod waited for %v, want at most %v", longest, most)
-				}
-			})
+		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
+			p, _ := startNode(t, pipeline.Options{}, nodePods)
+			p.Runtime.SetInspectFault(plegtest.Delay(20 * time.Millisecond))
+			var mu sync.Mutex
+			var longest time.Duration
+			for _, uid := range kit.UIDs(hung) {
+				var ended time.Time
+				p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
+					mu.Lock()
+					if !ended.IsZero() {
+						longest = max(longest, time.Since(ended))
+					}
+					mu.Unlock()
+					<-ctx.Done()
+					mu.Lock()
+					ended = time.Now()
+					mu.Unlock()
+					return ctx.Err()
+				})
+			}
+			kit.Fill(p.Runtime, nodePods, "c=exited")
+			time.Sleep(6 * pipeline.DefaultMaxQuarantine)
+			mu.Lock()
+			defer mu.Unlock()
+			if most := pipeline.DefaultMaxQuarantine + 10*time.Second; longest > most || longest == 0 {
+				t.Errorf("a pod waited for %v, want at most %v", longest, most)
+			}
 		})
 	}
 }
@@ -102,37 +97,35 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 // Inspections that fail late are retried as often as the serial kubelet would.
 func TestLateFailuresRecoverSoon(t *testing.T) {
 	for _, pods := range []int{1, 30} {
-		t.Run(fmt.Sprint(pods), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const slow, ill = 2 * time.Second, 5 * time.Minute
-				p, events := startNode(t, pipeline.Options{}, pods)
-				var fails atomic.Bool
-				fails.Store(true)
-				var calls atomic.Int64
-				p.Runtime.SetInspectFault(func(context.Context) error {
-					if calls.Add(1); !fails.Load() {
-						return nil
-					}
-					time.Sleep(slow)
-					return fmt.Errorf("no space left")
-				})
-				kit.Fill(p.Runtime, pods, "c=exited")
-				time.Sleep(ill)
-				// The serial kubelet makes one call at a time, and pauses for a period
-				// after each round.
-				serial := int64(ill/(time.Duration(pods)*slow+pipeline.DefaultRelistPeriod)) * int64(pods)
-				if got := calls.Load(); got > serial*11/10+2*int64(pods) {
-					t.Errorf("%d calls while the runtime failed, want about %d", got, serial)
+		kit.Bubble(t, fmt.Sprint(pods), func(t *testing.T) {
+			const slow, ill = 2 * time.Second, 5 * time.Minute
+			p, events := startNode(t, pipeline.Options{}, pods)
+			var fails atomic.Bool
+			fails.Store(true)
+			var calls atomic.Int64
+			p.Runtime.SetInspectFault(func(context.Context) error {
+				if calls.Add(1); !fails.Load() {
+					return nil
 				}
-				fails.Store(false)
-				recovered := time.Now()
-				for range pods {
-					<-events
-				}
-				if took := time.Since(recovered); took > 10*time.Second {
-					t.Errorf("the events came after %v, want at most 10 s", took)
-				}
+				time.Sleep(slow)
+				return fmt.Errorf("no space left")
 			})
+			kit.Fill(p.Runtime, pods, "c=exited")
+			time.Sleep(ill)
+			// The serial kubelet makes one call at a time, and pauses for a period
+			// after each round.
+			serial := int64(ill/(time.Duration(pods)*slow+pipeline.DefaultRelistPeriod)) * int64(pods)
+			if got := calls.Load(); got > serial*11/10+2*int64(pods) {
+				t.Errorf("%d calls while the runtime failed, want about %d", got, serial)
+			}
+			fails.Store(false)
+			recovered := time.Now()
+			for range pods {
+				<-events
+			}
+			if took := time.Since(recovered); took > 10*time.Second {
+				t.Errorf("the events came after %v, want at most 10 s", took)
+			}
 		})
 	}
 }
@@ -141,9 +134,7 @@ func TestLateFailuresRecoverSoon(t *testing.T) {
 // the list shows, marked as uninspected. If it is 0, events wait for an inspection.
 func TestDeliverAfterFailures(t *testing.T) {
 	for _, after := range []int{0, 3} {
-		t.Run(fmt.Sprintf("after=%d", after), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { deliverAfter(t, after) })
-		})
+		kit.Bubble(t, fmt.Sprintf("after=%d", after), func(t *testing.T) { deliverAfter(t, after) })
 	}
 }
 

@@ -19,27 +19,19 @@ import (
 func SelfSigned(t testing.TB) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	dir := t.TempDir()
 	write := func(name string, block *pem.Block) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		Must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 		return path
 	}
 	return write("cert.pem", &pem.Block{Type: "CERTIFICATE", Bytes: der}), write("key.pem", &pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8})

@@ -17,13 +17,9 @@ func CheckDocumented(t *testing.T, registry *prometheus.Registry, page, prefix s
 		t.Errorf("lint: %v, %v", problems, err)
 	}
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	for _, f := range families {
 		if !strings.Contains(string(text), "| `"+f.GetName()+"` |") {
 			t.Errorf("%s lacks %s", page, f.GetName())

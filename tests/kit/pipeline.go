@@ -29,6 +29,14 @@ func Bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
+// Must ends the test if there is an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Run calls run in a goroutine until stop is called or the test ends. stop cancels
 // the context and returns what run returned. At the end of the test that must be
 // [context.Canceled].

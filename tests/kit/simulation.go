@@ -78,9 +78,7 @@ func (s *Simulation) StopServing() {
 func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
 	s.t.Helper()
 	pods, err := s.Node.Populate(p)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	Must(s.t, err)
 	s.record()
 	return pods
 }
@@ -91,9 +89,7 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 	err := s.Node.Churn(context.Background(), simruntime.ChurnOptions{
 		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(string) { s.record() },
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	Must(s.t, err)
 }
 
 func (s *Simulation) record() { s.History.Record(s.Truth()) }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -82,9 +83,7 @@ func TestForget(t *testing.T) {
 	for _, ev := range append(replay(1), synced(1)) {
 		s.Add(ev)
 	}
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, s.Check())
 	s.Forget()
 	s.Truth = promises.Truth{}
 	s.Add(published[3])

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestDoctorAsPlugin requires one line, and the exit codes of the node-problem-detector.
@@ -54,9 +55,7 @@ func TestDoctorMeasuresCalls(t *testing.T) {
 // the doctor with flags that exist.
 func TestPluginConfiguration(t *testing.T) {
 	text, err := os.ReadFile("../../../../docs/node-problem-detector.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var config struct {
 		Rules []struct{ Args []string }
 	}

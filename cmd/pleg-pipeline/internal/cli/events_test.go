@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // socketPath returns a path at which a daemon can create a socket.
@@ -119,15 +120,11 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 func closeConnections(t *testing.T, socket string, n int) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer l.Close()
 	for range n {
 		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		_ = conn.Close()
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // failures are correct command lines that cannot work, and what the error must say. A word in
@@ -66,9 +67,7 @@ func TestFailures(t *testing.T) {
 		"CORRUPT": `{"format":"pleg-pipeline recording","version":3,"began":"2026-01-02T03:04:05Z"}` + "\nx\n",
 	} {
 		file := filepath.Join(t.TempDir(), strings.ToLower(name))
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(file, []byte(text), 0o600))
 		words = append(words, name, file)
 	}
 	_, silent := listen(t)
@@ -76,9 +75,7 @@ func TestFailures(t *testing.T) {
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	_ = l.Close()
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer busy.Close()
 	web, other := &http.Server{Handler: http.NotFoundHandler()}, grpc.NewServer()
 	words = append(words, "SILENT", silent, "STALE", stale, "BUSY", busy.Addr().String(),
@@ -110,9 +107,7 @@ func listen(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, path
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // asProgram makes the test binary run as the program, for tests that need signals
@@ -156,13 +157,9 @@ func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 	t.Helper()
 	c := newClient(t, socket)
 	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		known, err := c.Pods(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		waiting := func(p cache.Entry) bool { return p.Status == nil }
 		if len(known) >= n && !slices.ContainsFunc(known, waiting) {
 			return known

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var privilegeLine = regexp.MustCompile(`(?m)^(?:Cap(?:Inh|Prm|Eff|Amb)|NoNewPrivs):.*$`)
@@ -24,9 +25,7 @@ func privileges(status []byte) string {
 // TestRunGivesUpItsCapabilities checks each thread of a running daemon.
 func TestRunGivesUpItsCapabilities(t *testing.T) {
 	ours, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	const zero = ":\t0000000000000000\n"
 	for _, test := range []struct {
 		args []string
@@ -80,9 +79,7 @@ func TestConfigFileIsReadWithoutCapabilities(t *testing.T) {
 		if keep == "in the file" {
 			clear(env)
 			drop = nil
-			if err := os.WriteFile(file, []byte("keep-capabilities: true\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, os.WriteFile(file, []byte("keep-capabilities: true\n"), 0o600))
 		}
 		p := with(env)
 		p.Drop = func() error { return drop }
@@ -96,9 +93,7 @@ func TestConfigFileIsReadWithoutCapabilities(t *testing.T) {
 func TestRunReportsFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer full.Close()
 	s := start(t, full, "run", "--simulate=1")
 	s.ends(t, cli.ExitFailure)

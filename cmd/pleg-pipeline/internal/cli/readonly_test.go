@@ -34,17 +34,13 @@ var readCalls = []string{
 func serveRuntime(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	t.Helper()
 	runtime, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := runtime.Populate(simruntime.Population{Pods: 3, Containers: 2, Dead: 1}); err != nil {
 		t.Fatal(err)
 	}
 	path := socketPath(t)
 	l, err := unixsocket.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, func(ctx context.Context) error { return runtime.Serve(ctx, l) })
 	return "unix://" + path, runtime
 }
@@ -53,9 +49,7 @@ func serveRuntime(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 func newClient(t *testing.T, socket string) *client.Client {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -110,9 +104,7 @@ func TestProgramNamesNoCallThatWrites(t *testing.T) {
 	reads := 0
 	for _, path := range programFiles(t) {
 		file, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		ast.Inspect(file, func(n ast.Node) bool {
 			if s, ok := n.(*ast.SelectorExpr); ok && !isSystemCall(s) {
 				name := fullName.ReplaceAllString(s.Sel.Name, "$1")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // recorded records a simulated runtime until the recording has at least 30 container
@@ -41,9 +42,7 @@ func recorded(t *testing.T, name string) string {
 func statuses(t *testing.T, path string) int {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer file.Close()
 	var r io.Reader = file
 	if strings.HasSuffix(path, ".gz") {
@@ -52,9 +51,7 @@ func statuses(t *testing.T, path string) int {
 		}
 	}
 	text, err := io.ReadAll(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return bytes.Count(text, []byte(`"method":"ContainerStatus"`))
 }
 

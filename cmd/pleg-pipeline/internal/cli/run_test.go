@@ -21,6 +21,7 @@ import (
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // readUntil reads lines until one is wanted and returns it.
@@ -99,9 +100,7 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 		"events --replay --connect " + socket:                                      "Synced",
 	} {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer w.Close()
 		s := start(t, w, strings.Fields(args)...)
 		readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, last) })
@@ -131,13 +130,9 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 func open(t *testing.T, url string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return answer
 }
 
@@ -147,9 +142,7 @@ func get(t *testing.T, url string) (int, string) {
 	answer := open(t, url)
 	defer answer.Body.Close()
 	body, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return answer.StatusCode, string(body)
 }
 
@@ -247,13 +240,9 @@ func TestRunBoundsClients(t *testing.T) {
 	defer cancel()
 	for _, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		resp, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("GET /events: %d, want %d", resp.StatusCode, want)
@@ -261,9 +250,7 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 	for n, want := range []string{"", "too many watchers: this server allows 1 at a time", "too many connections: this server allows 2 at a time"} {
 		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		defer func() { _ = conn.Close() }()
 		// A refused connection is closed after a second, in which a busy machine may make no call.
 		for again := true; again; again = status.Code(err) == codes.Unavailable {

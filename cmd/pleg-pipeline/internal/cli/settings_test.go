@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // printConfig runs "run --print-config" with an environment and a file.
@@ -15,9 +16,7 @@ func printConfig(t *testing.T, env map[string]string, file string, args ...strin
 	args = append([]string{"run", "--print-config"}, args...)
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "file.yaml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(path, []byte(file), 0o600))
 		args = append(args, "--config-file", path)
 	}
 	return execute(t, with(env), args...)

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // process is the program in its own process.
@@ -27,9 +29,7 @@ type process struct {
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
 	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	p := &process{cmd: exec.CommandContext(t.Context(), program, args...), stderr: newTranscript()}
 	// Without GORACE a program that the race detector checks sleeps for a second at its end.
 	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir(), "GORACE=atexit_sleep_ms=0"}
@@ -37,17 +37,13 @@ func spawn(t *testing.T, args ...string) *process {
 	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, p.cmd.Start())
 	return p
 }
 
 func (p *process) signal(t *testing.T, s os.Signal) {
 	t.Helper()
-	if err := p.cmd.Process.Signal(s); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, p.cmd.Process.Signal(s))
 }
 
 func TestSignalsEndInOrder(t *testing.T) {

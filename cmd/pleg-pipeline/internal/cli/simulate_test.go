@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestSimulateRepeatsForSeed requires that containers that die in a simulation with faults
@@ -51,9 +52,7 @@ func diedFirst(t *testing.T, n int) []string {
 	var died []string
 	synctest.Test(t, func(t *testing.T) {
 		rt, err := simruntime.New(simruntime.Options{Seed: 3})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if _, err := rt.Populate(simruntime.Population{Pods: 4, Containers: 2}); err != nil {
 			t.Fatal(err)
 		}
@@ -81,9 +80,7 @@ func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	l, path := listen(t)
 	s := start(t, newTranscript(), "run", "-r", path)
 	conn, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer conn.Close()
 	s.stop()
 	s.ends(t, cli.ExitOK)

@@ -77,9 +77,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				node, err := simruntime.New(simruntime.Options{Seed: 1})
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				if _, err := node.Populate(simruntime.Population{Pods: 4, Containers: 1}); err != nil {
 					t.Fatal(err)
 				}
@@ -113,18 +111,14 @@ func hangWeb(t *testing.T, s *kit.Simulation) {
 	if err == nil {
 		_, err = s.Node.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: pod.Containers[0].ID, Hang: true})
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 }
 
 // serveDaemon serves a pipeline in memory and returns how to dial it.
 func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, string) (net.Conn, error) {
 	t.Helper()
 	daemon, err := server.New(pipe, server.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	listener := bufconn.Listen(1 << 20)
 	kit.Run(t, func(ctx context.Context) error { return daemon.Serve(ctx, listener) })
 	return func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }

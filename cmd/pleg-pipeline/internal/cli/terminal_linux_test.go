@@ -23,9 +23,7 @@ func TestVerdictFitsTheTerminal(t *testing.T) {
 	user, terminal := openTerminal(t, 80)
 	synctest.Test(t, func(t *testing.T) {
 		node, err := simruntime.New(simruntime.Options{Seed: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
 		dial := serveDaemon(t, s.Pipeline.Pipeline)
 		hangWeb(t, s)
@@ -36,9 +34,7 @@ func TestVerdictFitsTheTerminal(t *testing.T) {
 	})
 	text := make([]byte, 1<<10)
 	n, err := user.Read(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	const want = "pleg-pipeline: PROBLEM: shop/web-0 hangs since 00:00 (9.0s) in ContainerStatus\r\n  of nginx\r\n"
 	if got := string(text[:n]); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -60,9 +56,7 @@ func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 	if err == nil {
 		terminal, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = terminal.Close() })
 	if err := unix.IoctlSetWinsize(int(terminal.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)

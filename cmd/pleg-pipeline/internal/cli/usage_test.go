@@ -209,9 +209,7 @@ func TestHelp(t *testing.T) {
 // that the others are few.
 func TestFlagsThatOnlyTuneAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../../../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_, help, _ := run(t, "run", "--help")
 	_, all, _ := run(t, "run", "--print-config")
 	for line := range strings.Lines(all) {

@@ -15,6 +15,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/conform"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -38,9 +39,7 @@ func TestHonestRuntime(t *testing.T) {
 	o.Start = o.Stop
 	o.Skip = []string{"reconnect"} // this runtime keeps no events for a client that is away
 	report, err := conform.Run(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, row := range report.Rows {
 		if want := conform.Kept; row.Verdict != want && row.ID != "events-off" {
 			t.Errorf("%s is %s (%s), want %s", row.ID, row.Verdict, row.Evidence, want)
@@ -113,9 +112,7 @@ func TestBrokenPromises(t *testing.T) {
 		t.Run(id, func(t *testing.T) {
 			t.Parallel()
 			report, err := conform.Run(t.Context(), options(serveFake(t, f), id))
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			if len(report.Rows) != 1 || report.Rows[0].Verdict != conform.Broken || report.Conforms() {
 				t.Errorf("got %+v, want that it is broken", report.Rows)
 			}
@@ -147,9 +144,7 @@ func TestNotOffered(t *testing.T) {
 	t.Parallel()
 	f := &fake{eventsEnd: func() error { return status.Error(codes.Unimplemented, "no events") }}
 	report, err := conform.Run(t.Context(), options(serveFake(t, f), "events-off", "order", "exit-while-down"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	var got []conform.Verdict
 	for _, row := range report.Rows {
 		got = append(got, row.Verdict)

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const (
@@ -67,9 +68,7 @@ func serveFake(t *testing.T, f *fake) (endpoint string) {
 	f.configs = make(map[string]*runtimeapi.CreateContainerRequest)
 	socket := filepath.Join(t.TempDir(), "s")
 	l, err := unixsocket.Listen(t.Context(), socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	server := grpc.NewServer()
 	runtimeapi.RegisterRuntimeServiceServer(server, f)
 	runtimeapi.RegisterImageServiceServer(server, f)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/conform"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // root is the folder of the module.
@@ -52,9 +53,7 @@ var answers = map[string][]string{
 func TestMatrixIsGenerated(t *testing.T) {
 	page := filepath.Join(root, "docs/runtimes.md")
 	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	const begin, end = "<!-- generated: make conform -->\n", "<!-- end -->\n"
 	head, rest, ok1 := strings.Cut(string(text), begin)
 	_, tail, ok2 := strings.Cut(rest, end)
@@ -63,9 +62,7 @@ func TestMatrixIsGenerated(t *testing.T) {
 	}
 	want := head + begin + matrix(t) + end + tail
 	if os.Getenv("UPDATE_GOLDEN") != "" {
-		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(page, []byte(want), 0o644))
 	} else if string(text) != want {
 		t.Error("docs/runtimes.md is not what docs/conform says: UPDATE_GOLDEN=1 make test PKG=./cmd/pleg-pipeline/internal/conform")
 	}
@@ -143,8 +140,6 @@ func readReport(t *testing.T, name string) (r conform.Report) {
 	if err == nil {
 		err = json.Unmarshal(text, &r)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return r
 }

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -19,9 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, []byte(content), 0o600))
 	return path
 }
 
@@ -30,9 +29,7 @@ func listening(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return "unix://" + path
 }
@@ -42,9 +39,7 @@ func abandoned(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	l.SetUnlinkOnClose(false)
 	_ = l.Close()
 	return "unix://" + path

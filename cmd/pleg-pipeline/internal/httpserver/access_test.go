@@ -14,6 +14,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // users has the user jo with the password "secret".
@@ -22,9 +23,7 @@ const users = "basic_auth_users:\n  jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrz
 func write(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "web.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -69,9 +68,7 @@ func TestHidePods(t *testing.T) {
 		{"0.0.0.0:9090", "http_server_config: {http2: false}", plain, "", "must have basic_auth_users, or"},
 	} {
 		address, err := net.ResolveTCPAddr("tcp", test.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		path := ""
 		if test.config != "" {
 			path = write(t, test.config)
@@ -91,9 +88,7 @@ func TestHidePods(t *testing.T) {
 // rewrite replaces the content of a web configuration.
 func rewrite(t *testing.T, path, text string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 // serveEverywhere serves one pod as if other machines could reach the address.
@@ -109,9 +104,7 @@ func serveAt(t *testing.T, runtime *plegtest.Runtime, as net.Addr, webConfig str
 	t.Helper()
 	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
 	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	access := newAccess(t, as, webConfig)
 	o := options(pipe)
 	o.HidePods = access.HidePods
@@ -124,9 +117,7 @@ func expect(t *testing.T, transport *http.Transport, url string, codes map[strin
 	t.Helper()
 	for path, want := range codes {
 		answer, err := transport.RoundTrip(newRequest(t, url+path))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if text := body(t, answer); answer.StatusCode != want {
 			t.Errorf("GET %s = %d %q, want %d", path, answer.StatusCode, text, want)
 		}

@@ -20,9 +20,7 @@ func newCertificate(t *testing.T) certificate {
 	t.Helper()
 	cert, key := kit.SelfSigned(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(pair.Leaf)
 	return certificate{cert, key, pool, pair}

@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // ask calls a handler directly.
@@ -61,18 +62,16 @@ func TestPaths(t *testing.T) {
 		{"another path", false, "GET", "/pod", 404, "404 page not found\n"},
 		{"another method", false, "POST", "/livez", 405, "Method Not Allowed\n"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				runtime := plegtest.New()
-				if test.down {
-					runtime.SetListFault(plegtest.Fail(errors.New("down")))
-				}
-				pipe, _ := newPipe(t, runtime, pipeline.Options{})
-				time.Sleep(1500 * time.Millisecond)
-				if code, got := ask(t, httpserver.Handler(options(pipe)), test.method, test.url); code != test.code || got != test.body {
-					t.Errorf("%s %s = %d %q, want %d %q", test.method, test.url, code, got, test.code, test.body)
-				}
-			})
+		kit.Bubble(t, test.name, func(t *testing.T) {
+			runtime := plegtest.New()
+			if test.down {
+				runtime.SetListFault(plegtest.Fail(errors.New("down")))
+			}
+			pipe, _ := newPipe(t, runtime, pipeline.Options{})
+			time.Sleep(1500 * time.Millisecond)
+			if code, got := ask(t, httpserver.Handler(options(pipe)), test.method, test.url); code != test.code || got != test.body {
+				t.Errorf("%s %s = %d %q, want %d %q", test.method, test.url, code, got, test.code, test.body)
+			}
 		})
 	}
 }

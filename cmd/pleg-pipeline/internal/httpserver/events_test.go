@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // shop is a server of a pipeline with one pod.
@@ -212,26 +213,24 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 		{"does not read an answer", "GET /pods HTTP/1.1\r\nHost: x\r\n\r\n", false, 0, 41 * time.Second},
 		{"sends no second request", "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n", true, 2 * time.Minute, 121 * time.Second},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				runtime := plegtest.New()
-				runtime.Set("shop/a", "c=running /s=running")
-				client := connect(t, runtime)
-				began := time.Now()
-				if _, err := io.WriteString(client, test.request); err != nil {
-					t.Fatal(err)
-				}
-				if !test.reads {
-					time.Sleep(test.within)
-					synctest.Wait()
-				}
-				if _, err := io.Copy(io.Discard, client); err != nil {
-					t.Errorf("read: %v, want the end", err)
-				}
-				if took := time.Since(began); took < test.least || took > test.within {
-					t.Errorf("the connection ended after %v, want %v to %v", took, test.least, test.within)
-				}
-			})
+		kit.Bubble(t, test.name, func(t *testing.T) {
+			runtime := plegtest.New()
+			runtime.Set("shop/a", "c=running /s=running")
+			client := connect(t, runtime)
+			began := time.Now()
+			if _, err := io.WriteString(client, test.request); err != nil {
+				t.Fatal(err)
+			}
+			if !test.reads {
+				time.Sleep(test.within)
+				synctest.Wait()
+			}
+			if _, err := io.Copy(io.Discard, client); err != nil {
+				t.Errorf("read: %v, want the end", err)
+			}
+			if took := time.Since(began); took < test.least || took > test.within {
+				t.Errorf("the connection ended after %v, want %v to %v", took, test.least, test.within)
+			}
 		})
 	}
 }

@@ -45,9 +45,7 @@ func options(pipe *pipeline.Pipeline) httpserver.Options {
 func serve(t *testing.T, handler http.Handler, webConfig string) string {
 	t.Helper()
 	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	serveOn(t, l, handler, newAccess(t, l.Addr(), webConfig))
 	return l.Addr().String()
 }
@@ -55,9 +53,7 @@ func serve(t *testing.T, handler http.Handler, webConfig string) string {
 func newAccess(t *testing.T, address net.Addr, webConfig string) *httpserver.Access {
 	t.Helper()
 	access, err := httpserver.NewAccess(address, webConfig)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return access
 }
 
@@ -84,9 +80,7 @@ func servePipe(t *testing.T, runtime *plegtest.Runtime, webConfig string) (addre
 func newRequest(t *testing.T, url string) *http.Request {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return request
 }
 
@@ -100,9 +94,7 @@ func fetch(t *testing.T, url string, header ...string) *http.Response {
 	}
 	request.Host = cmp.Or(request.Header.Get("Host"), request.Host)
 	answer, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = answer.Body.Close() })
 	return answer
 }
@@ -122,9 +114,7 @@ func until(t *testing.T, url string, want int) {
 func body(t *testing.T, answer *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return string(text)
 }
 
@@ -226,9 +216,7 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 
 func TestServeReportsBrokenListener(t *testing.T) {
 	listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	_ = listener.Close()
 	if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), newAccess(t, listener.Addr(), ""), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("Serve() = nil, want an error")

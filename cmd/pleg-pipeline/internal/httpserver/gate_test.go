@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // dial returns open connections that send nothing.
@@ -22,9 +23,7 @@ func dial(t *testing.T, address string, n int) []net.Conn {
 	var conns []net.Conn
 	for range n {
 		c, err := new(net.Dialer).DialContext(t.Context(), "tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		conns = append(conns, c)
 	}

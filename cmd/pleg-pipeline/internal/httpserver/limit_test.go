@@ -13,6 +13,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestLimit holds as many requests as the limit allows.
@@ -74,9 +75,7 @@ func TestOldTLS(t *testing.T) {
 	sessions := tls.NewLRUClientSessionCache(1)
 	for range 2 { // a resumed session would skip checks of a configuration that has changed
 		answer, err := (&http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, ClientSessionCache: sessions}, DisableKeepAlives: true}).RoundTrip(newRequest(t, "https://"+address+"/livez"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if _ = body(t, answer); answer.TLS.DidResume {
 			t.Error("the session was resumed")
 		}
@@ -97,9 +96,7 @@ func TestOldTLS(t *testing.T) {
 func TestServeTLS(t *testing.T) {
 	cert := newCertificate(t)
 	path := cert.config(t, "")
-	if err := httpserver.CheckWebConfig(path); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, httpserver.CheckWebConfig(path))
 	runtime := plegtest.New()
 	runtime.Set("shop/a", "c=running /s=running")
 	address := servePipe(t, runtime, path)
@@ -108,9 +105,7 @@ func TestServeTLS(t *testing.T) {
 		request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
 		request.Host = "node.example" // the certificate says which names are right
 		answer, err := transport.RoundTrip(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted || answer.StatusCode != http.StatusOK {
 			t.Errorf("HTTP/%d %s, want 200 and HTTP/%d", answer.ProtoMajor, answer.Status, wanted)
 		}
@@ -130,9 +125,7 @@ func TestStreamsOfAConnection(t *testing.T) {
 	cert := newCertificate(t)
 	address := servePipe(t, plegtest.New(), cert.config(t, ""))
 	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
 		t.Fatal(err)

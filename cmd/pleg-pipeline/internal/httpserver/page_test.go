@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // pageURLs returns the paths of the page and its files.
@@ -24,9 +25,7 @@ func pageURLs(t *testing.T) []string {
 	t.Helper()
 	urls := []string{"/"}
 	files, err := fs.Glob(os.DirFS("page"), "*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, name := range files {
 		if name != "index.html" {
 			urls = append(urls, "/page/"+name)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestPasswordChecksAreBounded: those who guess delay nobody for long.
@@ -50,15 +51,11 @@ func TestUnknownUsersCostAsMuch(t *testing.T) {
 	text := "basic_auth_users:\n"
 	for name, cost := range map[string]int{"a": 4, "b": 6, "c": 5} {
 		hash, err := bcrypt.GenerateFromPassword([]byte("secret"), cost)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		text += fmt.Sprintf("  %s: %s\n", name, hash)
 	}
 	var c web.Config
-	if err := yaml.Unmarshal([]byte(text), &c); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, yaml.Unmarshal([]byte(text), &c))
 	if cost, err := bcrypt.Cost(httpserver.Costliest(&c)); err != nil || cost != 6 {
 		t.Errorf("cost %d, %v, want 6", cost, err)
 	}
@@ -71,9 +68,7 @@ func TestChangedPassword(t *testing.T) {
 	for _, want := range []int{http.StatusOK, http.StatusOK, http.StatusUnauthorized} {
 		if want != http.StatusOK {
 			hash, err := bcrypt.GenerateFromPassword([]byte("another"), bcrypt.MinCost)
-			if err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, err)
 			rewrite(t, path, "basic_auth_users:\n  jo: "+string(hash)+"\n")
 		}
 		if answer := fetch(t, url); answer.StatusCode != want {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const (
@@ -95,9 +96,7 @@ func TestDrop(t *testing.T) {
 func nothingLeft(t *testing.T) bool {
 	t.Helper()
 	status, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return len(noCapability.FindAll(status, -1)) == 3 && strings.Contains(string(status), "NoNewPrivs:\t1")
 }
 

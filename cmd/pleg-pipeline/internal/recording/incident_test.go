@@ -25,9 +25,7 @@ func TestIncidents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
 		incidents, err := recording.NewIncidents(dir, "test")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		for n := range 7 {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
 		}
@@ -61,9 +59,7 @@ func TestIncidents(t *testing.T) {
 func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
 	t.Helper()
 	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, c := range runtime.Pods()[0].Containers {
 		if c.State == simruntime.Running {
 			if _, err := runtime.RestartContainer(c.ID); err != nil {
@@ -78,9 +74,7 @@ func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
 
 func writeFile(t *testing.T, path string) {
 	t.Helper()
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(path, nil, 0o600))
 }
 
 // checkIncidents opens what three incidents have left.
@@ -93,9 +87,7 @@ func checkIncidents(t *testing.T, dir string) {
 	for n, least := range []time.Duration{3 * time.Minute, 6 * time.Minute, 6 * time.Minute} {
 		path := files[5+n]
 		r, err := recording.Open(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if r.Length < least || r.Length > 9*time.Minute || r.Cut != "" || !r.Header.Redacted || r.Runtime == nil {
 			t.Errorf("%s has %v (%s), redacted %t, want a whole one of at least %v", path, r.Length, r.Cut, r.Header.Redacted, least)
 		}

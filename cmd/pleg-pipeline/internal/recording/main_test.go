@@ -76,9 +76,7 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 func connect(t *testing.T, dial []grpc.DialOption, unary bool) *cri.Client {
 	t.Helper()
 	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := client.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +103,7 @@ func describe(t *testing.T, known cache.Entry) string {
 		timeless.IPs = nil
 	}
 	text, err := json.Marshal(timeless)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return fmt.Sprintf("%s %v", text, known.Err)
 }
 
@@ -149,9 +145,7 @@ func newRuntime(
 ) (runtime *simruntime.Runtime, dial []grpc.DialOption, stop func() error) {
 	t.Helper()
 	runtime, err := simruntime.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	if _, err := runtime.Populate(p); err != nil {
 		t.Fatal(err)
 	}
@@ -206,9 +200,7 @@ func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOpti
 		}
 	}
 	incidents, err := recording.NewIncidents(t.TempDir(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	incidents.KeepTexts()
 	stop := kit.Run(t, func(ctx context.Context) error {
 		return incidents.Run(ctx, func() pleg.Status { return pleg.Status{} }, slog.New(slog.DiscardHandler))
@@ -226,9 +218,7 @@ func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOpti
 func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late time.Duration) observed {
 	t.Helper()
 	r, err := recording.Read(t.Context(), bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	server := recording.NewServer(r, speed)
 	dial, _ := serving(t, server.Serve)
 	_ = connect(t, dial, false).Close() // starts the clock

@@ -19,6 +19,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 const (
@@ -117,13 +118,9 @@ func TestReadEndsWithContext(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Mkfifo(pipe, 0o600))
 	writer, err := os.OpenFile(pipe, os.O_RDWR, 0) // so that the reader waits
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer writer.Close()
 	opened := make(chan error)
 	go func() {
@@ -177,9 +174,7 @@ func TestReadOfCutRecording(t *testing.T) {
 	var zipped bytes.Buffer
 	w := gzip.NewWriter(&zipped)
 	_, err = w.Write(data)
-	if err := errors.Join(err, w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, errors.Join(err, w.Close()))
 	for n := 1; n < zipped.Len(); n += stride {
 		r, err := recording.Read(t.Context(), bytes.NewReader(zipped.Bytes()[:n]))
 		if errors.Is(err, recording.ErrEmpty) || n == 1 && errors.Is(err, recording.ErrForeign) {
@@ -208,13 +203,9 @@ func TestFile(t *testing.T) {
 	for _, name := range []string{"plain.jsonl", "small.jsonl.gz"} {
 		path := filepath.Join(t.TempDir(), name)
 		file, err := recording.Create(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		_, err = file.Write([]byte(header + list))
-		if err := errors.Join(err, file.Flush()); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, errors.Join(err, file.Flush()))
 		// As if the process were killed now.
 		if r, err := recording.Open(t.Context(), path); err != nil || r.Cut == "" || r.Length != time.Millisecond {
 			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
@@ -222,9 +213,7 @@ func TestFile(t *testing.T) {
 		_, writeErr := file.Write([]byte(end))
 		size, err := file.Close()
 		info, statErr := os.Stat(path)
-		if err := errors.Join(writeErr, err, statErr); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, errors.Join(writeErr, err, statErr))
 		if info.Mode() != 0o600 || info.Size() != size {
 			t.Errorf("%s has mode %v and %d bytes, want 0600 and %d", name, info.Mode(), info.Size(), size)
 		}

@@ -17,6 +17,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestReplaySpeed(t *testing.T) {
@@ -39,9 +40,7 @@ func TestMissingEventsStayMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stream = `{"at":"1s","method":"GetContainerEvents","stream":1`
 		r, err := recording.Read(t.Context(), strings.NewReader(header+stream+"}\n"+stream+`,"ended":true,"error":{"code":"Unimplemented"}}`+"\n"+end))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		dial, _ := serving(t, recording.NewServer(r, 1).Serve)
 		client, closeClient := newClient(t, dial)
 		defer func() { _ = closeClient() }()
@@ -122,9 +121,7 @@ func receiveEvents(ctx context.Context, t *testing.T, dial []grpc.DialOption) <-
 	t.Helper()
 	client, closeClient := newClient(t, dial)
 	stream, err := client.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	received := make(chan int, 1)
 	go func() {
 		defer func() { _ = closeClient() }()
@@ -140,8 +137,6 @@ func receiveEvents(ctx context.Context, t *testing.T, dial []grpc.DialOption) <-
 func newClient(t *testing.T, dial []grpc.DialOption) (client runtimeapi.RuntimeServiceClient, closeClient func() error) {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///runtime", append(dial, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return runtimeapi.NewRuntimeServiceClient(conn), conn.Close
 }

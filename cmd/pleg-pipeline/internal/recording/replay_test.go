@@ -12,14 +12,13 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func nodeProfile(t *testing.T) simruntime.Profile {
 	t.Helper()
 	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return profile
 }
 
@@ -117,9 +116,7 @@ func delayed(t *testing.T, data []byte) []byte {
 	return at.ReplaceAllFunc(data, func(text []byte) []byte {
 		parts := at.FindSubmatch(text)
 		d, err := time.ParseDuration(string(parts[1]))
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		return fmt.Appendf(nil, `{"at":"%v"%s`, d+5*time.Millisecond, parts[2])
 	})
 }
@@ -140,9 +137,7 @@ func forgetErrors(want, got observed) {
 func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
 		id, err := runtime.Inject(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		churn(8, 80)(t, runtime)
 		runtime.Clear(id)
 		time.Sleep(20 * time.Second)

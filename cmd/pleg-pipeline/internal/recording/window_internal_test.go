@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestWindowIsBounded adds lines of a size for some hours. A change of a list is kept for as long
@@ -35,13 +37,9 @@ func TestFailedIncidentRemovesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	incidents, err := NewIncidents(dir, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for n := range maxIncidents {
-		if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)), nil, 0o600))
 	}
 	incidents.window.add(line{At: -1, Method: listSandboxes, Answer: []byte("no JSON")}) // fails
 	incidents.write(t.Context(), slog.New(slog.DiscardHandler))

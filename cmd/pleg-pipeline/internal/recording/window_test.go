@@ -9,6 +9,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestWindowHasTheLastMinutes replays what a window has after twelve minutes: a pipeline on it must
@@ -33,9 +34,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 				test.simulated, test.window = simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, true
 				want, data := test.record(t)
 				r, err := recording.Read(t.Context(), bytes.NewReader(data))
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 				if r.Length < test.least || r.Length > test.most || r.Cut != "" || r.Runtime == nil {
 					t.Errorf("it has %v of %v (%s), want %v to %v", r.Length, r.Runtime, r.Cut, test.least, test.most)
 				}
