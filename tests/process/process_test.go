@@ -11,7 +11,6 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
@@ -20,7 +19,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, script string) *process.Process {
 	t.Helper()
 	p, err := process.Start(exec.Command("sh", "-c", script), filepath.Join(t.TempDir(), "log"))
-	kit.Must(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(p.Kill)
 	return p
 }
@@ -45,8 +46,12 @@ func TestStopReportsTheExitCode(t *testing.T) {
 			}
 			return nil
 		}
-		kit.Must(t, p.Await(t.Context(), ready))
-		kit.Must(t, p.Pause())
+		if err := p.Await(t.Context(), ready); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Pause(); err != nil {
+			t.Fatal(err)
+		}
 		if err := p.Stop(); code == "" && err != nil || code != "" && (err == nil || !strings.Contains(err.Error(), code)) {
 			t.Errorf("Stop() = %v, want %q", err, code)
 		}
