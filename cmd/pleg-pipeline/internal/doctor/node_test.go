@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // stub is a runtime with one sandbox and these conditions.
@@ -91,24 +91,22 @@ func TestExamineNode(t *testing.T) {
 		{"no inodes", nil, quiet, 50, 99, verdict.Disk, verdict.Problem, "99 % of the inodes of /var/lib/images"},
 		{"busy disk", nil, busy, 50, 10, verdict.NetworkPlugin, verdict.Warning, ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := serveStub(t, &stub{conditions: test.conditions})
-				o.Pressure = test.pressure
-				o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
-				r := doctor.Examine(t.Context(), o)
-				check(t, r, test.cause, test.severity, test.evidence)
-				if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != verdict.Disk) {
-					t.Errorf("findings %+v, want the disk too", r.Findings)
-				}
-				if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
-					t.Errorf("node %+v, want what could be read", n)
-				}
-				var text bytes.Buffer
-				if _ = r.Print(&text, doctor.TextOptions{}); strings.Contains(text.String(), "\x1b") {
-					t.Errorf("text %q moves the cursor", &text)
-				}
-			})
+		kit.Bubble(t, test.name, func(t *testing.T) {
+			o := serveStub(t, &stub{conditions: test.conditions})
+			o.Pressure = test.pressure
+			o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
+			r := doctor.Examine(t.Context(), o)
+			check(t, r, test.cause, test.severity, test.evidence)
+			if test.name == "busy disk" && (len(r.Findings) != 2 || r.Findings[1].Cause != verdict.Disk) {
+				t.Errorf("findings %+v, want the disk too", r.Findings)
+			}
+			if n := r.Node; n.MemoryPressure != nil || n.IOPressure == nil {
+				t.Errorf("node %+v, want what could be read", n)
+			}
+			var text bytes.Buffer
+			if _ = r.Print(&text, doctor.TextOptions{}); strings.Contains(text.String(), "\x1b") {
+				t.Errorf("text %q moves the cursor", &text)
+			}
 		})
 	}
 }
@@ -147,22 +145,20 @@ func TestExamineFindsContainersWithoutProcess(t *testing.T) {
 		"not reported":               {"", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
 		"a strange path":             {"../../etc:x", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				o := serveStub(t, &stub{
-					containers: []*runtimeapi.Container{{
-						Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
-					}},
-					cgroups: map[string]string{"c1": test.cgroup},
-				})
-				o.Cgroups = test.files
-				r := doctor.Examine(t.Context(), o)
-				if test.isEmpty {
-					check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
-				} else if len(r.Empty) > 0 {
-					t.Errorf("empty %+v, want none", r.Empty)
-				}
+		kit.Bubble(t, name, func(t *testing.T) {
+			o := serveStub(t, &stub{
+				containers: []*runtimeapi.Container{{
+					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+				}},
+				cgroups: map[string]string{"c1": test.cgroup},
 			})
+			o.Cgroups = test.files
+			r := doctor.Examine(t.Context(), o)
+			if test.isEmpty {
+				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
+			} else if len(r.Empty) > 0 {
+				t.Errorf("empty %+v, want none", r.Empty)
+			}
 		})
 	}
 }

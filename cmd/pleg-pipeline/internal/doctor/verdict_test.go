@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestVerdictNamesTheCulprit compares the first line of reports, which has the pod, the container,
@@ -70,31 +70,29 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
 		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				rt := simulate(t, simruntime.Options{})
-				web := addPod(t, rt, "web-0", "nginx")
-				addPod(t, rt, "db-0", "postgres")
-				if fault := test.fault(web); fault != nil {
-					inject(t, rt, *fault)
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := simulate(t, simruntime.Options{})
+			web := addPod(t, rt, "web-0", "nginx")
+			addPod(t, rt, "db-0", "postgres")
+			if fault := test.fault(web); fault != nil {
+				inject(t, rt, *fault)
+			}
+			o := serve(t, rt)
+			o.CallTimeout = 5 * time.Second
+			if test.daemon != nil {
+				o.Ask = func(context.Context) *doctor.Daemon {
+					status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
+					test.daemon(&status, pleg.PodUID(web.UID))
+					return doctor.NewDaemon("/run/d", status)
 				}
-				o := serve(t, rt)
-				o.CallTimeout = 5 * time.Second
-				if test.daemon != nil {
-					o.Ask = func(context.Context) *doctor.Daemon {
-						status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
-						test.daemon(&status, pleg.PodUID(web.UID))
-						return doctor.NewDaemon("/run/d", status)
-					}
-				}
-				r := doctor.Examine(t.Context(), o)
-				if r.Verdict != test.want {
-					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
-				}
-				if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "5.0s") {
-					t.Errorf("%q changes with each examination", text)
-				}
-			})
+			}
+			r := doctor.Examine(t.Context(), o)
+			if r.Verdict != test.want {
+				t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+			}
+			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "5.0s") {
+				t.Errorf("%q changes with each examination", text)
+			}
 		})
 	}
 }
