@@ -8,42 +8,36 @@ func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 	for _, family := range families {
 		m[family.GetName()] = family
 	}
-	f.Lister.Lists, _ = m.histogram("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds")
+	_, f.Lister.Lists = m.sum("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds")
 	f.Lister.Errors = m.count("pleg_relist_errors_total")
-	f.Hinter.StreamUp = m.sum("pleg_event_stream_up") > 0
-	f.Hinter.StreamDoubted = m.sum("pleg_event_stream_doubted") > 0
+	f.Hinter.StreamUp = m.count("pleg_event_stream_up") > 0
+	f.Hinter.StreamDoubted = m.count("pleg_event_stream_doubted") > 0
 	f.Hinter.Opened = m.count("pleg_event_stream_opened_total", "kubelet_evented_pleg_connection_success_count")
 	f.Hinter.CRIEvents = m.count("pleg_runtime_events_total")
-	f.Inspector.Inspections, f.Inspector.InspectionSeconds = m.histogram("pleg_inspection_duration_seconds")
+	f.Inspector.InspectionSeconds, f.Inspector.Inspections = m.sum("pleg_inspection_duration_seconds")
 	f.Inspector.Errors = m.count("pleg_inspection_errors_total")
 	f.Dispatcher.Events = m.count("pleg_events_total")
 	f.Dispatcher.Discarded = m.count("pleg_discarded_events_total", "kubelet_pleg_discard_events")
-	f.Dispatcher.Subscribers = int(m.sum("pleg_subscribers"))
+	f.Dispatcher.Subscribers = int(m.count("pleg_subscribers"))
 }
 
 // metrics are families by their names.
 type metrics map[string]*dto.MetricFamily
 
-// sum returns the sum of all series with these names, of which a program has one.
-func (m metrics) sum(names ...string) float64 {
-	total := 0.0
+// sum returns the sum of all series with these names, of which a program has one; of histograms,
+// the sum and the number of the observations.
+func (m metrics) sum(names ...string) (total float64, observations uint64) {
 	for _, name := range names {
 		for _, series := range m[name].GetMetric() {
-			total += series.GetGauge().GetValue() + series.GetCounter().GetValue()
+			total += series.GetGauge().GetValue() + series.GetCounter().GetValue() + series.GetHistogram().GetSampleSum()
+			observations += series.GetHistogram().GetSampleCount()
 		}
 	}
-	return total
+	return total, observations
 }
 
-func (m metrics) count(names ...string) uint64 { return uint64(max(0, m.sum(names...))) }
-
-// histogram returns the number and the sum of the observations.
-func (m metrics) histogram(names ...string) (count uint64, sum float64) {
-	for _, name := range names {
-		for _, series := range m[name].GetMetric() {
-			count += series.GetHistogram().GetSampleCount()
-			sum += series.GetHistogram().GetSampleSum()
-		}
-	}
-	return count, sum
+// count returns the sum of gauges or counters that are whole numbers.
+func (m metrics) count(names ...string) uint64 {
+	total, _ := m.sum(names...)
+	return uint64(max(0, total))
 }
