@@ -40,9 +40,7 @@ func socket(t *testing.T) (net.Listener, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, path
 }
@@ -70,18 +68,14 @@ func serveOn(t *testing.T, rt *simruntime.Runtime, l net.Listener) {
 func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {
 	t.Helper()
 	rt, err := simruntime.New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return rt
 }
 
 func populate(t *testing.T, rt *simruntime.Runtime, p simruntime.Population) []simruntime.Pod {
 	t.Helper()
 	pods, err := rt.Populate(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return pods
 }
 
@@ -129,9 +123,7 @@ func TestExamineSimulated(t *testing.T) {
 				if err == nil {
 					err = rt.StopSandbox(pod.Sandboxes[0].ID) // it is in another portion than the others
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, err)
 			}
 		}, verdict.ListTooLarge, verdict.Problem, []string{"no list succeeds", "the largest pods: default/fatter ", "(annotations 14.", ", default/fat "}},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The runtime needs a fixed time for each call and serves two at once. A pod with a sandbox
@@ -26,9 +27,7 @@ func TestMeasureCalls(t *testing.T) {
 		pods := populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
 		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
 		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 10*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {
 			t.Fatalf("measured %+v", load)
 		}
@@ -37,9 +36,7 @@ func TestMeasureCalls(t *testing.T) {
 			t.Errorf("sweeps are %+v", load.Sweeps)
 		}
 		var text bytes.Buffer
-		if err := load.Print(&text); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, load.Print(&text))
 		for _, want := range []string{"8 pods", "| ListPodSandbox | 1 |", "| 4ms | 4ms | 0 |", "| PodSandboxStatus | 1 |", "| 10ms | 10ms | 0 |", "| 1 | 240ms | 1.00 |"} {
 			if !strings.Contains(text.String(), want) {
 				t.Errorf("the text lacks %q:\n%s", want, &text)

@@ -169,9 +169,7 @@ func TestExamineWithoutRuntime(t *testing.T) {
 	_ = l.Close()
 	_, hung := socket(t)
 	_, removed := socket(t)
-	if err := os.Remove(removed); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Remove(removed))
 	for _, test := range []struct {
 		endpoint string
 		cause    verdict.Cause

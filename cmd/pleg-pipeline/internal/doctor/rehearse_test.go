@@ -46,9 +46,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 		uid = web.UID
 	}
 	faults, err := rehearse.Parse(call+"/"+kind+"@0s", uid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	o := serve(t, rt)
 	kit.Run(t, func(ctx context.Context) error { return rt.Play(ctx, faults...) })
 	synctest.Wait()

@@ -100,9 +100,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) simruntime.Pod {
 	t.Helper()
 	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: name, Containers: []simruntime.ContainerSpec{{Name: container}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return pod
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) {
@@ -36,12 +37,8 @@ func newTerminal(t *testing.T, width, height int) *terminal {
 	t.Helper()
 	term := &terminal{T: t, MockTerm: vt.NewMockTerm(vt.MockOptSize{X: vt.Col(width), Y: vt.Row(height)}), width: width, height: height}
 	screen, err := tcell.NewTerminfoScreenFromTty(term.MockTerm)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := screen.Init(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	kit.Must(t, screen.Init())
 	t.Cleanup(screen.Fini)
 	term.screen = screen
 	return term

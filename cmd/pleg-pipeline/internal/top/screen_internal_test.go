@@ -87,14 +87,10 @@ func TestScreens(t *testing.T) {
 			}
 			s.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
-				if err := m.press(k, noon); err != nil {
-					t.Fatal(err)
-				}
+				kit.Must(t, m.press(k, noon))
 			}
 			s.draw(m, noon)
-			if err := term.Drain(); err != nil {
-				t.Fatal(err)
-			}
+			kit.Must(t, term.Drain())
 			kit.Golden(t, "testdata/"+test.name+".golden", term.text())
 		})
 	}
@@ -115,14 +111,10 @@ func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
 	shown := &screen{Screen: term.screen}
 	shown.draw(m, noon)
 	for _, k := range []key{"Home", "Enter"} {
-		if err := m.press(k, noon); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, m.press(k, noon))
 		shown.draw(m, noon)
 	}
-	if err := term.Drain(); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, term.Drain())
 	text := term.text()
 	if term.GetTitle() != "" || term.Bells() != 0 || strings.ContainsAny(text, "\x1b\u009b\u202e\r\a") {
 		t.Errorf("title %q, %d bells:\n%q", term.GetTitle(), term.Bells(), text)

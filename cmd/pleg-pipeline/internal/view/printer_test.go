@@ -71,13 +71,9 @@ func events() (all []fleet.Event) {
 // printAll prints all values, and returns each write.
 func printAll[T any](t *testing.T, p *view.Printer[T], w *writes, values, fitting []T) string {
 	t.Helper()
-	if err := p.Start(fitting...); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, p.Start(fitting...))
 	for _, v := range values {
-		if err := p.Print(v); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, p.Print(v))
 	}
 	return strings.Join(*w, "")
 }
