@@ -48,24 +48,26 @@ func TestClientMeasuresBurst(t *testing.T) {
 	kit.Must(t, err)
 	kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, listener) })
 	ask := startClient(t, socket)
-	window := func(typ string, n int, change probe.Command) probe.Report {
+	do := func(c probe.Command) probe.Report {
 		t.Helper()
-		var last probe.Report
-		for _, c := range []probe.Command{
-			{Do: probe.ExpectEvents, Want: map[string]int{typ: n}}, change, {Do: probe.WaitForEvents, TimeoutMS: 60_000},
-		} {
-			if last, err = ask(c); err != nil || last.Err != "" {
-				t.Fatalf("%s: %v, %s", c.Do, err, last.Err)
-			}
+		r, err := ask(c)
+		if err != nil || r.Err != "" {
+			t.Fatalf("%s: %v, %s", c.Do, err, r.Err)
 		}
+		return r
+	}
+	window := func(typ string, n int, change func()) probe.Report {
+		t.Helper()
+		do(probe.Command{Do: probe.ExpectEvents, Want: map[string]int{typ: n}})
+		change() // what comes before is not counted
+		last := do(probe.Command{Do: probe.WaitForEvents, TimeoutMS: 60_000})
 		if seen := last.Seen[typ]; !last.Done || len(last.Seen) != 1 || seen.Count != n || seen.LastMS < 0 || len(last.Log) != n {
 			t.Errorf("report is %+v, want %d of %s", last, n, typ)
 		}
 		return last
 	}
-	window("ContainerStarted", pods*(containers+1), probe.Command{Do: probe.StartCandidate})
-	node.Burst(pods, simruntime.Exit)
-	if r := window("ContainerDied", pods*containers, probe.Command{Do: probe.WaitForEvents}); r.Usage.WallSeconds <= 0 || r.Usage.Allocs == 0 {
+	window("ContainerStarted", pods*(containers+1), func() { do(probe.Command{Do: probe.StartCandidate}) })
+	if r := window("ContainerDied", pods*containers, func() { node.Burst(pods, simruntime.Exit) }); r.Usage.WallSeconds <= 0 || r.Usage.Allocs == 0 {
 		t.Errorf("usage is %+v", r.Usage)
 	}
 }
