@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // AddPod is [Txn.AddPod] in a single update.
@@ -24,9 +26,9 @@ func (rt *Runtime) RestartContainer(id string) (next Container, err error) {
 	return next, err
 }
 
-// StopPod is [Txn.StopPod] in a single update.
-func (rt *Runtime) StopPod(uid string) (err error) {
-	rt.Update(func(tx *Txn) { err = tx.StopPod(uid) })
+// StopSandbox is [Txn.StopSandbox] in a single update.
+func (rt *Runtime) StopSandbox(id string) (err error) {
+	rt.Update(func(tx *Txn) { err = tx.StopSandbox(id) })
 	return err
 }
 
@@ -103,12 +105,12 @@ const (
 func (rt *Runtime) Burst(k int, change Change) []string {
 	var uids []string
 	rt.Update(func(tx *Txn) {
-		for _, sb := range tx.s.live() {
+		for _, p := range slices.Clone(tx.s.podOrder) {
 			if len(uids) == k {
 				return
 			}
-			if tx.burst(sb, change) {
-				uids = append(uids, sb.uid())
+			if tx.burst(p, change) {
+				uids = append(uids, p.uid)
 			}
 		}
 	})
@@ -116,24 +118,26 @@ func (rt *Runtime) Burst(k int, change Change) []string {
 }
 
 // burst reports whether it changed a pod.
-func (tx *Txn) burst(sb *sandbox, change Change) bool {
+func (tx *Txn) burst(p *pod, change Change) bool {
 	if change == Remove {
-		tx.removeSandbox(sb)
-		return true
+		return tx.RemovePod(p.uid) == nil
 	}
 	changed := false
-	for _, c := range slices.Clone(sb.containers) {
-		if c.exited() {
-			continue
-		}
-		changed = true
-		tx.exit(c, 1, "")
-		if change != Exit {
-			tx.successor(c)
+	for _, sb := range p.sandboxes {
+		for _, c := range slices.Clone(sb.containers) {
+			if c.state != cri.ContainerState_CONTAINER_RUNNING || !sb.ready {
+				continue
+			}
+			changed = true
+			tx.exit(c, 1, "")
+			if change != Exit {
+				tx.successor(c)
+			}
 		}
 	}
 	if changed && change == Replace {
-		tx.prune(sb)
+		// PruneDead fails only if the pod does not exist.
+		_ = tx.PruneDead(p.uid)
 	}
 	return changed
 }

@@ -32,17 +32,29 @@ type hub struct {
 	faults  EventFaults
 	clients []*eventClient
 	history []queued // oldest first
-	dropped func()   // counts an event
+	s       EventStats
+}
+
+// stats returns the counters, and sets them to zero if asked to.
+func (h *hub) stats(reset bool) EventStats {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := h.s
+	if reset {
+		h.s = EventStats{}
+	}
+	return s
 }
 
 func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	h.s.Emitted++
 	q := queued{ev: ev, when: time.Now()}
 	h.history = append(h.history, q)
 	h.history = h.history[max(0, len(h.history)-maxHistory):]
 	if len(h.clients) == 0 {
-		h.dropped()
+		h.s.Dropped++
 	}
 	for _, c := range h.clients {
 		h.offer(c, q)
@@ -62,7 +74,7 @@ func (h *hub) offer(c *eventClient, q queued) {
 		select {
 		case c.queue <- q:
 		default:
-			h.dropped()
+			h.s.Dropped++
 		}
 		q.ordered = true
 	}
@@ -71,16 +83,16 @@ func (h *hub) offer(c *eventClient, q queued) {
 func (h *hub) chance(p float64) bool { return p > 0 && h.rng.Float64() < p }
 
 // connect adds a client, with the past events that it gets in its queue.
-func (h *hub) connect(late time.Duration) *eventClient {
+func (h *hub) connect() (*eventClient, EventFaults) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
-	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{}), late: late}
+	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{})}
 	for _, q := range past {
 		c.queue <- q
 	}
 	h.clients = append(h.clients, c)
-	return c
+	return c, h.faults
 }
 
 func (h *hub) disconnect(c *eventClient) {
@@ -111,9 +123,9 @@ type eventClient struct {
 	overtaken *queued       // sent next: Reorder has sent its successor first
 }
 
-// run sends events until the context ends, BreakEvents ends the stream, or sending fails.
-func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResponse) error) error {
-	for {
+// run sends events until the context ends, a fault ends the stream, or sending fails.
+func (c *eventClient) run(ctx context.Context, breakAfter int, send func(*cri.ContainerEventResponse) error) error {
+	for sent := 0; breakAfter == 0 || sent < breakAfter; sent++ {
 		q, err := c.next(ctx)
 		if err != nil {
 			return err
@@ -125,6 +137,7 @@ func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResp
 			return err
 		}
 	}
+	return errBroken
 }
 
 // next waits for the event to send next.
