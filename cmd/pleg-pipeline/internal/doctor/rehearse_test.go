@@ -60,6 +60,12 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	if ofPod && !strings.Contains(r.Verdict, "shop/web-0") {
 		t.Errorf("verdict %q, want it to name the pod", r.Verdict)
 	}
+	if ofPod && kind == "hang" {
+		container := map[string]string{"ContainerStatus": "nginx"}[call] // a sandbox has none
+		if len(r.Hung) != 1 || r.Hung[0].PodUID != uid || r.Hung[0].Pod != "shop/web-0" || r.Hung[0].Container != container {
+			t.Errorf("hung %+v, want %s of shop/web-0", r.Hung, call)
+		}
+	}
 }
 
 // wanted returns the first finding for a fault, and what its evidence has.
