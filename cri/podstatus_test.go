@@ -124,7 +124,7 @@ func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
 		rt.Burst(1+rng.IntN(2), changes[rng.IntN(len(changes))])
 		if pods := rt.Pods(); len(pods) > 0 && step%5 == 0 {
-			must(t, rt.StopSandbox(pods[rng.IntN(len(pods))].Sandboxes[0].ID))
+			must(t, rt.StopPod(pods[rng.IntN(len(pods))].UID))
 		}
 		listed := listPods(t, client)
 		rt.Burst(1, simruntime.Exit) // between the list and the inspection

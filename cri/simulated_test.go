@@ -1,7 +1,6 @@
 package cri_test
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -163,52 +162,36 @@ func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
 // wantTruth requires that pods have what the runtime has, apart from the labels.
 func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []simruntime.Pod) {
 	t.Helper()
-	if got, want := show(plain(pods)), show(truth(now)); got != want {
+	want := make([]*pleg.Pod, len(now))
+	for i, p := range now {
+		want[i] = truth(p)
+	}
+	unlabelled := make([]*pleg.Pod, len(pods))
+	for i, p := range pods {
+		plain := *p
+		plain.Labels, unlabelled[i] = nil, &plain
+	}
+	if got, want := show(unlabelled), show(want); got != want {
 		t.Fatalf("%s: got\n%swant\n%s", step, got, want)
 	}
 }
 
-func plain(pods []*pleg.Pod) []*pleg.Pod {
-	out := make([]*pleg.Pod, len(pods))
-	for i, p := range pods {
-		unlabelled := *p
-		unlabelled.Labels = nil
-		out[i] = &unlabelled
+// truth returns a pod of the runtime as a list must show it. Both are newest first.
+func truth(p simruntime.Pod) *pleg.Pod {
+	s := p.Sandboxes[0]
+	sandbox := &pleg.Container{ID: pleg.ContainerID(s.ID), Name: p.Name, State: pleg.StateExited, CreatedAt: s.CreatedAt}
+	if s.Ready {
+		sandbox.State = pleg.StateRunning
 	}
-	return out
-}
-
-var stateNames = map[simruntime.State]pleg.State{
-	simruntime.Running: pleg.StateRunning, simruntime.Created: pleg.StateCreated,
-	simruntime.Exited: pleg.StateExited, simruntime.Unknown: pleg.StateUnknown,
-}
-
-// truth returns the pods of the runtime as a list must show them.
-func truth(pods []simruntime.Pod) []*pleg.Pod {
-	var want []*pleg.Pod
-	for _, p := range pods {
-		pod := &pleg.Pod{UID: pleg.PodUID(p.UID), Name: p.Name, Namespace: p.Namespace}
-		for _, s := range p.Sandboxes {
-			state := pleg.StateExited
-			if s.Ready {
-				state = pleg.StateRunning
-			}
-			pod.Sandboxes = append(pod.Sandboxes, &pleg.Container{
-				ID: pleg.ContainerID(s.ID), Name: p.Name, Attempt: s.Attempt, State: state, CreatedAt: s.CreatedAt,
-			})
+	pod := &pleg.Pod{UID: pleg.PodUID(p.UID), Name: p.Name, Namespace: p.Namespace, Sandboxes: []*pleg.Container{sandbox}}
+	for _, c := range p.Containers {
+		state := pleg.StateRunning
+		if c.State == simruntime.Exited {
+			state = pleg.StateExited
 		}
-		for _, c := range p.Containers {
-			pod.Containers = append(pod.Containers, &pleg.Container{
-				ID: pleg.ContainerID(c.ID), SandboxID: pleg.ContainerID(c.SandboxID), Name: c.Name,
-				Attempt: c.Attempt, State: stateNames[c.State], CreatedAt: c.CreatedAt,
-			})
-		}
-		for _, list := range [][]*pleg.Container{pod.Sandboxes, pod.Containers} {
-			slices.SortFunc(list, func(a, b *pleg.Container) int {
-				return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), cmp.Compare(a.ID, b.ID))
-			})
-		}
-		want = append(want, pod)
+		pod.Containers = append(pod.Containers, &pleg.Container{
+			ID: pleg.ContainerID(c.ID), SandboxID: sandbox.ID, Name: c.Name, Attempt: c.Attempt, State: state, CreatedAt: c.CreatedAt,
+		})
 	}
-	return want
+	return pod
 }

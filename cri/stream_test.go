@@ -89,7 +89,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			rt, client := heavy(t, reg, simruntime.Options{}, 12, limit)
 			for i, p := range rt.Pods() {
 				if i%2 == 0 {
-					must(t, rt.StopSandbox(p.Sandboxes[0].ID))
+					must(t, rt.StopPod(p.UID))
 				}
 			}
 			check := func(step string) {

@@ -20,7 +20,6 @@ const rpcEvents = "GetContainerEvents"
 type call struct {
 	rt       *Runtime
 	rpc      string
-	limited  int // 1 if it counts for the concurrency limit
 	limit    *semaphore.Weighted
 	executed int // 1 once the limit has admitted it
 	started  time.Time
@@ -31,12 +30,9 @@ type call struct {
 // with. The caller calls leave in either case.
 func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error) {
 	c := &call{rt: rt, rpc: rpc}
-	if rpc != rpcEvents {
-		c.limited = 1
-	}
 	rt.stats.closeOnce.Do(func() { close(rt.stats.called) })
-	rt.stats.count(rpc, c.limited, 0, func(r *RPCStats) { r.Calls++ })
-	if c.limited > 0 {
+	rt.stats.count(rpc, 0, func(r *RPCStats) { r.Calls++ })
+	if rpc != rpcEvents {
 		c.limit = rt.limit.Load()
 		if c.limit.Acquire(ctx, 1) != nil {
 			return c, contextError(ctx)
@@ -45,7 +41,7 @@ func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error
 		c.started = time.Now()
 	}
 	c.verdict = rt.faults.decide(rpc, rt.target(req))
-	rt.stats.count(rpc, 0, c.executed, func(r *RPCStats) {
+	rt.stats.count(rpc, c.executed, func(r *RPCStats) {
 		if c.verdict.spoiled {
 			r.Spoiled++
 		}
@@ -65,7 +61,7 @@ func (c *call) finish(ctx context.Context) error {
 }
 
 func (c *call) leave() {
-	c.rt.stats.count(c.rpc, -c.limited, -c.executed, func(r *RPCStats) {
+	c.rt.stats.count(c.rpc, -c.executed, func(r *RPCStats) {
 		if c.executed > 0 {
 			r.Time += time.Since(c.started)
 		}
@@ -150,11 +146,11 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	if c := rt.state.containers[containerID]; c != nil {
-		return target{podUID: c.sb.meta.GetUid(), id: containerID}
+		return target{podUID: c.sb.uid(), id: containerID}
 	}
 	t := target{id: cmp.Or(containerID, sandboxID)}
 	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
-		t.podUID = sb.meta.GetUid()
+		t.podUID = sb.uid()
 	}
 	return t
 }

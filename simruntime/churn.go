@@ -150,13 +150,12 @@ func (c *churn) shortage(pods int) float64 {
 // live returns the pods with a running container, oldest first, and the number of
 // pods with a ready sandbox.
 func (c *churn) live(tx *Txn) (live []Pod, ready int) {
-	for _, p := range tx.s.podOrder {
-		truth, ok := p.truth()
-		if !ok || !truth.Sandboxes[0].Ready {
+	for _, sb := range tx.s.live() {
+		if !sb.ready() {
 			continue
 		}
 		ready++
-		if len(running(truth)) > 0 && !slices.Contains(c.opts.Keep, truth.UID) {
+		if truth := sb.truth(); len(running(truth)) > 0 && !slices.Contains(c.opts.Keep, truth.UID) {
 			live = append(live, truth)
 		}
 	}

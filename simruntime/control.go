@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // AddPod is [Txn.AddPod] in a single update.
@@ -26,9 +24,9 @@ func (rt *Runtime) RestartContainer(id string) (next Container, err error) {
 	return next, err
 }
 
-// StopSandbox is [Txn.StopSandbox] in a single update.
-func (rt *Runtime) StopSandbox(id string) (err error) {
-	rt.Update(func(tx *Txn) { err = tx.StopSandbox(id) })
+// StopPod is [Txn.StopPod] in a single update.
+func (rt *Runtime) StopPod(uid string) (err error) {
+	rt.Update(func(tx *Txn) { err = tx.StopPod(uid) })
 	return err
 }
 
@@ -105,12 +103,12 @@ const (
 func (rt *Runtime) Burst(k int, change Change) []string {
 	var uids []string
 	rt.Update(func(tx *Txn) {
-		for _, p := range slices.Clone(tx.s.podOrder) {
+		for _, sb := range tx.s.live() {
 			if len(uids) == k {
 				return
 			}
-			if tx.burst(p, change) {
-				uids = append(uids, p.uid)
+			if tx.burst(sb, change) {
+				uids = append(uids, sb.uid())
 			}
 		}
 	})
@@ -118,26 +116,24 @@ func (rt *Runtime) Burst(k int, change Change) []string {
 }
 
 // burst reports whether it changed a pod.
-func (tx *Txn) burst(p *pod, change Change) bool {
+func (tx *Txn) burst(sb *sandbox, change Change) bool {
 	if change == Remove {
-		return tx.RemovePod(p.uid) == nil
+		tx.removeSandbox(sb)
+		return true
 	}
 	changed := false
-	for _, sb := range p.sandboxes {
-		for _, c := range slices.Clone(sb.containers) {
-			if c.state != cri.ContainerState_CONTAINER_RUNNING || !sb.ready {
-				continue
-			}
-			changed = true
-			tx.exit(c, 1, "")
-			if change != Exit {
-				tx.successor(c)
-			}
+	for _, c := range slices.Clone(sb.containers) {
+		if c.exited() {
+			continue
+		}
+		changed = true
+		tx.exit(c, 1, "")
+		if change != Exit {
+			tx.successor(c)
 		}
 	}
 	if changed && change == Replace {
-		// PruneDead fails only if the pod does not exist.
-		_ = tx.PruneDead(p.uid)
+		tx.prune(sb)
 	}
 	return changed
 }

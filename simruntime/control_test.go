@@ -16,8 +16,8 @@ func TestInvalidStepsFail(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
 	p := populate(t, rt, 1, 1)[0]
 	stopped := populate(t, rt, 1, 1)[0]
-	sandbox, running, exited := p.Sandboxes[0].ID, p.Containers[0].ID, stopped.Containers[0].ID
-	kit.Must(t, rt.StopSandbox(stopped.Sandboxes[0].ID))
+	exited := stopped.Containers[0].ID
+	kit.Must(t, rt.StopPod(stopped.UID))
 	rt.Update(func(tx *simruntime.Txn) {
 		for name, tc := range map[string]struct {
 			err  func() error
@@ -27,16 +27,11 @@ func TestInvalidStepsFail(t *testing.T) {
 			"exit twice":    {func() error { return tx.ExitContainer(exited, 0, "") }, simruntime.ErrState},
 			"restart none":  {func() error { return second(tx.RestartContainer("x")) }, simruntime.ErrNotFound},
 			"restart dead":  {func() error { return second(tx.RestartContainer(exited)) }, simruntime.ErrState},
-			"start running": {func() error { return tx.StartContainer(running) }, simruntime.ErrState},
 			"remove none":   {func() error { return tx.RemoveContainer("x") }, simruntime.ErrNotFound},
-			"stop none":     {func() error { return tx.StopSandbox("x") }, simruntime.ErrNotFound},
 			"stop pod none": {func() error { return tx.StopPod("x") }, simruntime.ErrNotFound},
-			"remove sb":     {func() error { return tx.RemoveSandbox(running) }, simruntime.ErrNotFound},
-			"remove pod":    {func() error { return tx.RemovePod(sandbox) }, simruntime.ErrNotFound},
+			"remove pod":    {func() error { return tx.RemovePod("x") }, simruntime.ErrNotFound},
 			"prune none":    {func() error { return tx.PruneDead("x") }, simruntime.ErrNotFound},
 			"add twice":     {func() error { return second(tx.AddPod(simruntime.PodSpec{UID: p.UID})) }, simruntime.ErrExists},
-			"second ready":  {func() error { return second(tx.AddSandbox(p.UID)) }, simruntime.ErrState},
-			"no pod":        {func() error { return second(tx.AddSandbox("x")) }, simruntime.ErrNotFound},
 			"in no pod":     {func() error { return second(tx.AddContainer("x", simruntime.ContainerSpec{})) }, simruntime.ErrNotFound},
 			"in a dead one": {func() error { return second(tx.AddContainer(stopped.UID, simruntime.ContainerSpec{})) }, simruntime.ErrState},
 		} {
@@ -51,32 +46,6 @@ func TestInvalidStepsFail(t *testing.T) {
 }
 
 func second[T any](_ T, err error) error { return err }
-
-func TestNextSandboxAttempt(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
-	p := populate(t, rt, 1, 1)[0]
-	rt.Update(func(tx *simruntime.Txn) {
-		if err := tx.StopPod(p.UID); err != nil {
-			t.Error(err)
-		}
-		if _, err := tx.AddSandbox(p.UID); err != nil {
-			t.Error(err)
-		}
-		for _, state := range []simruntime.State{simruntime.Created, simruntime.Unknown} {
-			c, err := tx.AddContainer(p.UID, simruntime.ContainerSpec{Name: state.String(), State: state})
-			if err != nil || c.State != state {
-				t.Errorf("added %v, %v; want it %v", c, err, state)
-			}
-		}
-	})
-	got, _ := rt.Pod(p.UID)
-	if len(got.Sandboxes) != 2 || got.Sandboxes[0].Attempt != 1 || !got.Sandboxes[0].Ready || got.Sandboxes[1].Ready {
-		t.Errorf("sandboxes %+v", got.Sandboxes)
-	}
-	if got.Sandboxes[1].IPs != nil || len(got.Sandboxes[0].IPs) != 1 || len(got.Containers) != 3 {
-		t.Errorf("pod %+v", got)
-	}
-}
 
 // churnOf returns the pod of each action.
 func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []string, rt *simruntime.Runtime) {

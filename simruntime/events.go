@@ -24,9 +24,6 @@ type EventFaults struct {
 	// Replay is the number of past events (at most 1024 are kept) that a
 	// client is sent when it connects.
 	Replay int
-	// BreakAfter ends each stream opened from now on with codes.Unavailable
-	// after that many messages. If zero, never.
-	BreakAfter int
 }
 
 // ReorderHold is the longest time that a reordered event waits for another.
@@ -39,7 +36,6 @@ func (f EventFaults) validate() error {
 		checkProbability("EventFaults.Reorder", f.Reorder),
 		checkNotNegative("EventFaults.Delay", f.Delay),
 		checkNotNegative("EventFaults.Replay", f.Replay),
-		checkNotNegative("EventFaults.BreakAfter", f.BreakAfter),
 	)
 }
 
@@ -72,12 +68,6 @@ func (rt *Runtime) BreakEvents() int {
 	return n
 }
 
-// EventStats count the events since the last reset.
-type EventStats struct {
-	Emitted int64 // Events that happened.
-	Dropped int64 // Dropped because a client did not read, or none was connected.
-}
-
 // errBroken ends a stream that is made to break.
 var errBroken = status.Error(codes.Unavailable, "event stream broken")
 
@@ -85,7 +75,7 @@ var errBroken = status.Error(codes.Unavailable, "event stream broken")
 // runtime's lock, which determines the order of events.
 func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 	st := sb.status
-	if kind == cri.ContainerEventType_CONTAINER_DELETED_EVENT && id == sb.id {
+	if kind == cri.ContainerEventType_CONTAINER_DELETED_EVENT && id == sb.id() {
 		// containerd has deleted the sandbox's record by then and sends the zero time.
 		st = proto.CloneOf(st)
 		st.CreatedAt = time.Time{}.UnixNano()

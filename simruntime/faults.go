@@ -116,11 +116,8 @@ func (rt *Runtime) Inject(f Fault) (FaultID, error) {
 	return rt.faults.add(f), nil
 }
 
-// Clear removes a fault; calls that hang because of it go on. It reports
-// whether the fault was active: one with Times ends after that many calls.
-func (rt *Runtime) Clear(id FaultID) bool {
-	return rt.faults.remove(func(r *rule) bool { return r.id == id })
-}
+// Clear removes a fault; calls that hang because of it go on.
+func (rt *Runtime) Clear(id FaultID) { rt.faults.remove(func(r *rule) bool { return r.id == id }) }
 
 // ClearAll removes all faults; calls that hang go on. The profile and the
 // event faults stay.
@@ -179,11 +176,9 @@ func (fs *faultSet) add(f Fault) FaultID {
 	return fs.next
 }
 
-// remove reports whether a rule matched.
-func (fs *faultSet) remove(match func(*rule) bool) bool {
+func (fs *faultSet) remove(match func(*rule) bool) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	before := len(fs.rules)
 	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
 		if match(r) {
 			close(r.gone)
@@ -191,7 +186,6 @@ func (fs *faultSet) remove(match func(*rule) bool) bool {
 		}
 		return false
 	})
-	return len(fs.rules) < before
 }
 
 // target is the pod and the object of a call; empty fields match all.

@@ -132,9 +132,6 @@ func TestHungPodHangsUntilDeadlineOrClear(t *testing.T) {
 		if code, took := statusOf(t.Context(), client, pods[0].Containers[0].ID); code != codes.OK || took != 3*time.Second {
 			t.Errorf("cleared after 3 s: %v after %v", code, took)
 		}
-		if rt.Clear(hang) {
-			t.Error("Clear found the fault a second time")
-		}
 	})
 }
 
@@ -182,8 +179,8 @@ func TestConcurrencyLimitIsFIFO(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
-		if s := rt.Stats(); s.InFlight != 2 || s.Arrived != 6 {
-			t.Errorf("%d in flight, %d arrived; want 2 and 6", s.InFlight, s.Arrived)
+		if s := rt.Stats(); s.InFlight != 2 || s.Calls() != 6 {
+			t.Errorf("%d in flight of %d, want 2 of 6", s.InFlight, s.Calls())
 		}
 		time.Sleep(time.Second)
 		want := map[int]end{
@@ -195,15 +192,11 @@ func TestConcurrencyLimitIsFIFO(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, want[got.call])
 			}
 		}
-		s := rt.Stats()
-		if s.PeakInFlight != 2 || s.PeakArrived != 6 || s.InFlight != 0 || s.Arrived != 0 {
+		if s := rt.Stats(); s.PeakInFlight != 2 || s.InFlight != 0 || s.RPCs["ContainerStatus"].Calls != 6 {
 			t.Errorf("at the end %+v", s)
 		}
-		if r := s.RPCs["ContainerStatus"]; r.Calls != 6 {
-			t.Errorf("counted %+v", r)
-		}
 		rt.ResetStats()
-		if s := rt.Stats(); s.PeakInFlight != 0 || s.PeakArrived != 0 || s.Calls() != 0 {
+		if s := rt.Stats(); s.PeakInFlight != 0 || s.Calls() != 0 {
 			t.Errorf("after the reset %+v", s)
 		}
 	})
@@ -238,7 +231,6 @@ func TestInvalidSettingsNameTheField(t *testing.T) {
 		"EventFaults.Reorder":         rt.SetEventFaults(simruntime.EventFaults{Reorder: 2}),
 		"EventFaults.Delay":           rt.SetEventFaults(simruntime.EventFaults{Delay: -1}),
 		"EventFaults.Replay":          rt.SetEventFaults(simruntime.EventFaults{Replay: -1}),
-		"EventFaults.BreakAfter":      rt.SetEventFaults(simruntime.EventFaults{BreakAfter: -1}),
 		"populate":                    second(rt.Populate(simruntime.Population{Pods: 1, Exited: 1})),
 		"ChurnOptions.Rate":           rt.Churn(t.Context(), simruntime.ChurnOptions{Rate: -1}),
 		"ChurnOptions.Pods":           rt.Churn(t.Context(), simruntime.ChurnOptions{Pods: -1}),

@@ -32,29 +32,17 @@ type hub struct {
 	faults  EventFaults
 	clients []*eventClient
 	history []queued // oldest first
-	s       EventStats
-}
-
-// stats returns the counters, and sets them to zero if asked to.
-func (h *hub) stats(reset bool) EventStats {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := h.s
-	if reset {
-		h.s = EventStats{}
-	}
-	return s
+	dropped func()   // counts an event
 }
 
 func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.s.Emitted++
 	q := queued{ev: ev, when: time.Now()}
 	h.history = append(h.history, q)
 	h.history = h.history[max(0, len(h.history)-maxHistory):]
 	if len(h.clients) == 0 {
-		h.s.Dropped++
+		h.dropped()
 	}
 	for _, c := range h.clients {
 		h.offer(c, q)
@@ -74,7 +62,7 @@ func (h *hub) offer(c *eventClient, q queued) {
 		select {
 		case c.queue <- q:
 		default:
-			h.s.Dropped++
+			h.dropped()
 		}
 		q.ordered = true
 	}
@@ -83,16 +71,16 @@ func (h *hub) offer(c *eventClient, q queued) {
 func (h *hub) chance(p float64) bool { return p > 0 && h.rng.Float64() < p }
 
 // connect adds a client, with the past events that it gets in its queue.
-func (h *hub) connect() (*eventClient, EventFaults) {
+func (h *hub) connect(late time.Duration) *eventClient {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
-	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{})}
+	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{}), late: late}
 	for _, q := range past {
 		c.queue <- q
 	}
 	h.clients = append(h.clients, c)
-	return c, h.faults
+	return c
 }
 
 func (h *hub) disconnect(c *eventClient) {
@@ -123,9 +111,9 @@ type eventClient struct {
 	overtaken *queued       // sent next: Reorder has sent its successor first
 }
 
-// run sends events until the context ends, a fault ends the stream, or sending fails.
-func (c *eventClient) run(ctx context.Context, breakAfter int, send func(*cri.ContainerEventResponse) error) error {
-	for sent := 0; breakAfter == 0 || sent < breakAfter; sent++ {
+// run sends events until the context ends, BreakEvents ends the stream, or sending fails.
+func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResponse) error) error {
+	for {
 		q, err := c.next(ctx)
 		if err != nil {
 			return err
@@ -137,7 +125,6 @@ func (c *eventClient) run(ctx context.Context, breakAfter int, send func(*cri.Co
 			return err
 		}
 	}
-	return errBroken
 }
 
 // next waits for the event to send next.

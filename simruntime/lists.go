@@ -131,14 +131,10 @@ func setBody(msg proto.Message, body []byte) {
 func (rt *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 	rt.read()
 	defer rt.mu.RUnlock()
-	candidates := rt.state.sandboxOrder
-	if p := rt.state.pods[f.GetLabelSelector()[labelPodUID]]; p != nil { // the label is the kubelet's
-		candidates = p.sandboxes
-	}
 	var out []*cri.PodSandbox
-	for _, sb := range slices.Backward(candidates) {
-		if (f.GetId() == "" || f.GetId() == sb.id) &&
-			(f.GetState() == nil || f.GetState().GetState() == sb.item.State) && hasLabels(sb.labels, f.GetLabelSelector()) {
+	for _, sb := range slices.Backward(rt.state.sandboxOrder) {
+		if (f.GetId() == "" || f.GetId() == sb.id()) &&
+			(f.GetState() == nil || f.GetState().GetState() == sb.item.State) && hasLabels(sb.item.Labels, f.GetLabelSelector()) {
 			out = append(out, sb.item)
 		}
 	}
@@ -149,30 +145,13 @@ func (rt *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 func (rt *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
 	rt.read()
 	defer rt.mu.RUnlock()
-	candidates := rt.state.containerOrder
-	if sb := rt.state.sandboxes[f.GetPodSandboxId()]; sb != nil {
-		candidates = sb.containers
-	} else if p := rt.state.pods[f.GetLabelSelector()[labelPodUID]]; p != nil {
-		candidates = p.allContainers()
-	}
 	var out []*cri.Container
-	for _, c := range slices.Backward(candidates) {
-		if (f.GetId() == "" || f.GetId() == c.id) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.sb.id) &&
-			(f.GetState() == nil || f.GetState().GetState() == c.state) && hasLabels(c.labels, f.GetLabelSelector()) {
+	for _, c := range slices.Backward(rt.state.containerOrder) {
+		if (f.GetId() == "" || f.GetId() == c.id()) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.item.PodSandboxId) &&
+			(f.GetState() == nil || f.GetState().GetState() == c.item.State) && hasLabels(c.item.Labels, f.GetLabelSelector()) {
 			out = append(out, c.item)
 		}
 	}
-	return out
-}
-
-// allContainers returns the containers of a pod, oldest first. Two sandboxes of it
-// may be listed at once.
-func (p *pod) allContainers() []*container {
-	var out []*container
-	for _, sb := range p.sandboxes {
-		out = append(out, sb.containers...)
-	}
-	slices.SortFunc(out, byCreation)
 	return out
 }
 

@@ -1,28 +1,21 @@
 package simruntime
 
 import (
-	"cmp"
 	"slices"
 	"time"
-
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
 // State is the state of a container in the control API.
 type State int
 
-// The states, in the order of the CRI but with the most common one first.
+// The states.
 const (
 	Running State = iota
-	Created
 	Exited
-	Unknown
 )
 
 // String returns the state in lower case.
-func (s State) String() string { return [...]string{"running", "created", "exited", "unknown"}[s] }
-
-func fromCRI(s cri.ContainerState) State { return [...]State{Created, Running, Exited, Unknown}[s] }
+func (s State) String() string { return [...]string{"running", "exited"}[s] }
 
 // Reasons that runtimes give for an exit. An empty reason given to
 // [Txn.ExitContainer] becomes Completed for code 0 and Error for the others.
@@ -60,14 +53,13 @@ type Pod struct {
 	UID        string
 	Namespace  string
 	Name       string
-	Sandboxes  []Sandbox   // Newest first.
-	Containers []Container // Newest first, of all sandboxes.
+	Sandboxes  []Sandbox   // One.
+	Containers []Container // Newest first.
 }
 
 // Sandbox is the state of a pod sandbox.
 type Sandbox struct {
 	ID        string
-	Attempt   uint32
 	Ready     bool
 	CreatedAt time.Time
 	IPs       []string // Nil when it is not ready.
@@ -93,11 +85,9 @@ type Container struct {
 func (rt *Runtime) Pods() []Pod {
 	rt.read()
 	defer rt.mu.RUnlock()
-	out := make([]Pod, 0, len(rt.state.podOrder))
-	for _, p := range rt.state.podOrder {
-		if t, ok := p.truth(); ok {
-			out = append(out, t)
-		}
+	out := make([]Pod, 0, len(rt.state.pods))
+	for _, sb := range rt.state.live() {
+		out = append(out, sb.truth())
 	}
 	return out
 }
@@ -110,50 +100,45 @@ func (rt *Runtime) Pod(uid string) (Pod, bool) {
 }
 
 func (s *state) pod(uid string) (Pod, bool) {
-	p := s.pods[uid]
-	if p == nil {
+	sb := s.pods[uid]
+	if sb == nil {
 		return Pod{}, false
 	}
-	return p.truth()
+	return sb.truth(), true
 }
 
-// truth reports false for a pod that only lingers.
-func (p *pod) truth() (Pod, bool) {
-	out := Pod{UID: p.uid}
-	for _, sb := range slices.Backward(p.sandboxes) {
-		if sb.gone != 0 {
-			continue
+// live returns the sandboxes that do not only linger, in the order of their creation.
+func (s *state) live() []*sandbox {
+	return slices.DeleteFunc(slices.Clone(s.sandboxOrder), func(sb *sandbox) bool { return sb.gone != 0 })
+}
+
+func (sb *sandbox) truth() Pod {
+	st := sb.status
+	of := Sandbox{ID: st.Id, Ready: sb.ready(), CreatedAt: time.Unix(0, st.CreatedAt)}
+	if of.Ready {
+		of.IPs = []string{st.Network.Ip}
+		for _, ip := range st.Network.AdditionalIps {
+			of.IPs = append(of.IPs, ip.Ip)
 		}
-		out.Name, out.Namespace = sb.meta.GetName(), sb.meta.GetNamespace()
-		out.Sandboxes = append(out.Sandboxes, sb.truth())
 	}
-	for _, c := range slices.Backward(p.allContainers()) { // a removed sandbox has none
-		out.Containers = append(out.Containers, c.truth())
+	pod := Pod{UID: sb.uid(), Namespace: st.Metadata.Namespace, Name: st.Metadata.Name, Sandboxes: []Sandbox{of}}
+	for _, c := range slices.Backward(sb.containers) {
+		pod.Containers = append(pod.Containers, c.truth())
 	}
-	return out, len(out.Sandboxes) > 0
-}
-
-func (sb *sandbox) truth() Sandbox {
-	out := Sandbox{
-		ID: sb.id, Attempt: sb.meta.GetAttempt(), Ready: sb.ready,
-		CreatedAt: time.Unix(0, sb.createdAt),
-	}
-	if sb.ready {
-		out.IPs = slices.Clone(sb.ips)
-	}
-	return out
+	return pod
 }
 
 func (c *container) truth() Container {
+	st, state := c.status, Running
+	if c.exited() {
+		state = Exited
+	}
 	return Container{
-		ID: c.id, SandboxID: c.sb.id, Name: c.meta.GetName(), Image: c.image.GetImage(),
-		Attempt: c.meta.GetAttempt(), State: fromCRI(c.state),
-		CreatedAt: unixTime(c.createdAt), StartedAt: unixTime(c.startedAt), FinishedAt: unixTime(c.finishedAt),
-		ExitCode: c.exitCode, Reason: c.reason,
+		ID: st.Id, SandboxID: c.sb.id(), Name: c.name(), Image: st.Image.Image, Attempt: st.Metadata.Attempt, State: state,
+		CreatedAt: unixTime(st.CreatedAt), StartedAt: unixTime(st.StartedAt), FinishedAt: unixTime(st.FinishedAt),
+		ExitCode: st.ExitCode, Reason: st.Reason,
 	}
 }
-
-func byCreation(a, b *container) int { return cmp.Compare(a.createdAt, b.createdAt) }
 
 func unixTime(ns int64) time.Time {
 	if ns == 0 {

@@ -126,13 +126,14 @@ func New(opts Options) (*Runtime, error) {
 	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
 	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
+	stats := &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
 	rt := &Runtime{
 		opts:   opts,
 		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
-		stats:  &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}},
-		hub:    &hub{rng: newRand(opts.Seed, "events")},
+		stats:  stats,
+		hub:    &hub{rng: newRand(opts.Seed, "events"), dropped: stats.dropEvent},
 		rng:    newRand(opts.Seed, "state"),
-		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*pod{}},
+		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*sandbox{}},
 	}
 	rt.SetMaxConcurrent(0)
 	return rt, nil

@@ -11,12 +11,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Name and Version are in the answer of the Version RPC.
-const (
-	Name    = "simruntime"
-	Version = "0.1.0"
-)
-
 // service is the CRI of a Runtime. What it does not define answers
 // Unimplemented.
 type service struct {
@@ -26,7 +20,7 @@ type service struct {
 
 func (s *service) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
 	return &cri.VersionResponse{
-		Version: "0.1.0", RuntimeName: Name, RuntimeVersion: Version, RuntimeApiVersion: "v1",
+		Version: "0.1.0", RuntimeName: "simruntime", RuntimeVersion: "0.1.0", RuntimeApiVersion: "v1",
 	}, nil
 }
 
@@ -83,11 +77,10 @@ func (s *service) GetContainerEvents(
 	if err != nil {
 		return err
 	}
-	client, faults := s.rt.hub.connect()
-	client.late = c.verdict.latency
+	client := s.rt.hub.connect(c.verdict.latency)
 	defer s.rt.hub.disconnect(client)
 	sent := 0
-	return client.run(ctx, faults.BreakAfter, func(ev *cri.ContainerEventResponse) error {
+	return client.run(ctx, func(ev *cri.ContainerEventResponse) error {
 		if err := stream.Send(malformEvent(ev, c.verdict.malform)); err != nil {
 			return err
 		}

@@ -16,10 +16,9 @@ type state struct {
 	nextIP     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	pods       map[string]*pod
+	pods       map[string]*sandbox // by the UID: each pod has one sandbox
 
 	// In order of creation.
-	podOrder       []*pod
 	sandboxOrder   []*sandbox
 	containerOrder []*container
 
@@ -33,21 +32,9 @@ func (s *state) now() int64 {
 	return s.lastTime
 }
 
-type pod struct {
-	uid       string
-	sandboxes []*sandbox // oldest first
-}
-
 type sandbox struct {
-	id          string
-	meta        *cri.PodSandboxMetadata
-	ready       bool
-	createdAt   int64
-	ips         []string
-	labels      map[string]string
-	annotations map[string]string
-	gone        int64 // time of leaving the lists once deleted, else zero
-	containers  []*container
+	gone       int64 // time of leaving the lists once deleted, else zero
+	containers []*container
 
 	item   *cri.PodSandbox
 	status *cri.PodSandboxStatus
@@ -55,117 +42,60 @@ type sandbox struct {
 }
 
 type container struct {
-	id          string
-	sb          *sandbox
-	meta        *cri.ContainerMetadata
-	image       *cri.ImageSpec
-	imageRef    string
-	labels      map[string]string
-	annotations map[string]string
-	logPath     string
-	state       cri.ContainerState
-	createdAt   int64
-	startedAt   int64
-	finishedAt  int64
-	exitCode    int32
-	reason      string
+	sb *sandbox
 
 	item   *cri.Container
 	status *cri.ContainerStatus
 	encoded
 }
 
-func (sb *sandbox) encode() {
-	if sb.element == nil {
-		sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item}})
-		sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: sb.status})
-	}
-}
+func (sb *sandbox) id() string    { return sb.status.Id }
+func (sb *sandbox) uid() string   { return sb.status.Metadata.Uid }
+func (sb *sandbox) ready() bool   { return sb.status.State == cri.PodSandboxState_SANDBOX_READY }
+func (c *container) id() string   { return c.status.Id }
+func (c *container) name() string { return c.status.Metadata.Name }
+func (c *container) exited() bool { return c.status.State == cri.ContainerState_CONTAINER_EXITED }
 
-func (c *container) encode() {
-	if c.element == nil {
-		c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item}})
-		c.answer = marshal(&cri.ContainerStatusResponse{Status: c.status})
-	}
-}
-
-// render makes the messages that clients see from the fields. The encoding is
-// left to encode.
-func (sb *sandbox) render() {
-	st := cri.PodSandboxState_SANDBOX_NOTREADY
-	network := &cri.PodSandboxNetworkStatus{}
-	if sb.ready {
-		st = cri.PodSandboxState_SANDBOX_READY
-		for i, ip := range sb.ips {
-			if i == 0 {
-				network.Ip = ip
-			} else {
-				network.AdditionalIps = append(network.AdditionalIps, &cri.PodIP{Ip: ip})
-			}
-		}
-	}
+// show makes what clients see of a sandbox from its status.
+func (sb *sandbox) show(st *cri.PodSandboxStatus) {
+	sb.status = st
 	sb.item = &cri.PodSandbox{
-		Id: sb.id, Metadata: sb.meta, State: st, CreatedAt: sb.createdAt,
-		Labels: sb.labels, Annotations: sb.annotations,
+		Id: st.Id, Metadata: st.Metadata, State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
 	}
-	sb.status = &cri.PodSandboxStatus{
-		Id: sb.id, Metadata: sb.meta, State: st, CreatedAt: sb.createdAt, Network: network,
-		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{
-			Pid: cri.NamespaceMode_CONTAINER,
-		}}},
-		Labels: sb.labels, Annotations: sb.annotations,
-	}
-	sb.element = nil
+	sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item}})
+	sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: st})
 }
 
-func (c *container) render() {
-	ref := c.imageRef
+// show makes what clients see of a container from its status.
+func (c *container) show(st *cri.ContainerStatus) {
+	c.status = st
 	c.item = &cri.Container{
-		Id: c.id, PodSandboxId: c.sb.id, Metadata: c.meta, Image: c.image, ImageRef: ref, ImageId: ref,
-		State: c.state, CreatedAt: c.createdAt, Labels: c.labels, Annotations: c.annotations,
+		Id: st.Id, PodSandboxId: c.sb.id(), Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef, ImageId: st.ImageId,
+		State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
 	}
-	c.status = &cri.ContainerStatus{
-		Id: c.id, Metadata: c.meta, Image: c.image, ImageRef: ref, ImageId: ref,
-		State: c.state, CreatedAt: c.createdAt, StartedAt: c.startedAt, FinishedAt: c.finishedAt,
-		ExitCode: c.exitCode, Reason: c.reason,
-		Labels: c.labels, Annotations: c.annotations, LogPath: c.logPath,
-	}
-	c.element = nil
+	c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item}})
+	c.answer = marshal(&cri.ContainerStatusResponse{Status: st})
 }
 
 func (s *state) addSandbox(sb *sandbox) {
-	uid := sb.meta.GetUid()
-	p := s.pods[uid]
-	if p == nil {
-		p = &pod{uid: uid}
-		s.pods[uid] = p
-		s.podOrder = append(s.podOrder, p)
-	}
-	p.sandboxes = append(p.sandboxes, sb)
-	s.sandboxes[sb.id] = sb
+	s.pods[sb.uid()] = sb
+	s.sandboxes[sb.id()] = sb
 	s.sandboxOrder = append(s.sandboxOrder, sb)
 }
 
 func (s *state) addContainer(c *container) {
 	c.sb.containers = append(c.sb.containers, c)
-	s.containers[c.id] = c
+	s.containers[c.id()] = c
 	s.containerOrder = append(s.containerOrder, c)
 }
 
 func (s *state) dropSandbox(sb *sandbox) {
-	delete(s.sandboxes, sb.id)
+	delete(s.sandboxes, sb.id())
 	s.sandboxOrder = remove(s.sandboxOrder, sb)
-	p := s.pods[sb.meta.GetUid()]
-	p.sandboxes = remove(p.sandboxes, sb)
-	if len(p.sandboxes) == 0 {
-		delete(s.pods, p.uid)
-		s.podOrder = remove(s.podOrder, p)
-	}
 }
 
 func (s *state) dropContainer(c *container) {
-	delete(s.containers, c.id)
-	c.element = []byte{} // not listed any more: nothing to encode
+	delete(s.containers, c.id())
 	s.containerOrder = remove(s.containerOrder, c)
 	c.sb.containers = remove(c.sb.containers, c)
 }

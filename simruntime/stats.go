@@ -20,10 +20,9 @@ type Stats struct {
 
 	InFlight     int // Executing now.
 	PeakInFlight int // The most that executed at once.
-	Arrived      int // Executing or waiting for the concurrency limit now.
-	PeakArrived  int
 
-	Events EventStats
+	// DroppedEvents were not sent because a client did not read, or none was connected.
+	DroppedEvents int64
 }
 
 // Calls returns the number of calls of all RPCs together.
@@ -42,21 +41,15 @@ func (rt *Runtime) Stats() Stats {
 	defer c.mu.Unlock()
 	s := c.s
 	s.RPCs = maps.Clone(s.RPCs)
-	s.Events = rt.hub.stats(false)
 	return s
 }
 
-// ResetStats sets the counters to zero, and the peaks to the calls in flight.
+// ResetStats sets the counters to zero, and the peak to the calls in flight.
 func (rt *Runtime) ResetStats() {
 	c := rt.stats
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.s = Stats{
-		RPCs:     map[string]RPCStats{},
-		InFlight: c.s.InFlight, PeakInFlight: c.s.InFlight,
-		Arrived: c.s.Arrived, PeakArrived: c.s.Arrived,
-	}
-	rt.hub.stats(true)
+	c.s = Stats{RPCs: map[string]RPCStats{}, InFlight: c.s.InFlight, PeakInFlight: c.s.InFlight}
 }
 
 type counters struct {
@@ -66,16 +59,19 @@ type counters struct {
 	s         Stats
 }
 
-// count changes the counters of one RPC and, by the given numbers, of the calls
-// that have arrived and of those that execute.
-func (c *counters) count(rpc string, arrived, executing int, change func(*RPCStats)) {
+// count changes the counters of one RPC and, by a number, of the calls that execute.
+func (c *counters) count(rpc string, executing int, change func(*RPCStats)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.s.RPCs[rpc]
 	change(&r)
 	c.s.RPCs[rpc] = r
-	c.s.Arrived += arrived
-	c.s.PeakArrived = max(c.s.PeakArrived, c.s.Arrived)
 	c.s.InFlight += executing
 	c.s.PeakInFlight = max(c.s.PeakInFlight, c.s.InFlight)
+}
+
+func (c *counters) dropEvent() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.s.DroppedEvents++
 }

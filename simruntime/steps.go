@@ -6,39 +6,18 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// eachSandbox calls do with each sandbox of a pod, or fails with the name of the operation.
-func (tx *Txn) eachSandbox(op, uid string, do func(*sandbox)) error {
-	if _, ok := tx.s.pod(uid); !ok {
+// withPod calls do with the sandbox of a pod, or fails with the name of the operation.
+func (tx *Txn) withPod(op, uid string, do func(*sandbox)) error {
+	sb := tx.s.pods[uid]
+	if sb == nil {
 		return fmt.Errorf("%s: pod %s: %w", op, uid, ErrNotFound)
-	}
-	for _, sb := range slices.Clone(tx.s.pods[uid].sandboxes) {
-		if sb.gone == 0 {
-			do(sb)
-		}
-	}
-	return nil
-}
-
-// withSandbox calls do with a sandbox, or fails with the name of the operation.
-func (tx *Txn) withSandbox(op, id string, do func(*sandbox)) error {
-	sb := tx.s.sandboxes[id]
-	if sb == nil || sb.gone != 0 {
-		return fmt.Errorf("%s: sandbox %s: %w", op, id, ErrNotFound)
 	}
 	do(sb)
 	return nil
-}
-
-func (tx *Txn) newestSandbox(uid string) (*sandbox, error) {
-	if p := tx.s.pods[uid]; p != nil {
-		if sb := p.sandboxes[len(p.sandboxes)-1]; sb.gone == 0 {
-			return sb, nil
-		}
-	}
-	return nil, fmt.Errorf("pod %s: %w", uid, ErrNotFound)
 }
 
 func (tx *Txn) container(id string) (*container, error) {
@@ -49,92 +28,95 @@ func (tx *Txn) container(id string) (*container, error) {
 	return c, nil
 }
 
-func (tx *Txn) nextAttempt(c *container) uint32 {
-	next := c.meta.Attempt + 1
-	for _, o := range tx.s.pods[c.sb.meta.GetUid()].allContainers() {
-		if o.meta.Name == c.meta.Name {
-			next = max(next, o.meta.Attempt+1)
-		}
-	}
-	return next
-}
-
 // newSandbox adds a ready sandbox. If ips is nil, it gets the next free ones.
 func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string, ips []string) *sandbox {
 	if ips == nil {
 		ips = tx.s.newIPs(tx.rt.opts.DualStack)
 	}
-	sb := &sandbox{id: newID(tx.rt.rng), meta: meta, ready: true, createdAt: tx.s.now(), ips: ips, labels: labels, annotations: annotations}
-	tx.render(sb)
+	network := &cri.PodSandboxNetworkStatus{}
+	for i, ip := range ips {
+		if i == 0 {
+			network.Ip = ip
+		} else {
+			network.AdditionalIps = append(network.AdditionalIps, &cri.PodIP{Ip: ip})
+		}
+	}
+	sb := &sandbox{}
+	sb.show(&cri.PodSandboxStatus{
+		Id: newID(tx.rt.rng), Metadata: meta, CreatedAt: tx.s.now(), Network: network,
+		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{
+			Pid: cri.NamespaceMode_CONTAINER,
+		}}},
+		Labels: labels, Annotations: annotations,
+	})
 	tx.s.addSandbox(sb)
-	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id, sb)
-	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, sb.id, sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id(), sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, sb.id(), sb)
 	return sb
 }
 
-// newContainer adds a container that is created.
+// newContainer adds a container and starts it.
 func (tx *Txn) newContainer(sb *sandbox, name, image string, attempt uint32) *container {
-	meta := &cri.ContainerMetadata{Name: name, Attempt: attempt}
-	c := &container{
-		id: newID(tx.rt.rng), sb: sb, meta: meta,
-		image: &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, imageRef: imageRef(image),
-		labels: kubeletLabels(sb.meta, name), annotations: containerAnnotations(meta, image), logPath: logPath(sb.meta, meta),
-		state: cri.ContainerState_CONTAINER_CREATED, createdAt: tx.s.now(),
-	}
-	tx.render(c)
+	pod, meta, ref := sb.status.Metadata, &cri.ContainerMetadata{Name: name, Attempt: attempt}, imageRef(image)
+	c := &container{sb: sb}
+	c.show(&cri.ContainerStatus{
+		Id: newID(tx.rt.rng), Metadata: meta, State: cri.ContainerState_CONTAINER_CREATED, CreatedAt: tx.s.now(),
+		Image: &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, ImageRef: ref, ImageId: ref,
+		Labels: kubeletLabels(pod, name), Annotations: containerAnnotations(meta, image), LogPath: logPath(pod, meta),
+	})
 	tx.s.addContainer(c)
-	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id, sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id(), sb)
+	tx.change(c, cri.ContainerEventType_CONTAINER_STARTED_EVENT, func(st *cri.ContainerStatus) {
+		st.State, st.StartedAt = cri.ContainerState_CONTAINER_RUNNING, tx.s.now()
+	})
 	return c
 }
 
-// successor adds and starts the next attempt of c.
+// change shows a new status of a container and emits its event.
+func (tx *Txn) change(c *container, event cri.ContainerEventType, change func(*cri.ContainerStatus)) {
+	st := proto.CloneOf(c.status)
+	change(st)
+	c.show(st)
+	tx.emit(event, c.id(), c.sb)
+}
+
+// successor adds the next attempt of c.
 func (tx *Txn) successor(c *container) *container {
-	next := tx.newContainer(c.sb, c.meta.GetName(), c.image.GetImage(), tx.nextAttempt(c))
-	tx.start(next)
-	return next
+	next := uint32(0)
+	for _, o := range c.sb.containers {
+		if o.name() == c.name() {
+			next = max(next, o.status.Metadata.Attempt+1)
+		}
+	}
+	return tx.newContainer(c.sb, c.name(), c.status.Image.Image, next)
 }
 
-// newContainerAs adds a container and brings it into the state of the spec.
+// newContainerAs adds a container in the state of the spec.
 func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
-	image := cmp.Or(spec.Image, "registry.example/"+sb.meta.GetNamespace()+"/"+spec.Name+":1.4.2")
+	image := cmp.Or(spec.Image, "registry.example/"+sb.status.Metadata.Namespace+"/"+spec.Name+":1.4.2")
 	c := tx.newContainer(sb, spec.Name, image, spec.Attempt)
-	if spec.State != Created {
-		tx.start(c)
-	}
-	switch spec.State {
-	case Exited:
+	if spec.State == Exited {
 		tx.exit(c, spec.ExitCode, spec.Reason)
-	case Unknown:
-		c.state = cri.ContainerState_CONTAINER_UNKNOWN
-		tx.render(c)
 	}
 	return c
-}
-
-func (tx *Txn) start(c *container) {
-	c.state = cri.ContainerState_CONTAINER_RUNNING
-	c.startedAt = tx.s.now()
-	tx.render(c)
-	tx.emit(cri.ContainerEventType_CONTAINER_STARTED_EVENT, c.id, c.sb)
 }
 
 func (tx *Txn) exit(c *container, code int32, reason string) {
-	c.exitCode, c.reason = code, cmp.Or(reason, ReasonError)
 	if reason == "" && code == 0 {
-		c.reason = ReasonCompleted
+		reason = ReasonCompleted
 	}
-	c.state = cri.ContainerState_CONTAINER_EXITED
-	c.finishedAt = tx.s.now()
-	tx.render(c)
-	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, c.id, c.sb)
+	tx.change(c, cri.ContainerEventType_CONTAINER_STOPPED_EVENT, func(st *cri.ContainerStatus) {
+		st.State, st.FinishedAt = cri.ContainerState_CONTAINER_EXITED, tx.s.now()
+		st.ExitCode, st.Reason = code, cmp.Or(reason, ReasonError)
+	})
 }
 
 // killed is the exit code of a process that SIGKILL ends.
 const killed = 137
 
-// kill ends a container that runs or whose state is unknown.
+// kill ends a container that runs.
 func (tx *Txn) kill(c *container) {
-	if c.state == cri.ContainerState_CONTAINER_RUNNING || c.state == cri.ContainerState_CONTAINER_UNKNOWN {
+	if !c.exited() {
 		tx.exit(c, killed, "")
 	}
 }
@@ -143,18 +125,30 @@ func (tx *Txn) stop(sb *sandbox) {
 	for _, c := range sb.containers {
 		tx.kill(c)
 	}
-	if !sb.ready {
+	if !sb.ready() {
 		return
 	}
-	sb.ready = false
-	tx.render(sb)
-	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id, sb)
+	st := proto.CloneOf(sb.status)
+	st.State, st.Network = cri.PodSandboxState_SANDBOX_NOTREADY, &cri.PodSandboxNetworkStatus{}
+	sb.show(st)
+	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id(), sb)
+}
+
+func (tx *Txn) prune(sb *sandbox) {
+	seen := map[string]bool{}
+	for _, c := range slices.Backward(slices.Clone(sb.containers)) {
+		if !seen[c.name()] {
+			seen[c.name()] = true
+		} else if c.exited() {
+			tx.remove(c)
+		}
+	}
 }
 
 func (tx *Txn) remove(c *container) {
 	tx.kill(c)
 	tx.s.dropContainer(c)
-	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.id, c.sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, c.id(), c.sb)
 }
 
 func (tx *Txn) removeSandbox(sb *sandbox) {
@@ -162,6 +156,7 @@ func (tx *Txn) removeSandbox(sb *sandbox) {
 	for _, c := range slices.Clone(sb.containers) {
 		tx.remove(c)
 	}
+	delete(tx.s.pods, sb.uid())
 	if linger := tx.rt.opts.DeletedLinger; linger > 0 {
 		sb.gone = time.Now().Add(linger).UnixNano()
 		tx.s.lingering = append(tx.s.lingering, sb)
@@ -171,5 +166,5 @@ func (tx *Txn) removeSandbox(sb *sandbox) {
 	} else {
 		tx.s.dropSandbox(sb)
 	}
-	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, sb.id, sb)
+	tx.emit(cri.ContainerEventType_CONTAINER_DELETED_EVENT, sb.id(), sb)
 }

@@ -19,7 +19,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -34,27 +33,18 @@ type record struct {
 	old, current *pleg.Pod
 	seen         *pleg.Pod       // the newest list that had the pod
 	good         *pleg.PodStatus // the last successful inspection
+	err          error           // of the last inspection
 }
 
-type entry struct {
-	status *pleg.PodStatus
-	err    error
-}
-
-// PLEG generates pod lifecycle events from periodic lists.
-//
-// Apply must not be called concurrently.
-// RequestReinspect and Status may be called at any time.
+// PLEG generates pod lifecycle events from periodic lists. Its methods must not be called
+// concurrently, but a runtime may call RequestReinspect during an inspection.
 type PLEG struct {
-	runtime pleg.Runtime
-	events  chan<- pleg.Event
-	timeout time.Duration // of one inspection
-	records map[pleg.PodUID]*record
-	seq     uint64
-
-	mu        sync.Mutex // guards what follows
-	reinspect map[pleg.PodUID]struct{}
-	cache     map[pleg.PodUID]entry
+	runtime   pleg.Runtime
+	events    chan<- pleg.Event
+	timeout   time.Duration // of one inspection
+	records   map[pleg.PodUID]*record
+	reinspect map[pleg.PodUID]bool
+	seq       uint64
 }
 
 // New returns a PLEG without pods. events should be buffered: an event that does not fit is
@@ -63,9 +53,7 @@ type PLEG struct {
 func New(rt pleg.Runtime, events chan<- pleg.Event, timeout time.Duration) *PLEG {
 	return &PLEG{
 		runtime: rt, events: events, timeout: timeout,
-		records:   make(map[pleg.PodUID]*record),
-		reinspect: make(map[pleg.PodUID]struct{}),
-		cache:     make(map[pleg.PodUID]entry),
+		records: make(map[pleg.PodUID]*record), reinspect: make(map[pleg.PodUID]bool),
 	}
 }
 
@@ -94,16 +82,15 @@ func (p *PLEG) Apply(ctx context.Context, at time.Time, pods []*pleg.Pod) {
 
 func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at time.Time) {
 	events := Events(r.old, r.current)
-	asked := p.clearReinspect(uid)
+	asked := p.reinspect[uid]
+	delete(p.reinspect, uid) // before the inspection: a request during it waits for the next relist
+	if r.current == nil {
+		delete(p.records, uid)
+	}
 	if len(events) == 0 && !asked {
-		if r.current == nil {
-			p.forget(uid)
-		}
 		return
 	}
-	if r.current == nil {
-		p.forget(uid)
-	} else if p.inspect(ctx, r, at) != nil {
+	if r.current != nil && p.inspect(ctx, r, at) != nil {
 		// The record stays: the next relist finds the change again.
 		p.RequestReinspect(uid)
 		return
@@ -115,8 +102,7 @@ func (p *PLEG) reconcile(ctx context.Context, uid pleg.PodUID, r *record, at tim
 	p.send(events, r.good, at)
 }
 
-// inspect writes the status of the listed pod, or the error of its inspection, to
-// the cache.
+// inspect keeps the status of the listed pod, or the error of its inspection.
 func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 	pod := r.current
 	callCtx, cancel := context.WithTimeout(ctx, p.timeout)
@@ -129,17 +115,15 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 		if ctx.Err() != nil {
 			return err // the call was cancelled: not an error of the pod
 		}
-		err = fmt.Errorf("inspect pod %s: %w", pod.UID, err)
-		p.set(pod.UID, entry{err: err})
-		return err
+		r.err = fmt.Errorf("inspect pod %s: %w", pod.UID, err)
+		return r.err
 	}
 	status := *answer
 	status.ObservedAt = at
 	if len(status.IPs) == 0 && r.good != nil && !status.SandboxReady() {
 		status.IPs = r.good.IPs
 	}
-	r.good = &status
-	p.set(pod.UID, entry{status: &status})
+	r.good, r.err = &status, nil
 	return nil
 }
 
@@ -176,44 +160,16 @@ func describe(e *pleg.Event, c *pleg.ContainerStatus) {
 
 // RequestReinspect makes the next relist inspect the pod even without a change. A
 // request for an unknown pod waits until a list has it.
-func (p *PLEG) RequestReinspect(uid pleg.PodUID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.reinspect[uid] = struct{}{}
-}
+func (p *PLEG) RequestReinspect(uid pleg.PodUID) { p.reinspect[uid] = true }
 
 // Status returns the pod's last status, or the error of its last inspection.
 // The status of an unknown pod has only its UID.
 func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	e, ok := p.cache[uid]
-	if !ok {
-		return &pleg.PodStatus{UID: uid}, nil
+	switch r := p.records[uid]; {
+	case r != nil && r.err != nil:
+		return nil, r.err
+	case r != nil && r.good != nil:
+		return r.good, nil
 	}
-	return e.status, e.err
-}
-
-// clearReinspect reports whether there is a request, and removes it before the
-// inspection begins: a request during the inspection waits for the next relist.
-func (p *PLEG) clearReinspect(uid pleg.PodUID) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	_, ok := p.reinspect[uid]
-	delete(p.reinspect, uid)
-	return ok
-}
-
-func (p *PLEG) set(uid pleg.PodUID, e entry) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.cache[uid] = e
-}
-
-// forget drops a removed pod.
-func (p *PLEG) forget(uid pleg.PodUID) {
-	delete(p.records, uid)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.cache, uid)
+	return &pleg.PodStatus{UID: uid}, nil
 }

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -26,6 +28,7 @@ type streamFault struct {
 	name   string
 	faults simruntime.EventFaults
 	linger time.Duration
+	breaks int // each stream breaks after that many events
 	// all: every event arrives in the end, and no list is needed for it.
 	all bool
 	// unannounced: lists show changes that no event announced.
@@ -45,12 +48,12 @@ var streamFaults = []streamFault{
 	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
 	// As CRI-O does if some client does not read.
 	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, unannounced: true, actions: 2000, drops: true},
-	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000, BreakAfter: 1100}, all: true},
-	{name: "breaks", faults: simruntime.EventFaults{BreakAfter: 40}},
+	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000}, breaks: 1100, all: true},
+	{name: "breaks", breaks: 40},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
 	{
-		name: "all at once", linger: 4 * time.Millisecond,
-		faults: simruntime.EventFaults{Loss: 0.1, Duplicate: 0.2, Reorder: 0.2, Delay: 30 * time.Millisecond, Replay: 30, BreakAfter: 200},
+		name: "all at once", linger: 4 * time.Millisecond, breaks: 200,
+		faults: simruntime.EventFaults{Loss: 0.1, Duplicate: 0.2, Reorder: 0.2, Delay: 30 * time.Millisecond, Replay: 30},
 	},
 }
 
@@ -77,6 +80,10 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	}
 	before := lists(h)
 	kit.Must(t, node.SetEventFaults(tt.faults))
+	if tt.breaks > 0 {
+		_, err := node.Inject(simruntime.Fault{RPC: "GetContainerEvents", Messages: tt.breaks, Code: codes.Unavailable})
+		kit.Must(t, err)
+	}
 	h.Churn(seed, max(tt.actions, 400))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	for _, name := range []string{"pleg_missed_events_total", "pleg_event_stream_doubted"} {
@@ -84,7 +91,7 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 			t.Errorf("%s is %v, want it above 0: %t", name, got, tt.unannounced)
 		}
 	}
-	if dropped := h.Node.Stats().Events.Dropped; (dropped > 0) != tt.drops {
+	if dropped := h.Node.Stats().DroppedEvents; (dropped > 0) != tt.drops {
 		t.Errorf("the runtime dropped %d events, want some: %t", dropped, tt.drops)
 	}
 	if n := lists(h) - before; tt.name == "none" && n > 12 {

@@ -34,7 +34,7 @@ type Container struct {
 }
 
 var simulatedStates = map[simruntime.State]pleg.State{
-	simruntime.Running: pleg.StateRunning, simruntime.Created: pleg.StateCreated, simruntime.Exited: pleg.StateExited,
+	simruntime.Running: pleg.StateRunning, simruntime.Exited: pleg.StateExited,
 }
 
 // SimulatedTruth returns the truth of a simulated runtime.
@@ -43,7 +43,7 @@ func SimulatedTruth(pods []simruntime.Pod) Truth {
 	for _, p := range pods {
 		pod := Pod{Namespace: p.Namespace, Name: p.Name, Containers: make(map[pleg.ContainerID]Container)}
 		for _, s := range p.Sandboxes {
-			c := Container{Sandbox: true, State: pleg.StateExited, Attempt: s.Attempt}
+			c := Container{Sandbox: true, State: pleg.StateExited}
 			if s.Ready {
 				c.State, c.IP = pleg.StateRunning, s.IPs[0]
 			}

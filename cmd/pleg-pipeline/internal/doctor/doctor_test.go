@@ -116,7 +116,7 @@ func TestExamineSimulated(t *testing.T) {
 					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*7<<10)}, Containers: make([]simruntime.ContainerSpec, 1),
 				})
 				if err == nil {
-					err = rt.StopSandbox(pod.Sandboxes[0].ID) // it is in another portion than the others
+					err = rt.StopPod(pod.UID) // it is in another portion than the others
 				}
 				kit.Must(t, err)
 			}
