@@ -64,7 +64,7 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 		first, rt := churnOf(t, 1, opts)
 		second, again := churnOf(t, 1, opts)
 		other, _ := churnOf(t, 2, opts)
-		if !slices.Equal(first, second) || !slices.Equal(containerIDs(rt.Pods()), containerIDs(again.Pods())) {
+		if !slices.Equal(first, second) || !slices.Equal(idsOf(rt.Pods()), idsOf(again.Pods())) {
 			t.Error("the same seed made another sequence")
 		}
 		if slices.Equal(first, other) {

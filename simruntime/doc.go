@@ -59,7 +59,8 @@
 //
 // Every method may be called from any goroutine. An update is atomic: a list
 // shows all of it or nothing. The package starts no goroutine outside the
-// calls of Serve, ListenAndServe, Churn and Play, and those return when their
-// context has ended. Time comes from package time: over a bufconn listener
-// all of it works on the fake clock of a synctest bubble.
+// calls of Serve, ListenAndServe, Churn and Play, which return when their
+// context has ended, and the timers of Options.DeletedLinger. Time comes from
+// package time: over a bufconn listener all of it works on the fake clock of a
+// synctest bubble.
 package simruntime

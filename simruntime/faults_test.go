@@ -68,7 +68,7 @@ func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 				if got, _ := statusOf(t.Context(), client, pods[0].Containers[0].ID); got != ok {
 					t.Errorf("after ClearAll: %v", got)
 				}
-				if got := listContainers(t, client, nil); len(got) != 2 {
+				if got := listContainers(t, client); len(got) != 2 {
 					t.Errorf("listed %d containers, want 2", len(got))
 				}
 			})
@@ -89,7 +89,7 @@ func TestFaultWithProbability(t *testing.T) {
 					failed = append(failed, i)
 				}
 				if others {
-					listContainers(t, client, nil)
+					listContainers(t, client)
 				}
 			}
 			if got := rt.Stats().RPCs["ContainerStatus"]; got.Spoiled != int64(len(failed)) {
@@ -148,7 +148,7 @@ func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
 				want = 2
 			}
 			began := time.Now()
-			if got := len(listPods(t, client, nil)); got != want || time.Since(began) != 10*ms {
+			if got := len(listPods(t, client)); got != want || time.Since(began) != 10*ms {
 				t.Errorf("stale=%v: %d pods after %v, want %d after 10ms", stale, got, time.Since(began), want)
 			}
 		})

@@ -23,8 +23,8 @@ func TestProfileDelaysCalls(t *testing.T) {
 		}{
 			"ContainerStatus":  {func() { containerStatus(t, client, p.Containers[0].ID) }, 12 * ms},
 			"PodSandboxStatus": {func() { sandboxStatus(t, client, p.Sandboxes[0].ID) }, 5 * ms},
-			"ListContainers":   {func() { listContainers(t, client, nil) }, 30 * ms},
-			"ListPodSandbox":   {func() { listPods(t, client, nil) }, 18 * ms},
+			"ListContainers":   {func() { listContainers(t, client) }, 30 * ms},
+			"ListPodSandbox":   {func() { listPods(t, client) }, 18 * ms},
 		} {
 			began := time.Now()
 			tc.call()

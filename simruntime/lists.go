@@ -96,27 +96,21 @@ func marshal(m proto.Message) []byte {
 	return b
 }
 
-// encodedList is an unfiltered list as it was at one generation.
-type encodedList struct {
-	generation uint64
-	body       []byte
-}
-
 // encodeAll returns the body of an unfiltered list, from the cache if nothing has
 // changed.
-func encodeAll[T interface{ listElement() []byte }](rt *Runtime, cache *atomic.Pointer[encodedList], order *[]T) []byte {
-	rt.read()
+func encodeAll[T interface{ listElement() []byte }](rt *Runtime, cache *atomic.Pointer[[]byte], order *[]T) []byte {
+	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	if l := cache.Load(); l != nil && l.generation == rt.state.generation {
-		return l.body
+	if body := cache.Load(); body != nil {
+		return *body
 	}
 	elements := make([][]byte, 0, len(*order))
 	for _, o := range slices.Backward(*order) {
 		elements = append(elements, o.listElement())
 	}
-	l := &encodedList{generation: rt.state.generation, body: slices.Concat(elements...)}
-	cache.Store(l)
-	return l.body
+	body := slices.Concat(elements...)
+	cache.Store(&body)
+	return body
 }
 
 // setBody makes msg encode to body: the bytes of unknown fields are written
@@ -129,7 +123,7 @@ func setBody(msg proto.Message, body []byte) {
 
 // listSandboxes returns the sandboxes that pass the filter, newest first.
 func (rt *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
-	rt.read()
+	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	var out []*cri.PodSandbox
 	for _, sb := range slices.Backward(rt.state.sandboxOrder) {
@@ -143,7 +137,7 @@ func (rt *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
 
 // listContainers returns the containers that pass the filter, newest first.
 func (rt *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
-	rt.read()
+	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	var out []*cri.Container
 	for _, c := range slices.Backward(rt.state.containerOrder) {

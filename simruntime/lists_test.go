@@ -3,9 +3,9 @@ package simruntime_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -14,55 +14,35 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func listPods(t *testing.T, client cri.RuntimeServiceClient, f *cri.PodSandboxFilter) []*cri.PodSandbox {
+func listPods(t *testing.T, client cri.RuntimeServiceClient) []*cri.PodSandbox {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	resp, err := client.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: f})
+	resp, err := client.ListPodSandbox(t.Context(), &cri.ListPodSandboxRequest{})
 	kit.Must(t, err)
 	return resp.Items
 }
 
-func listContainers(t *testing.T, client cri.RuntimeServiceClient, f *cri.ContainerFilter) []*cri.Container {
+func listContainers(t *testing.T, client cri.RuntimeServiceClient) []*cri.Container {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	resp, err := client.ListContainers(ctx, &cri.ListContainersRequest{Filter: f})
+	resp, err := client.ListContainers(t.Context(), &cri.ListContainersRequest{})
 	kit.Must(t, err)
 	return resp.Containers
 }
 
-// sandboxIDs returns the ids of all sandboxes in the order of a list.
-func sandboxIDs(pods []simruntime.Pod) []string {
-	var all []simruntime.Sandbox
+// idsOf returns the ids of all sandboxes and containers.
+func idsOf(pods []simruntime.Pod) (ids []string) {
 	for _, p := range pods {
-		all = append(all, p.Sandboxes...)
+		ids = append(ids, p.Sandboxes[0].ID)
+		for _, c := range p.Containers {
+			ids = append(ids, c.ID)
+		}
 	}
-	slices.SortFunc(all, func(a, b simruntime.Sandbox) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return idsBy(all, func(s simruntime.Sandbox) string { return s.ID })
-}
-
-// containerIDs returns the ids of all containers in the order of a list.
-func containerIDs(pods []simruntime.Pod) []string {
-	var all []simruntime.Container
-	for _, p := range pods {
-		all = append(all, p.Containers...)
-	}
-	slices.SortFunc(all, func(a, b simruntime.Container) int { return b.CreatedAt.Compare(a.CreatedAt) })
-	return idsBy(all, func(c simruntime.Container) string { return c.ID })
-}
-
-func idsBy[T any](items []T, id func(T) string) (out []string) {
-	for _, it := range items {
-		out = append(out, id(it))
-	}
-	return out
+	return ids
 }
 
 // A reader sees all of an update or nothing of it.
 func TestUpdateIsAtomic(t *testing.T) {
 	rt := newRuntime(t, simruntime.Options{})
-	client := overSocket(t, rt)
+	client := overBufconn(t, rt)
 	const pods, rounds = 20, 15
 	populate(t, rt, pods, 1)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -94,7 +74,7 @@ func TestUpdateIsAtomic(t *testing.T) {
 		if got := rt.Burst(pods, simruntime.Replace); len(got) != pods {
 			t.Errorf("burst changed %d pods, want %d", len(got), pods)
 		}
-		listContainers(t, client, nil)
+		listContainers(t, client)
 	}
 	cancel()
 	readers.Wait()
@@ -105,18 +85,19 @@ func TestDeletedSandboxLingers(t *testing.T) {
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		p := populate(t, rt, 1, 1)[0]
 		kit.Must(t, rt.RemovePod(p.UID))
-		got := listPods(t, client, nil)
+		got := listPods(t, client)
 		if len(got) != 1 || got[0].State != cri.PodSandboxState_SANDBOX_NOTREADY {
 			t.Errorf("right after the removal: %v, want the sandbox NOTREADY", got)
 		}
-		if len(rt.Pods()) != 0 || len(listContainers(t, client, nil)) != 0 {
+		if len(rt.Pods()) != 0 || len(listContainers(t, client)) != 0 {
 			t.Error("the pod or its container is still there")
 		}
 		if err := rt.RemovePod(p.UID); !errors.Is(err, simruntime.ErrNotFound) {
 			t.Errorf("removing it again: %v, want ErrNotFound", err)
 		}
 		time.Sleep(4 * time.Millisecond)
-		if got := listPods(t, client, nil); len(got) != 0 {
+		synctest.Wait()
+		if got := listPods(t, client); len(got) != 0 {
 			t.Errorf("after the linger: %v, want nothing", got)
 		}
 	})

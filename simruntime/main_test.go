@@ -3,10 +3,8 @@ package simruntime_test
 import (
 	"context"
 	"net"
-	"path/filepath"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
@@ -19,10 +17,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// patience is how long a call or a server that should end at once may take
-// before the test gives up.
-const patience = 10 * time.Second
 
 func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
 	t.Helper()
@@ -65,16 +59,6 @@ func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient 
 	return dial(t, "passthrough:///sim", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
 		return l.DialContext(ctx)
 	}))
-}
-
-// overSocket serves on a real unix socket.
-func overSocket(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "sim.sock")
-	l, err := net.Listen("unix", path)
-	kit.Must(t, err)
-	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
-	return dial(t, "unix:"+path)
 }
 
 // simulate runs a test with a runtime and a client of it in a synctest bubble.

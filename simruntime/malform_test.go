@@ -54,13 +54,13 @@ func TestMalformedAnswers(t *testing.T) {
 		t.Run(malform.String(), func(t *testing.T) {
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 				pods := populate(t, rt, 2, 1)
-				known := append(sandboxIDs(pods), containerIDs(pods)...)
+				known := idsOf(pods)
 				inject(t, rt, simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
 				var containers, sandboxes []string
-				for _, c := range listContainers(t, client, nil) {
+				for _, c := range listContainers(t, client) {
 					containers = append(containers, problems(c, known))
 				}
-				for _, sb := range listPods(t, client, nil) {
+				for _, sb := range listPods(t, client) {
 					sandboxes = append(sandboxes, problems(sb, known))
 				}
 				// The other pod is newer, and so comes first.

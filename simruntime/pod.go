@@ -14,9 +14,6 @@ const (
 	Exited
 )
 
-// String returns the state in lower case.
-func (s State) String() string { return [...]string{"running", "exited"}[s] }
-
 // Reasons that runtimes give for an exit. An empty reason given to
 // [Txn.ExitContainer] becomes Completed for code 0 and Error for the others.
 const (
@@ -65,25 +62,22 @@ type Sandbox struct {
 	IPs       []string // Nil when it is not ready.
 }
 
-// Container is the state of a container. A time is zero until its event happens.
+// Container is the state of a container.
 type Container struct {
-	ID         string
-	SandboxID  string
-	Name       string
-	Image      string
-	Attempt    uint32
-	State      State
-	CreatedAt  time.Time
-	StartedAt  time.Time
-	FinishedAt time.Time
-	ExitCode   int32
-	Reason     string
+	ID        string
+	Name      string
+	Image     string
+	Attempt   uint32
+	State     State
+	CreatedAt time.Time
+	ExitCode  int32  // Of an Exited one.
+	Reason    string // Of an Exited one.
 }
 
 // Pods returns all pods in the order of their creation, without sandboxes that
 // linger after their deletion.
 func (rt *Runtime) Pods() []Pod {
-	rt.read()
+	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	out := make([]Pod, 0, len(rt.state.pods))
 	for _, sb := range rt.state.live() {
@@ -94,7 +88,7 @@ func (rt *Runtime) Pods() []Pod {
 
 // Pod returns one pod, and whether it exists.
 func (rt *Runtime) Pod(uid string) (Pod, bool) {
-	rt.read()
+	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	return rt.state.pod(uid)
 }
@@ -109,13 +103,13 @@ func (s *state) pod(uid string) (Pod, bool) {
 
 // live returns the sandboxes that do not only linger, in the order of their creation.
 func (s *state) live() []*sandbox {
-	return slices.DeleteFunc(slices.Clone(s.sandboxOrder), func(sb *sandbox) bool { return sb.gone != 0 })
+	return slices.DeleteFunc(slices.Clone(s.sandboxOrder), func(sb *sandbox) bool { return sb.lingers })
 }
 
 func (sb *sandbox) truth() Pod {
 	st := sb.status
 	of := Sandbox{ID: st.Id, Ready: sb.ready(), CreatedAt: time.Unix(0, st.CreatedAt)}
-	if of.Ready {
+	if st.Network.Ip != "" {
 		of.IPs = []string{st.Network.Ip}
 		for _, ip := range st.Network.AdditionalIps {
 			of.IPs = append(of.IPs, ip.Ip)
@@ -134,41 +128,7 @@ func (c *container) truth() Container {
 		state = Exited
 	}
 	return Container{
-		ID: st.Id, SandboxID: c.sb.id(), Name: c.name(), Image: st.Image.Image, Attempt: st.Metadata.Attempt, State: state,
-		CreatedAt: unixTime(st.CreatedAt), StartedAt: unixTime(st.StartedAt), FinishedAt: unixTime(st.FinishedAt),
-		ExitCode: st.ExitCode, Reason: st.Reason,
+		ID: st.Id, Name: c.name(), Image: st.Image.Image, Attempt: st.Metadata.Attempt, State: state,
+		CreatedAt: time.Unix(0, st.CreatedAt), ExitCode: st.ExitCode, Reason: st.Reason,
 	}
-}
-
-func unixTime(ns int64) time.Time {
-	if ns == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, ns)
-}
-
-// read takes the read lock, after sandboxes whose time has come have left.
-func (rt *Runtime) read() {
-	if due := rt.nextGone.Load(); due != 0 && time.Now().UnixNano() >= due {
-		rt.mu.Lock()
-		rt.purge()
-		rt.mu.Unlock()
-	}
-	rt.mu.RLock()
-}
-
-// purge drops the sandboxes that have lingered long enough. It needs the lock.
-func (rt *Runtime) purge() {
-	s := &rt.state
-	now := time.Now().UnixNano()
-	for len(s.lingering) > 0 && s.lingering[0].gone <= now {
-		s.dropSandbox(s.lingering[0])
-		s.lingering = s.lingering[1:]
-		s.generation++
-	}
-	next := int64(0)
-	if len(s.lingering) > 0 {
-		next = s.lingering[0].gone
-	}
-	rt.nextGone.Store(next)
 }

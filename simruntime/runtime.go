@@ -105,12 +105,8 @@ type Runtime struct {
 	stats  *counters
 	hub    *hub
 
-	// nextGone is the time (Unix ns) at which the first lingering sandbox
-	// leaves the lists; zero when none lingers.
-	nextGone atomic.Int64
-
-	podListCache       atomic.Pointer[encodedList]
-	containerListCache atomic.Pointer[encodedList]
+	// The unfiltered lists; nil after an update.
+	podListCache, containerListCache atomic.Pointer[[]byte]
 
 	mu    sync.RWMutex // guards what follows
 	rng   *rand.Rand

@@ -32,7 +32,7 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 }
 
 func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	s.rt.read()
+	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
 	sb := s.rt.state.sandboxes[req.GetPodSandboxId()]
 	if sb == nil {
@@ -54,7 +54,7 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 }
 
 func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
-	s.rt.read()
+	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
 	c := s.rt.state.containers[req.GetContainerId()]
 	if c == nil {

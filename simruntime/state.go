@@ -11,8 +11,7 @@ import (
 // state is guarded by Runtime.mu. Its proto messages never change once they are
 // set, so that readers may encode them after they release the lock.
 type state struct {
-	generation uint64 // grows with every visible change
-	lastTime   int64  // last result of now, Unix ns
+	lastTime   int64 // last result of now, Unix ns
 	nextIP     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
@@ -21,8 +20,6 @@ type state struct {
 	// In order of creation.
 	sandboxOrder   []*sandbox
 	containerOrder []*container
-
-	lingering []*sandbox // deleted but still listed, in order of the field gone
 }
 
 // now returns the wall clock time, and never the same time twice: lists are
@@ -33,7 +30,7 @@ func (s *state) now() int64 {
 }
 
 type sandbox struct {
-	gone       int64 // time of leaving the lists once deleted, else zero
+	lingers    bool // deleted, and still listed
 	containers []*container
 
 	item   *cri.PodSandbox

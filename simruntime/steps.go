@@ -158,11 +158,8 @@ func (tx *Txn) removeSandbox(sb *sandbox) {
 	}
 	delete(tx.s.pods, sb.uid())
 	if linger := tx.rt.opts.DeletedLinger; linger > 0 {
-		sb.gone = time.Now().Add(linger).UnixNano()
-		tx.s.lingering = append(tx.s.lingering, sb)
-		if tx.rt.nextGone.Load() == 0 {
-			tx.rt.nextGone.Store(sb.gone)
-		}
+		sb.lingers = true
+		time.AfterFunc(linger, func() { tx.rt.Update(func(tx *Txn) { tx.s.dropSandbox(sb) }) })
 	} else {
 		tx.s.dropSandbox(sb)
 	}

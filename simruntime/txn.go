@@ -23,9 +23,9 @@ type Txn struct {
 func (rt *Runtime) Update(fn func(*Txn)) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
-	rt.purge()
 	fn(&Txn{rt: rt, s: &rt.state})
-	rt.state.generation++
+	rt.podListCache.Store(nil)
+	rt.containerListCache.Store(nil)
 }
 
 // AddPod adds a pod with its sandbox and containers. It returns ErrExists if
