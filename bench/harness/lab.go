@@ -71,12 +71,10 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	l.client, l.err = probe.StartChild(ctx, filepath.Join(b.bin, program), args...)
 }
 
-func (l *lab) command(c probe.Command) (r probe.Report) {
+// call calls a method of the candidate's probe.
+func (l *lab) call(method string, argument any) (r probe.Report) {
 	if l.err == nil {
-		l.err = l.client.Ask(c, &r)
-	}
-	if r.Err != "" {
-		l.fail(errors.New(r.Err))
+		l.err = l.client.Call(method, argument, &r)
 	}
 	return r
 }
@@ -101,16 +99,16 @@ func (l *lab) pause(ctx context.Context, d time.Duration) {
 // window measures change from its beginning to the last wanted event. The lab fails if other
 // events than the wanted ones arrived: then the candidate did other work.
 func (l *lab) window(want map[string]int, change func()) probe.Report {
-	l.command(probe.Command{Do: probe.ExpectEvents, Want: want})
+	l.call("Expect", want)
 	change()
-	r := l.command(probe.Command{Do: probe.WaitForEvents, TimeoutMS: int(longest.Milliseconds())})
+	r := l.call("Wait", longest)
 	l.fail(verify(r, want))
 	return r
 }
 
 // startClient starts the candidate and waits for its first events.
 func (l *lab) startClient(want map[string]int) probe.Report {
-	return l.window(want, func() { l.command(probe.Command{Do: probe.StartCandidate}) })
+	return l.window(want, func() { l.call("Start", nil) })
 }
 
 // streamUp is how long a candidate with CRI events gets until it relies on its

@@ -95,7 +95,7 @@ func idle(pods int) func(context.Context, *lab) Metrics {
 	const relists = 40
 	return func(ctx context.Context, l *lab) Metrics {
 		l.populate(ctx, pods, 2)
-		l.command(probe.Command{Do: probe.ExpectEvents})
+		l.call("Expect", nil)
 		began := time.Now()
 		l.reset()
 		for l.err == nil && l.lists() < relists {
@@ -104,7 +104,7 @@ func idle(pods int) func(context.Context, *lab) Metrics {
 			}
 			l.pause(ctx, idlePeriod)
 		}
-		lists, r := l.lists(), l.command(probe.Command{Do: probe.WaitForEvents})
+		lists, r := l.lists(), l.call("Wait", 0)
 		l.fail(requireIdle(r, statusCalls(l.runtime.Stats())))
 		return idleMetrics(r, float64(lists))
 	}
@@ -127,10 +127,10 @@ const quietSpan = 10 * time.Second
 // quiet is a node on which nothing changes for a time. The figures are those of a minute.
 func quiet(ctx context.Context, l *lab) Metrics {
 	l.populate(ctx, 110, 2)
-	l.command(probe.Command{Do: probe.ExpectEvents})
+	l.call("Expect", nil)
 	l.reset()
 	l.pause(ctx, quietSpan)
-	lists, r := l.lists(), l.command(probe.Command{Do: probe.WaitForEvents})
+	lists, r := l.lists(), l.call("Wait", 0)
 	l.fail(errors.Join(requireIdle(r, statusCalls(l.runtime.Stats())), requireLists(l.candidate, lists)))
 	return idleMetrics(r, r.Usage.WallSeconds/60)
 }

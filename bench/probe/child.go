@@ -3,10 +3,11 @@ package probe
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"os/exec"
 	"strings"
 	"time"
@@ -16,11 +17,10 @@ import (
 // kubelet cannot be stopped while a call hangs.
 const stopGrace = 500 * time.Millisecond
 
-// Child is a process that answers commands.
+// Child is a process that serves a probe.
 type Child struct {
 	*exec.Cmd
-	stdin  io.WriteCloser
-	stdout *json.Decoder
+	calls  *rpc.Client
 	stderr bytes.Buffer
 }
 
@@ -32,23 +32,24 @@ func StartChild(ctx context.Context, program string, args ...string) (*Child, er
 	stdout, outErr := c.StdoutPipe()
 	err := errors.Join(inErr, outErr)
 	if err == nil {
-		c.stdin, c.stdout, err = stdin, json.NewDecoder(stdout), c.Start()
+		err = c.Start()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", program, err)
 	}
+	c.calls = jsonrpc.NewClient(struct {
+		io.Reader
+		io.WriteCloser
+	}{stdout, stdin})
 	return c, nil
 }
 
-// Ask sends a command and waits for the answer. The end of the child is an error,
+// Call calls a method of the probe and waits for the answer. The end of the child is an error,
 // explained by its standard error.
-func (c *Child) Ask(command Command, answer *Report) error {
-	err := json.NewEncoder(c.stdin).Encode(command)
-	if err == nil {
-		err = c.stdout.Decode(answer)
-	}
-	if err == nil {
-		return nil
+func (c *Child) Call(method string, argument, answer any) error {
+	err := c.calls.Call(service+"."+method, argument, answer)
+	if _, answered := errors.AsType[rpc.ServerError](err); err == nil || answered {
+		return err
 	}
 	c.Stop()
 	if output := strings.TrimSpace(c.stderr.String()); output != "" {
@@ -63,7 +64,7 @@ func (c *Child) Stop() {
 	if c == nil {
 		return
 	}
-	_ = c.stdin.Close()
+	_ = c.calls.Close()
 	killer := time.AfterFunc(stopGrace, func() { _ = c.Process.Kill() })
 	defer killer.Stop()
 	_ = c.Wait()

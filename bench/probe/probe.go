@@ -2,8 +2,8 @@
 // generator or the pipeline. All candidates use it, so that it costs each of them the
 // same. It has no dependencies, so that the module with Kubernetes in it can import it.
 //
-// A [Child] is such a process, as the harness sees it. The protocol is one JSON object
-// per line on standard input, and one line of answer for each on standard output.
+// A [Child] is such a process, as the harness sees it. The protocol is JSON-RPC on standard
+// input and output.
 package probe
 
 import (
@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/rpc"
+	"net/rpc/jsonrpc"
 	"runtime"
 	"sync"
 	"time"
@@ -30,38 +32,36 @@ type Event struct {
 // one goroutine.
 type Candidate func(ctx context.Context, emit func(Event)) error
 
-// Serve handles the commands of in until in ends. It returns the error of the candidate or
-// of the protocol.
-func Serve(ctx context.Context, candidate Candidate, in io.Reader, out io.Writer) error {
+// service is the name of a probe to its callers.
+const service = "probe"
+
+// Serve answers the calls of in until in ends. It returns the error of the candidate.
+func Serve(ctx context.Context, candidate Candidate, in io.ReadCloser, out io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	p := &probe{ended: make(chan error, 1)}
+	p.start = func() { p.ended <- candidate(ctx, p.emit) }
 	p.expect(nil)
-	err := serve(in, out, func(c Command) Report {
-		switch c.Do {
-		case StartCandidate:
-			p.started = true
-			go func() { p.ended <- candidate(ctx, p.emit) }()
-		case ExpectEvents:
-			runtime.GC()
-			p.expect(c.Want)
-		case WaitForEvents:
-			return p.wait(time.Duration(c.TimeoutMS) * time.Millisecond)
-		default:
-			return Report{Err: fmt.Sprintf("unknown command %q", c.Do)}
-		}
-		return Report{}
-	})
+	server := rpc.NewServer()
+	if err := server.RegisterName(service, p); err != nil {
+		return fmt.Errorf("serve the probe: %w", err)
+	}
+	server.ServeCodec(jsonrpc.NewServerCodec(struct {
+		io.ReadCloser
+		io.Writer
+	}{in, out}))
 	cancel()
 	if p.started {
-		if ended := <-p.ended; !errors.Is(ended, context.Canceled) {
-			err = errors.Join(err, ended)
+		if err := <-p.ended; !errors.Is(err, context.Canceled) {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
+// probe answers one call at a time.
 type probe struct {
+	start   func() // runs the candidate
 	started bool
 	// ended receives the candidate's error.
 	ended chan error
@@ -86,6 +86,36 @@ type window struct {
 type tally struct {
 	count int
 	last  time.Time
+}
+
+// Start starts the candidate.
+func (p *probe) Start(struct{}, *struct{}) error {
+	p.started = true
+	go p.start()
+	return nil
+}
+
+// Expect begins a window of measurement, which ends with this number of events of each type.
+func (p *probe) Expect(want map[string]int, _ *struct{}) error {
+	runtime.GC()
+	p.expect(want)
+	return nil
+}
+
+// Wait answers when the window has its events, or after the timeout.
+func (p *probe) Wait(timeout time.Duration, r *Report) error {
+	p.mu.Lock()
+	done := p.done
+	p.mu.Unlock()
+	select {
+	case <-done:
+	case <-time.After(timeout):
+	case err := <-p.ended:
+		p.ended <- err
+		return fmt.Errorf("the candidate has ended: %w", err)
+	}
+	*r = p.report()
+	return nil
 }
 
 func (p *probe) expect(want map[string]int) {
@@ -123,20 +153,6 @@ func (p *probe) emit(e Event) {
 			close(p.done)
 		}
 	}
-}
-
-func (p *probe) wait(timeout time.Duration) Report {
-	p.mu.Lock()
-	done := p.done
-	p.mu.Unlock()
-	select {
-	case <-done:
-	case <-time.After(timeout):
-	case err := <-p.ended:
-		p.ended <- err
-		return Report{Err: fmt.Sprintf("the candidate has ended: %v", err)}
-	}
-	return p.report()
 }
 
 func (p *probe) report() Report {

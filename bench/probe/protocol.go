@@ -1,47 +1,9 @@
 package probe
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"runtime"
 	"syscall"
 	"time"
-)
-
-// serve answers every command of in on out until in ends. It returns an error if a
-// message cannot be read or an answer cannot be written.
-func serve(in io.Reader, out io.Writer, handle func(Command) Report) error {
-	commands, answers := json.NewDecoder(in), json.NewEncoder(out)
-	for {
-		var command Command
-		if err := commands.Decode(&command); errors.Is(err, io.EOF) {
-			return nil
-		} else if err != nil {
-			return fmt.Errorf("read control message: %w", err)
-		}
-		if err := answers.Encode(handle(command)); err != nil {
-			return fmt.Errorf("answer control message: %w", err)
-		}
-	}
-}
-
-// Command is a request to a client.
-type Command struct {
-	// Do is one of the constants.
-	Do string `json:"do"`
-	// Want is the number of events of each type that end the window.
-	Want map[string]int `json:"want,omitempty"`
-	// TimeoutMS bounds WaitForEvents, in milliseconds.
-	TimeoutMS int `json:"timeoutMS,omitempty"`
-}
-
-// The commands of a client.
-const (
-	StartCandidate = "start"  // starts the candidate
-	ExpectEvents   = "expect" // begins a window of measurement
-	WaitForEvents  = "wait"   // answers when the window has its events
 )
 
 // Seen counts the events of one type.
@@ -62,7 +24,6 @@ type Arrival struct {
 
 // Report is what a client received in a window, and its cost.
 type Report struct {
-	Err string `json:"err,omitempty"`
 	// Done reports whether the window has all its events.
 	Done  bool            `json:"done"`
 	Seen  map[string]Seen `json:"seen,omitempty"`
