@@ -222,41 +222,20 @@ type daemon struct {
 // run ends when ctx ends, the output fails or a part fails, and returns the cause.
 // It first prints the events that were published before.
 func (d *daemon) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	printed := make(chan struct{})
-	if d.command.quiet {
-		close(printed)
-	} else {
+	if !d.command.quiet {
 		subscription, err := d.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
 		if err != nil {
 			return err
 		}
-		d.parts = append(d.parts, func(ctx context.Context) error { return waitForReader(ctx, d.command.process.Out) })
-		// Printing is not a part: nothing can end a write to a pipe that nobody
-		// reads.
-		go func() {
-			defer close(printed)
-			if err := d.print(subscription); err != nil {
-				cancel(err)
-			}
-		}()
-	}
-	var parts errgroup.Group
-	for _, part := range append(d.parts, d.pipe.Run) {
-		parts.Go(func() error {
-			if err := part(ctx); err != nil {
-				cancel(err)
-			}
-			return nil
+		d.parts = append(d.parts, func(ctx context.Context) error {
+			return printing(ctx, d.out, d.command.process.Out, func(context.Context) error { return d.print(subscription) })
 		})
 	}
-	_ = parts.Wait() // their errors are causes of ctx
-	select {
-	case <-printed:
-	case <-time.After(drainTimeout):
-		sayUnread(ctx, d.out)
+	parts, ctx := errgroup.WithContext(ctx)
+	for _, part := range append(d.parts, d.pipe.Run) {
+		parts.Go(func() error { return part(ctx) })
 	}
+	_ = parts.Wait() // their errors are causes of ctx
 	return context.Cause(ctx)
 }
 

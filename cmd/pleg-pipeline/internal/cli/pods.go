@@ -74,7 +74,7 @@ func (c *podsCommand) addFlags(cmd *cobra.Command) {
 }
 
 func (c *podsCommand) validate(flags *pflag.FlagSet) error {
-	c.sorted = flags.Changed("sort-by")
+	c.sorted, c.source.runtime.once = flags.Changed("sort-by"), !c.watch
 	return c.viewCommand.validate(flags)
 }
 

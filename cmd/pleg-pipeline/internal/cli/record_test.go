@@ -86,6 +86,15 @@ func TestReplay(t *testing.T) {
 	}
 }
 
+// TestPodsOfAShortRecording has a recording that ends long before a pod of it is known to hang.
+func TestPodsOfAShortRecording(t *testing.T) {
+	t.Parallel()
+	code, stdout, stderr := run(t, "pods", "-r", "replay:testdata/short.jsonl")
+	if code != cli.ExitOK || !strings.Contains(stdout, " web-0 ") || !strings.Contains(stdout, "in PodSandboxStatus") {
+		t.Errorf("exit code %d, stdout %q, stderr %q, want both pods", code, stdout, stderr)
+	}
+}
+
 func TestRecordTakesRecording(t *testing.T) {
 	t.Parallel()
 	file := recorded(t, "r.jsonl")

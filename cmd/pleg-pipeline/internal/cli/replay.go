@@ -48,7 +48,7 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 }
 
 // replay serves a recording as a runtime and calls the function with for it. When the recording
-// ends, so does the context of that call.
+// ends, so does the context of that call, unless it is for a command that runs once.
 func (f *runtimeFlags) replay(
 	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
 ) error {
@@ -62,6 +62,9 @@ func (f *runtimeFlags) replay(
 	}
 	server := recording.NewServer(r, f.replaySpeed)
 	ended := func(ctx context.Context, _ net.Listener) error {
+		if f.once {
+			return nil
+		}
 		select {
 		case <-server.Ended():
 			return replayEnded{}

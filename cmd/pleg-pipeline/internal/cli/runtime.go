@@ -36,6 +36,8 @@ type runtimeFlags struct {
 	simulation       simulation
 	// wait means that the runtime may be missing or not answer yet.
 	wait bool
+	// once means that the command ends by itself, so that the end of a recording does not end it.
+	once bool
 }
 
 func (f *runtimeFlags) add(cmd *cobra.Command) {

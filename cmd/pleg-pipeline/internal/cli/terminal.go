@@ -132,10 +132,6 @@ func (h *heldWriter) release() {
 // reading.
 const drainTimeout = time.Second
 
-func sayUnread(ctx context.Context, out console) {
-	out.say(ctx, "nobody reads the output: the rest of it is lost")
-}
-
 // printing runs work, which prints, until it returns, ctx ends or the reader of
 // the output closes it. It returns the error of work or the cause of the end.
 func printing(ctx context.Context, out console, stdout io.Writer, work func(context.Context) error) error {
@@ -157,12 +153,16 @@ func printing(ctx context.Context, out console, stdout io.Writer, work func(cont
 		return err
 	case <-ctx.Done():
 	}
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errOutputClosed) {
+		return cause // there is nothing to wait for
+	}
 	select {
 	case <-done: //nolint:errcheck // the cause says more
 	case <-time.After(drainTimeout):
-		sayUnread(ctx, out)
+		out.say(ctx, "nobody reads the output: the rest of it is lost")
 	}
-	return context.Cause(ctx)
+	return cause
 }
 
 // waitForReader blocks until the reader of out closes it, and then returns
