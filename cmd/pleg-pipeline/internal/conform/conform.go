@@ -6,7 +6,6 @@
 package conform
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -26,14 +25,14 @@ type Options struct {
 	Image string
 	// CgroupParent is that of the pods. If empty, the runtime chooses.
 	CgroupParent string
-	// CallTimeout is the time after which a call counts as held up. If zero, 10 s.
+	// CallTimeout is the time after which a call counts as held up.
 	CallTimeout time.Duration
-	// Settle is how long an event may be late. If zero, 3 s.
+	// Settle is how long an event may be late.
 	Settle time.Duration
 	// Stop and Start stop and start the runtime. If nil, what a runtime promises across
 	// a restart is not tested.
 	Stop, Start func(context.Context) error
-	// Only and Skip name promises by their ids. If Only is empty, all are tried.
+	// Only and Skip name promises by their ids, see [CheckIDs]. If Only is empty, all are tried.
 	Only, Skip []string
 	// Progress is called before each promise. If nil, nobody is told.
 	Progress func(id string)
@@ -79,11 +78,6 @@ func (r *Report) Conforms() bool {
 // returns the cause. A promise that cannot be tried because of an error of a call is
 // broken, and the evidence is the error.
 func Run(ctx context.Context, o Options) (_ *Report, err error) {
-	o.CallTimeout = cmp.Or(o.CallTimeout, 10*time.Second)
-	o.Settle = cmp.Or(o.Settle, 3*time.Second)
-	if err := CheckIDs(slices.Concat(o.Only, o.Skip)); err != nil { //nolint:contextcheck // it calls nothing
-		return nil, err
-	}
 	n, err := newNode(o)
 	if err != nil {
 		return nil, err
@@ -102,6 +96,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	if err := n.checkImage(ctx); err != nil {
 		return nil, err
 	}
+	n.events = n.endOfEvents(ctx)
 	for _, p := range promises() { //nolint:contextcheck // a trial has the context
 		if len(o.Only) > 0 && !slices.Contains(o.Only, p.id) || slices.Contains(o.Skip, p.id) {
 			continue

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func options(endpoint string, only ...string) conform.Options {
-	return conform.Options{Endpoint: endpoint, Image: "image", Settle: 2 * time.Second, Only: only}
+	return conform.Options{Endpoint: endpoint, Image: "image", CallTimeout: 10 * time.Second, Settle: 2 * time.Second, Only: only}
 }
 
 func (f *fake) pods() int {

@@ -52,13 +52,7 @@ type fake struct {
 	sandboxes  map[string]*runtimeapi.PodSandboxStatus
 	containers map[string]*runtimeapi.ContainerStatus
 	configs    map[string]*runtimeapi.CreateContainerRequest
-	clients    []*fakeClient
-}
-
-// fakeClient gets events.
-type fakeClient struct {
-	queue []*runtimeapi.ContainerEventResponse
-	more  chan struct{}
+	clients    []chan *runtimeapi.ContainerEventResponse
 }
 
 // serveFake serves a fake until the test ends.
@@ -218,12 +212,10 @@ func (f *fake) send(e *runtimeapi.ContainerEventResponse) {
 	for i, c := range f.clients {
 		events := []*runtimeapi.ContainerEventResponse{e}
 		if f.events != nil {
-			events = f.events(i, e)
+			events = f.events(i, proto.CloneOf(e))
 		}
-		c.queue = append(c.queue, events...)
-		select {
-		case c.more <- struct{}{}:
-		default:
+		for _, e := range events {
+			c <- e
 		}
 	}
 }
@@ -232,24 +224,19 @@ func (f *fake) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.Se
 	if f.eventsEnd != nil {
 		return f.eventsEnd()
 	}
-	c := &fakeClient{more: make(chan struct{}, 1)}
+	const all = 1 << 13 // more than a test causes
+	c := make(chan *runtimeapi.ContainerEventResponse, all)
 	f.mu.Lock()
 	f.clients = append(f.clients, c)
 	f.mu.Unlock()
 	for {
 		select {
-		case <-c.more:
-		case <-stream.Context().Done():
-			return nil
-		}
-		f.mu.Lock()
-		events := c.queue
-		c.queue = nil
-		f.mu.Unlock()
-		for _, e := range events {
+		case e := <-c:
 			if err := stream.Send(e); err != nil {
 				return err
 			}
+		case <-stream.Context().Done():
+			return nil
 		}
 	}
 }

@@ -38,9 +38,8 @@ type node struct {
 	runtime runtimeapi.RuntimeServiceClient
 	program program
 
-	// Several promises are judged by these, which are made once.
-	scenario *scenario
-	events   error // how an event stream ends at once; errStays if it does not
+	events   error     // how an event stream ends at once; nil if it stays open
+	scenario *scenario // several promises are judged by it; nil before the first
 
 	mu   sync.Mutex
 	pods map[string]*pod // by the uids of pods, and the ids of their sandboxes and containers

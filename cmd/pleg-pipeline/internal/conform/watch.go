@@ -36,10 +36,10 @@ type watcher struct {
 	node  *node
 	leave func()
 	ended chan struct{} // closed when the stream has ended
+	err   error         // of the stream, once it has ended
 
 	mu     sync.Mutex
 	events []received
-	err    error // of the stream
 }
 
 // watch opens an event stream on a connection of its own. If read, it compares each
@@ -55,9 +55,7 @@ func (n *node) watch(ctx context.Context, read bool) (*watcher, error) {
 		for {
 			e, err := stream.Recv()
 			if err != nil {
-				w.mu.Lock()
 				w.err = err
-				w.mu.Unlock()
 				return
 			}
 			r := received{ContainerEventResponse: e}
@@ -199,35 +197,28 @@ func describe(s step) string {
 	return what + " " + s.kind.String()[len("CONTAINER_"):len(s.kind.String())-len("_EVENT")]
 }
 
-// errStays says that an event stream does not end at once.
-var errStays = errors.New("the event stream stays open")
-
-// eventsEnd returns how the event stream ends if it does at once, or nil. It asks once.
-func (t *trial) eventsEnd() error {
-	if t.events == nil {
-		w := must(t.watch(t.ctx, false))
-		t.events = errStays
-		select {
-		case <-w.ended:
-			t.events = w.err
-		case <-time.After(t.opts.Settle / 3):
-		case <-t.ctx.Done():
-		}
-		w.close()
+// endOfEvents returns how an event stream ends if it does at once, or nil.
+func (n *node) endOfEvents(ctx context.Context) error {
+	w, err := n.watch(ctx, false)
+	if err != nil {
+		return err
 	}
-	if errors.Is(t.events, errStays) {
-		return nil
+	defer w.close()
+	select {
+	case <-w.ended:
+		return w.err
+	case <-time.After(n.opts.Settle / 3):
+	case <-ctx.Done():
 	}
-	return t.events
+	return nil
 }
 
 // needEvents ends the trial on a runtime without events.
 func (t *trial) needEvents() {
-	switch err := t.eventsEnd(); {
-	case err == nil:
-	case errors.Is(err, io.EOF):
+	switch {
+	case errors.Is(t.events, io.EOF):
 		check(result{NotOffered, "the event stream ends at once"})
-	default:
-		check(result{NotOffered, status.Code(err).String()})
+	case t.events != nil:
+		check(result{NotOffered, status.Code(t.events).String()})
 	}
 }
