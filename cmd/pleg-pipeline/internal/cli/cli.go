@@ -179,7 +179,7 @@ func newRoot(p Process) *cobra.Command {
 		Long:          rootLong,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Version:       versionLine(buildInfo()),
+		Version:       versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.Flags().Bool("version", false, "print the version") // cobra's own has the shorthand of --log-level

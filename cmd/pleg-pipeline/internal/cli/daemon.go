@@ -93,7 +93,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
-		newBuildMetric(buildInfo()),
+		newBuildMetric(),
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)

@@ -108,7 +108,7 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	s.stderr.await(t, "disconnected from the daemon (")
 	closeConnections(t, socket, 3)
 	startDaemon(t, socket)
-	s.stderr.await(t, "reconnected to the daemon: events are missing because the daemon was restarted; the current state follows")
+	s.stderr.await(t, "reconnected to the daemon: events are missing: the daemon was restarted")
 	out.await(t, "OtherEpoch")
 	s.stopAndWait(t)
 	if got := strings.Count(s.stderr.String(), "disconnected from the daemon"); got != 1 {

@@ -74,18 +74,9 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 		prefix = "reconnected to " + f.server + ": "
 		f.disconnected = false
 	}
-	why := f.server + " no longer has them; the current state follows"
-	switch ev.Reason {
-	case pleg.Stopped:
-		why = f.server + " ended before they were read"
-	case pleg.OtherEpoch:
-		why = f.server + " was restarted; the current state follows"
-	}
 	switch {
-	case ev.Type == pleg.Gap && ev.Node == "" && ev.Missed > 0:
-		f.out.say(ctx, "%s%d events (of all pods) are missing because %s", prefix, ev.Missed, why)
 	case ev.Type == pleg.Gap && ev.Node == "":
-		f.out.say(ctx, "%sevents are missing because %s", prefix, why)
+		f.out.say(ctx, "%s%s", prefix, view.GapText(&ev))
 	case prefix != "":
 		f.out.say(ctx, "%sno events are missing", prefix)
 	}

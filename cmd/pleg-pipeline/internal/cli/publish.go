@@ -90,7 +90,7 @@ func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
 // dialOTLP does not connect yet.
 func (f *publishFlags) dialOTLP() (otlp.Conn, error) {
 	o := f.otlp
-	o.UserAgent = Name + "/" + moduleVersion(buildInfo())
+	o.UserAgent = Name + "/" + programVersion()
 	return otlp.Dial(f.endpoint, o)
 }
 
@@ -164,7 +164,7 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 	d.close = append(d.close, func() { _ = conn.Close() })
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
 		Conn: conn, Source: otlp.From(d.pipe), Cluster: f.nats.cluster, Node: node,
-		ServiceVersion: moduleVersion(buildInfo()), Logger: d.out.log, Registerer: registry,
+		ServiceVersion: programVersion(), Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (c *recordCommand) run(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("record: %w", err)
 		}
-		recorder := recording.NewRecorder(file, recording.Options{Program: moduleVersion(buildInfo()), Redact: c.redact})
+		recorder := recording.NewRecorder(file, recording.Options{Program: programVersion(), Redact: c.redact})
 		err = c.record(ctx, out, from, recorder)
 		size, closeErr := file.Close()
 		answers, length := recorder.Totals()

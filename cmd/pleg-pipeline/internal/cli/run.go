@@ -206,7 +206,7 @@ func (c *runCommand) newIncidents() (*recording.Incidents, error) {
 	if c.incidents == "" {
 		return nil, nil
 	}
-	incidents, err := recording.NewIncidents(c.incidents, moduleVersion(buildInfo()))
+	incidents, err := recording.NewIncidents(c.incidents, programVersion())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", c.settings.name("incident-dir"), err)
 	}

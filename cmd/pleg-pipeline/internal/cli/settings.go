@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -76,15 +77,14 @@ func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) err
 	if err != nil {
 		return fmt.Errorf("--config-file: %w", err)
 	}
-	for _, item := range values {
-		name, ok := item.Key.(string)
-		if f := flags.Lookup(name); !ok || f == nil || !isSetting(f) {
-			return fmt.Errorf("--config-file: %s: unknown key %q: want the names of flags without the dashes", s.file, fmt.Sprint(item.Key))
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if f := flags.Lookup(name); f == nil || !isSetting(f) {
+			return fmt.Errorf("--config-file: %s: unknown key %q: want the names of flags without the dashes", s.file, name)
 		}
 		if s.sources[name] != "" {
 			continue
 		}
-		text, err := settingText(item.Value)
+		text, err := settingText(values[name])
 		if err == nil {
 			err = s.set(flags, name, text, s.file)
 		}
@@ -159,16 +159,12 @@ func (s *settings) name(flag string) string {
 }
 
 // readSettings reads a mapping whose keys are unique.
-func readSettings(file string) (yaml.MapSlice, error) {
+func readSettings(file string) (values map[string]any, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	if err := yaml.UnmarshalStrict(data, &map[string]any{}); err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	var values yaml.MapSlice
-	if err := yaml.Unmarshal(data, &values); err != nil {
+	if err := yaml.UnmarshalStrict(data, &values); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return values, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -22,13 +23,12 @@ func newVersion() *cobra.Command {
 		Long:  "Print the version of the program, the commit if it is known, the version of Go\nand the platform.",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			info := buildInfo()
 			if output == "json" {
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]string{
-					"version": moduleVersion(info), "commit": commitOf(info), "goVersion": runtime.Version(), "platform": platform,
+					"version": programVersion(), "commit": programCommit(), "goVersion": runtime.Version(), "platform": platform,
 				})
 			} else {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), versionLine(info))
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), versionLine())
 			}
 			return fail(outputError(err))
 		},
@@ -39,51 +39,47 @@ func newVersion() *cobra.Command {
 
 const platform = runtime.GOOS + "/" + runtime.GOARCH
 
-func buildInfo() *debug.BuildInfo {
-	info, _ := debug.ReadBuildInfo()
-	return info
-}
-
 // versionLine leaves out the commit if it is unknown, as in a test or a build with
 // -buildvcs=false.
-func versionLine(info *debug.BuildInfo) string {
-	commit := commitOf(info)
+func versionLine() string {
+	commit := programCommit()
 	if commit != "" {
 		commit = "commit " + commit + ", "
 	}
-	return fmt.Sprintf("%s %s (%s%s, %s)", Name, moduleVersion(info), commit, runtime.Version(), platform)
+	return fmt.Sprintf("%s %s (%s%s, %s)", Name, programVersion(), commit, runtime.Version(), platform)
 }
 
-func moduleVersion(info *debug.BuildInfo) string {
+func programVersion() string {
+	info, known := debug.ReadBuildInfo()
 	switch {
 	case version != "":
 		return version
-	case info == nil || info.Main.Version == "":
+	case !known || info.Main.Version == "":
 		return "(devel)"
 	}
 	return info.Main.Version
 }
 
-// commitOf returns the commit that the program was built from, or "".
-func commitOf(info *debug.BuildInfo) string {
-	if revision != "" || info == nil {
+// programCommit returns the commit that the program was built from, or "".
+func programCommit() string {
+	info, known := debug.ReadBuildInfo()
+	if revision != "" || !known {
 		return revision
 	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
+	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })
+	if i < 0 {
+		return ""
 	}
-	return ""
+	return info.Settings[i].Value
 }
 
 // newBuildMetric returns pleg_build_info, with which queries join the version.
-func newBuildMetric(info *debug.BuildInfo) prometheus.Collector {
+func newBuildMetric() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_build_info",
 		Help: "Always 1; the labels say what was built.",
 		ConstLabels: prometheus.Labels{
-			"version": moduleVersion(info), "revision": commitOf(info), "goversion": runtime.Version(),
+			"version": programVersion(), "revision": programCommit(), "goversion": runtime.Version(),
 		},
 	}, func() float64 { return 1 })
 }

@@ -53,20 +53,29 @@ func ContainerName(ev *pleg.Event) string {
 	return ev.ContainerName
 }
 
+// GapText returns what a Gap says.
+func GapText(ev *fleet.Event) string {
+	missing := "events are missing: "
+	if ev.Missed > 0 {
+		missing = fmt.Sprintf("%d %s", ev.Missed, missing)
+	}
+	switch ev.Reason {
+	case pleg.OtherEpoch:
+		return missing + "the daemon was restarted"
+	case pleg.Stopped:
+		return missing + "the daemon ended before they were read"
+	}
+	return missing + "the history no longer has them"
+}
+
 func eventDetails(ev *fleet.Event) string {
 	var parts []string
 	add := func(format string, args ...any) { parts = append(parts, fmt.Sprintf(format, args...)) }
 	switch {
 	case ev.Type == pleg.Synced:
 		add("all earlier events are printed; what follows happens now")
-	case ev.Type == pleg.Gap && ev.Reason == pleg.OtherEpoch:
-		add("earlier events are missing: the daemon was restarted")
-	case ev.Type == pleg.Gap && ev.Reason == pleg.Stopped:
-		add("%d events are missing: the daemon ended before they were read", ev.Missed)
-	case ev.Type == pleg.Gap && ev.Missed > 0:
-		add("%d events are missing: the history no longer has them", ev.Missed)
 	case ev.Type == pleg.Gap:
-		add("events are missing: the history no longer has them")
+		add("%s", GapText(ev))
 	case ev.Missed > 0:
 		add("%d events missed", ev.Missed)
 	case ev.ExitCode != nil && ev.Reason != "":
