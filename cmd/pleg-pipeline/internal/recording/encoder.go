@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"io"
 	"strconv"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -148,14 +147,4 @@ func (w *writer) compareItems(l *line) {
 	case full:
 		w.last[l.Method] = l.items
 	}
-}
-
-// end writes the calls without an answer and the last line.
-func (w *writer) end(e *encoder, pending []*call, length time.Duration) error {
-	for _, c := range pending {
-		if err := w.write(e.line(c)); err != nil {
-			return err
-		}
-	}
-	return w.write(line{At: offset(length), End: true})
 }

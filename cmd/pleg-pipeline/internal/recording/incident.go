@@ -112,9 +112,21 @@ func (i *Incidents) write(ctx context.Context, log *slog.Logger) {
 // save writes the last minutes as a whole recording that ends now. Calls under way are in it
 // without an answer.
 func (i *Incidents) save(to io.Writer) error {
+	i.mu.Lock()
+	pending := i.unanswered()
+	i.mu.Unlock()
+	lines := i.window.all()
+	for _, c := range pending {
+		lines = append(lines, i.encoder.line(c))
+	}
 	w := newWriter(to)
-	pending, length := i.rest()
-	return errors.Join(w.write(newHeader(i.began, i.options)), i.window.save(w), w.end(i.encoder, pending, length))
+	err := w.write(newHeader(i.began, i.options))
+	for _, l := range append(lines, line{At: offset(i.now()), End: true}) {
+		if err == nil {
+			err = w.write(l)
+		}
+	}
+	return err
 }
 
 // removeOldest removes what is more than maxIncidents files.

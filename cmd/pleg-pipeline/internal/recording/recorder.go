@@ -82,6 +82,5 @@ func (r *Recorder) run() error {
 			return err
 		}
 	}
-	pending, length := r.rest()
-	return errors.Join(w.end(e, pending, length), r.out.Flush())
+	return errors.Join(w.write(line{At: offset(r.length), End: true}), r.out.Flush())
 }

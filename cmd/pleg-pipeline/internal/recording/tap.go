@@ -31,7 +31,6 @@ type Tap struct {
 	mu       sync.Mutex
 	inFlight map[*call]struct{}
 	stopped  bool
-	pending  []*call       // set by Stop: the calls without an answer
 	length   time.Duration // set by Stop
 }
 
@@ -157,18 +156,11 @@ func (t *Tap) Stop() {
 	if t.stopped {
 		return
 	}
-	t.stopped, t.pending, t.length = true, t.unanswered(), t.now()
-	close(t.queue)
-}
-
-// rest returns what Stop has found, or would find now.
-func (t *Tap) rest() (pending []*call, length time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.stopped {
-		return t.pending, t.length
+	for _, c := range t.unanswered() {
+		t.enqueue(c)
 	}
-	return t.unanswered(), t.now()
+	t.stopped, t.length = true, t.now()
+	close(t.queue)
 }
 
 // unanswered returns the calls under way that have waited for a second, and those for a status:

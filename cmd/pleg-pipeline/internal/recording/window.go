@@ -80,19 +80,12 @@ func (w *window) forgetGone(before offset) {
 	maps.DeleteFunc(w.state, func(q string, l line) bool { return !exists[q] && l.At < before })
 }
 
-// save writes the state at the time of the first line, and then the lines.
-func (w *window) save(to *writer) error {
+// all returns the state at the time of the first line, and then the lines.
+func (w *window) all() (all []line) {
 	for _, q := range slices.Sorted(maps.Keys(w.state)) {
 		l := w.state[q]
 		l.At, l.Took = w.lines[0].At, 0
-		if err := to.write(l); err != nil {
-			return err
-		}
+		all = append(all, l)
 	}
-	for _, l := range w.lines {
-		if err := to.write(l); err != nil {
-			return err
-		}
-	}
-	return nil
+	return append(all, w.lines...)
 }
