@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,27 +62,21 @@ func (t *terminal) text() string {
 	return text.String()
 }
 
-// patience is far more than a busy machine needs.
-const patience = 30 * time.Second
-
-// wait waits until the terminal shows a text.
+// wait waits for a second, after which the terminal must show a text.
 func (t *terminal) wait(want string) {
 	t.Helper()
-	t.until(want, func(text string) bool { return strings.Contains(text, want) })
+	time.Sleep(time.Second)
+	if text := t.text(); !strings.Contains(text, want) {
+		t.Fatalf("the terminal does not show %q:\n%s", want, text)
+	}
 }
 
-// waitGone waits until the terminal no longer shows a text.
-func (t *terminal) waitGone(text string) {
+// waitGone waits for a second, after which the terminal must no longer show a text.
+func (t *terminal) waitGone(gone string) {
 	t.Helper()
-	t.until("no "+text, func(shown string) bool { return !strings.Contains(shown, text) })
-}
-
-func (t *terminal) until(what string, reached func(string) bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !reached(t.text()); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the terminal does not show %q:\n%s", what, t.text())
-		}
+	time.Sleep(time.Second)
+	if text := t.text(); strings.Contains(text, gone) {
+		t.Fatalf("the terminal still shows %q:\n%s", gone, text)
 	}
 }
 
@@ -102,38 +97,22 @@ func (t *terminal) escape() {
 
 // source is a Source whose answers a test sets.
 type source struct {
-	updates chan update // the newest answer
-	events  chan eventMessage
-	fail    chan error
-}
-
-func newSource() *source {
-	return &source{updates: make(chan update, 1), events: make(chan eventMessage, 100), fail: make(chan error)}
+	answer atomic.Pointer[update]
+	events chan eventMessage
+	fail   chan error
 }
 
 // set replaces the answer of the next requests.
-func (s *source) set(u update) {
-	select {
-	case <-s.updates:
-	default:
-	}
-	s.updates <- u
-}
-
-func (s *source) last() update {
-	u := <-s.updates
-	s.updates <- u
-	return u
-}
+func (s *source) set(u update) { s.answer.Store(&u) }
 
 func (s *source) Status(context.Context) (pleg.Status, error) {
-	u := s.last()
+	u := s.answer.Load()
 	return u.status, u.err
 }
 
 func (*source) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }
 
-func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.last().pods, nil }
+func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.answer.Load().pods, nil }
 
 func (s *source) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
@@ -155,22 +134,29 @@ func (s *source) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fl
 	}
 }
 
-// run shows a source in a terminal until the view ends; the test then waits for that.
-func run(t *testing.T, term *terminal, s Source) (ended <-chan error) {
+// show shows an answer in a terminal of 80x24 until the view ends; the test then waits for that.
+func show(t *testing.T, u update) (*terminal, *source, <-chan error) {
 	t.Helper()
+	s := &source{events: make(chan eventMessage, 100), fail: make(chan error)}
+	s.set(u)
+	var from Source = s
+	if u.nodes != nil {
+		from = cluster{s}
+	}
+	term := newTerminal(t, 80, 24)
 	ctx, cancel := context.WithCancel(t.Context())
-	result := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
-		defer close(result)
-		result <- Run(ctx, term.screen, s, Options{Interval: 10 * time.Millisecond})
+		defer close(ended)
+		ended <- Run(ctx, term.screen, from, Options{Interval: time.Second / 2})
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if err := <-result; err != nil {
+		if err := <-ended; err != nil {
 			t.Errorf("Run() = %v, want nil", err)
 		}
 	})
-	return result
+	return term, s, ended
 }
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)

@@ -4,20 +4,21 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/gdamore/tcell/v3/vt"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestKeys drives the view in a terminal emulator.
-func TestKeys(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
-	ended := run(t, term, s)
+func TestKeys(t *testing.T) { synctest.Test(t, testKeys) }
+
+func testKeys(t *testing.T) {
+	term, s, ended := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
 	term.wait("healthy")
 	term.wait("pods 3")
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
@@ -52,10 +53,10 @@ func TestKeys(t *testing.T) {
 }
 
 // TestResize changes the size of the terminal.
-func TestResize(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
-	run(t, term, s)
+func TestResize(t *testing.T) { synctest.Test(t, testResize) }
+
+func testResize(t *testing.T) {
+	term, _, _ := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
 	term.wait("alpha")
 	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
 		term.width, term.height = int(size.X), int(size.Y)
@@ -70,10 +71,10 @@ func TestResize(t *testing.T) {
 }
 
 // TestLostConnection ends the connection, then shows a Gap.
-func TestLostConnection(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	s.set(update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
-	run(t, term, s)
+func TestLostConnection(t *testing.T) { synctest.Test(t, testLostConnection) }
+
+func testLostConnection(t *testing.T) {
+	term, s, _ := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
 	term.wait("alpha")
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
@@ -87,26 +88,20 @@ func TestLostConnection(t *testing.T) {
 	term.waitGone("alpha")
 }
 
-// TestEnds ends the view by a key, by its context, as SIGTERM does, and by the source.
+// TestEnds ends the view by a key and by the source. Each other test ends it by its context, as SIGTERM does.
 func TestEnds(t *testing.T) {
 	failed := errors.New("no attempt can succeed")
 	for name, test := range map[string]struct {
-		end  func(*terminal, *source, func())
+		end  func(*terminal, *source)
 		want error
 	}{
-		"Ctrl-C, in the filter too": {func(term *terminal, _ *source, _ func()) { term.write("/" + keyCtrlC) }, nil},
-		"context":                   {func(_ *terminal, _ *source, cancel func()) { cancel() }, nil},
-		"events fail":               {func(_ *terminal, s *source, _ func()) { s.fail <- failed }, failed},
+		"Ctrl-C, in the filter too": {func(term *terminal, _ *source) { term.write("/" + keyCtrlC) }, nil},
+		"events fail":               {func(_ *terminal, s *source) { s.fail <- failed }, failed},
 	} {
-		t.Run(name, func(t *testing.T) {
-			term, s := newTerminal(t, 80, 24), newSource()
-			s.set(update{status: healthy()})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			ended := make(chan error)
-			go func() { ended <- Run(ctx, term.screen, s, Options{Interval: time.Second}) }()
+		kit.Bubble(t, name, func(t *testing.T) {
+			term, s, ended := show(t, update{status: healthy()})
 			term.wait("healthy")
-			test.end(term, s, cancel)
+			test.end(term, s)
 			if err := <-ended; !errors.Is(err, test.want) {
 				t.Errorf("Run() = %v, want %v", err, test.want)
 			}
@@ -126,15 +121,13 @@ func (c cluster) Status(context.Context) (pleg.Status, error) {
 }
 
 // TestCluster shows the pods of many nodes.
-func TestCluster(t *testing.T) {
-	term, s := newTerminal(t, 80, 24), newSource()
-	pod := viewOf("alpha", 1, 0)
-	pod.Node = "n1"
-	s.set(update{pods: []view.Pod{pod}})
-	ev := event("alpha", pleg.ContainerStarted)
-	ev.Node = "n1"
+func TestCluster(t *testing.T) { synctest.Test(t, testCluster) }
+
+func testCluster(t *testing.T) {
+	pod, ev := viewOf("alpha", 1, 0), event("alpha", pleg.ContainerStarted)
+	pod.Node, ev.Node = "n1", "n1"
+	term, s, _ := show(t, update{pods: []view.Pod{pod}, nodes: &nodes{}})
 	s.events <- eventMessage{event: ev}
-	run(t, term, cluster{s})
 	for _, want := range []string{"PROBLEM: nobody publishes the events of node n2", "nodes 2", "NODE         NAMESPACE", "n1           shop", "n1 shop/alpha"} {
 		term.wait(want)
 	}
