@@ -43,8 +43,8 @@ func sendPods(pods ...*plegv1.Pod) func(hostile.ListStream) error {
 	}
 }
 
-func answerLookup(m *plegv1.LookupResponse) func(context.Context) (*plegv1.LookupResponse, error) {
-	return func(context.Context) (*plegv1.LookupResponse, error) { return m, nil }
+func answer[M any](m *M, err error) func(context.Context) (*M, error) {
+	return func(context.Context) (*M, error) { return m, err }
 }
 
 // evil is a text that clears a screen, sets colors, changes the direction of text and

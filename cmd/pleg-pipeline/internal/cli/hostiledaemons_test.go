@@ -42,7 +42,7 @@ func daemonsOfWrongSize() map[string]*hostile.Daemon {
 				ev.PodName, ev.PodNamespace, ev.ContainerName, ev.Reason = long, long, long, long
 			}), synced()),
 			OnList:   sendPods(&plegv1.Pod{Uid: long, Status: &plegv1.PodStatus{Name: long, Containers: []*plegv1.ContainerStatus{{Name: long, Message: long}}}}),
-			OnLookup: answerLookup(&plegv1.LookupResponse{PodName: long, CgroupPath: long, Container: &plegv1.ContainerStatus{Id: long, Message: long}}),
+			OnLookup: answer(&plegv1.LookupResponse{PodName: long, CgroupPath: long, Container: &plegv1.ContainerStatus{Id: long, Message: long}}, nil),
 		},
 		"events without end and without Synced": {OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 			for stream.Send(&plegv1.WatchResponse{Event: started(time.Duration(uids.Add(1)).String())}) == nil {
@@ -51,11 +51,9 @@ func daemonsOfWrongSize() map[string]*hostile.Daemon {
 			return nil
 		}},
 		"trailers of a great length": {
-			OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return trailer(stream) },
-			OnList:  func(stream hostile.ListStream) error { return trailer(stream) },
-			OnLookup: func(context.Context) (*plegv1.LookupResponse, error) {
-				return nil, status.Error(codes.NotFound, evil+long)
-			},
+			OnWatch:  func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error { return trailer(stream) },
+			OnList:   func(stream hostile.ListStream) error { return trailer(stream) },
+			OnLookup: answer[plegv1.LookupResponse](nil, status.Error(codes.NotFound, evil+long)),
 		},
 	}
 }
@@ -70,36 +68,32 @@ func daemonsOfWrongText() map[string]*hostile.Daemon {
 			OnList: sendPods(&plegv1.Pod{Uid: evil, Error: evil, Status: &plegv1.PodStatus{
 				Name: evil, Namespace: evil, Ips: []string{evil}, Containers: []*plegv1.ContainerStatus{{Id: evil, Name: evil, Image: evil, Reason: evil, State: 3}},
 			}}),
-			OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
-					Error: evil, Quarantined: []*plegv1.QuarantinedPod{{Uid: evil, Name: evil, Namespace: evil, Error: evil}},
-					Overdue: []*plegv1.Inspection{{PodUid: evil, PodName: evil, Call: &plegv1.Call{Method: evil, Container: evil}}},
-				}}, nil
-			},
-			OnLookup: answerLookup(&plegv1.LookupResponse{
+			OnStatus: answer(&plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+				Error: evil, Quarantined: []*plegv1.QuarantinedPod{{Uid: evil, Name: evil, Namespace: evil, Error: evil}},
+				Overdue: []*plegv1.Inspection{{PodUid: evil, PodName: evil, Call: &plegv1.Call{Method: evil, Container: evil}}},
+			}}, nil),
+			OnLookup: answer(&plegv1.LookupResponse{
 				PodUid: evil, PodName: evil, PodNamespace: evil, CgroupPath: evil, PodLabels: map[string]string{evil: evil},
 				Container: &plegv1.ContainerStatus{Id: evil, Name: evil, Image: evil, Reason: evil, Message: evil},
-			}),
+			}, nil),
 		},
 		"evil errors": {
 			OnWatch: func(*plegv1.WatchRequest, hostile.WatchStream) error {
 				return status.Error(codes.PermissionDenied, evil)
 			},
-			OnList: func(hostile.ListStream) error { return status.Error(codes.Internal, evil) },
-			OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return nil, status.Error(codes.Internal, evil)
-			},
-			OnLookup: func(context.Context) (*plegv1.LookupResponse, error) { return nil, status.Error(codes.NotFound, evil) },
+			OnList:   func(hostile.ListStream) error { return status.Error(codes.Internal, evil) },
+			OnStatus: answer[plegv1.GetStatusResponse](nil, status.Error(codes.Internal, evil)),
+			OnLookup: answer[plegv1.LookupResponse](nil, status.Error(codes.NotFound, evil)),
 		},
 		"empty messages": {
 			OnWatch:  hostile.Events(nil, &plegv1.Event{}, nil),
 			OnList:   sendPods(nil, &plegv1.Pod{}, &plegv1.Pod{Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{}, {}}, Sandboxes: []*plegv1.SandboxStatus{{}}}}),
-			OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) { return &plegv1.GetStatusResponse{}, nil },
+			OnStatus: answer(&plegv1.GetStatusResponse{}, nil),
 		},
 		"unknown numbers": {
 			OnWatch:  hostile.Events(event(func(ev *plegv1.Event) { ev.Type = 4711 }), event(func(ev *plegv1.Event) { ev.Type = -1 }), synced()),
 			OnList:   sendPods(&plegv1.Pod{Uid: "a", Status: &plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 4711}}}}),
-			OnLookup: answerLookup(&plegv1.LookupResponse{Container: &plegv1.ContainerStatus{State: -1}}),
+			OnLookup: answer(&plegv1.LookupResponse{Container: &plegv1.ContainerStatus{State: -1}}, nil),
 		},
 	}
 }
@@ -126,13 +120,11 @@ func daemonsOfWrongTimes() map[string]*hostile.Daemon {
 			OnList: sendPods(&plegv1.Pod{Uid: "a", CurrentAsOf: late, Status: &plegv1.PodStatus{
 				ObservedAt: late, Containers: []*plegv1.ContainerStatus{{CreatedAt: late, StartedAt: &timestamppb.Timestamp{Seconds: math.MinInt64}, FinishedAt: late}},
 			}}),
-			OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
-				return &plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
-					At: late, Relist: &plegv1.RelistStatus{Took: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: -1}, Success: late, Failures: 1},
-					Quarantined: []*plegv1.QuarantinedPod{{Uid: "a", Since: late, NextTry: late, Hung: math.MaxUint32}},
-				}}, nil
-			},
-			OnLookup: answerLookup(&plegv1.LookupResponse{RemovedAt: late, Container: &plegv1.ContainerStatus{CreatedAt: late, FinishedAt: late}}),
+			OnStatus: answer(&plegv1.GetStatusResponse{Status: &plegv1.PipelineStatus{
+				At: late, Relist: &plegv1.RelistStatus{Took: &durationpb.Duration{Seconds: math.MaxInt64, Nanos: -1}, Success: late, Failures: 1},
+				Quarantined: []*plegv1.QuarantinedPod{{Uid: "a", Since: late, NextTry: late, Hung: math.MaxUint32}},
+			}}, nil),
+			OnLookup: answer(&plegv1.LookupResponse{RemovedAt: late, Container: &plegv1.ContainerStatus{CreatedAt: late, FinishedAt: late}}, nil),
 		},
 		"streams that end at once": {
 			OnWatch: func(*plegv1.WatchRequest, hostile.WatchStream) error { return nil }, OnList: func(hostile.ListStream) error { return nil },

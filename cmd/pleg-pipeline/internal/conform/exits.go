@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -49,7 +51,8 @@ func tryExitDelay(t *trial) result {
 	var delays []time.Duration
 	for range exits {
 		st := t.runToEnd(p, 0, "exit", "0", "100ms")
-		delays = append(delays, time.Since(must(t.program.exitedAt(noteName(p, st.GetMetadata().GetName())))))
+		note := must(os.ReadFile(filepath.Join(t.program, noteName(p, st.GetMetadata().GetName()))))
+		delays = append(delays, time.Since(must(time.Parse(time.RFC3339Nano, string(note)))))
 	}
 	slices.Sort(delays)
 	round := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

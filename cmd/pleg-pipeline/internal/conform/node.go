@@ -36,7 +36,7 @@ type node struct {
 	run     string
 	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
-	program program
+	program string // the folder with this program
 
 	events   error     // how an event stream ends at once; nil if it stays open
 	scenario *scenario // several promises are judged by it; nil before the first
@@ -52,7 +52,7 @@ func newNode(o Options) (*node, error) {
 	}
 	client, err := dial(o)
 	if err != nil {
-		return nil, errors.Join(err, program.remove())
+		return nil, errors.Join(err, os.RemoveAll(program))
 	}
 	return &node{
 		opts: o, run: fmt.Sprintf("%d-%s", os.Getpid(), rand.Text()), client: client, program: program,
@@ -87,7 +87,7 @@ const cleanupTimeout = 2 * time.Minute
 
 // close removes the pods, also after ctx has ended, and closes the connection.
 func (n *node) close(ctx context.Context) error {
-	return errors.Join(n.removePods(context.WithoutCancel(ctx)), n.client.Close(), n.program.remove())
+	return errors.Join(n.removePods(context.WithoutCancel(ctx)), n.client.Close(), os.RemoveAll(n.program))
 }
 
 // removePods removes every pod of this run, and those of runs that were killed. It

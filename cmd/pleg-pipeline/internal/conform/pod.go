@@ -76,7 +76,7 @@ func (t *trial) createContainer(p *pod, memory int64, args ...string) (id string
 			Image:    &runtimeapi.ImageSpec{Image: t.opts.Image, UserSpecifiedImage: t.opts.Image},
 			Command:  []string{mountPath + "/program"},
 			Args:     append([]string{ProgramCommand, noteName(p, name)}, args...),
-			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: t.program.dir}},
+			Mounts:   []*runtimeapi.Mount{{ContainerPath: mountPath, HostPath: t.program}},
 			Labels: map[string]string{
 				"io.kubernetes.container.name": name, "io.kubernetes.pod.uid": p.uid,
 				"io.kubernetes.pod.name": p.config.GetMetadata().GetName(), "io.kubernetes.pod.namespace": Namespace,

@@ -18,33 +18,24 @@ const ProgramCommand = "conform-container"
 // mountPath is where the containers find this program.
 const mountPath = "/pleg-conform"
 
-// program is a folder with this program, to mount into containers.
-type program struct{ dir string }
-
-// newProgram copies the running program.
-func newProgram() (_ program, err error) {
-	dir, err := os.MkdirTemp("", "pleg-conform-")
-	if err != nil {
-		return program{}, err
-	}
-	p := program{dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(fmt.Errorf("prepare the program for containers: %w", err), p.remove())
-		}
-	}()
-	if err := os.Chmod(dir, 0o777); err != nil { // containers write into it
-		return program{}, err
-	}
+// newProgram copies the running program to a new folder, to mount into containers.
+func newProgram() (dir string, err error) {
 	self, err := os.Executable()
 	if err != nil {
-		return program{}, err
+		return "", err
 	}
 	data, err := os.ReadFile(self)
 	if err != nil {
-		return program{}, err
+		return "", err
 	}
-	return p, os.WriteFile(filepath.Join(dir, "program"), data, 0o755)
+	if dir, err = os.MkdirTemp("", "pleg-conform-"); err != nil {
+		return "", err
+	}
+	// Containers write into it.
+	if err = errors.Join(os.Chmod(dir, 0o777), os.WriteFile(filepath.Join(dir, "program"), data, 0o755)); err != nil {
+		return "", errors.Join(fmt.Errorf("prepare the program for containers: %w", err), os.RemoveAll(dir))
+	}
+	return dir, nil
 }
 
 // CheckProgram returns an error if the running program needs libraries: a container of any
@@ -63,17 +54,6 @@ func CheckProgram() error {
 		err = fmt.Errorf("this program needs %s, which containers do not have: build it with CGO_ENABLED=0, as releases are", libraries)
 	}
 	return errors.Join(err, f.Close())
-}
-
-func (p program) remove() error { return os.RemoveAll(p.dir) }
-
-// exitedAt returns when a container wrote that it is about to exit.
-func (p program) exitedAt(note string) (time.Time, error) {
-	text, err := os.ReadFile(filepath.Join(p.dir, note))
-	if err != nil {
-		return time.Time{}, err
-	}
-	return time.Parse(time.RFC3339Nano, string(text))
 }
 
 // RunProgram is what a container does after the name of its note:

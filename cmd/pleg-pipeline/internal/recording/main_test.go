@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -121,21 +121,19 @@ func (s observed) byContainer() observed {
 // requireEqual compares what two pipelines observed.
 func (s observed) requireEqual(t *testing.T, want observed) {
 	t.Helper()
-	for uid := range maps.Keys(want.events) {
-		if !slices.Equal(s.events[uid], want.events[uid]) {
-			t.Errorf("pod %s: events of the replay\n\t%q\nwant\n\t%q", uid, s.events[uid], want.events[uid])
+	requireSame(t, "events", s.events, want.events)
+	requireSame(t, "cache", s.states, want.states)
+}
+
+func requireSame[V any](t *testing.T, what string, got, want map[pleg.PodUID]V) {
+	t.Helper()
+	for uid := range want {
+		if !reflect.DeepEqual(got[uid], want[uid]) {
+			t.Errorf("pod %s: %s of the replay\n\t%v\nwant\n\t%v", uid, what, got[uid], want[uid])
 		}
 	}
-	if len(s.events) != len(want.events) {
-		t.Errorf("%d pods have events, want %d", len(s.events), len(want.events))
-	}
-	for uid, state := range want.states {
-		if s.states[uid] != state {
-			t.Errorf("pod %s: the cache has\n\t%s\nwant\n\t%s", uid, s.states[uid], state)
-		}
-	}
-	if len(s.states) != len(want.states) {
-		t.Errorf("the cache has %d pods, want %d", len(s.states), len(want.states))
+	if len(got) != len(want) {
+		t.Errorf("%s of %d pods, want %d", what, len(got), len(want))
 	}
 }
 
