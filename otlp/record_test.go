@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/logrecords"
 )
 
 func recordsOf(events ...pleg.Event) (records []*logsv1.LogRecord) {
@@ -27,7 +28,7 @@ func recordsOf(events ...pleg.Event) (records []*logsv1.LogRecord) {
 func line(r *logsv1.LogRecord) string {
 	b := fmt.Sprintf("%s %s %q", r.GetSeverityText(), r.GetEventName(), r.GetBody().GetStringValue())
 	for _, a := range r.GetAttributes() {
-		b += fmt.Sprintf(" %s=%v", a.GetKey(), plain(a.GetValue()))
+		b += fmt.Sprintf(" %s=%v", a.GetKey(), logrecords.Plain(a.GetValue()))
 	}
 	return b
 }

@@ -1,12 +1,9 @@
 package fleet_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -17,24 +14,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// logged is a log that a test reads while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // A server that cannot be used is reported in one clear line, however often it is tried.
 func TestUnusableServer(t *testing.T) {
@@ -80,18 +59,14 @@ func TestUnusableServer(t *testing.T) {
 				}
 			}
 			node := newNode(t, simnode.Options{Name: "node-a", Pods: 3, History: 100})
-			log := &logged{}
-			p, err := fleet.NewPublisher(fleet.PublisherOptions{
-				Conn: connectWith(t, url, tt.options), Source: node, Cluster: cluster, Node: "node-a", Logger: slog.New(slog.NewTextHandler(log, nil)),
+			log := &kit.Log{}
+			publish(t, fleet.PublisherOptions{
+				Conn: connectWith(t, url, tt.options), Source: node, Node: "node-a", Logger: log.Logger(),
 				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
 			})
-			kit.Must(t, err)
-			run(t, p.Run)
 			await(t, log, tt.says)
 			time.Sleep(200 * time.Millisecond)
-			if n := strings.Count(log.String(), tt.says); n != 1 {
-				t.Errorf("it is logged %d times:\n%s", n, log)
-			}
+			log.RequireLines(t, 1, tt.says)
 		})
 	}
 }

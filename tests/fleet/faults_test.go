@@ -29,15 +29,15 @@ func TestFaults(t *testing.T) {
 			f.a.steps(40)
 			f.server.Kill()
 			f.steps(100)
-			f.start()
+			f.restart()
 		}},
 		{name: "server stopped for 30 s", within: 15 * time.Second, fault: func(f *field) {
-			f.must(f.server.Pause)
+			kit.Must(f.t, f.server.Pause())
 			for range 30 {
 				f.a.steps(5)
 				time.Sleep(stoppedFor / 30)
 			}
-			f.must(f.server.Continue)
+			kit.Must(f.t, f.server.Continue())
 		}},
 		{name: "connection cut again and again", within: 10 * time.Second, fault: func(f *field) {
 			for range 30 {
@@ -69,7 +69,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "node forgotten, connection lost in its replay", within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
 			f.a.stop()
-			f.must(func() error { return openStates(f.t, f.server.URL).Forget(f.t.Context(), f.a.name) })
+			kit.Must(f.t, openStates(f.t, f.server.URL).Forget(f.t.Context(), f.a.name))
 			sprung := f.relay.holdAt("HPUB $KV.pleg-state.")
 			f.a.restart()
 			<-sprung
@@ -80,14 +80,14 @@ func TestFaults(t *testing.T) {
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
 			f.server.Kill()
 			f.a.steps(100)
-			f.start()
+			f.restart()
 		}},
 		// The return of the server ends the wait between two attempts, however long it is.
 		{name: "long backoff", o: fieldOptions{a: agentOptions{backoff: 24 * time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
 			f.server.Kill()
 			f.a.awaitDisconnected()
 			f.a.steps(10)
-			f.start()
+			f.restart()
 		}},
 		{name: "clock set back", o: fieldOptions{a: agentOptions{offset: time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
 			f.a.node.SetClock(-48 * time.Hour)
@@ -132,13 +132,6 @@ func (f *field) hasGap(after int, reason string) error {
 		return fmt.Errorf("no Gap with the reason %q", reason)
 	}
 	return nil
-}
-
-func (f *field) must(succeed func() error) {
-	f.t.Helper()
-	if err := succeed(); err != nil {
-		f.t.Fatal(err)
-	}
 }
 
 // smallMessages makes 1 MiB of messages wait for a consumer that does not read.
@@ -204,9 +197,8 @@ func TestStreamThatRefuses(t *testing.T) {
 	config := jetstream.StreamConfig{
 		Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, MaxBytes: 64 << 10, Discard: jetstream.DiscardNew, AllowDirect: true,
 	}
-	if _, err := js.CreateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	_, err := js.CreateStream(t.Context(), config)
+	kit.Must(t, err)
 	a := startAgent(t, s.URL, "node-a", agentOptions{})
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	for range 50 {
@@ -214,9 +206,8 @@ func TestStreamThatRefuses(t *testing.T) {
 		time.Sleep(5 * time.Millisecond)
 	}
 	config.MaxBytes = 64 << 20
-	if _, err := js.UpdateStream(t.Context(), config); err != nil {
-		t.Fatal(err)
-	}
+	_, err = js.UpdateStream(t.Context(), config)
+	kit.Must(t, err)
 	c.within(10 * time.Second)
 	if got := c.gapsSoFar(); got > 1 {
 		t.Errorf("%d gaps, want only the first one of the node", got)

@@ -101,10 +101,9 @@ type agent struct {
 	mu    sync.Mutex
 	lives map[string]*simnode.Node
 
-	conn    *nats.Conn
-	shared  *nats.Conn // nil if the agent has an own one
-	discard bool
-	stop    func()
+	o    agentOptions
+	conn *nats.Conn
+	stop func()
 }
 
 type agentOptions struct {
@@ -126,7 +125,6 @@ type agentOptions struct {
 	// stateTTL is how long the server keeps the states; if zero, the default.
 	stateTTL time.Duration
 	health   func(context.Context) (pleg.Status, error)
-	log      *slog.Logger
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -136,41 +134,38 @@ func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 	}
 	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: cmp.Or(o.seed, 7), Offset: o.offset, Discard: o.discard})
 	kit.Must(t, err)
-	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}}
+	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}, o: o}
 	a.steps(o.first)
-	a.shared, a.discard = o.conn, o.discard
+	t.Cleanup(func() { a.node.Close() }) // after the end of the publisher
 	a.publish(o)
-	t.Cleanup(func() {
-		a.stop()
-		a.node.Close()
-	})
 	return a
 }
 
-// publish starts the publisher.
+// publish starts the publisher. Many that share a connection do not log.
 func (a *agent) publish(o agentOptions) {
 	a.t.Helper()
-	if a.conn = a.shared; a.conn == nil {
-		a.conn = connect(a.t, a.url)
-		o.log = slog.New(slog.NewTextHandler(a.t.Output(), nil))
+	log := slog.New(slog.DiscardHandler)
+	if a.conn = a.o.conn; a.conn == nil {
+		a.conn, log = connect(a.t, a.url), nil
 	}
-	p, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: a.conn, Source: a.node, Cluster: cluster, Node: a.name, Limits: o.limits,
-		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second, StateTTL: o.stateTTL, Health: o.health,
-		Logger: o.log,
+	_, a.stop = publish(a.t, fleet.PublisherOptions{
+		Conn: a.conn, Source: a.node, Node: a.name, Limits: o.limits, StateTTL: o.stateTTL, Health: o.health, Logger: log,
+		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
 	})
-	if err != nil {
-		a.t.Fatal(err)
+}
+
+// publish runs a publisher until stop is called, or the end of the test. It logs to the test unless
+// there is another log.
+func publish(t *testing.T, o fleet.PublisherOptions) (p *fleet.Publisher, stop func()) {
+	t.Helper()
+	o.Cluster = cluster
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	}
-	ctx, cancel := context.WithCancel(a.t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := p.Run(ctx); err != nil && !errors.Is(err, context.Canceled) {
-			a.t.Errorf("publisher of %s: %v", a.name, err)
-		}
-	}()
-	a.stop = func() { cancel(); <-done }
+	p, err := fleet.NewPublisher(o)
+	kit.Must(t, err)
+	end := kit.Run(t, p.Run)
+	return p, func() { _ = end() } // Run reports the error
 }
 
 // restart ends the agent, as a crash would, and starts it again: a new epoch.
@@ -178,9 +173,7 @@ func (a *agent) restart() {
 	a.t.Helper()
 	a.stop()
 	node, err := a.node.Restart()
-	if err != nil {
-		a.t.Fatal(err)
-	}
+	kit.Must(a.t, err)
 	a.mu.Lock()
 	a.node = node
 	a.lives[node.Epoch()] = node
@@ -256,7 +249,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	discard := false
 	for _, a := range agents {
 		c.AtLeast[a.name], named[a.name] = nil, a
-		discard = discard || a.discard
+		discard = discard || a.o.discard
 	}
 	c.Published = func(node, epoch string) []pleg.Event {
 		if a := named[node]; a != nil {
@@ -355,31 +348,36 @@ func (c *consumer) within(bound time.Duration) {
 	}
 }
 
-// newest returns the last event that the consumer has.
-func (c *consumer) newest() fleet.Event {
+// got returns the events so far, the number of Gaps among them, and when the last one came.
+func (c *consumer) got() (events []fleet.Event, gaps int, last time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.events[len(c.events)-1]
+	return c.events, c.Gaps, c.last
 }
 
 // count returns how many events the consumer has.
 func (c *consumer) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.events)
+	events, _, _ := c.got()
+	return len(events)
+}
+
+// newest returns the position of the last event that the consumer has.
+func (c *consumer) newest() fleet.Position {
+	events, _, _ := c.got()
+	return events[len(events)-1].At
 }
 
 func (c *consumer) gapsSoFar() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.Gaps
+	_, gaps, _ := c.got()
+	return gaps
 }
 
-// lastEvent returns when the last event came.
-func (c *consumer) lastEvent() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.last
+// hasGaps fails unless the consumer has this number of Gaps.
+func (c *consumer) hasGaps(want int) {
+	c.t.Helper()
+	if got := c.gapsSoFar(); got != want {
+		c.t.Errorf("%d Gaps, want %d", got, want)
+	}
 }
 
 // isSynced returns an error unless the last replay is complete. It is called with the consumer locked.
@@ -446,13 +444,8 @@ func (f *field) late() *consumer {
 	return c
 }
 
-// start starts the server after it was killed.
-func (f *field) start() {
-	f.t.Helper()
-	if err := f.server.Start(f.t.Context()); err != nil {
-		f.t.Fatal(err)
-	}
-}
+// restart starts the server after it was killed.
+func (f *field) restart() { kit.Must(f.t, f.server.Start(f.t.Context())) }
 
 // eventsIn returns the events in a message of the stream.
 func eventsIn(t *testing.T, message []byte) []pleg.Event {

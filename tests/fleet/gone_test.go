@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -76,24 +74,6 @@ func TestForget(t *testing.T) {
 	f.a.publish(agentOptions{}) // it was not gone for ever
 	f.a.steps(5)
 	f.late()
-}
-
-// Whoever creates the stream says what it keeps. What exists is not changed.
-func TestCreate(t *testing.T) {
-	t.Parallel()
-	js := jetStream(t, connect(t, startServer(t, "").URL))
-	limits := fleet.Limits{MaxAge: time.Hour, MaxBytes: 1 << 20, Replicas: 1}
-	for range 2 {
-		kit.Must(t, fleet.Create(t.Context(), js, limits))
-	}
-	if err := fleet.Create(t.Context(), js, fleet.Limits{}); err == nil || !strings.Contains(err.Error(), "exists with") {
-		t.Errorf("other limits: %v, want an error", err)
-	}
-	stream, err := js.Stream(t.Context(), fleet.EventStream)
-	kit.Must(t, err)
-	if c := stream.CachedInfo().Config; c.MaxAge != time.Hour || c.MaxBytes != 1<<20 || c.Retention != jetstream.LimitsPolicy {
-		t.Errorf("the stream is %+v", c)
-	}
 }
 
 // A mistyped name is an error, not an empty table.

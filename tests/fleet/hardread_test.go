@@ -20,9 +20,7 @@ func TestFarReaderInChurn(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	js := jetStream(t, connect(t, s.URL))
-	if err := fleet.Create(t.Context(), js, fleet.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, fleet.Create(t.Context(), js, fleet.Limits{}))
 	const pods = 2000
 	put := func(key, value string) {
 		if _, err := js.Publish(t.Context(), "$KV.pleg-state.test_example.node-a"+key, []byte(value)); err != nil {
@@ -63,9 +61,7 @@ func TestUnreadablePart(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	js := jetStream(t, connect(t, s.URL))
-	if err := fleet.Create(t.Context(), js, fleet.Limits{Parts: parts}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, fleet.Create(t.Context(), js, fleet.Limits{Parts: parts}))
 	states, err := js.Stream(t.Context(), "KV_"+inPart(fleet.StateBucket, 1))
 	if err == nil {
 		err = js.DeleteStream(t.Context(), states.CachedInfo().Config.Name)
@@ -100,9 +96,7 @@ func TestLongTimeForAGap(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	js := jetStream(t, connect(t, s.URL))
-	if err := fleet.Create(t.Context(), js, fleet.Limits{}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, fleet.Create(t.Context(), js, fleet.Limits{}))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	gaps := 0

@@ -26,24 +26,28 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newCutServer(t)
+			dir, saved := t.TempDir(), t.TempDir()
+			s, err := natsd.New(dir, "")
+			kit.Must(t, err)
+			runServer(t, s)
+			store := filepath.Join(dir, "jetstream", "$G", "streams")
 			a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
 			c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
 			a.steps(30)
 			b.steps(30)
 			c.converges()
 			s.Kill()
-			s.save(streams)
-			s.start()
+			setStreams(t, streams, saved, store)
+			kit.Must(t, s.Start(t.Context()))
 			a.steps(40)
 			c.converges()
 			c.stall.Lock()
 			release := sync.OnceFunc(c.stall.Unlock)
 			defer release()
-			last := c.newest().At
+			last := c.newest()
 			s.Kill()
-			s.restore(streams)
-			s.start()
+			setStreams(t, streams, store, saved)
+			kit.Must(t, s.Start(t.Context()))
 			until(t, a.hasPublishedAll)
 			b.steps(1) // its message has the number of one that is lost
 			late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
@@ -80,46 +84,11 @@ func (a *agent) hasPublishedAll() error {
 	return nil
 }
 
-// cutServer is a server whose streams can be set back.
-type cutServer struct {
-	*natsd.Server
-
-	t          *testing.T
-	dir, saved string
-}
-
-func newCutServer(t *testing.T) *cutServer {
+// setStreams replaces streams in one store by those in another.
+func setStreams(t *testing.T, streams []string, to, from string) {
 	t.Helper()
-	s := &cutServer{t: t, dir: t.TempDir(), saved: t.TempDir()}
-	server, err := natsd.New(s.dir, "")
-	kit.Must(t, err)
-	s.Server = server
-	runServer(t, server)
-	return s
-}
-
-func (s *cutServer) start() {
-	s.t.Helper()
-	kit.Must(s.t, s.Start(s.t.Context()))
-}
-
-func (s *cutServer) stream(name string) string {
-	return filepath.Join(s.dir, "jetstream", "$G", "streams", name)
-}
-
-// save keeps what the streams have now.
-func (s *cutServer) save(streams []string) {
-	s.t.Helper()
 	for _, name := range streams {
-		kit.Must(s.t, os.CopyFS(filepath.Join(s.saved, name), os.DirFS(s.stream(name))))
-	}
-}
-
-// restore sets the streams back to what they had when they were saved.
-func (s *cutServer) restore(streams []string) {
-	s.t.Helper()
-	for _, name := range streams {
-		kit.Must(s.t, os.RemoveAll(s.stream(name)))
-		kit.Must(s.t, os.CopyFS(s.stream(name), os.DirFS(filepath.Join(s.saved, name))))
+		kit.Must(t, os.RemoveAll(filepath.Join(to, name)))
+		kit.Must(t, os.CopyFS(filepath.Join(to, name), os.DirFS(filepath.Join(from, name))))
 	}
 }

@@ -67,36 +67,6 @@ func TestUnreadableHeadersStopNobody(t *testing.T) {
 	f.converges()
 }
 
-// spoiled is a node whose events are changed on their way.
-type spoiled struct {
-	*simnode.Node
-
-	event  func(*pleg.Event)
-	status func(*pleg.PodStatus)
-}
-
-func (s spoiled) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	raw := make(chan pleg.Event)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Node.Follow(ctx, after, raw); close(raw) }()
-	for ev := range raw {
-		s.event(&ev)
-		select {
-		case events <- ev:
-		case <-ctx.Done():
-		}
-	}
-	return <-ended
-}
-
-func (s spoiled) Status(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	status, err := s.Node.Status(ctx, uid)
-	if err == nil {
-		s.status(status)
-	}
-	return status, err
-}
-
 // A pod that is too large for a message is published in part, its neighbors whole, and the
 // publisher says so.
 func TestTooLargePodStopsNobody(t *testing.T) {
@@ -106,55 +76,33 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 		labels[fmt.Sprintf("example.com/label-%05d", i)] = strings.Repeat("v", 60)
 	}
 	huge := strings.Repeat("x", 2<<20)
-	ofShop := func(change func(*pleg.Event)) func(*pleg.Event) {
-		return func(ev *pleg.Event) {
-			if ev.PodNamespace == "shop" {
-				change(ev)
-			}
-		}
-	}
-	tests := []struct {
-		name   string
-		event  func(*pleg.Event)
-		status func(*pleg.PodStatus)
-	}{
-		{name: "labels", status: func(s *pleg.PodStatus) {
+	for name, spoil := range map[string]func(*pleg.Event, *pleg.PodStatus){
+		"labels": func(_ *pleg.Event, s *pleg.PodStatus) {
 			for _, sandbox := range s.Sandboxes {
-				if s.Namespace == "shop" {
-					sandbox.Labels = labels
-				}
+				sandbox.Labels = labels
 			}
-		}},
-		{name: "status", status: func(s *pleg.PodStatus) {
+		},
+		"status": func(_ *pleg.Event, s *pleg.PodStatus) {
 			for _, c := range s.Containers {
-				if s.Namespace == "shop" {
-					c.Message = huge
-				}
+				c.Message = huge
 			}
-		}},
-		{name: "container id", event: ofShop(func(ev *pleg.Event) { ev.ContainerID = pleg.ContainerID(huge) + ev.ContainerID })},
-		{name: "pod UID", event: ofShop(func(ev *pleg.Event) { ev.PodUID = pleg.PodUID(huge) + ev.PodUID })},
-		{name: "namespace", event: ofShop(func(ev *pleg.Event) { ev.PodNamespace += huge[:5_000] })},
-		{name: "image", event: ofShop(func(ev *pleg.Event) { ev.Image = huge })},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		},
+		"container id": func(ev *pleg.Event, _ *pleg.PodStatus) { ev.ContainerID = pleg.ContainerID(huge) + ev.ContainerID },
+		"pod UID":      func(ev *pleg.Event, _ *pleg.PodStatus) { ev.PodUID = pleg.PodUID(huge) + ev.PodUID },
+		"namespace":    func(ev *pleg.Event, _ *pleg.PodStatus) { ev.PodNamespace += huge[:5_000] },
+		"image":        func(ev *pleg.Event, _ *pleg.PodStatus) { ev.Image = huge },
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, "")
-			node := newNode(t, simnode.Options{Name: "node-a", Pods: 12, History: 8192, Seed: 7})
-			source := spoiled{node, func(*pleg.Event) {}, func(*pleg.PodStatus) {}}
-			if tt.event != nil {
-				source.event = tt.event
-			}
-			if tt.status != nil {
-				source.status = tt.status
-			}
-			p, err := fleet.NewPublisher(fleet.PublisherOptions{
-				Conn: connect(t, s.URL), Source: source, Cluster: cluster, Node: "node-a",
-				MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+			node := newNode(t, simnode.Options{Name: "node-a", Pods: 12, History: 8192, Seed: 7, Spoil: func(ev *pleg.Event, status *pleg.PodStatus) {
+				if ev.PodNamespace == "shop" || status.Namespace == "shop" {
+					spoil(ev, status)
+				}
+			}})
+			p, _ := publish(t, fleet.PublisherOptions{
+				Conn: connect(t, s.URL), Source: node, Node: "node-a", MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
 			})
-			kit.Must(t, err)
-			run(t, p.Run)
 			for range 40 {
 				node.Step()
 			}

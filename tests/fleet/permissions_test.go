@@ -52,12 +52,12 @@ func TestPermissionsSuffice(t *testing.T) {
 	for _, parts := range []int{1, 3} {
 		t.Run(fmt.Sprint(parts), func(t *testing.T) {
 			t.Parallel()
-			testPermissionsSuffice(t, parts)
+			permissionsSuffice(t, parts)
 		})
 	}
 }
 
-func testPermissionsSuffice(t *testing.T, parts int) {
+func permissionsSuffice(t *testing.T, parts int) {
 	as := startGuardedServer(t, parts)
 	o := startAgent(t, as("operator"), "node-b", agentOptions{limits: fleet.Limits{Parts: parts}})
 	o.steps(10)
@@ -135,7 +135,5 @@ func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
 		b.steps(5)
 		c.converges()
 	}
-	if got := c.gapsSoFar(); got != gaps {
-		t.Errorf("%d gaps, want none more than the %d before", got, gaps)
-	}
+	c.hasGaps(gaps)
 }

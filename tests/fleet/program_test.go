@@ -28,7 +28,7 @@ var program = sync.OnceValues(func() (string, error) {
 })
 
 // start starts the program. It is interrupted at the end of the test.
-func start(t *testing.T, out *logged, environment []string, args ...string) {
+func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
 	t.Helper()
 	path, err := program()
 	kit.Must(t, err)
@@ -46,7 +46,7 @@ func start(t *testing.T, out *logged, environment []string, args ...string) {
 	})
 }
 
-func await(t *testing.T, out *logged, part string) {
+func await(t *testing.T, out *kit.Log, part string) {
 	t.Helper()
 	until(t, func() error {
 		if !strings.Contains(out.String(), part) {
@@ -62,10 +62,10 @@ func TestProgram(t *testing.T) {
 	s := startServer(t, "")
 	place := []string{"--fleet", s.URL, "--cluster", "prod"}
 	run := []string{"run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod"}
-	start(t, &logged{}, nil, append(run, "--node", "n1.example.com")...)
-	start(t, &logged{}, []string{"NODE_NAME=n2"}, append(run, "--seed", "2")...)
+	start(t, &kit.Log{}, nil, append(run, "--node", "n1.example.com")...)
+	start(t, &kit.Log{}, []string{"NODE_NAME=n2"}, append(run, "--seed", "2")...)
 
-	events := &logged{}
+	events := &kit.Log{}
 	start(t, events, nil, append([]string{"events", "--replay", "-o", "json"}, place...)...)
 	await(t, events, `"node":"n1.example.com"}`)
 	await(t, events, `"node":"n2"}`)
@@ -83,7 +83,7 @@ func TestProgram(t *testing.T) {
 		t.Errorf("events of the nodes %v, want two nodes", nodes)
 	}
 
-	text := &logged{}
+	text := &kit.Log{}
 	start(t, text, nil, append([]string{"pods", "--watch"}, place...)...)
 	await(t, text, "n1.example.com  ")
 	await(t, text, "n2  ")
@@ -116,10 +116,10 @@ func TestProgram(t *testing.T) {
 func TestTop(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
-	start(t, &logged{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
+	start(t, &kit.Log{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
 	path, err := program()
 	kit.Must(t, err)
-	rows, screen := &logged{}, &logged{}
+	rows, screen := &kit.Log{}, &kit.Log{}
 	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
 	await(t, rows, "n1") // the node publishes
 	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")

@@ -3,132 +3,18 @@ package fleet_test
 import (
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Synced comes only after every container that was published before the watch began.
-func TestSyncedIsComplete(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	a.steps(100)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	c.mu.Lock()
-	c.AtLeast["node-a"] = a.node.Truth()
-	c.mu.Unlock()
-	c.converges()
-	for _, ev := range c.events {
-		if ev.Type == pleg.Synced && ev.At == "" {
-			t.Errorf("%+v has no position", ev)
-		}
-	}
-}
-
-// Synced is complete although the states are rewritten while they are read: a key that is
-// rewritten comes later, or twice, so that a count of messages says nothing.
-func TestSyncedIsCompleteInChurn(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	var agents []*agent
-	for i := range 3 {
-		a := startAgent(t, s.URL, fmt.Sprintf("node-%d", i), agentOptions{pods: 400, discard: true})
-		a.steps(900)
-		agents = append(agents, a)
-	}
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
-	stop := churn(t, agents, 2*time.Millisecond)
-	var late []*consumer
-	for range 8 {
-		c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
-		c.eventually(c.isSynced)
-		late = append(late, c)
-	}
-	stop()
-	for _, c := range late {
-		c.converges()
-	}
-}
-
-// Two watches, of which the second resumes where the first has ended, get each event once:
-// at any event, also in the middle of a message.
-func TestWatchResumes(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	a.steps(1)
-	c.converges()
-	a.steps(60)
-	c.converges()
-	c.mu.Lock()
-	events := c.events
-	c.mu.Unlock()
-	for i, ev := range events {
-		if ev.At == "" || ev.Type == pleg.Gap {
-			continue
-		}
-		var want []string
-		for _, later := range events[i+1:] {
-			if later.PodUID != "" {
-				want = append(want, fmt.Sprint(later.Seq))
-			}
-		}
-		resumed := watch(t, s.URL, fleet.WatchOptions{After: &ev.At}, a)
-		resumed.eventually(func() error {
-			var got []string
-			for _, ev := range resumed.events {
-				if ev.PodUID != "" {
-					got = append(got, fmt.Sprint(ev.Seq))
-				} else if ev.Type == pleg.Gap {
-					t.Errorf("a Gap after %v: %+v", events[i].At, ev)
-				}
-			}
-			if resumed.Synced && fmt.Sprint(got) != fmt.Sprint(want) {
-				t.Fatalf("after %v: Synced came after the events %v, want %v", events[i].At, got, want)
-			}
-			if !resumed.Synced {
-				return fmt.Errorf("after %v: got %v, want %v; synced: %t", events[i].At, got, want, resumed.Synced)
-			}
-			return nil
-		})
-		resumed.cancel()
-	}
-}
-
-// A position of another stream, or of the future, is answered by a Gap and a replay.
-func TestBadPositionIsAGap(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	a.steps(20)
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	c.converges()
-	stream, _, _ := strings.Cut(string(c.newest().At), ":")
-	for _, position := range []fleet.Position{"another:1", fleet.Position(stream + ":1000000")} {
-		resumed := watch(t, s.URL, fleet.WatchOptions{After: &position}, a)
-		resumed.converges()
-		if first := resumed.events[0]; first.Type != pleg.Gap || first.Node != "" {
-			t.Errorf("after %v the first event is %+v, want a Gap of all nodes", position, first)
-		}
-	}
-}
-
 // Filters apply to the replay and to later events; marks always come.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
-	all := f.late() // it gets the present state alone
-	all.mu.Lock()
-	present := slices.Clone(all.events)
-	all.mu.Unlock()
+	present, _, _ := f.late().got() // it gets the present state alone
 	someone := present[0].PodUID
 	tests := []struct {
 		name  string

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"os"
 	"os/exec"
@@ -134,7 +133,7 @@ func TestManyNodesAreRanked(t *testing.T) {
 			name := fmt.Sprintf("node-%03d", len(agents))
 			want[name] = trouble.want
 			agents = append(agents, startAgent(t, s.URL, name, agentOptions{
-				pods: 1, first: 1, discard: true, conn: conns[len(agents)%len(conns)], health: status, log: slog.New(slog.DiscardHandler),
+				pods: 1, first: 1, discard: true, conn: conns[len(agents)%len(conns)], health: status,
 			}))
 		}
 		if trouble.begin != nil {

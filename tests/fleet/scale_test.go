@@ -109,7 +109,8 @@ func (s *scale) rest(c *consumer, what string, since time.Time) {
 		}
 		return nil
 	})
-	s.row(what+": until the watch has everything", "%.1f s", max(0, c.lastEvent().Sub(since)).Seconds())
+	_, _, last := c.got()
+	s.row(what+": until the watch has everything", "%.1f s", max(0, last.Sub(since)).Seconds())
 }
 
 // load makes events for the duration, in quarters. Each but the first ends with a fault.
@@ -247,7 +248,8 @@ func (s *scale) publishBurst() (events int, took time.Duration) {
 		}
 		return nil
 	})
-	return events, s.lastEvent().Sub(began)
+	_, _, last := s.got()
+	return events, last.Sub(began)
 }
 
 // publishBare publishes n messages for each node in each of some streams, and waits for all

@@ -2,7 +2,6 @@ package fleet_test
 
 import (
 	"context"
-	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -26,14 +26,15 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 	runtime.Set("a", "c1=running /s1=running")
 	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 10 * time.Millisecond})
 	kit.Must(t, err)
-	run(t, pipe.Run)
+	kit.Run(t, pipe.Run)
 	socket := filepath.Join(t.TempDir(), "pleg.sock")
 	serve(t, pipe, socket)
 	c, err := client.New(socket, client.Options{})
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	publishFrom(t, s.URL, "in-process", fleet.From(pipe))
-	publishFrom(t, s.URL, "daemon", fleet.From(c))
+	for name, p := range map[string]node.Pipeline{"in-process": pipe, "daemon": c} {
+		publish(t, fleet.PublisherOptions{Conn: connect(t, s.URL), Source: fleet.From(p), Node: name})
+	}
 	w := watch(t, s.URL, fleet.WatchOptions{Replay: true})
 	w.Published = nil
 	shows := func(uid pleg.PodUID, words string) {
@@ -53,32 +54,11 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 	shows("a", "")
 }
 
-// run runs a function until the end of the test.
-func run(t *testing.T, f func(context.Context) error) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = f(ctx) // the end of ctx
-	}()
-	t.Cleanup(func() { cancel(); <-done })
-}
-
 func serve(t *testing.T, pipe *pipeline.Pipeline, socket string) {
 	t.Helper()
 	s, err := server.New(pipe, server.Options{})
 	kit.Must(t, err)
 	listener, err := server.Listen(t.Context(), socket)
 	kit.Must(t, err)
-	run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
-}
-
-func publishFrom(t *testing.T, url, node string, source fleet.Source) {
-	t.Helper()
-	p, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: connect(t, url), Source: source, Cluster: cluster, Node: node, Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
-	kit.Must(t, err)
-	run(t, p.Run)
+	kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
 }

@@ -169,14 +169,19 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
+// String implements [fmt.Stringer].
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // Logger returns a logger that writes to the log.
 func (l *Log) Logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 // Count returns the number of lines that contain words.
 func (l *Log) Count(words string) (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.text.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, words) {
 			n++
 		}

@@ -1,98 +1,71 @@
 package otlp_test
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
-	"os"
+	"fmt"
 	"os/exec"
+	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
-
-// event is what "run -o json" prints of an event.
-type event struct {
-	Seq         uint64
-	Epoch       string
-	Type        string
-	PodUID      string
-	PodName     string
-	ContainerID string
-	ExitCode    *int32
-	Reason      string
-}
-
-// output collects what a process writes.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-// Write implements io.Writer.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
 
 // agent is the program on a simulated node. It prints every event that it exports, except
 // those of the network.
 type agent struct {
 	t           *testing.T
-	events, log output
+	events, log kit.Log
 }
 
 func startAgent(t *testing.T, environment []string, args ...string) *agent {
 	t.Helper()
 	path, err := program()
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	a := &agent{t: t}
 	c := exec.Command(path, append([]string{"run", "--simulate=5", "--churn-rate", "20", "-o", "json", "--cluster", "test"}, args...)...)
-	c.Env = append(os.Environ(), environment...)
+	c.Env = append(c.Environ(), environment...)
 	c.Stdout, c.Stderr = &a.events, &a.log
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	p, err := process.Start(c, filepath.Join(t.TempDir(), "log"))
+	kit.Must(t, err)
 	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGINT)
-		if err := c.Wait(); err != nil || t.Failed() {
+		if err := p.Stop(); err != nil || t.Failed() {
 			t.Errorf("the program: %v\n%s", err, &a.log)
 		}
 	})
 	return a
 }
 
+// await waits until done returns nil.
+func await(t *testing.T, done func() error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	kit.Must(t, process.Await(ctx, func(context.Context) error { return done() }))
+}
+
 // awaitLog waits until the log has a text.
 func (a *agent) awaitLog(part string) {
 	a.t.Helper()
-	deadline := time.Now().Add(patience)
-	for !strings.Contains(a.log.String(), part) {
-		if time.Now().After(deadline) {
-			a.t.Fatalf("no %q in the log:\n%s", part, &a.log)
+	await(a.t, func() error {
+		if a.log.Count(part) == 0 {
+			return fmt.Errorf("no %q in the log:\n%s", part, &a.log)
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // printed returns the events so far.
-func (a *agent) printed() (events []event) {
+func (a *agent) printed() (events []pleg.Event) {
 	a.t.Helper()
 	for line := range strings.Lines(a.events.String()) {
 		if !strings.HasSuffix(line, "\n") {
 			break // it is being written
 		}
-		var ev event
+		var ev pleg.Event
 		if err := json.Unmarshal([]byte(line), &ev); err != nil {
 			a.t.Fatalf("%s: %v", line, err)
 		}
@@ -102,17 +75,14 @@ func (a *agent) printed() (events []event) {
 }
 
 // awaitEvents waits until that many more events were printed, and returns all.
-func (a *agent) awaitEvents(more int) []event {
+func (a *agent) awaitEvents(more int) (events []pleg.Event) {
 	a.t.Helper()
 	want := len(a.printed()) + more
-	deadline := time.Now().Add(patience)
-	for {
-		if events := a.printed(); len(events) >= want {
-			return events
+	await(a.t, func() error {
+		if events = a.printed(); len(events) < want {
+			return fmt.Errorf("%d events, want %d\n%s", len(events), want, &a.log)
 		}
-		if time.Now().After(deadline) {
-			a.t.Fatalf("%d events, want %d\n%s", len(a.printed()), want, &a.log)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
+	return events
 }

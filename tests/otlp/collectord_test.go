@@ -8,9 +8,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 // patience is how long a test waits for what must come. Nothing is expected to take that
@@ -51,26 +53,22 @@ service:
 // collector is a real OpenTelemetry Collector. Its addresses and its file stay the same when
 // it is restarted.
 type collector struct {
+	*process.Process
 	t          *testing.T
 	grpc, http string // addresses
 	dir        string
-	command    *exec.Cmd
-	done       chan struct{} // closed when the process has ended
 }
 
 func startCollector(t *testing.T) *collector {
 	t.Helper()
 	c := &collector{t: t, grpc: freeAddress(t), http: freeAddress(t), dir: t.TempDir()}
 	text := fmt.Sprintf(config, c.grpc, c.http, c.file())
-	if err := os.WriteFile(filepath.Join(c.dir, "collector.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(filepath.Join(c.dir, "collector.yaml"), []byte(text), 0o600))
 	c.start()
 	t.Cleanup(func() {
-		c.kill()
+		c.Kill()
 		if t.Failed() {
-			log, _ := os.ReadFile(filepath.Join(c.dir, "log"))
-			t.Logf("log of the collector:\n%s", log)
+			t.Logf("log of the collector:\n%s", c.Tail())
 		}
 	})
 	return c
@@ -80,9 +78,7 @@ func startCollector(t *testing.T) *collector {
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer l.Close()
 	return l.Addr().String()
 }
@@ -94,59 +90,16 @@ func (c *collector) file() string { return filepath.Join(c.dir, "logs.json") }
 func (c *collector) start() {
 	c.t.Helper()
 	path, err := collectorProgram()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	log, err := os.OpenFile(filepath.Join(c.dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	c.command = exec.Command(path, "--config", filepath.Join(c.dir, "collector.yaml"))
-	c.command.Stdout, c.command.Stderr = log, log
-	c.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	if err := c.command.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	done, command := make(chan struct{}), c.command
-	c.done = done
-	go func() {
-		defer close(done)
-		_ = command.Wait() // tests kill it
-	}()
-	c.waitUntilReady()
-}
-
-func (c *collector) waitUntilReady() {
-	c.t.Helper()
+	kit.Must(c.t, err)
+	c.Process, err = process.Start(exec.Command(path, "--config", filepath.Join(c.dir, "collector.yaml")), filepath.Join(c.dir, "log"))
+	kit.Must(c.t, err)
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	for {
+	kit.Must(c.t, c.Await(ctx, func(ctx context.Context) error {
 		conn, err := new(net.Dialer).DialContext(ctx, "tcp", c.grpc)
 		if err == nil {
-			conn.Close()
-			return
+			err = conn.Close()
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-c.done:
-			c.t.Fatal("the collector has ended")
-		case <-ctx.Done():
-			c.t.Fatal("the collector does not listen")
-		}
-	}
-}
-
-// kill kills the process with SIGKILL and waits for its end.
-func (c *collector) kill() {
-	_ = c.command.Process.Kill()
-	<-c.done
-}
-
-// signal sends SIGSTOP or SIGCONT.
-func (c *collector) signal(s os.Signal) {
-	c.t.Helper()
-	if err := c.command.Process.Signal(s); err != nil {
-		c.t.Fatal(err)
-	}
+		return err
+	}))
 }

@@ -64,15 +64,6 @@ func New(dir, config string) (*Server, error) {
 	return &Server{URL: "nats://" + address, Binary: Binary, dir: dir}, nil
 }
 
-// Run starts a server that keeps its files in dir. Kill ends it.
-func Run(ctx context.Context, dir string) (*Server, error) {
-	s, err := New(dir, "")
-	if err != nil {
-		return nil, err
-	}
-	return s, s.Start(ctx)
-}
-
 // NewCluster returns three servers that form a cluster, with the tags s0, s1 and s2 and their files
 // in dir.
 func NewCluster(dir string) ([]*Server, error) {

@@ -27,6 +27,9 @@ type Options struct {
 	Seed    uint64
 	// Offset is added to the clock of the node.
 	Offset time.Duration
+	// Spoil changes what a publisher gets: an event, beside an empty status, or a status, beside an
+	// empty event.
+	Spoil func(*pleg.Event, *pleg.PodStatus)
 	// Discard drops the record of published events, which only an oracle needs.
 	Discard bool
 }
@@ -57,6 +60,9 @@ func New(o Options) (*Node, error) {
 	d, err := dispatcher.New(dispatcher.Options{History: o.History, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
+	}
+	if o.Spoil == nil {
+		o.Spoil = func(*pleg.Event, *pleg.PodStatus) {}
 	}
 	n := &Node{
 		o: o, dispatcher: d, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
@@ -171,6 +177,7 @@ func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- p
 			if !ok {
 				return ctx.Err()
 			}
+			n.o.Spoil(&ev, new(pleg.PodStatus))
 			select {
 			case events <- ev:
 			case <-ctx.Done():
@@ -198,5 +205,6 @@ func (n *Node) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, erro
 		}
 		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: states[c.running]})
 	}
+	n.o.Spoil(new(pleg.Event), status)
 	return status, nil
 }
