@@ -2,12 +2,15 @@ package fleet
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // sent is a message of a consumer of a bucket.
@@ -24,79 +27,56 @@ func (s sent) Delta() uint64                   { return s.delta }
 func (s sent) Value() []byte                   { return nil }
 func (s sent) Operation() jetstream.KeyValueOp { return jetstream.KeyValuePut }
 
-// The messages that nats.go delivers while a bucket of the keys a, b and c is rewritten: its mark,
-// here nil, comes after as many messages as there were keys.
+// messages returns messages, each of which is a key, its revision and, after a slash, how many follow.
+// A dash is the mark.
+func messages(text string) chan jetstream.KeyValueEntry {
+	words := strings.Fields(text)
+	updates := make(chan jetstream.KeyValueEntry, len(words))
+	for _, word := range words {
+		var m sent
+		if n, _ := fmt.Sscanf(word, "%1s%d/%d", &m.key, &m.revision, &m.delta); n > 1 {
+			updates <- m
+		} else {
+			updates <- nil
+		}
+	}
+	return updates
+}
+
+// The messages that nats.go delivers while a bucket of the keys a, b and c is rewritten: its mark
+// comes after as many messages as there were keys.
 func TestGather(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name   string
-		sent   []jetstream.KeyValueEntry
+		sent   string
 		began  uint64
 		leader []uint64 // what it has, each time it is asked
 		want   string
 		behind bool
 	}{
-		{name: "in peace", sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}, nil}, leader: []uint64{3}, want: "a b c"},
-		{name: "empty", sent: []jetstream.KeyValueEntry{nil}, leader: []uint64{0}},
-		{
-			name: "one comes twice, and another after the mark",
-			sent: []jetstream.KeyValueEntry{
-				sent{key: "a", revision: 1, delta: 3},
-				sent{key: "c", revision: 3, delta: 2},
-				sent{key: "a", revision: 4, delta: 1},
-				nil,
-				sent{key: "b", revision: 5},
-			},
-			began: 3, leader: []uint64{5}, want: "a c b",
-		},
-		{
-			name: "one is rewritten again after the leader was asked",
-			sent: []jetstream.KeyValueEntry{
-				sent{key: "a", revision: 1, delta: 3},
-				sent{key: "c", revision: 3, delta: 2},
-				sent{key: "a", revision: 4, delta: 2},
-				nil,
-				sent{key: "c", revision: 6, delta: 1},
-				sent{key: "b", revision: 7},
-			},
-			began: 3, leader: []uint64{5}, want: "a c b",
-		},
-		{
-			name:  "the replica that answers is behind",
-			sent:  []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, nil, sent{key: "b", revision: 2}, sent{key: "c", revision: 3}},
-			began: 3, leader: []uint64{3}, want: "a b c",
-		},
-		{
-			name: "what is missing was removed, and its mark too",
-			sent: []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil}, leader: []uint64{3, 2}, want: "a b",
-		},
-		{
-			name:  "the replica is behind with a key that it has sent",
-			sent:  []jetstream.KeyValueEntry{sent{key: "a", revision: 1}, sent{key: "b", revision: 2}, nil, sent{key: "a", revision: 3}},
-			began: 3, leader: []uint64{3}, want: "a b", behind: true,
-		},
+		{name: "in peace", sent: "a1 b2 c3 -", leader: []uint64{3}, want: "a b c"},
+		{name: "empty", sent: "-", leader: []uint64{0}},
+		{name: "one comes twice, and another after the mark", sent: "a1/3 c3/2 a4/1 - b5", began: 3, leader: []uint64{5}, want: "a c b"},
+		{name: "one is rewritten again after the leader was asked", sent: "a1/3 c3/2 a4/2 - c6/1 b7", began: 3, leader: []uint64{5}, want: "a c b"},
+		{name: "the replica that answers is behind", sent: "a1 - b2 c3", began: 3, leader: []uint64{3}, want: "a b c"},
+		{name: "what is missing was removed, and its mark too", sent: "a1 b2 -", leader: []uint64{3, 2}, want: "a b"},
+		{name: "the replica is behind with a key that it has sent", sent: "a1 b2 - a3", began: 3, leader: []uint64{3}, want: "a b", behind: true},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				updates := make(chan jetstream.KeyValueEntry, len(tt.sent))
-				for _, update := range tt.sent {
-					updates <- update
-				}
-				var got []string
-				err := gather(t.Context(), updates, tt.began, func() (uint64, error) {
-					leader := tt.leader[0]
-					tt.leader = tt.leader[1:]
-					return leader, nil
-				}, func(e entry) error { got = append(got, e.key); return nil })
-				if strings.Join(got, " ") != tt.want || errors.Is(err, errBehind) != tt.behind || err != nil && !tt.behind {
-					t.Errorf("got %q, %v, want %q", got, err, tt.want)
-				}
-				if len(tt.leader) > 0 {
-					t.Errorf("the leader was not asked %d more times", len(tt.leader))
-				}
-			})
+		kit.Bubble(t, tt.name, func(t *testing.T) {
+			var got []string
+			err := gather(t.Context(), messages(tt.sent), tt.began, func() (uint64, error) {
+				leader := tt.leader[0]
+				tt.leader = tt.leader[1:]
+				return leader, nil
+			}, func(e entry) error { got = append(got, e.key); return nil })
+			if strings.Join(got, " ") != tt.want || errors.Is(err, errBehind) != tt.behind || err != nil && !tt.behind {
+				t.Errorf("got %q, %v, want %q", got, err, tt.want)
+			}
+			if len(tt.leader) > 0 {
+				t.Errorf("the leader was not asked %d more times", len(tt.leader))
+			}
 		})
 	}
 }
@@ -108,9 +88,7 @@ func TestGatherEndsWithAnError(t *testing.T) {
 		began := time.Now()
 		behind := func() (uint64, error) { return 2, nil }
 		none := func(entry) error { return nil }
-		updates := make(chan jetstream.KeyValueEntry, 2)
-		updates <- sent{key: "a", revision: 1}
-		updates <- nil
+		updates := messages("a1 -")
 		if err := gather(t.Context(), updates, 0, behind, none); !errors.Is(err, errReadTimeout) || time.Since(began) > 2*idleTimeout {
 			t.Errorf("got %v after %v, want that the server stopped sending", err, time.Since(began))
 		}

@@ -21,24 +21,18 @@ import (
 func (f *field) replaced(url string) (old, newer *agent) {
 	f.t.Helper()
 	old, newer = f.a, startAgent(f.t, url, "node-a", agentOptions{})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.a, f.agents = newer, []*agent{newer, f.b}
-	before := f.Published
-	f.Published = func(node, epoch string) []pleg.Event {
-		if epoch == newer.node.Epoch() {
-			return newer.node.Published()
-		}
-		return before(node, epoch)
-	}
+	old.mu.Lock()
+	old.lives[newer.node.Epoch()] = newer.node
+	old.mu.Unlock()
+	f.publishes(newer)
 	return old, newer
 }
 
-// back makes the first agent the one that publishes as the node.
-func (f *field) back(old *agent) {
+// publishes makes an agent the one that publishes as the first node.
+func (f *field) publishes(a *agent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.a, f.agents = old, []*agent{old, f.b}
+	f.a, f.agents = a, []*agent{a, f.b}
 }
 
 // Of two agents of one node, the newer one publishes and the older one waits. When the
@@ -73,7 +67,7 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 			both()
 			f.hasGaps(gaps) // the agents do not take turns
 			tt.end(newer, path)
-			f.back(old)
+			f.publishes(old)
 			f.within(tt.within)
 		})
 	}

@@ -83,8 +83,6 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	a := startAgent(t, s.URL, "n1", agentOptions{})
 	a.steps(5)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	path, err := program()
-	kit.Must(t, err)
 	for args, want := range map[string]string{
 		"pods --cluster prud":                               `no node of cluster "prud": it has not published`,
 		"pods --cluster test.example --node n2":             `node "n2" of cluster "test.example": it has not published`,
@@ -98,7 +96,7 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()
-			out, err := exec.CommandContext(t.Context(), path, append(strings.Fields(args), "--fleet", s.URL)...).CombinedOutput()
+			out, err := command(t, append(strings.Fields(args), "--fleet", s.URL)...).CombinedOutput()
 			if failed := new(exec.ExitError); !errors.As(err, &failed) || failed.ExitCode() != 1 || !strings.Contains(string(out), want) {
 				t.Errorf("%v, want exit status 1 and %q:\n%s", err, want, out)
 			}

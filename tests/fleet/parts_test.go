@@ -252,23 +252,21 @@ func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 // once, while it waits.
 func showsOthers(t *testing.T, url string, agents []*agent) {
 	t.Helper()
-	path, err := program()
-	kit.Must(t, err)
-	events := exec.Command(path, "events", "--replay", "--fleet", url, "--cluster", cluster)
+	events := command(t, "events", "--replay", "--fleet", url, "--cluster", cluster)
 	var rows, said kit.Log
 	events.Stdout, events.Stderr = &rows, &said
 	kit.Must(t, events.Start())
-	for _, command := range []string{"pods", "doctor"} {
+	for _, view := range []string{"pods", "doctor"} {
 		var missing bytes.Buffer
-		c := exec.Command(path, command, "--fleet", url, "--cluster", cluster)
+		c := command(t, view, "--fleet", url, "--cluster", cluster)
 		c.Stderr = &missing
 		out, err := c.Output()
 		if failed := new(exec.ExitError); !errors.As(err, &failed) || !strings.Contains(missing.String(), "part 2: ") {
-			t.Errorf("%s: %v, want an error that names part 2\n%s", command, err, &missing)
+			t.Errorf("%s: %v, want an error that names part 2\n%s", view, err, &missing)
 		}
-		shown := command == "pods" && strings.Contains(string(out), nodeOf(0)) && strings.Contains(string(out), nodeOf(1))
+		shown := view == "pods" && strings.Contains(string(out), nodeOf(0)) && strings.Contains(string(out), nodeOf(1))
 		if !shown && !strings.Contains(string(out), "4 of 4 nodes") {
-			t.Errorf("%s shows, want the nodes of the other parts:\n%s", command, out)
+			t.Errorf("%s shows, want the nodes of the other parts:\n%s", view, out)
 		}
 	}
 	until(t, func() error {

@@ -27,12 +27,18 @@ var program = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// start starts the program. It is interrupted at the end of the test.
-func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
+// command returns a command of the program.
+func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := program()
 	kit.Must(t, err)
-	c := exec.Command(path, args...)
+	return exec.Command(path, args...)
+}
+
+// start starts the program. It is interrupted at the end of the test.
+func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
+	t.Helper()
+	c := command(t, args...)
 	c.Env = append(c.Environ(), environment...)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = out, &said
@@ -91,22 +97,20 @@ func TestProgram(t *testing.T) {
 		t.Errorf("the header is %q, want NODE first", header)
 	}
 
-	path, err := program()
-	kit.Must(t, err)
-	out, err := exec.Command(path, append([]string{"pods", "--node", "n2", "--no-headers"}, place...)...).Output()
+	out, err := command(t, append([]string{"pods", "--node", "n2", "--no-headers"}, place...)...).Output()
 	if err != nil || strings.Count(string(out), "n2 ") != 3 || strings.Count(string(out), " ready ") != 3 || strings.Count(string(out), "\n") != 3 {
 		t.Errorf("pods --node n2: %v\n%s", err, out)
 	}
-	out, err = exec.Command(path, append([]string{"doctor"}, place...)...).Output()
+	out, err = command(t, append([]string{"doctor"}, place...)...).Output()
 	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
 		t.Errorf("doctor: %v\n%s", err, out)
 	}
-	out, err = exec.Command(path, append([]string{"pods", "--sort-by", "age", "-o", "json"}, place...)...).Output()
+	out, err = command(t, append([]string{"pods", "--sort-by", "age", "-o", "json"}, place...)...).Output()
 	var one struct{ UID string }
 	if err != nil || json.NewDecoder(bytes.NewReader(out)).Decode(&one) != nil {
 		t.Fatalf("pods -o json: %v\n%s", err, out)
 	}
-	out, err = exec.Command(path, append([]string{"pods", one.UID, "-o", "json"}, place...)...).Output()
+	out, err = command(t, append([]string{"pods", one.UID, "-o", "json"}, place...)...).Output()
 	if err != nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte(one.UID)) {
 		t.Errorf("pods %s: %v\n%s", one.UID, err, out)
 	}
@@ -117,12 +121,10 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	start(t, &kit.Log{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
-	path, err := program()
-	kit.Must(t, err)
 	rows, screen := &kit.Log{}, &kit.Log{}
 	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
 	await(t, rows, "n1") // the node publishes
-	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
+	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+command(t).Path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
 	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
 	keys, err := c.StdinPipe()
 	kit.Must(t, err)

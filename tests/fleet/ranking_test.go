@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -43,14 +42,12 @@ var troubles = []struct {
 // watchRuntime starts a simulated runtime and a pipeline on it.
 func watchRuntime(t *testing.T, flags []string) (runtime *process.Process, socket string, status func(context.Context) (pleg.Status, error)) {
 	t.Helper()
-	path, err := program()
-	kit.Must(t, err)
 	dir, err := os.MkdirTemp("", "ranking") //nolint:usetesting // short: the path of a socket is limited
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket = filepath.Join(dir, "s")
 	args := append([]string{"simulate", "--socket", socket, "--pods", "10", "--churn-rate", "0"}, flags...)
-	if runtime, err = process.Start(exec.Command(path, args...), filepath.Join(dir, "log")); err != nil {
+	if runtime, err = process.Start(command(t, args...), filepath.Join(dir, "log")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(runtime.Kill)
@@ -98,10 +95,8 @@ func (r ranked) says() string {
 // rank returns what doctor --fleet says of each node, in its order.
 func rank(t *testing.T, url string) (nodes []ranked, took time.Duration) {
 	t.Helper()
-	path, err := program()
-	kit.Must(t, err)
 	began := time.Now()
-	out, err := exec.CommandContext(t.Context(), path, "doctor", "--fleet", url, "--cluster", cluster, "-o", "json").Output()
+	out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster, "-o", "json").Output()
 	took = time.Since(began)
 	var report struct{ Nodes []ranked }
 	if jsonErr := json.Unmarshal(out, &report); jsonErr != nil {
