@@ -36,7 +36,8 @@ func TestDoctorNamesContainerWithoutProcess(t *testing.T) {
 	if report, _ := doctor(); strings.Contains(report, "has no process") {
 		t.Errorf("all containers have processes, and the doctor says\n%s", report)
 	}
-	must(t, f.lab.LoseExit(ctx, containers[0]))
+	must(t, f.lab.FreezeShim(ctx, pod))
+	must(t, f.lab.KillProcess(ctx, containers[0]))
 	report, code := doctor()
 	must(t, f.lab.ThawShim(pod))
 	if code != 3 || !strings.HasPrefix(report, "PROBLEM: "+finding+"\n") || strings.Contains(report, "(sidecar") {

@@ -12,7 +12,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/truth"
@@ -66,6 +68,19 @@ func (f *fixture) background(ctx context.Context, do func(context.Context)) {
 		cancel()
 		<-done
 	})
+}
+
+// pipeline runs a pipeline in this process.
+func (f *fixture) pipeline(ctx context.Context, o pipeline.Options) *pipeline.Pipeline {
+	f.t.Helper()
+	runtime, err := cri.New(f.lab.Endpoint(), cri.Options{})
+	must(f.t, err)
+	f.t.Cleanup(func() { _ = runtime.Close() })
+	o.Runtime = runtime
+	pipe, err := pipeline.New(o)
+	must(f.t, err)
+	f.background(ctx, func(ctx context.Context) { _ = pipe.Run(ctx) })
+	return pipe
 }
 
 // runPods creates n pods in two namespaces and awaits their events. Two in three

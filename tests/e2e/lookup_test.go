@@ -11,7 +11,6 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
@@ -21,12 +20,7 @@ import (
 // after it is gone. No answer is wrong. The log says how many were known at once.
 func TestLookupOfEachStart(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	runtime, err := cri.New(f.lab.Endpoint(), cri.Options{})
-	must(t, err)
-	t.Cleanup(func() { _ = runtime.Close() })
-	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto})
-	must(t, err)
-	f.background(ctx, func(ctx context.Context) { _ = pipe.Run(ctx) })
+	pipe := f.pipeline(ctx, pipeline.Options{Events: pipeline.EventsAuto})
 	if _, err := pipe.Lookup(ctx, lookup.Query{PID: os.Getpid()}); !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("this process: %v", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/e2e/lab"
@@ -35,14 +34,9 @@ func pidfds(t *testing.T) (n int) {
 // pipeline tells it long before the next relist. The log says how long after the process.
 func TestKernelTellsEnds(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	runtime, err := cri.New(f.lab.Endpoint(), cri.Options{})
-	must(t, err)
-	t.Cleanup(func() { _ = runtime.Close() })
-	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: time.Minute})
-	must(t, err)
+	pipe := f.pipeline(ctx, pipeline.Options{RelistPeriod: time.Minute})
 	died, err := pipe.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}, OmitSandboxes: true}})
 	must(t, err)
-	f.background(ctx, func(ctx context.Context) { _ = pipe.Run(ctx) })
 	var mu sync.Mutex
 	ends := make(map[string]pidfd.End)
 	f.background(ctx, func(ctx context.Context) {

@@ -55,7 +55,7 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 			old, newer := f.replaced(path.url)
 			f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
 			both := func() {
-				for range 20 {
+				for range 50 { // longer than the agents back off
 					old.steps(5)
 					newer.steps(5)
 					time.Sleep(20 * time.Millisecond)

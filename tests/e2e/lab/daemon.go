@@ -68,15 +68,6 @@ func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 	return poll(ctx, "the stop of the shim of "+p.Name, func() (bool, error) { return stopped(pid) })
 }
 
-// LoseExit kills a container while the shim of its pod is frozen: containerd learns
-// nothing of it and calls the container running. [Lab.ThawShim] makes up for that.
-func (l *Lab) LoseExit(ctx context.Context, c *Container) error {
-	if err := l.FreezeShim(ctx, c.Pod); err != nil {
-		return err
-	}
-	return l.killCgroup(ctx, c.ID)
-}
-
 // ThawShim continues a shim that [Lab.FreezeShim] stopped.
 func (l *Lab) ThawShim(p *Pod) error {
 	pid, err := l.shim(p)

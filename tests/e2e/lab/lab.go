@@ -167,28 +167,15 @@ func (l *Lab) start(ctx context.Context) error {
 func (l *Lab) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	last := errors.New("no answer")
-	err := poll(ctx, "the runtime", func() (bool, error) {
-		if err := l.daemon.Alive(); err != nil {
-			return false, err
-		}
+	return l.daemon.Await(ctx, func(ctx context.Context) error {
 		resp, err := l.runtime.Status(ctx, &runtimeapi.StatusRequest{})
-		if err != nil {
-			last = err
-			return false, nil
-		}
 		for _, c := range resp.GetStatus().GetConditions() {
 			if (c.GetType() == "RuntimeReady" || c.GetType() == "NetworkReady") && !c.GetStatus() {
-				last = fmt.Errorf("%s: %s", c.GetReason(), c.GetMessage())
-				return false, nil
+				return fmt.Errorf("%s: %s", c.GetReason(), c.GetMessage())
 			}
 		}
-		return true, nil
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("%w (last: %w)", err, last)
-	}
-	return nil
 }
 
 // importImage gives the runtime the pod image.
