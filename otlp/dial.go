@@ -109,7 +109,7 @@ func (o DialOptions) dialGRPC(target string, config *tls.Config) (Conn, error) {
 		grpc.WithDisableServiceConfig(), // whoever answers for the name does not configure this
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 1.6, Jitter: 0.2, MaxDelay: maxBackoff},
-			MinConnectTimeout: DefaultExportTimeout,
+			MinConnectTimeout: exportTimeout,
 		}),
 		// No request is that long. It makes grpc set TCP_USER_TIMEOUT, without which a
 		// connection through a dead network lasts a quarter of an hour.

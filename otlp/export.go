@@ -16,7 +16,7 @@ import (
 
 // export sends the records in one request and counts what became of them.
 func (e *Exporter) export(ctx context.Context, records []*logsv1.LogRecord) error {
-	sent, cancel := context.WithTimeout(ctx, e.o.ExportTimeout)
+	sent, cancel := context.WithTimeout(ctx, exportTimeout)
 	defer cancel()
 	response, err := e.client.Export(sent, &collogsv1.ExportLogsServiceRequest{ResourceLogs: []*logsv1.ResourceLogs{{
 		Resource:  e.resource,

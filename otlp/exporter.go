@@ -1,7 +1,6 @@
 package otlp
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +21,12 @@ import (
 
 // Defaults of [ExporterOptions].
 const (
-	DefaultServiceName   = "pleg-pipeline"
 	DefaultMaxBatch      = 512
 	DefaultMaxBatchBytes = 1 << 20
-	DefaultExportTimeout = 10 * time.Second
 )
+
+// exportTimeout is the time in which the receiver must answer a request.
+const exportTimeout = 10 * time.Second
 
 // minBackoff and maxBackoff are the shortest and the longest time until the exporter begins
 // again after an error, unless the receiver asks for a longer one. The time doubles with each
@@ -42,16 +42,12 @@ type ExporterOptions struct {
 	// Node becomes the attribute k8s.node.name, Cluster, if it is not empty,
 	// k8s.cluster.name.
 	Node, Cluster string
-	// ServiceName and ServiceVersion become service.name and service.version. If
-	// ServiceName is empty, [DefaultServiceName].
-	ServiceName, ServiceVersion string
+	// ServiceVersion becomes service.version.
+	ServiceVersion string
 	// MaxBatch is the largest number of records in a request, MaxBatchBytes their
 	// largest size. A single record that is larger goes alone. If zero,
 	// [DefaultMaxBatch] and [DefaultMaxBatchBytes].
 	MaxBatch, MaxBatchBytes int
-	// ExportTimeout is the time in which the receiver must answer a request. If zero,
-	// [DefaultExportTimeout].
-	ExportTimeout time.Duration
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_otlp_…. If nil, they are not registered.
@@ -70,11 +66,9 @@ func (o *ExporterOptions) complete() error {
 	if err := errors.Join(
 		option.Default("MaxBatch", &o.MaxBatch, DefaultMaxBatch),
 		option.Default("MaxBatchBytes", &o.MaxBatchBytes, DefaultMaxBatchBytes),
-		option.Default("ExportTimeout", &o.ExportTimeout, DefaultExportTimeout),
 	); err != nil {
 		return err
 	}
-	o.ServiceName = cmp.Or(o.ServiceName, DefaultServiceName)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -242,7 +242,7 @@ func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.E
 	}
 	e, err := otlp.NewExporter(o)
 	kit.Must(t, err)
-	ctx, cancel := context.WithCancelCause(t.Context())
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context())) // it ends with a cause
 	ended := make(chan error, 1)
 	go func() { ended <- e.Run(ctx) }()
 	return func() {
@@ -292,26 +292,18 @@ func withNode(t *testing.T, protocol string, o nodeOptions, test func(*node)) {
 	if o.before != nil {
 		o.before(n)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	run := func() {
-		running.Go(func() { _ = pipe.Run(ctx) })
-		synctest.Wait()
-	}
 	if !o.exporterFirst {
-		run()
+		kit.Run(t, pipe.Run)
+		synctest.Wait()
 	}
 	o.exporter.Source = otlp.From(pipe)
 	stop := n.receiver.export(t, n.registry, o.exporter)
-	defer func() { // also after a failure, or the bubble hides it
-		stop()
-		cancel()
-		running.Wait()
-	}()
 	synctest.Wait()
 	if o.exporterFirst {
-		run()
+		kit.Run(t, pipe.Run)
+		synctest.Wait()
 	}
+	t.Cleanup(stop) // before the pipeline ends
 	test(n)
 }
 

@@ -46,7 +46,7 @@ func newHTTPConn(to *url.URL, o DialOptions, transport http.RoundTripper) *httpC
 // connection, so that none through a dead network lasts.
 func newTransport(config *tls.Config) *http.Transport {
 	transport := &http.Transport{
-		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: DefaultExportTimeout,
+		Proxy: http.ProxyFromEnvironment, TLSClientConfig: config, TLSHandshakeTimeout: exportTimeout,
 		DisableCompression: true, IdleConnTimeout: time.Minute, Protocols: new(http.Protocols),
 	}
 	transport.Protocols.SetHTTP1(true)

@@ -20,7 +20,6 @@ func TestBadOptions(t *testing.T) {
 		"ExporterOptions.Node":   func(o *otlp.ExporterOptions) { o.Node = "" },
 		"Options.MaxBatch must":  func(o *otlp.ExporterOptions) { o.MaxBatch = -1 },
 		"Options.MaxBatchBytes":  func(o *otlp.ExporterOptions) { o.MaxBatchBytes = -1 },
-		"Options.ExportTimeout":  func(o *otlp.ExporterOptions) { o.ExportTimeout = -1 },
 	} {
 		o := otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n"}
 		change(&o)

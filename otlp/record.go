@@ -129,7 +129,7 @@ func body(ev *pleg.Event, verb string) string {
 // newResource returns what all records of an exporter have in common.
 func newResource(o *ExporterOptions) *resourcev1.Resource {
 	var a attributes
-	a.text("service.name", o.ServiceName)
+	a.text("service.name", "pleg-pipeline")
 	a.text("service.version", o.ServiceVersion)
 	a.text("k8s.cluster.name", o.Cluster)
 	a.text("k8s.node.name", o.Node)
