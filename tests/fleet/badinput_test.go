@@ -11,7 +11,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -58,7 +57,7 @@ func TestUnusableServer(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			node := newNode(t, simnode.Options{Name: "node-a", Pods: 3, History: 100})
+			node := newNode(t, "node-a", agentOptions{pods: 3, history: 100})
 			log := &kit.Log{}
 			publish(t, fleet.PublisherOptions{
 				Conn: connectWith(t, url, tt.options), Source: node, Node: "node-a", Logger: log.Logger(),
@@ -74,7 +73,7 @@ func TestUnusableServer(t *testing.T) {
 func TestBadPublisherOptions(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, startServer(t, "").URL)
-	node := newNode(t, simnode.Options{Name: "node-a", History: 1})
+	node := newNode(t, "node-a", agentOptions{})
 	good := fleet.PublisherOptions{Conn: conn, Source: node, Cluster: "c", Node: "n"}
 	tests := []struct {
 		names string
@@ -111,7 +110,7 @@ func TestBadPublisherOptions(t *testing.T) {
 // A publisher runs once.
 func TestPublisherRunsOnce(t *testing.T) {
 	t.Parallel()
-	node := newNode(t, simnode.Options{Name: "node-a", History: 1})
+	node := newNode(t, "node-a", agentOptions{})
 	node.Close()
 	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
 	kit.Must(t, err)

@@ -1,4 +1,4 @@
-package simnode
+package fleet_test
 
 import (
 	"fmt"
@@ -22,15 +22,17 @@ type container struct {
 	running bool
 }
 
-func (n *Node) step() {
-	if len(n.order) == 0 || len(n.order) < n.o.Pods && n.random.IntN(3) > 0 {
+// step makes one change: a new pod, a container that dies or is started again, or the removal of a
+// pod. It publishes up to about ten events.
+func (n *simNode) step() {
+	if len(n.order) == 0 || len(n.order) < n.o.pods && n.random.IntN(3) > 0 {
 		n.create()
 		return
 	}
 	uid := n.order[n.random.IntN(len(n.order))]
 	p := n.pods[uid]
 	switch r := n.random.IntN(10); {
-	case r < 3 || len(n.order) > n.o.Pods:
+	case r < 3 || len(n.order) > n.o.pods:
 		n.remove(uid)
 	case r < 9:
 		n.restart(uid, p.containers[1+n.random.IntN(len(p.containers)-1)])
@@ -39,10 +41,10 @@ func (n *Node) step() {
 	}
 }
 
-func (n *Node) create() {
+func (n *simNode) create() {
 	n.made++
-	uid := pleg.PodUID(fmt.Sprintf("%s-%06d", n.o.Name, n.made))
-	p := &pod{name: fmt.Sprintf("pod-%d", n.made), namespace: Namespaces[n.made%len(Namespaces)]}
+	uid := pleg.PodUID(fmt.Sprintf("%s-%06d", n.name, n.made))
+	p := &pod{name: fmt.Sprintf("pod-%d", n.made), namespace: namespaces[n.made%len(namespaces)]}
 	n.pods[uid] = p
 	n.order = append(n.order, uid)
 	var events []pleg.Event
@@ -55,7 +57,7 @@ func (n *Node) create() {
 	n.publish(uid, events...)
 }
 
-func (n *Node) restart(uid pleg.PodUID, c *container) {
+func (n *simNode) restart(uid pleg.PodUID, c *container) {
 	var events []pleg.Event
 	if c.running {
 		c.running = false
@@ -73,7 +75,7 @@ func (n *Node) restart(uid pleg.PodUID, c *container) {
 	}
 }
 
-func (n *Node) remove(uid pleg.PodUID) {
+func (n *simNode) remove(uid pleg.PodUID) {
 	var events []pleg.Event
 	for _, c := range n.pods[uid].containers {
 		if c.running {
@@ -94,7 +96,7 @@ func (n *Node) remove(uid pleg.PodUID) {
 }
 
 // event returns the event that leads to the present state of c.
-func (n *Node) event(uid pleg.PodUID, c *container) pleg.Event {
+func (n *simNode) event(uid pleg.PodUID, c *container) pleg.Event {
 	ev := n.base(uid, pleg.ContainerStarted)
 	ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.id, c.name, c.attempt, c.sandbox
 	if !c.running {
@@ -104,12 +106,12 @@ func (n *Node) event(uid pleg.PodUID, c *container) pleg.Event {
 	return ev
 }
 
-func (n *Node) base(uid pleg.PodUID, t pleg.EventType) pleg.Event {
+func (n *simNode) base(uid pleg.PodUID, t pleg.EventType) pleg.Event {
 	p := n.pods[uid]
-	return pleg.Event{Type: t, PodUID: uid, PodName: p.name, PodNamespace: p.namespace, ObservedAt: time.Now().Add(n.o.Offset)}
+	return pleg.Event{Type: t, PodUID: uid, PodName: p.name, PodNamespace: p.namespace, ObservedAt: time.Now().Add(n.o.offset)}
 }
 
-func (n *Node) publish(uid pleg.PodUID, events ...pleg.Event) {
+func (n *simNode) publish(uid pleg.PodUID, events ...pleg.Event) {
 	var listed *pleg.Pod
 	if p := n.pods[uid]; p != nil {
 		listed = &pleg.Pod{UID: uid, Name: p.name, Namespace: p.namespace, Labels: labels(p)}
@@ -117,7 +119,7 @@ func (n *Node) publish(uid pleg.PodUID, events ...pleg.Event) {
 			listed.Containers = append(listed.Containers, &pleg.Container{ID: c.id, Name: c.name})
 		}
 	}
-	if !n.o.Discard {
+	if !n.o.discard {
 		for _, ev := range events {
 			ev.Epoch, ev.Seq = n.dispatcher.Epoch(), uint64(len(n.published)+1)
 			n.published = append(n.published, ev)

@@ -18,8 +18,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/natsd"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/oracle"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
@@ -96,10 +94,10 @@ type agent struct {
 	t    *testing.T
 	name string
 	url  string
-	node *simnode.Node
+	node *simNode
 	// lives are all nodes of this name so far, by their epoch.
 	mu    sync.Mutex
-	lives map[string]*simnode.Node
+	lives map[string]*simNode
 
 	o    agentOptions
 	conn *nats.Conn
@@ -107,9 +105,13 @@ type agent struct {
 }
 
 type agentOptions struct {
+	// history is the number of events that the dispatcher keeps; if zero, 8192.
 	history int
 	// pods is the number of pods around which the node stays; if zero, 12.
 	pods int
+	// spoil, if not nil, changes what the publisher gets: an event, beside an empty status, or a
+	// status, beside an empty event.
+	spoil func(*pleg.Event, *pleg.PodStatus)
 	// discard keeps no record of the events, neither here nor in a watch: to check each against it
 	// takes long.
 	discard bool
@@ -119,6 +121,7 @@ type agentOptions struct {
 	seed   uint64
 	first  int
 	limits fleet.Limits
+	// offset is added to the clock of the node.
 	offset time.Duration
 	// backoff is the time between two attempts; if zero, a short one.
 	backoff time.Duration
@@ -129,14 +132,9 @@ type agentOptions struct {
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
 	t.Helper()
-	if o.history == 0 {
-		o.history = 8192
-	}
-	node, err := simnode.New(simnode.Options{Name: name, Pods: cmp.Or(o.pods, 12), History: o.history, Seed: cmp.Or(o.seed, 7), Offset: o.offset, Discard: o.discard})
-	kit.Must(t, err)
-	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simnode.Node{node.Epoch(): node}, o: o}
+	node := newNode(t, name, o)
+	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simNode{node.Epoch(): node}, o: o}
 	a.steps(o.first)
-	t.Cleanup(func() { a.node.Close() }) // after the end of the publisher
 	a.publish(o)
 	return a
 }
@@ -172,8 +170,7 @@ func publish(t *testing.T, o fleet.PublisherOptions) (p *fleet.Publisher, stop f
 func (a *agent) restart() {
 	a.t.Helper()
 	a.stop()
-	node, err := a.node.Restart()
-	kit.Must(a.t, err)
+	node := a.node.Restart(a.t)
 	a.mu.Lock()
 	a.node = node
 	a.lives[node.Epoch()] = node
@@ -204,15 +201,6 @@ func churn(t *testing.T, agents []*agent, pause time.Duration) (stop func()) {
 	return stop
 }
 
-// newNode returns a node that an agent publishes, or none.
-func newNode(t *testing.T, o simnode.Options) *simnode.Node {
-	t.Helper()
-	node, err := simnode.New(o)
-	kit.Must(t, err)
-	t.Cleanup(node.Close)
-	return node
-}
-
 func (a *agent) published(epoch string) []pleg.Event {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -226,7 +214,7 @@ func (a *agent) published(epoch string) []pleg.Event {
 type consumer struct {
 	t  *testing.T
 	mu sync.Mutex
-	*oracle.Consumer
+	*oracle
 	broken error
 	events []fleet.Event
 	last   time.Time // of an event
@@ -243,7 +231,7 @@ type consumer struct {
 // watch starts a consumer of everything that checks each event.
 func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
 	t.Helper()
-	c := &consumer{t: t, Consumer: oracle.New(o.Replay), done: make(chan struct{}), agents: agents, reasons: make(map[string]int)}
+	c := &consumer{t: t, oracle: newOracle(o.Replay), done: make(chan struct{}), agents: agents, reasons: make(map[string]int)}
 	c.AtLeast = make(map[string]promises.Truth)
 	named := make(map[string]*agent)
 	discard := false

@@ -1,43 +1,29 @@
-// Package simnode is the node of a test: the real dispatcher, with pods drawn at random in
-// the place of a container runtime.
-package simnode
+package fleet_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// Options configure a [Node].
-type Options struct {
-	Name string
-	// Pods is the number of pods around which the node stays.
-	Pods int
-	// History is the number of events that the dispatcher keeps.
-	History int
-	Seed    uint64
-	// Offset is added to the clock of the node.
-	Offset time.Duration
-	// Spoil changes what a publisher gets: an event, beside an empty status, or a status, beside an
-	// empty event.
-	Spoil func(*pleg.Event, *pleg.PodStatus)
-	// Discard drops the record of published events, which only an oracle needs.
-	Discard bool
-}
-
-// Node is one life of a node's agent, from its start to its end. It is a fleet.Source. Its
-// methods are safe for concurrent use.
-type Node struct {
-	o          Options
+// simNode is one life of a node, from its start to its end: the real dispatcher, with pods drawn at
+// random in the place of a container runtime. It is a fleet.Source. Its methods are safe for
+// concurrent use.
+type simNode struct {
+	name       string
+	o          agentOptions
 	dispatcher *dispatcher.Dispatcher
 	outcomes   chan stage.Outcome
 	stopped    chan struct{}
@@ -52,22 +38,21 @@ type Node struct {
 	closed    bool
 }
 
-// Namespaces are those of the pods.
-var Namespaces = []string{"shop", "kube-system", "jobs"}
+// namespaces are those of the pods.
+var namespaces = []string{"shop", "kube-system", "jobs"}
 
-// New returns a node that runs, without pods. They come with [Node.Step].
-func New(o Options) (*Node, error) {
-	d, err := dispatcher.New(dispatcher.Options{History: o.History, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, err
+// newNode returns a node that an agent publishes, or none. It runs until the test ends, without pods:
+// they come with Step.
+func newNode(t *testing.T, name string, o agentOptions) *simNode {
+	t.Helper()
+	o.history, o.pods, o.seed = cmp.Or(o.history, 8192), cmp.Or(o.pods, 12), cmp.Or(o.seed, 7)
+	d, err := dispatcher.New(dispatcher.Options{History: o.history, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+	kit.Must(t, err)
+	n := &simNode{
+		name: name, o: o, dispatcher: d, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
+		random: rand.New(rand.NewPCG(o.seed, 1)), pods: make(map[pleg.PodUID]*pod),
 	}
-	if o.Spoil == nil {
-		o.Spoil = func(*pleg.Event, *pleg.PodStatus) {}
-	}
-	n := &Node{
-		o: o, dispatcher: d, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
-		random: rand.New(rand.NewPCG(o.Seed, 1)), pods: make(map[pleg.PodUID]*pod),
-	}
+	t.Cleanup(n.Close)
 	marks := make(chan stage.Mark)
 	go func() {
 		defer close(n.stopped)
@@ -75,11 +60,11 @@ func New(o Options) (*Node, error) {
 	}()
 	// Without a first list the dispatcher's Synced would not come.
 	marks <- stage.Mark{Current: time.Now()}
-	return n, nil
+	return n
 }
 
 // Close ends the node, as the end of its process would.
-func (n *Node) Close() {
+func (n *simNode) Close() {
 	n.mu.Lock()
 	if !n.closed {
 		n.closed = true
@@ -90,12 +75,10 @@ func (n *Node) Close() {
 }
 
 // Restart ends the node and returns its next life: the same pods, another epoch.
-func (n *Node) Restart() (*Node, error) {
+func (n *simNode) Restart(t *testing.T) *simNode {
+	t.Helper()
 	n.Close()
-	next, err := New(n.o)
-	if err != nil {
-		return nil, err
-	}
+	next := newNode(t, n.name, n.o)
 	next.made, next.random = n.made, n.random
 	for _, uid := range n.order {
 		p := n.pods[uid]
@@ -107,30 +90,30 @@ func (n *Node) Restart() (*Node, error) {
 		}
 		next.publish(uid, events...)
 	}
-	return next, nil
+	return next
 }
 
 // Epoch is that of the node's dispatcher.
-func (n *Node) Epoch() string { return n.dispatcher.Epoch() }
+func (n *simNode) Epoch() string { return n.dispatcher.Epoch() }
 
 // Published returns all events so far. The number of the event at i is i+1. It is no copy: an
 // oracle asks for each event, and what was published does not change.
-func (n *Node) Published() []pleg.Event {
+func (n *simNode) Published() []pleg.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return slices.Clip(n.published)
 }
 
 // SetClock sets the offset of the node's clock.
-func (n *Node) SetClock(offset time.Duration) {
+func (n *simNode) SetClock(offset time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.o.Offset = offset
+	n.o.offset = offset
 }
 
 // Step makes one change: a new pod, a container that dies or is started again, or the
 // removal of a pod. It publishes up to about ten events and returns their number.
-func (n *Node) Step() int {
+func (n *simNode) Step() int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before := n.count
@@ -141,7 +124,7 @@ func (n *Node) Step() int {
 }
 
 // Truth returns the state of every container and sandbox.
-func (n *Node) Truth() promises.Truth {
+func (n *simNode) Truth() promises.Truth {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	truth := make(promises.Truth)
@@ -157,8 +140,14 @@ func (n *Node) Truth() promises.Truth {
 
 var states = map[bool]pleg.State{true: pleg.StateRunning, false: pleg.StateExited}
 
+func (n *simNode) spoil(ev *pleg.Event, status *pleg.PodStatus) {
+	if n.o.spoil != nil {
+		n.o.spoil(ev, status)
+	}
+}
+
 // Follow implements fleet.Source.
-func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
+func (n *simNode) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
 	o := pleg.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
 	if after != nil {
 		o.After = *after
@@ -177,7 +166,7 @@ func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- p
 			if !ok {
 				return ctx.Err()
 			}
-			n.o.Spoil(&ev, new(pleg.PodStatus))
+			n.spoil(&ev, new(pleg.PodStatus))
 			select {
 			case events <- ev:
 			case <-ctx.Done():
@@ -189,10 +178,10 @@ func (n *Node) Follow(ctx context.Context, after *pleg.Position, events chan<- p
 }
 
 // Status implements fleet.Source.
-func (n *Node) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+func (n *simNode) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	status := &pleg.PodStatus{UID: uid, ObservedAt: time.Now().Add(n.o.Offset)}
+	status := &pleg.PodStatus{UID: uid, ObservedAt: time.Now().Add(n.o.offset)}
 	p := n.pods[uid]
 	if p == nil {
 		return status, nil
@@ -205,6 +194,6 @@ func (n *Node) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, erro
 		}
 		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: states[c.running]})
 	}
-	n.o.Spoil(new(pleg.Event), status)
+	n.spoil(new(pleg.Event), status)
 	return status, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/fleet/simnode"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -95,7 +94,7 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := startServer(t, "")
-			node := newNode(t, simnode.Options{Name: "node-a", Pods: 12, History: 8192, Seed: 7, Spoil: func(ev *pleg.Event, status *pleg.PodStatus) {
+			node := newNode(t, "node-a", agentOptions{spoil: func(ev *pleg.Event, status *pleg.PodStatus) {
 				if ev.PodNamespace == "shop" || status.Namespace == "shop" {
 					spoil(ev, status)
 				}

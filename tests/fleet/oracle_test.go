@@ -1,6 +1,4 @@
-// Package oracle reads the events of a fleet as a stream of each node, for package
-// promises.
-package oracle
+package fleet_test
 
 import (
 	"errors"
@@ -11,9 +9,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// Consumer has the streams of one watch of all events, network events included. One
-// goroutine at a time may use it.
-type Consumer struct {
+// oracle reads the events of one watch of all events, network events included, as a stream of each
+// node. One goroutine at a time may use it.
+type oracle struct {
 	// Published is that of the stream of a node.
 	Published func(node, epoch string) []pleg.Event
 	// AtLeast is that of the streams. A node without a stream counts as one without
@@ -29,12 +27,12 @@ type Consumer struct {
 	alone   map[string]bool // nodes whose own replay is not complete
 }
 
-// New returns a consumer that has nothing. replay is true if its watch begins with one.
-func New(replay bool) *Consumer {
-	return &Consumer{streams: make(map[string]*promises.Stream), replay: replay, alone: make(map[string]bool)}
+// newOracle returns one that has nothing. replay is true if its watch begins with one.
+func newOracle(replay bool) *oracle {
+	return &oracle{streams: make(map[string]*promises.Stream), replay: replay, alone: make(map[string]bool)}
 }
 
-func (c *Consumer) stream(node string) *promises.Stream {
+func (c *oracle) stream(node string) *promises.Stream {
 	s := c.streams[node]
 	if s == nil {
 		s = &promises.Stream{Replay: c.replay, Network: true, Merged: true}
@@ -49,7 +47,7 @@ func (c *Consumer) stream(node string) *promises.Stream {
 
 // Add adds the next event of the watch. A Gap and a Synced of all nodes belong to each
 // stream, except that the replay of one node ends with a Synced of its own.
-func (c *Consumer) Add(ev fleet.Event) {
+func (c *oracle) Add(ev fleet.Event) {
 	switch {
 	case ev.Type == pleg.Gap:
 		c.Gaps++
@@ -85,7 +83,7 @@ func (c *Consumer) Add(ev fleet.Event) {
 
 // Compare returns an error if the state of the nodes is not truth, or if a promise is
 // broken.
-func (c *Consumer) Compare(truth map[string]promises.Truth) error {
+func (c *oracle) Compare(truth map[string]promises.Truth) error {
 	var all []error
 	for name, want := range truth {
 		all = append(all, c.CompareNode(name, want))
@@ -100,7 +98,7 @@ func (c *Consumer) Compare(truth map[string]promises.Truth) error {
 
 // CompareNode returns an error if the state of one node is not want, or if a promise about
 // it is broken.
-func (c *Consumer) CompareNode(name string, want promises.Truth) error {
+func (c *oracle) CompareNode(name string, want promises.Truth) error {
 	if err := c.Has(name, want); err != nil {
 		return err
 	}
@@ -114,7 +112,7 @@ func (c *Consumer) CompareNode(name string, want promises.Truth) error {
 }
 
 // Has returns an error if the state of one node is not want, however far a replay is.
-func (c *Consumer) Has(name string, want promises.Truth) error {
+func (c *oracle) Has(name string, want promises.Truth) error {
 	if diff := c.stream(name).State.Diff(want); len(diff) > 0 {
 		return fmt.Errorf("node %s: %d differences, such as %s", name, len(diff), diff[0])
 	}
@@ -122,7 +120,7 @@ func (c *Consumer) Has(name string, want promises.Truth) error {
 }
 
 // Forget drops the events of a node that has the state want.
-func (c *Consumer) Forget(name string, want promises.Truth) {
+func (c *oracle) Forget(name string, want promises.Truth) {
 	s := c.stream(name)
 	s.Truth = want
 	s.Forget()
