@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,18 +55,29 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 			path, before := newRelay(t, f.server.URL), f.count()
 			old, newer := f.replaced(path.url)
 			f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
-			both := func() {
-				for range 50 { // longer than the agents back off
+			leases, err := jetStream(t, connect(t, f.server.URL)).KeyValue(t.Context(), fleet.AgentBucket)
+			kit.Must(t, err)
+			both := func() (holders map[string]bool) {
+				holders = make(map[string]bool)
+				for range 50 { // longer than an agent waits between two attempts
 					old.steps(5)
 					newer.steps(5)
 					time.Sleep(20 * time.Millisecond)
+					lease, err := leases.Get(t.Context(), "test_example.node-a")
+					kit.Must(t, err)
+					var of struct{ Agent string }
+					kit.Must(t, json.Unmarshal(lease.Value(), &of))
+					holders[of.Agent] = true
 				}
 				f.within(10 * time.Second)
+				return holders
 			}
 			both()
 			gaps := f.gapsSoFar()
-			both()
-			f.hasGaps(gaps) // the agents do not take turns
+			if holders := both(); len(holders) > 1 {
+				t.Errorf("the agents %v take turns", holders)
+			}
+			f.hasGaps(gaps)
 			tt.end(newer, path)
 			f.publishes(old)
 			f.within(tt.within)
