@@ -106,9 +106,7 @@ func TestReplicaBehind(t *testing.T) {
 	var late []*consumer
 	for range 8 {
 		c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
-		c.mu.Lock()
-		c.AtLeast[a.name] = a.node.Truth()
-		c.mu.Unlock()
+		c.wantsAtLeastThis()
 		late = append(late, c)
 	}
 	for _, c := range late {

@@ -368,6 +368,15 @@ func (c *consumer) hasGaps(want int) {
 	}
 }
 
+// wantsAtLeastThis makes the next Synced break a promise unless all that the nodes have now came before.
+func (c *consumer) wantsAtLeastThis() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.agents {
+		c.AtLeast[a.name] = a.node.Truth()
+	}
+}
+
 // isSynced returns an error unless the last replay is complete. It is called with the consumer locked.
 func (c *consumer) isSynced() error {
 	if !c.Synced {

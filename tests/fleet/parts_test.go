@@ -92,6 +92,10 @@ func TestSyncedIsCompleteInChurn(t *testing.T) {
 				t.Errorf("part %d has the events of %d nodes, want %d", part, got, want)
 			}
 		}
+		resting := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
+		resting.wantsAtLeastThis()
+		resting.converges()
+		resting.cancel()
 		stop := churn(t, agents, 10*time.Millisecond)
 		all := []*consumer{first}
 		for i := range 4 {
