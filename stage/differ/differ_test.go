@@ -163,6 +163,7 @@ func TestChangesOfAPod(t *testing.T) {
 		"request during an inspection that fails":              {start, request, fail, list(running), wantReinspected(startedWords)},
 		"request and listing during an inspection":             {start, request, list(running), wantNone, succeed, wantReinspected("PodSync")},
 		"request of an unlisted pod is dropped":                {request, unlist, list(running), want(startedWords)},
+		"request of a pod that is then listed alone":           {unlist, request, alone(2, running), want(startedWords), succeed, list(running), wantNone},
 		"change in flight is offered once the inspection ends": {start, list(exited), wantNone, succeed, want("Died(c)"), succeed, wantNone},
 		"changes in flight are merged":                         {start, list(exited), list("c=exited /s=exited"), list("d=running c=exited /s=running"), wantNone, succeed, want("Died(c) Started(d)"), succeed, wantNone},
 		"change in flight that is undone gives nothing":        {start, list(exited), list(running), succeed, wantNone, list(running), wantNone},

@@ -65,6 +65,9 @@ func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
 		d.unsettled.begin(rec, now)
 	}
+	if needsInspection(change) {
+		delete(d.requested, rec.uid) // served, as in the kubelet
+	}
 	rec.send(change)
 	d.queues.add(change)
 }
