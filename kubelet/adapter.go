@@ -18,9 +18,8 @@ import (
 // adapter implements pleg.Runtime with the kubelet's runtime. The Native of a pod or
 // status is the kubelet's own.
 type adapter struct {
-	runtime  kubecontainer.Runtime
-	clock    clock.Clock
-	reported *reported
+	runtime kubecontainer.Runtime
+	clock   clock.Clock
 	// relisted gets the time of each successful list by clock.
 	relisted *atomic.Pointer[time.Time]
 	// listed is when the last successful list began. Only ListPods uses it, which
@@ -52,9 +51,6 @@ func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	pods := make([]*pleg.Pod, len(natives))
 	for i, native := range natives {
 		pods[i] = podOf(native)
-		if native != nil && len(native.Containers)+len(native.Sandboxes) == 0 {
-			a.reported.settle(pods[i].UID, native) // nothing of it is to be reported
-		}
 	}
 	return pods, nil
 }
@@ -81,10 +77,8 @@ func (a *adapter) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatu
 	if !ok {
 		return nil, fmt.Errorf("pod %s was not listed by this runtime", pod.UID)
 	}
-	a.reported.inspecting(pod.UID)
 	status, err := a.runtime.GetPodStatus(ctx, native)
 	if err != nil {
-		a.reported.requestReinspect(pod.UID)
 		return nil, &inspectionError{at: native.Timestamp, status: status, err: err}
 	}
 	return statusOf(status, native), nil

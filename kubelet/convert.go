@@ -60,8 +60,7 @@ func stateOf(s kubecontainer.State) pleg.State {
 // inspected is the Native of a status.
 type inspected struct {
 	status *kubecontainer.PodStatus
-	// pod is the pod as it was listed.
-	pod *kubecontainer.Pod
+	listed time.Time // when its pod was
 }
 
 // statusOf converts a status. Like GenericPLEG it takes no name from it.
@@ -74,7 +73,7 @@ func statusOf(native *kubecontainer.PodStatus, pod *kubecontainer.Pod) *pleg.Pod
 		Name:      pod.Name,
 		Namespace: pod.Namespace,
 		IPs:       native.IPs,
-		Native:    inspected{status: native, pod: pod},
+		Native:    inspected{native, pod.Timestamp},
 	}
 	for _, c := range native.ContainerStatuses {
 		s.Containers = append(s.Containers, containerStatusOf(c))

@@ -1,6 +1,7 @@
 package kubelet_test
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"reflect"
@@ -60,27 +61,30 @@ func (d *differences) add(o differences) {
 type generator struct {
 	runtime *fakeRuntime
 	cache   *recorder
-	pleg    interface {
-		pleg.PodLifecycleEventGenerator
-		Stop()
-	}
-	events map[types.UID][]string
+	pleg    pleg.PodLifecycleEventGenerator
+	stop    func()
+	events  map[types.UID][]string
 }
 
-func newGenerator(t *testing.T, stock bool) *generator {
+func newGenerator(stock bool) *generator {
 	s := &generator{runtime: newFakeRuntime(), cache: newRecorder(), events: make(map[types.UID][]string)}
 	events := make(chan *pleg.PodLifecycleEvent, 1000)
 	durations := &pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}
-	if !stock {
-		s.pleg = kubelet.New(s.runtime, events, durations, s.cache, clock.RealClock{})
-		return s
+	s.pleg = kubelet.New(s.runtime, events, durations, s.cache, clock.RealClock{})
+	if stock {
+		s.pleg = pleg.NewGenericPLEG(s.runtime, events, durations, s.cache, clock.RealClock{})
 	}
-	generic, ok := pleg.NewGenericPLEG(s.runtime, events, durations, s.cache, clock.RealClock{}).(*pleg.GenericPLEG)
-	if !ok {
-		t.Fatal("NewGenericPLEG did not return a GenericPLEG")
-	}
-	s.pleg = generic
 	return s
+}
+
+// start starts the generator, which runs until stop.
+func (s *generator) start(t *testing.T) {
+	ctx, cancel := context.WithCancel(quiet(t))
+	s.stop = cancel
+	if generic, ok := s.pleg.(*pleg.GenericPLEG); ok { // it does not end with its context
+		s.stop = func() { cancel(); generic.Stop() }
+	}
+	s.pleg.Start(ctx)
 }
 
 // collect stores the events sent so far by pod, and returns their number.
@@ -111,7 +115,7 @@ type comparison struct {
 
 func newComparison(t *testing.T, seed uint64) *comparison {
 	c := &comparison{
-		t: t, stock: newGenerator(t, true), ours: newGenerator(t, false),
+		t: t, stock: newGenerator(true), ours: newGenerator(false),
 		failed: make(map[types.UID]bool), early: make(map[types.UID]bool),
 	}
 	c.changes = newRandom(seed, c.stock.runtime, c.ours.runtime)
@@ -119,15 +123,16 @@ func newComparison(t *testing.T, seed uint64) *comparison {
 }
 
 func (c *comparison) stop() {
-	c.stock.pleg.Stop()
-	c.ours.pleg.Stop()
+	c.stock.stop()
+	c.ours.stop()
+	synctest.Wait()
 }
 
 // run changes pods between two lists, requests single-pod relists, and compares
 // after the next list.
 func (c *comparison) run() {
-	c.stock.pleg.Start(quiet(c.t))
-	c.ours.pleg.Start(quiet(c.t))
+	c.stock.start(c.t)
+	c.ours.start(c.t)
 	time.Sleep(500 * time.Millisecond)
 	for range 3 + c.changes.rand.IntN(20) {
 		c.step()

@@ -28,10 +28,4 @@
 //
 // The kubelet's EventedPLEG requests relists of single pods and works with this package
 // as it does with GenericPLEG.
-//
-// # Start, Stop, Relist
-//
-// A pipeline runs once, so that each Start makes another one. It begins with the pods
-// as they were reported last, and with the reinspections that are due. A Relist of a
-// stopped generator runs a pipeline for one list.
 package kubelet

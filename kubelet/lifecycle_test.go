@@ -3,13 +3,10 @@ package kubelet_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
 	"k8s.io/utils/clock"
@@ -53,126 +50,19 @@ func TestNewPanicsOnInvalidArgument(t *testing.T) {
 	}
 }
 
-// After Stop no goroutine runs, which the bubble checks, and nothing is logged. A
-// second Start reports what has changed since, and nothing again.
-func TestStartAfterStop(t *testing.T) {
-	setUp := func(r *fakeRuntime) {
-		r.set("1", "c1=running /s1=running")
-		r.set("2", "c2=running")
-		r.set("3", "c3=running")
-	}
-	runFixture(t, setUp, func(f *fixture) {
-		f.start() // runs already
-		f.events()
-		f.pleg.Stop()
-		f.pleg.Stop()
-		f.runtime.set("1", "c1=exited /s1=exited")
-		f.runtime.strip("1", true)
-		f.runtime.set("3", "")
-		f.wait(5 * time.Second)
-		f.expect()
-		f.start()
-		f.settle()
-		got := byPod(f.events())
-		if got["1"] != "Died c1, Died s1" || got["2"] != "" || got["3"] != "Died c3, Removed c3" {
-			t.Errorf("events after the second start %q", got)
-		}
-		if n := f.runtime.inspections("2"); n != 1 {
-			t.Errorf("%d inspections of the pod that has not changed, want 1", n)
-		}
-		if status, err := f.cache.Get("1"); err != nil || len(status.IPs) != 1 || status.IPs[0] != address("1") {
-			t.Errorf("status %+v, %v has lost the address from before the stop", status, err)
-		}
-		if ok, err := f.pleg.Healthy(); !ok {
-			t.Errorf("not healthy after the second start: %v", err)
-		}
-		if got := f.log.containing("ended"); len(got) > 0 {
-			t.Errorf("logged %q", got)
-		}
-	})
-}
-
-// What has failed or was requested before a stop is inspected after the next start.
-func TestReinspectionsSurviveStop(t *testing.T) {
-	setUp := func(r *fakeRuntime) {
-		r.set("1", "c1=running")
-		r.set("2", "c2=running")
-	}
-	runFixture(t, setUp, func(f *fixture) {
-		f.events()
-		f.runtime.breakPod("1", errors.New("broken"))
-		f.pleg.RequestReinspect("1")
-		f.relist()
-		f.pleg.Stop()
-		f.pleg.RequestReinspect("2")
-		f.runtime.breakPod("1", nil)
-		f.start()
-		f.settle()
-		if got := byPod(f.events()); got["1"] != "PodSync" || got["2"] != "PodSync" {
-			t.Errorf("events after the second start %q, want one PodSync for each pod", got)
-		}
-	})
-}
-
-// The kubelet still gets the PodSyncs that waited for room in its channel.
-func TestDiscardedEventsSurviveStop(t *testing.T) {
-	const pods, room = 30, 10
-	for name, again := range map[string]func(f *fixture){
-		"start":  func(f *fixture) { f.start() },
-		"relist": func(f *fixture) { f.pleg.Relist(quiet(f.t)); f.start() },
-	} {
-		t.Run(name, func(t *testing.T) {
-			runFixtureWith(t, room, nil, func(f *fixture) {
-				for i := range pods {
-					f.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running", i))
-				}
-				f.relist()
-				f.pleg.Stop()
-				again(f)
-				f.settle()
-				reported := make(map[string]bool)
-				for range pods {
-					for _, e := range f.events() {
-						uid, _, _ := strings.Cut(e, " ")
-						reported[uid] = true
-					}
-					f.settle()
-				}
-				if len(reported) != pods {
-					t.Errorf("events of %d pods, want %d", len(reported), pods)
-				}
-			})
-		})
-	}
-}
-
-// The generator ends with the context of Start, and can be started again.
+// The generator ends with the context of Start, its goroutines too, which the bubble
+// checks, and nothing is logged. It runs once.
 func TestStartEndsWithContext(t *testing.T) {
 	runFixture(t, nil, func(f *fixture) {
-		f.pleg.Stop()
-		ctx, cancel := context.WithCancel(f.t.Context())
-		f.pleg.Start(ctx)
-		f.settle()
-		cancel()
+		f.stop()
+		f.start()
 		f.runtime.set("1", "c1=running")
 		f.wait(5 * time.Second)
 		f.expect()
-		f.start()
-		f.settle()
-		f.expect("1 Started c1")
 		if got := f.log.containing("ended"); len(got) > 0 {
 			t.Errorf("logged %q", got)
 		}
 	})
-}
-
-func TestStopBeforeStart(t *testing.T) {
-	p := kubelet.New(newFakeRuntime(), make(chan *pleg.PodLifecycleEvent),
-		&pleg.RelistDuration{}, kubecontainer.NewCache(), clock.RealClock{})
-	p.Stop()
-	if ok, err := p.Healthy(); ok || err == nil {
-		t.Errorf("Healthy() = %v, %v before Start", ok, err)
-	}
 }
 
 // Another clock decides when all pods are listed, and how old the last list is.
@@ -182,8 +72,13 @@ func TestFakeClock(t *testing.T) {
 		runtime := newFakeRuntime()
 		p := kubelet.New(runtime, make(chan *pleg.PodLifecycleEvent, 10),
 			&pleg.RelistDuration{RelistPeriod: time.Hour, RelistThreshold: 3 * time.Hour}, newRecorder(), clk)
-		p.Start(quiet(t))
-		defer p.Stop()
+		if ok, err := p.Healthy(); ok || err == nil {
+			t.Errorf("Healthy() = %v, %v before Start", ok, err)
+		}
+		ctx, cancel := context.WithCancel(quiet(t))
+		defer synctest.Wait()
+		defer cancel()
+		p.Start(ctx)
 		time.Sleep(24 * time.Hour) // says nothing
 		runtime.set("1", "c1=running")
 		for range 2 {

@@ -36,6 +36,8 @@ type fixture struct {
 	cache   *recorder
 	pleg    *kubelet.PLEG
 	log     *logLines
+	ctx     context.Context // of the generator
+	stop    context.CancelFunc
 }
 
 // runFixture runs a test in a bubble. setUp prepares the runtime before the first
@@ -51,7 +53,9 @@ func runFixtureWith(t *testing.T, capacity int, setUp func(*fakeRuntime), test f
 		f := &fixture{t: t, runtime: newFakeRuntime(), cache: newRecorder(), log: &logLines{}}
 		f.pleg = kubelet.New(f.runtime, make(chan *pleg.PodLifecycleEvent, capacity),
 			&pleg.RelistDuration{RelistPeriod: time.Second, RelistThreshold: 3 * time.Minute}, f.cache, clock.RealClock{})
-		defer f.pleg.Stop()
+		f.ctx, f.stop = context.WithCancel(klog.NewContext(t.Context(), f.log.logger()))
+		defer f.wait(2 * time.Hour) // until the slowest inspection has ended
+		defer f.stop()
 		if setUp != nil {
 			setUp(f.runtime)
 		}
@@ -63,7 +67,7 @@ func runFixtureWith(t *testing.T, capacity int, setUp func(*fakeRuntime), test f
 }
 
 // start starts the generator with the log of the fixture.
-func (f *fixture) start() { f.pleg.Start(klog.NewContext(f.t.Context(), f.log.logger())) }
+func (f *fixture) start() { f.pleg.Start(f.ctx) }
 
 func (f *fixture) requestRelist(uid types.UID) { f.pleg.RequestRelist(f.log.logger(), uid) }
 

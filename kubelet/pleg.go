@@ -1,13 +1,15 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -41,26 +43,17 @@ type Options struct {
 }
 
 // PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe for
-// concurrent use. Only [PLEG.Relist] and [PLEG.Stop] block.
+// concurrent use, and none blocks.
 type PLEG struct {
-	runtime   kubecontainer.Runtime
-	events    chan *kubepleg.PodLifecycleEvent
+	pipeline  *pipeline.Pipeline
+	delivery  *delivery
 	durations *kubepleg.RelistDuration
 	clock     clock.Clock
-	options   Options
-
-	// reported and store are what successive runs share.
-	reported *reported
-	store    *store
+	// periodic is true if the pipeline itself lists all pods each period.
+	periodic bool
 	// relisted is when the last successful list began, by clock; nil before it.
 	relisted atomic.Pointer[time.Time]
-
-	mu sync.Mutex // held by Start and Stop, and by a Relist of a stopped generator
-	// discarded are the pods that the last run owed a PodSync when it ended.
-	discarded []types.UID
-	// run is the run since Start; nil while the generator is stopped. Start and Stop
-	// set it.
-	run atomic.Pointer[run]
+	started  atomic.Bool
 }
 
 var _ kubepleg.PodLifecycleEventGenerator = (*PLEG)(nil)
@@ -78,28 +71,21 @@ func New(runtime kubecontainer.Runtime, eventChannel chan *kubepleg.PodLifecycle
 func NewWithOptions(o Options, runtime kubecontainer.Runtime, eventChannel chan *kubepleg.PodLifecycleEvent,
 	relistDuration *kubepleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
-	if o.RuntimeRequestTimeout == 0 {
-		o.RuntimeRequestTimeout = DefaultRuntimeRequestTimeout
-	}
-	if o.Inspectors == 0 {
-		o.Inspectors = DefaultInspectors
-	}
-	known := newReported()
-	p := &PLEG{
-		runtime: runtime, events: eventChannel, durations: relistDuration, clock: clk, options: o,
-		reported: known, store: newStore(cache, known),
-	}
-	if err := p.validate(cache); err != nil {
+	o.RuntimeRequestTimeout = cmp.Or(o.RuntimeRequestTimeout, DefaultRuntimeRequestTimeout)
+	o.Inspectors = cmp.Or(o.Inspectors, DefaultInspectors)
+	p := &PLEG{durations: relistDuration, clock: clk}
+	if err := p.connect(o, runtime, eventChannel, cache); err != nil {
 		panic("kubelet: " + err.Error())
 	}
 	return p
 }
 
-func (p *PLEG) validate(cache kubecontainer.Cache) error {
+// connect makes the pipeline between the runtime and the channel.
+func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepleg.PodLifecycleEvent, cache kubecontainer.Cache) error {
 	switch {
-	case p.runtime == nil:
+	case runtime == nil:
 		return errors.New("runtime cannot be nil")
-	case p.events == nil:
+	case to == nil:
 		return errors.New("eventChannel cannot be nil")
 	case p.durations == nil:
 		return errors.New("relistDuration cannot be nil")
@@ -110,47 +96,57 @@ func (p *PLEG) validate(cache kubecontainer.Cache) error {
 	case p.durations.RelistPeriod < 0:
 		return fmt.Errorf("relistDuration.RelistPeriod cannot be negative, got %v", p.durations.RelistPeriod)
 	}
-	_, err := p.newRun(klog.Background(), false)
+	period := p.durations.RelistPeriod
+	if _, p.periodic = p.clock.(clock.RealClock); !p.periodic {
+		period = -1
+	}
+	var err error
+	p.pipeline, err = pipeline.New(pipeline.Options{
+		Runtime:         &adapter{runtime: runtime, clock: p.clock, relisted: &p.relisted},
+		RelistPeriod:    period,
+		RelistThreshold: p.durations.RelistThreshold,
+		// A list is two calls, an inspection one for each container and sandbox.
+		ListTimeout:    o.RuntimeRequestTimeout * 5 / 2,
+		InspectTimeout: o.RuntimeRequestTimeout * 5,
+		Inspectors:     o.Inspectors,
+		Store:          newStore(cache),
+		Logger:         slog.New(logr.ToSlogHandler(klog.Background())),
+	})
+	if err != nil {
+		return err
+	}
+	// Subscribed before the pipeline runs, so that it gets every event.
+	events, err := p.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "kubelet", Buffer: max(cap(to), minBuffer)})
+	p.delivery = &delivery{from: events, to: to}
 	return err
 }
 
-// Start starts the generator, which runs until ctx ends or [PLEG.Stop]. While it
-// runs, further calls do nothing. After Stop it starts again and reports what has
-// changed since.
+// Start starts the generator, which runs until ctx ends. Further calls do nothing.
 //
 // If the clock is not a clock.RealClock, it decides when all pods are listed. Every
 // other duration is one of package time.
 func (p *PLEG) Start(ctx context.Context) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := p.run.Load(); r != nil && !r.hasEnded() {
+	if p.started.Swap(true) {
 		return
 	}
-	p.forgetEnded()
-	_, periodic := p.clock.(clock.RealClock)
-	r := p.mustRun(ctx, periodic)
-	p.run.Store(r) // before resumeReinspections, so that no request falls between
-	p.resumeReinspections(r)
-	if periodic {
-		r.start(ctx)
-		return
+	log := klog.FromContext(ctx)
+	go p.delivery.run(log)
+	if !p.periodic {
+		go p.relistByClock(ctx)
 	}
-	r.start(ctx, func(ctx context.Context) { p.relistByClock(ctx, r.pipeline) })
-}
-
-// resumeReinspections passes on what was requested, or has failed, before the run.
-func (p *PLEG) resumeReinspections(r *run) {
-	for _, uid := range p.reported.reinspections() {
-		r.pipeline.RequestReinspect(uid)
-	}
+	go func() {
+		if err := p.pipeline.Run(ctx); !errors.Is(err, context.Cause(ctx)) {
+			log.Error(err, "The pod lifecycle event generator ended")
+		}
+	}()
 }
 
 // relistByClock relists each period of the clock, as GenericPLEG does.
-func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline) {
+func (p *PLEG) relistByClock(ctx context.Context) {
 	timer := p.clock.NewTimer(p.durations.RelistPeriod)
 	defer timer.Stop()
 	for {
-		_ = pods.Relist(ctx) // the lister logs an error
+		_ = p.pipeline.Relist(ctx) // the lister logs an error
 		timer.Reset(p.durations.RelistPeriod)
 		select {
 		case <-timer.C():
@@ -160,58 +156,8 @@ func (p *PLEG) relistByClock(ctx context.Context, pods *pipeline.Pipeline) {
 	}
 }
 
-// Stop stops the generator and waits until its goroutines have ended. It does not
-// close the event channel. The kubelet itself never calls Stop.
-func (p *PLEG) Stop() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := p.run.Swap(nil); r != nil {
-		r.stop()
-		p.discarded = r.delivery.discarded
-	}
-}
-
-// Relist lists all pods and returns once every changed pod has been inspected,
-// successfully or not, and its events have been sent, or when ctx ends. If the
-// generator is stopped, it runs for this relist alone, and Start and Stop wait. The
-// kubelet itself never calls Relist.
-func (p *PLEG) Relist(ctx context.Context) {
-	if p.relistRunning(ctx) {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.relistRunning(ctx) { // a Start came between
-		return
-	}
-	p.forgetEnded()
-	r := p.mustRun(ctx, false)
-	p.resumeReinspections(r)
-	r.start(ctx)
-	r.relist(ctx)
-	r.stop()
-	p.discarded = r.delivery.discarded
-}
-
-// relistRunning is Relist of a generator that runs; otherwise it returns false.
-func (p *PLEG) relistRunning(ctx context.Context) bool {
-	r := p.run.Load()
-	if r == nil || r.hasEnded() {
-		return false
-	}
-	r.relist(ctx)
-	return true
-}
-
-// forgetEnded keeps what the run that has ended, if there is one, owes the kubelet.
-func (p *PLEG) forgetEnded() {
-	if r := p.run.Swap(nil); r != nil {
-		p.discarded = r.delivery.discarded
-	}
-}
-
 // Watch returns the event channel that was passed to [New].
-func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.events }
+func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.delivery.to }
 
 // Healthy reports whether the last successful list of all pods began less than the
 // relist threshold ago, and if not, why. Hung inspections do not delay the lists, but
@@ -224,9 +170,8 @@ func (p *PLEG) Healthy() (bool, error) {
 	if elapsed, threshold := p.clock.Since(*at), p.threshold(); elapsed > threshold {
 		return false, fmt.Errorf("pleg was last seen active %v ago; threshold is %v", elapsed, threshold)
 	}
-	// Before its first list, the pipeline of this run knows less.
-	if r := p.run.Load(); r != nil && r.periodic && p.store.listedSince(r.created) {
-		return r.pipeline.Healthy()
+	if p.periodic {
+		return p.pipeline.Healthy()
 	}
 	return true, nil
 }
@@ -240,18 +185,11 @@ func (p *PLEG) threshold() time.Duration {
 
 // RequestReinspect makes the next relist inspect the pod even if it has not changed.
 // In that case a PodSync is sent.
-func (p *PLEG) RequestReinspect(podUID types.UID) {
-	p.reported.requestReinspect(pleg.PodUID(podUID))
-	if r := p.run.Load(); r != nil {
-		r.pipeline.RequestReinspect(pleg.PodUID(podUID))
-	}
-}
+func (p *PLEG) RequestReinspect(podUID types.UID) { p.pipeline.RequestReinspect(pleg.PodUID(podUID)) }
 
-// RequestRelist relists one pod at once, if the generator runs. Waiting requests for the
-// same pod share one list. If the pod is gone, its events are sent. The gate
-// PLEGOnDemandRelist is not read: v1.37 has locked it on.
+// RequestRelist relists one pod at once. Waiting requests for the same pod share one
+// list. If the pod is gone, its events are sent. The gate PLEGOnDemandRelist is not
+// read: v1.37 has locked it on.
 func (p *PLEG) RequestRelist(_ klog.Logger, podUID types.UID) {
-	if r := p.run.Load(); r != nil {
-		r.pipeline.RequestRelist(pleg.PodUID(podUID))
-	}
+	p.pipeline.RequestRelist(pleg.PodUID(podUID))
 }

@@ -2,7 +2,6 @@ package kubelet
 
 import (
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -23,8 +22,7 @@ const keepGone = 10 * time.Minute
 // must be at least as new. The store sets it to the time of the oldest pod, and gives
 // each newer pod its own time.
 type store struct {
-	cache    kubecontainer.Cache
-	reported *reported
+	cache kubecontainer.Cache
 
 	mu sync.Mutex // guards what follows, and orders the writes
 	// known has the newest time that the cache got for each of its pods.
@@ -44,13 +42,12 @@ type store struct {
 
 var _ pipeline.Store = (*store)(nil)
 
-func newStore(cache kubecontainer.Cache, r *reported) *store {
+func newStore(cache kubecontainer.Cache) *store {
 	return &store{
-		cache:    cache,
-		reported: r,
-		known:    make(map[pleg.PodUID]time.Time),
-		gone:     make(map[pleg.PodUID]time.Time),
-		behind:   make(map[pleg.PodUID]time.Time),
+		cache:  cache,
+		known:  make(map[pleg.PodUID]time.Time),
+		gone:   make(map[pleg.PodUID]time.Time),
+		behind: make(map[pleg.PodUID]time.Time),
 	}
 }
 
@@ -59,15 +56,16 @@ func newStore(cache kubecontainer.Cache, r *reported) *store {
 func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	native, read, err := s.nativeOf(uid, status, err, at)
+	native, read, err := nativeOf(status, err, at)
 	s.cache.Set(types.UID(uid), native, err, read)
 	s.known[uid] = read
 	delete(s.gone, uid)
 	s.applied(uid, at)
 }
 
-// nativeOf returns what the pod cache gets.
-func (s *store) nativeOf(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.PodStatus, time.Time, error) {
+// nativeOf returns what the pod cache gets. The addresses are those of the pipeline, which
+// keeps the last known ones while no sandbox is ready.
+func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.PodStatus, time.Time, error) {
 	if err != nil {
 		if failed, ok := errors.AsType[*inspectionError](err); ok {
 			return failed.status, failed.at, failed.err
@@ -78,29 +76,13 @@ func (s *store) nativeOf(uid pleg.PodUID, status *pleg.PodStatus, err error, at 
 	if !ok {
 		return nil, at, errors.New("the status is not from the kubelet's runtime")
 	}
-	s.reported.settle(uid, got.pod)
 	native := got.status
-	if ips := s.addresses(uid, status); len(native.IPs) == 0 && len(ips) > 0 {
+	if len(native.IPs) == 0 && len(status.IPs) > 0 {
 		kept := *native
-		kept.IPs = ips
+		kept.IPs = status.IPs
 		native = &kept
 	}
-	return native, got.pod.Timestamp, nil
-}
-
-// addresses returns the pod's addresses, or the last known ones if it has none and no
-// sandbox is ready. The pipeline knows those since its start, the pod cache the
-// earlier ones.
-func (s *store) addresses(uid pleg.PodUID, status *pleg.PodStatus) []string {
-	ready := slices.ContainsFunc(status.Sandboxes, func(s *pleg.SandboxStatus) bool { return s.Ready })
-	if len(status.IPs) > 0 || ready {
-		return status.IPs
-	}
-	last, err := s.cache.Get(types.UID(uid))
-	if err != nil || last == nil {
-		return nil
-	}
-	return last.IPs
+	return native, got.listed, nil
 }
 
 // Delete implements [pipeline.Store]. Waiting GetNewerThan calls of the pod return,
@@ -112,7 +94,6 @@ func (s *store) Delete(uid pleg.PodUID, at time.Time) {
 	s.cache.SetObservedTime(types.UID(uid), at)
 	delete(s.known, uid)
 	s.gone[uid] = at
-	s.reported.remove(uid)
 	s.applied(uid, at)
 }
 
@@ -158,13 +139,6 @@ func (s *store) Observe(at time.Time, pending []pleg.PodUID) {
 	if s.global.Before(at) {
 		s.setListedTime(at)
 	}
-}
-
-// listedSince reports whether a list has succeeded since a time.
-func (s *store) listedSince(t time.Time) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.listed.After(t)
 }
 
 // setListedTime gives each pod the time of the list, except pods that are behind.

@@ -77,7 +77,7 @@ type caller struct {
 func newHistory(t *testing.T, seed uint64) *history {
 	h := &history{t: t, rand: rand.New(rand.NewPCG(seed, 1)), changes: make(map[types.UID][]change)}
 	for _, name := range []string{"GenericPLEG", "pipeline"} {
-		s := &side{generator: newGenerator(t, name == "GenericPLEG"), name: name}
+		s := &side{generator: newGenerator(name == "GenericPLEG"), name: name}
 		s.cache.yields = 20
 		h.sides = append(h.sides, s)
 	}
@@ -92,7 +92,7 @@ func (h *history) run() {
 	}
 	stop := make(chan struct{})
 	for _, s := range h.sides {
-		s.pleg.Start(quiet(h.t))
+		s.start(h.t)
 		go s.readEvents(stop)
 	}
 	time.Sleep(2500 * time.Millisecond)
@@ -106,7 +106,7 @@ func (h *history) run() {
 	}
 	h.watch(20 * time.Second)
 	for _, s := range h.sides {
-		s.pleg.Stop()
+		s.stop()
 	}
 	close(stop)
 	synctest.Wait()

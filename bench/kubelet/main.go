@@ -77,26 +77,15 @@ func (c config) run(ctx context.Context) error {
 	return probe.Serve(ctx, c.candidate(runtime), os.Stdin, os.Stdout)
 }
 
-// generator is what the generators have in common.
-type generator interface {
-	pleg.PodLifecycleEventGenerator
-	Relist(ctx context.Context)
-	Stop()
-}
-
-// newGenerator returns the generator and its events.
-func (c config) newGenerator(runtime kubecontainer.Runtime) (generator, <-chan *pleg.PodLifecycleEvent, error) {
+// newGenerator returns a generator, whose events fit into its channel.
+func (c config) newGenerator(runtime kubecontainer.Runtime) pleg.PodLifecycleEventGenerator {
 	events := make(chan *pleg.PodLifecycleEvent, eventBuffer)
 	durations := &pleg.RelistDuration{RelistPeriod: c.period, RelistThreshold: 3 * time.Minute}
 	if c.dropIn {
 		options := pipelinepleg.Options{RuntimeRequestTimeout: c.timeout}
-		return pipelinepleg.NewWithOptions(options, runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}), events, nil
+		return pipelinepleg.NewWithOptions(options, runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{})
 	}
-	g, ok := pleg.NewGenericPLEG(runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{}).(*pleg.GenericPLEG)
-	if !ok {
-		return nil, nil, errors.New("NewGenericPLEG has not returned a GenericPLEG")
-	}
-	return g, events, nil
+	return pleg.NewGenericPLEG(runtime, events, durations, kubecontainer.NewCache(), clock.RealClock{})
 }
 
 // listTimes knows when the last list of all pods began.
@@ -116,15 +105,11 @@ func (l *listTimes) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod
 func (c config) candidate(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		lists := &listTimes{Runtime: runtime}
-		g, events, err := c.newGenerator(lists)
-		if err != nil {
-			return err
-		}
-		g.Start(ctx)
-		defer g.Stop()
+		g := c.newGenerator(lists)
+		g.Start(ctx) // runs until the process ends
 		for {
 			select {
-			case e := <-events:
+			case e := <-g.Watch():
 				at := time.Now()
 				if list := lists.last.Load(); list != nil {
 					at = *list
