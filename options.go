@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -103,11 +102,6 @@ type Options struct {
 	// bytes each. If zero, [DefaultHistory]; if negative, none: whoever missed an event gets
 	// a Gap and a replay.
 	History int
-	// Known are the pods as an earlier pipeline has reported them. Only what has
-	// changed since is reported and inspected. Until then the cache has no status of
-	// them, and a replay does not have them: use it with a Store that outlives the
-	// pipeline. If empty, the first list reports all pods.
-	Known []*pleg.Pod
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// DeliverAfterFailures is the number of failed inspections of a pod after which
@@ -150,9 +144,6 @@ func (o *Options) complete() error {
 		return errors.New("Options.Events is require, but Options.Runtime is not an EventWatcher")
 	case o.Events != EventsOff && o.Events != EventsAuto && o.Events != EventsRequire:
 		return fmt.Errorf("Options.Events must be off, auto or require, got %q", o.Events)
-	}
-	if slices.ContainsFunc(o.Known, func(pod *pleg.Pod) bool { return pod == nil || pod.UID == "" }) {
-		return errors.New("Options.Known has a pod without UID")
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)

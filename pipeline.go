@@ -83,7 +83,7 @@ func New(o Options) (*Pipeline, error) {
 	p.hinter, errs[2] = hinter.New(fromEvents)
 	p.differ, errs[3] = differ.New(differ.Options{
 		Cache: statuses, Lister: p.lister, Pods: p.hinter, DeliverAfterFailures: o.DeliverAfterFailures,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Known: o.Known,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{

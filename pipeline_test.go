@@ -27,7 +27,6 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
 		"DeliverAfterFailures":   {Runtime: plegtest.New(), DeliverAfterFailures: -1},
-		"Known":                  {Runtime: plegtest.New(), Known: []*pleg.Pod{nil}},
 	} {
 		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)

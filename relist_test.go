@@ -105,28 +105,6 @@ func TestRelistDuringInspection(t *testing.T) {
 	})
 }
 
-// Of pods that an earlier pipeline has reported, only changes are reported.
-func TestKnownPods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		known := []*pleg.Pod{
-			plegtest.Pod("same", "c=running"), plegtest.Pod("ended", "c=running"), plegtest.Pod("gone", "c=exited"),
-		}
-		r := kit.New(t, pipeline.Options{Known: known})
-		events := r.Events(t, 0)
-		r.Runtime.Set("same", "c=running")
-		r.Runtime.Set("ended", "c=exited")
-		r.Runtime.Set("new", "c=running")
-		r.StartBetweenLists(t)
-		kit.RequireEvents(t, events, "ended", "Died(c)", "gone", "Removed(c)", "new", "Started(c)")
-		if n := r.Runtime.Counts().Inspections["same"]; n != 0 {
-			t.Errorf("%d inspections of the pod that has not changed", n)
-		}
-		r.RequestReinspect("same")
-		kit.Relist(1)
-		kit.RequireEvents(t, events, "same", "PodSync")
-	})
-}
-
 // However many wait for a relist, and however often they ask, lists do not follow each
 // other without a pause.
 func TestRelistsAreNotMadeInARow(t *testing.T) {

@@ -69,10 +69,8 @@ type Options struct {
 	// MaxQuarantine the longest; both positive.
 	RelistPeriod  time.Duration
 	MaxQuarantine time.Duration
-	// Known are pods that count as settled when Run begins.
-	Known   []*pleg.Pod
-	Logger  *slog.Logger
-	Metrics instrument.Registry
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Outputs are the channels to the stages behind this one.
@@ -126,7 +124,7 @@ type request struct {
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	log := o.Logger.With("stage", "differ")
-	d := &Differ{
+	return &Differ{
 		cache:         o.Cache,
 		lister:        o.Lister,
 		pods:          o.Pods,
@@ -139,11 +137,7 @@ func New(o Options) (*Differ, error) {
 		retries:       retries{firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined},
 		dead:          deadPods{firstWait: o.RelistPeriod * 3 / 2, pods: make(map[pleg.PodUID]*deadPod)},
 		announcements: newAnnouncements(o.Lister, m.missed),
-	}
-	for _, pod := range o.Known {
-		d.records[pod.UID] = settledRecord(pod)
-	}
-	return d, err
+	}, err
 }
 
 // RequestReinspect has the pod inspected at the next relist, whether or not it

@@ -59,11 +59,6 @@ type record struct {
 	hang *hang
 }
 
-// settledRecord returns the record of a pod that was reported before.
-func settledRecord(pod *pleg.Pod) *record {
-	return &record{uid: pod.UID, old: pod, named: pod, known: known{pod: pod}, current: observation{pod: pod}}
-}
-
 // add adds a newer observation. A CRI event before it that is not delivered yet stays a
 // step. add returns how many events are lost because too many steps wait.
 func (r *record) add(o observation) (lost int) {
