@@ -143,10 +143,11 @@ func TestPodsWatchPrintsRemovedPod(t *testing.T) {
 func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	d := startDaemon(t, socket)
+	d := start(t, newTranscript(), "run", "--simulate=4", "--churn-rate", "50", "--quiet", "--socket", socket, "-v", "warn")
+	d.stderr.await(t, "connected to")
 	out := newTranscript()
 	s := start(t, out, "pods", "--connect", socket, "--watch", "-o", "json")
-	out.await(t, "\n")
+	out.await(t, `"gone"`) // it follows the events
 	d.stopAndWait(t)
 	s.stderr.await(t, "disconnected from the daemon (")
 	startDaemon(t, socket)
