@@ -254,7 +254,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	c.cancel = cancel
 	go func() {
 		defer close(c.done)
-		for ev, err := range fleet.Watch(ctx, js, o) {
+		for ev, err := range fleet.Watch(ctx, js, o) { //nolint:contextcheck // Fresh needs no context: it does not wait
 			c.stall.Lock()
 			c.stall.Unlock() //nolint:staticcheck // it only waits
 			c.mu.Lock()
