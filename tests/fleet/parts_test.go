@@ -170,7 +170,7 @@ func TestWatchResumes(t *testing.T) {
 			}
 			r.cancel()
 		}
-		for i := first; i < len(events); i += 2*number + 1 {
+		for i := first; i < len(events); i += 3*number - 2 {
 			at := events[i].At
 			if at == "" {
 				t.Fatalf("event %d after %d has no position", i, first)
