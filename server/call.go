@@ -31,7 +31,7 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 // newCall returns a call whose place is freed once it has ended and is written, or its
 // connection is closed.
 func newCall(ctx context.Context, conn *heldConn, brief bool, timeout time.Duration, free func()) *call {
-	c := &call{brief: brief, timeout: timeout, timer: time.AfterFunc(timeout, conn.end)}
+	c := &call{brief: brief, timeout: timeout, timer: time.AfterFunc(timeout, conn.closeNow)}
 	c.open.Store(1)
 	held, release := context.WithCancel(ctx.Value(connectedKey{}).(context.Context))
 	c.release = release

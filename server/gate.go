@@ -49,7 +49,7 @@ func (g *gate) Accept() (net.Conn, error) {
 
 // admit counts the connection. It returns false if there are too many.
 func (g *gate) admit(c *heldConn) bool {
-	x := newPlace(c.process, c.end)
+	x := newPlace(c.process, c.closeNow)
 	c.release = sync.OnceFunc(func() {
 		g.open.release(x)
 		g.metrics.connections.Dec()
@@ -71,7 +71,7 @@ func (g *gate) refuse(c *heldConn) bool {
 		c.release()
 		return false
 	}
-	time.AfterFunc(refusalAge, c.end)
+	time.AfterFunc(refusalAge, c.closeNow)
 	return true
 }
 
@@ -92,8 +92,8 @@ func (c *heldConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// end closes the connection.
-func (c *heldConn) end() { _ = c.Close() }
+// closeNow closes the connection.
+func (c *heldConn) closeNow() { _ = c.Close() }
 
 // Close implements [net.Conn].
 func (c *heldConn) Close() error {

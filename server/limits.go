@@ -74,7 +74,7 @@ func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context
 	if err != nil {
 		l.metrics.refusedCalls.Inc()
 		if conn.refused.Add(1) >= maxRefusedCalls {
-			conn.end()
+			conn.closeNow()
 		}
 		return nil, err
 	}
@@ -87,7 +87,7 @@ func (l *limits) acquire(conn *heldConn, name string) (called method, release fu
 	if !known {
 		return called, nil, status.Errorf(codes.Unimplemented, "there is no method %s", name)
 	}
-	ofAll, ofMethod := newPlace(conn.process, conn.end), newPlace(conn.process, conn.end)
+	ofAll, ofMethod := newPlace(conn.process, conn.closeNow), newPlace(conn.process, conn.closeNow)
 	release = func() {
 		called.places.release(ofMethod)
 		l.all.release(ofAll)

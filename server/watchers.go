@@ -30,7 +30,7 @@ func (s *Server) joinWatchers(ctx context.Context) (_ context.Context, leave fun
 			select {
 			case <-x.released:
 			default:
-				conn.end()
+				conn.closeNow()
 			}
 		})
 	})

@@ -143,9 +143,9 @@ func (a *announcements) confirm(events []pleg.Event) {
 	}
 }
 
-// hear takes a CRI event of a pod. What came before it in the container's life need not be
+// noteHint notes a CRI event of a pod. What came before it in the container's life need not be
 // announced any more. CRI-O may announce the start of a container after its end, or never.
-func (a *announcements) hear(h *pleg.Hint, had *pleg.Pod, now time.Time) {
+func (a *announcements) noteHint(h *pleg.Hint, had *pleg.Pod, now time.Time) {
 	for _, t := range announces(h) {
 		s := step{id: h.Container, to: t}
 		if a.recent[s].by != byEvent {

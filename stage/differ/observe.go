@@ -27,7 +27,7 @@ func (d *Differ) applyObservation(o stage.Observation, now time.Time) {
 	d.announcements.count(now)
 	rec := d.records[o.UID]
 	if o.Hint != nil {
-		d.hear(rec, o.Hint, now)
+		d.noteHint(rec, o.Hint, now)
 		if o.Hint.Pod == nil && (rec == nil || !o.Hint.Removed) {
 			return
 		}
@@ -58,13 +58,13 @@ func (d *Differ) applyObservation(o stage.Observation, now time.Time) {
 	}
 }
 
-// hear takes what an event announces, whether or not it is used.
-func (d *Differ) hear(rec *record, h *pleg.Hint, now time.Time) {
+// noteHint notes what an event announces, whether or not it is used.
+func (d *Differ) noteHint(rec *record, h *pleg.Hint, now time.Time) {
 	var had *pleg.Pod
 	if rec != nil {
 		had = rec.known.pod
 	}
-	d.announcements.hear(h, had, now)
+	d.announcements.noteHint(h, had, now)
 }
 
 // join joins an observation of one pod with what is known of it. It reports whether the

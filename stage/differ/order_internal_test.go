@@ -21,7 +21,7 @@ func (e *explorer) explore(w *world, trace []string) {
 		return
 	}
 	e.seen[key] = struct{}{}
-	e.end(w.clone(), trace)
+	e.requireTruth(w.clone(), trace)
 	next := func(what string, do func(w *world) string) {
 		c := w.clone()
 		if err := do(c); err != "" {
@@ -162,8 +162,8 @@ func (w *world) has(id pleg.ContainerID) int {
 	return w.told[id]
 }
 
-// end requires that one list which is answered in peace shows everything as it is.
-func (e *explorer) end(w *world, trace []string) {
+// requireTruth requires that one list which is answered in peace shows everything as it is.
+func (e *explorer) requireTruth(w *world, trace []string) {
 	for _, f := range []*flight{&w.all, &w.one} {
 		*f = flight{}
 	}

@@ -63,7 +63,7 @@ func (d *Differ) addStep(rec *record, o observation, now time.Time) {
 // send queues a change.
 func (d *Differ) send(rec *record, change stage.Change, now time.Time) {
 	if rec.state == stateSettled {
-		d.unsettled.begin(rec, now)
+		d.unsettled.changed(rec, now)
 	}
 	if needsInspection(change) {
 		delete(d.requested, rec.uid) // served, as in the kubelet

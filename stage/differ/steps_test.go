@@ -162,9 +162,9 @@ func TestStepsSurviveAFailure(t *testing.T) {
 	})
 }
 
-// tell settles the inspection of pod a and of each change that follows, and returns the
+// settleEach settles the inspection of pod a and of each change that follows, and returns the
 // numbers of changes and of their events.
-func (f *fixture) tell() (changes, events int) {
+func (f *fixture) settleEach() (changes, events int) {
 	for {
 		f.settle("a", nil)
 		c, ok := f.nextChange()
@@ -185,7 +185,7 @@ func TestStepsAreBounded(t *testing.T) {
 			words = fmt.Sprintf("c%d=running %s", n, words)
 			event(n+1, fmt.Sprintf("c%d=running", n), words)(t, f)
 		}
-		if changes, started := f.tell(); changes > 66 || started != containers {
+		if changes, started := f.settleEach(); changes > 66 || started != containers {
 			t.Errorf("%d changes have %d events, want at most 66 with all %d", changes, started, containers)
 		}
 		kit.RequireMetric(t, f.metrics, 0, "pleg_skipped_events_total")
@@ -202,7 +202,7 @@ func TestSkippedStepsAreCounted(t *testing.T) {
 			start := all(event(4*n+1, c+"=running", c+"=running /s=running"), event(4*n+2, c+"=running", c+"=running /s=running")) // repeated
 			all(start, event(4*n+3, c+"=exited", c+"=exited /s=running"), event(4*n+4, c+"=removed", sandbox))(t, f)
 		}
-		_, told := f.tell()
+		_, told := f.settleEach()
 		if skipped := int(kit.Metric(t, f.metrics, "pleg_skipped_events_total")); told == 3*lives || told+skipped != 3*lives {
 			t.Errorf("%d events and %d skipped, want %d together", told, skipped, 3*lives)
 		}

@@ -69,8 +69,8 @@ type WaitingPod struct {
 	Since time.Time
 }
 
-// begin notes that a pod has changed.
-func (u *unsettled) begin(rec *record, now time.Time) {
+// changed notes that a pod has changed.
+func (u *unsettled) changed(rec *record, now time.Time) {
 	l := u.add(rec)
 	u.order.MoveToBack(rec.lag)
 	l.waits, l.since, l.began = true, now, time.Time{}

@@ -11,8 +11,8 @@ type names struct {
 
 func newNames() names { return names{taken: make(map[string]struct{}), free: make(map[string]int)} }
 
-// take returns name, or name-2, name-3 and so on, whichever is free first.
-func (n *names) take(name string) (label string, number int) {
+// assign returns name, or name-2, name-3 and so on, whichever is free first.
+func (n *names) assign(name string) (label string, number int) {
 	for number = max(1, n.free[name]); ; number++ {
 		label = name
 		if number > 1 {
@@ -26,7 +26,7 @@ func (n *names) take(name string) (label string, number int) {
 	}
 }
 
-// release undoes take.
+// release undoes assign.
 func (n *names) release(name, label string, number int) {
 	delete(n.taken, label)
 	if number == 1 {

@@ -15,7 +15,7 @@ func TestNames(t *testing.T) {
 	var all []taken
 	take := func(name, want string) {
 		t.Helper()
-		label, number := n.take(name)
+		label, number := n.assign(name)
 		if label != want {
 			t.Errorf("a subscriber %s is called %s, want %s", name, label, want)
 		}

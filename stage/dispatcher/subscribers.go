@@ -7,7 +7,7 @@ import (
 
 func (d *Dispatcher) addJoining() {
 	for _, s := range d.joining.Take() {
-		s.label, s.number = d.labels.take(s.name)
+		s.label, s.number = d.labels.assign(s.name)
 		s.filter.Selector = d.selectors.share(s.filter.Selector)
 		d.catchUp(s)
 		d.subscribers = append(d.subscribers, s)
@@ -71,7 +71,7 @@ func (d *Dispatcher) closeAll() {
 	d.leaving.Close()
 	for _, s := range d.subscribers {
 		s.takeBack(d.now())
-		s.end(d.endMark(s))
+		s.closeEvents(d.endMark(s))
 	}
 	d.subscribers = nil
 	d.feeders.Wait()

@@ -127,9 +127,9 @@ func (s *Subscription) takeBack(now time.Duration) {
 	s.pending = append(batch[s.recallFeed(now):], s.pending...)
 }
 
-// end closes the channel, after the mark if there is one. If a feeder has filled the
+// closeEvents closes the channel, after the mark if there is one. If a feeder has filled the
 // place for it, the mark also stands for the oldest event that was not read.
-func (s *Subscription) end(mark *pleg.Event) {
+func (s *Subscription) closeEvents(mark *pleg.Event) {
 	for mark != nil {
 		select {
 		case s.events <- *mark:

@@ -168,7 +168,7 @@ func (s *flights) mayCancel() bool {
 	return s.cancelled < most
 }
 
-func (s *flights) begin(f *flight) {
+func (s *flights) add(f *flight) {
 	s.all = append(s.all, f)
 	s.moved = f.started
 	if s.begun++; s.begun >= window {
@@ -193,8 +193,8 @@ func (s *flights) find(uid pleg.PodUID) *flight {
 	return nil
 }
 
-// end removes an inspection that has returned.
-func (s *flights) end(f *flight) {
+// remove removes an inspection that has returned.
+func (s *flights) remove(f *flight) {
 	s.all = slices.DeleteFunc(s.all, func(other *flight) bool { return other == f })
 }
 

@@ -122,10 +122,10 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil || len(p.abandon) > 0 {
-			i.end(ctx, p, now, out, settled)
+			i.applyPlan(ctx, p, now, out, settled)
 			continue
 		}
-		stage.SetAlarm(alarm, stage.Earlier(p.again, i.observe(ctx, now)), now)
+		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(ctx, now)), now)
 		accept, again := in.Inspect, in.Retry
 		if !p.begin {
 			accept = nil
@@ -151,7 +151,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		case <-alarm.C: // the plan is another one now
 		}
 	}
-	i.observe(ctx, time.Now())
+	i.publishFlights(ctx, time.Now())
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
@@ -168,7 +168,7 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	now := time.Now()
-	i.flights.begin(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel})
+	i.flights.add(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel})
 	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last) })
 }
 

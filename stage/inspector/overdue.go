@@ -76,9 +76,9 @@ func (i *Inspector) Overdue() []pleg.Inspection {
 	return nil
 }
 
-// observe publishes the inspections in flight and logs those that are overdue, and
+// publishFlights publishes the inspections in flight and logs those that are overdue, and
 // returns when it is due again; zero if never. The loop calls it before each step.
-func (i *Inspector) observe(ctx context.Context, now time.Time) time.Time {
+func (i *Inspector) publishFlights(ctx context.Context, now time.Time) time.Time {
 	o, s := &i.observed, &i.flights
 	placed := i.metrics.publish(s, now)
 	o.inFlight.Store(int64(placed))

@@ -12,7 +12,7 @@ import (
 // finishInspection settles what a worker returned.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	f := i.flights.find(r.change.UID)
-	i.flights.end(f)
+	i.flights.remove(f)
 	f.cancel(nil)
 	if f.abandoned {
 		return // settled when it was abandoned
@@ -28,8 +28,8 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	i.settleInspection(ctx, f, r, out, settled)
 }
 
-// end cancels and abandons what the plan says.
-func (i *Inspector) end(ctx context.Context, p plan, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+// applyPlan cancels and abandons what the plan says.
+func (i *Inspector) applyPlan(ctx context.Context, p plan, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	if f := p.cancel; f != nil {
 		if !f.hung(now, i.flights.hungAfter) {
 			i.flights.cancelled++

@@ -108,7 +108,7 @@ func (m *measurement) round(ctx context.Context) error {
 	for _, i := range items {
 		pods[i.PodUID] = append(pods[i.PodUID], i.ItemCall)
 	}
-	if err := m.take(1); err != nil {
+	if err := m.countCalls(1); err != nil {
 		return err
 	}
 	if len(pods) == 0 {
@@ -128,14 +128,14 @@ func (m *measurement) round(ctx context.Context) error {
 		}
 		_ = sweep.Wait() // never fails
 		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
-		_ = m.take(width) // counted
+		_ = m.countCalls(width) // counted
 	}
 	return context.Cause(ctx)
 }
 
-// take counts the calls since the last time, except those of what was removed since the list. It
+// countCalls counts the calls since the last time, except those of what was removed since the list. It
 // returns the first error.
-func (m *measurement) take(width int) (failed error) {
+func (m *measurement) countCalls(width int) (failed error) {
 	for _, c := range m.calls {
 		if status.Code(c.err) == codes.NotFound {
 			continue
