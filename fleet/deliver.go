@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -131,8 +132,7 @@ func (w *watch) replayAll(ctx context.Context) error {
 	if err := w.readBucket(ctx, StateBucket, nodeKeys, w.replayNodeState); err != nil {
 		return err
 	}
-	deliver := func(e entry) error { _, err := w.replayPodState(e); return err }
-	if err := w.readBucket(ctx, StateBucket, podKeys, deliver); err != nil {
+	if err := w.readBucket(ctx, StateBucket, podKeys, w.replayPodState); err != nil {
 		return err
 	}
 	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...)
@@ -150,16 +150,11 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 	delete(w.nodes, node)
 	w.broken = true
 	key := nodeKey(w.o.Cluster, node)
-	var others []*podState
 	err := w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
 		if e.key == key {
 			return w.replayNodeState(e)
 		}
-		other, err := w.replayPodState(e)
-		if other != nil {
-			others = append(others, other)
-		}
-		return err
+		return w.replayPodState(e)
 	})
 	if err != nil {
 		return err
@@ -169,12 +164,7 @@ func (w *watch) replayNode(ctx context.Context, node string, m message) error {
 		return err
 	}
 	w.broken = false
-	// An agent that replaces the states of an older epoch publishes a Gap next, and
-	// completes the replay then. One that was replaced by another agent meanwhile does not.
-	changing := func(other *podState) bool { return other.After >= last }
-	if !slices.ContainsFunc(others, changing) {
-		w.pending = append(w.pending, pending{node, last})
-	}
+	w.pending = append(w.pending, pending{node, last})
 	p := w.nodes[node]
 	if p == nil { // somebody has removed the state
 		p = &progress{epoch: m.epoch, gapSeq: m.last}
@@ -194,7 +184,7 @@ func (w *watch) replayNodeState(e entry) error {
 	if !ok {
 		return nil
 	}
-	w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, included: make(map[pleg.PodUID]uint64)}
+	w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, after: state.After, included: make(map[pleg.PodUID]uint64)}
 	return nil
 }
 
@@ -211,29 +201,30 @@ func (w *watch) read(e entry, state any) (node string, ok bool) {
 	return node, err == nil
 }
 
-// replayPodState delivers the events in the state of a pod. If the state is of another epoch than
-// its node, it returns it instead.
-func (w *watch) replayPodState(e entry) (other *podState, err error) {
+// replayPodState delivers the events in the state of a pod.
+func (w *watch) replayPodState(e entry) error {
 	var state podState
 	name, ok := w.read(e, &state)
 	if !ok {
-		return nil, nil
+		return nil
 	}
 	p := w.nodes[name]
-	if p == nil || p.epoch != state.Epoch {
-		return &state, nil
+	if p == nil || !state.isCurrent(p.epoch, p.after) {
+		return nil
 	}
-	p.included[state.UID] = state.Seq
+	if p.included[state.UID] = state.Seq; state.Epoch != p.epoch {
+		p.included[state.UID] = math.MaxUint64 // whatever this epoch has of the pod is older
+	}
 	for _, ev := range state.Events {
 		ev.Replayed = true
 		if !w.filter.WantsEvent(&ev) || !w.filter.WantsLabels(state.Labels) {
 			continue
 		}
 		if err := w.send(Event{Event: ev, Node: name}); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // deliverSynced delivers a Synced for each replay that is complete.

@@ -12,8 +12,9 @@ type progress struct {
 	// ahead is true if the states that were read are of an epoch that begins later in
 	// the stream. Until its Gap comes, the messages are older than the states.
 	ahead bool
-	// gapSeq is the number of the last Gap that the replayed state includes.
-	gapSeq uint64
+	// gapSeq is the number of the last Gap that the replayed state includes, and after that of
+	// the node's last message before it.
+	gapSeq, after uint64
 	// included is the number of the last event of each pod that the replayed state
 	// includes.
 	included map[pleg.PodUID]uint64

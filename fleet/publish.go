@@ -118,7 +118,7 @@ func (p *Publisher) addToBatch(ev pleg.Event) error {
 func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error {
 	gap := *p.gap
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
-	p.node = nodeState{Epoch: gap.Epoch, Seq: gap.Seq}
+	p.node = nodeState{Epoch: gap.Epoch, Seq: gap.Seq, After: p.last}
 	if err := p.writeAll(ctx); err != nil {
 		return err
 	}

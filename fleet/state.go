@@ -29,6 +29,8 @@ type nodeState struct {
 	Epoch string `json:"epoch"`
 	// Seq is the number of the last event that all states included then.
 	Seq uint64 `json:"seq"`
+	// After is the sequence number of the node's last message before the Gap.
+	After uint64 `json:"after"`
 }
 
 // podState is the value of a pod in [StateBucket].
@@ -36,8 +38,7 @@ type podState struct {
 	Epoch string `json:"epoch"`
 	// Seq is the number of the last event of the pod that the state includes.
 	Seq uint64 `json:"seq"`
-	// After is the sequence number of the node's last message when the state was written. Once
-	// there is a later one, what the state includes is published, or never will be.
+	// After is the sequence number of the node's last message when the state was written.
 	After     uint64            `json:"after"`
 	UID       pleg.PodUID       `json:"uid"`
 	Name      string            `json:"name,omitempty"`
@@ -50,6 +51,14 @@ type podState struct {
 	Status json.RawMessage `json:"status,omitempty"`
 	// Error is the error of the last inspection.
 	Error string `json:"error,omitempty"`
+}
+
+// isCurrent reports whether the state includes what its node, whose key has this epoch and After, has
+// published of the pod. A state of another epoch does if it was written after the node's Gap: an
+// agent that begins again writes all states before its own Gap. One that was written before the Gap is of
+// an agent that was being replaced.
+func (s *podState) isCurrent(epoch string, after uint64) bool {
+	return s.Epoch == epoch || s.After > after
 }
 
 // agentState is the value of a node in [AgentBucket].

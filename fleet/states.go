@@ -81,6 +81,8 @@ type Node struct {
 	// Verdict is what is wrong on the node, such as that nobody publishes; nil if its agent does
 	// not say.
 	Verdict *Verdict
+
+	after uint64 // of the node's key
 }
 
 // Nodes returns all nodes that have published, sorted by name. If there is an error, these are the
@@ -110,7 +112,7 @@ func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, er
 	err := s.readBucket(ctx, StateBucket, keys, func(e entry) error {
 		var state nodeState
 		if name, err := decodeState(e, &state); err == nil {
-			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq}
+			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq, after: state.After}
 		}
 		return nil
 	})
@@ -234,12 +236,12 @@ func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUI
 	return pod, ok, err
 }
 
-// podOf returns the pod in an entry; false if it is gone or of an epoch that has ended.
+// podOf returns the pod in an entry; false if it is gone, or what a replaced agent wrote.
 func podOf(nodes map[string]*Node, e entry) (Pod, bool) {
 	var state podState
 	name, err := decodeState(e, &state)
 	node := nodes[name]
-	if err != nil || node == nil || node.Epoch != state.Epoch {
+	if err != nil || node == nil || !state.isCurrent(node.Epoch, node.after) {
 		return Pod{}, false
 	}
 	pod := Pod{Node: name, Name: state.Name, Namespace: state.Namespace, Labels: state.Labels}

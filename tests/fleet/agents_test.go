@@ -104,16 +104,16 @@ func TestOldAgentComesBack(t *testing.T) {
 	f.hasGaps(gaps) // the old agent was refused
 }
 
-// The replay of a node whose states are being replaced is complete after the Gap that follows. What an
-// agent wrote while another one took its place is followed by none.
+// A state of another epoch counts if it was written after the node's Gap, by an agent that begins again.
+// What an agent wrote while another one took its place does not.
 func TestStateOfAnotherEpoch(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		published uint64 // how many messages of the node followed the state
-		marks     string
+		events    string
 	}{
 		"replaced": {1, "gap synced"},
-		"new":      {0, "gap gap synced"},
+		"new":      {0, "gap u synced"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -136,26 +136,95 @@ func TestStateOfAnotherEpoch(t *testing.T) {
 			putOther(t, js, events.CachedInfo().State.LastSeq-tt.published)
 			ctx, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
-			var marks []string
+			var got []string
 			for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: &from}) {
 				switch {
 				case err != nil:
 					t.Fatal(err)
 				case ev.Type == pleg.Gap:
-					marks = append(marks, "gap")
-				case ev.Type == pleg.Synced && ev.Node == "" && tt.published == 0:
-					a.restart()
+					got = append(got, "gap")
+				case ev.PodUID == "u":
+					got = append(got, "u")
 				case ev.Type == pleg.Synced && ev.Node != "":
-					marks = append(marks, "synced")
+					got = append(got, "synced")
 				}
-				if len(marks) > 0 && marks[len(marks)-1] == "synced" {
+				if len(got) > 0 && got[len(got)-1] == "synced" {
 					break
 				}
 			}
-			if got := strings.Join(marks, " "); got != tt.marks {
-				t.Errorf("%q, want %q", got, tt.marks)
+			if got := strings.Join(got, " "); got != tt.events {
+				t.Errorf("%q, want %q", got, tt.events)
+			}
+			states, err := fleet.OpenStates(t.Context(), js, cluster)
+			kit.Must(t, err)
+			_, ok, err := states.Pod(t.Context(), "node-a", "shop", "u")
+			kit.Must(t, err)
+			if ok != (tt.published == 0) {
+				t.Errorf("the bucket has the pod: %v", ok)
 			}
 		})
+	}
+}
+
+// A consumer that comes while an agent begins again is synced with every pod of its node, although the
+// states are of two epochs.
+func TestSyncedIsCompleteWhileAgentBegins(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.converges()
+	sprung := f.relay.holdAt("HPUB $KV." + fleet.StateBucket + ".test_example.node-a ")
+	f.a.restart()
+	<-sprung
+	late := watch(t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)
+	late.wantsAtLeastThis()
+	late.eventually(late.isSynced)
+	f.relay.release()
+	late.converges()
+	f.converges()
+}
+
+// A state of another epoch includes all events of its pod that the stream still has of the epoch before.
+func TestEventsOlderThanStateOfAnotherEpoch(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.converges()
+	from := f.newest()
+	js := jetStream(t, connect(t, f.server.URL))
+	events, err := js.Stream(t.Context(), fleet.EventStream)
+	kit.Must(t, err)
+	missing := events.CachedInfo().State.LastSeq + 2
+	for range 3 { // a message each, or several
+		before := f.count()
+		for f.count() == before {
+			f.a.steps(1)
+			f.converges()
+		}
+	}
+	kit.Must(t, events.DeleteMsg(t.Context(), missing)) // so that the states are read
+	info, err := events.Info(t.Context())
+	kit.Must(t, err)
+	last := f.events[len(f.events)-1]
+	states, err := js.KeyValue(t.Context(), fleet.StateBucket)
+	kit.Must(t, err)
+	key := fmt.Sprintf("test_example.node-a.%s.%s", last.PodNamespace, last.PodUID)
+	_, err = states.PutString(t.Context(), key, fmt.Sprintf(`{"epoch": "other", "seq": 1, "after": %d, "uid": %q, "events": [{"type": "ContainerStarted", "podUID": %[2]q}]}`,
+		info.State.LastSeq, last.PodUID))
+	kit.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	replayed := false
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: &from}) {
+		kit.Must(t, err)
+		replayed = replayed || ev.PodUID == last.PodUID && ev.Replayed
+		if replayed && ev.PodUID == last.PodUID && !ev.Replayed {
+			t.Errorf("event %d of the pod comes after the newer state", ev.Seq)
+		}
+		if ev.Type == pleg.Synced && ev.Node == "" {
+			break
+		}
+	}
+	if !replayed {
+		t.Error("the newer state is not in the replay")
 	}
 }
 
@@ -164,7 +233,7 @@ func putOther(t *testing.T, js jetstream.JetStream, after uint64) jetstream.KeyV
 	t.Helper()
 	states, err := js.KeyValue(t.Context(), fleet.StateBucket)
 	kit.Must(t, err)
-	if _, err := states.PutString(t.Context(), otherKey, fmt.Sprintf(`{"epoch": "other", "seq": 1, "after": %d, "uid": "u", "namespace": "shop", "events": [{}]}`, after)); err != nil {
+	if _, err := states.PutString(t.Context(), otherKey, fmt.Sprintf(`{"epoch": "other", "seq": 1, "after": %d, "uid": "u", "namespace": "shop", "events": [{"type": "ContainerStarted", "podUID": "u"}]}`, after)); err != nil {
 		t.Fatal(err)
 	}
 	return states

@@ -106,7 +106,7 @@ func (p part) delivered() error {
 }
 
 // replayedUpTo returns for each pod of a merged replay the number of the last event that the
-// replay includes.
+// replay includes. What is of the next epoch includes all.
 func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
 	if !p.Merged {
 		return nil
@@ -135,6 +135,9 @@ func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
 		if maps.Equal(now[ev.PodUID], replay[ev.PodUID]) {
 			upTo[ev.PodUID] = ev.Seq
 		}
+	}
+	for uid := range p.nextEpoch() {
+		upTo[uid] = math.MaxUint64
 	}
 	return upTo
 }

@@ -54,6 +54,11 @@ func replay(seqs ...int) []pleg.Event {
 	return events
 }
 
+// ofNext returns a replayed event of the epoch that follows.
+func ofNext(seq int) []pleg.Event {
+	return with(replay(seq)[0], func(ev *pleg.Event) { ev.Epoch = "next" })
+}
+
 func mark(typ pleg.EventType, seq uint64) pleg.Event {
 	return pleg.Event{Type: typ, Seq: seq, Epoch: epoch, ObservedAt: at(seq)}
 }
@@ -165,6 +170,19 @@ var kept = map[string]stream{
 		publishedOnly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }),
 		slices.Concat(replay(2), numbers(4), []pleg.Event{synced(4)}, numbers(6)),
 	},
+	"merged, and a pod is of the next epoch": {
+		publishedOnly(func(s *promises.Stream) {
+			s.Replay, s.Merged = true, true
+			s.Published = func(epoch string) (all []pleg.Event) {
+				for _, ev := range published[1:] {
+					ev.Epoch = epoch
+					all = append(all, ev)
+				}
+				return all
+			}
+		}),
+		slices.Concat(ofNext(1), replay(4), []pleg.Event{synced(4)}, numbers(6)),
+	},
 	"a lost connection": {
 		func(s *promises.Stream) { s.Replay, s.MayMiss, s.Breaks = true, true, []int{5} },
 		slices.Concat(replay(1, 2), []pleg.Event{synced(2), sync(3, 1, "p"), sync(4, 1, "q")}, numbers(3), []pleg.Event{synced(4)}, numbers(5)),
@@ -215,6 +233,8 @@ var broken = map[string]struct {
 	"a mark with a lower one": {promises.ErrUnique, stream{replays, slices.Concat(replay(1, 2), []pleg.Event{synced(1)})}},
 	"another epoch":           {promises.ErrUnique, stream{nothing, slices.Concat(numbers(1), with(published[2], func(ev *pleg.Event) { ev.Epoch = "f" }))}},
 	"replayed and again":      {promises.ErrUnique, stream{func(s *promises.Stream) { s.Replay, s.Merged, s.Repeats = true, true, true }, slices.Concat(replay(3, 4), []pleg.Event{synced(4)}, numbers(3))}},
+	"older than the next":     {promises.ErrUnique, stream{func(s *promises.Stream) { s.Replay, s.Merged = true, true }, slices.Concat(ofNext(1), replay(4), []pleg.Event{synced(4)}, numbers(3))}},
+	"an epoch that has ended": {promises.ErrUnique, stream{func(s *promises.Stream) { s.Replay, s.Merged = true, true }, slices.Concat(ofNext(1), []pleg.Event{gap(pleg.OtherEpoch, 5, 0)}, replay(4), ofNext(1), []pleg.Event{synced(5)})}},
 	"an event lost":           {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 3, 4, 5, 6)}},
 	"the last event lost":     {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 2, 3, 4, 5)}},
 	"too few counted":         {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 2, "p"), sync(6, 2, "q")})}},

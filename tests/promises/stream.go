@@ -1,6 +1,7 @@
 package promises
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -94,7 +95,8 @@ func (p part) last() pleg.Event {
 	return p.events[len(p.events)-1]
 }
 
-// epoch is that of the whole part. The marks of a fleet have none.
+// epoch is that of the whole part. The marks of a fleet have none, and a merged replay may have events
+// of the next epoch.
 func (p part) epoch() string {
 	if p.Epoch != "" {
 		return p.Epoch
@@ -102,12 +104,32 @@ func (p part) epoch() string {
 	if p.first && p.known.last.Epoch != "" {
 		return p.known.last.Epoch
 	}
+	epoch := ""
 	for _, ev := range p.events {
-		if ev.Epoch != "" {
+		switch {
+		case p.Merged && !ev.Replayed && ev.Epoch != "":
 			return ev.Epoch
+		case epoch == "":
+			epoch = ev.Epoch
 		}
 	}
-	return ""
+	return epoch
+}
+
+// nextEpoch returns the pods in a merged replay that were read while their node began again: their events
+// are of an epoch that follows that of the part.
+func (p part) nextEpoch() map[pleg.PodUID]string {
+	pods, epoch := make(map[pleg.PodUID]string), p.epoch()
+	if !p.Merged {
+		return nil
+	}
+	for _, ev := range p.events {
+		had := func(earlier pleg.Event) bool { return earlier.Epoch == ev.Epoch }
+		if ev.Replayed && ev.Epoch != epoch && !slices.ContainsFunc(p.Events[:p.at], had) {
+			pods[ev.PodUID] = ev.Epoch
+		}
+	}
+	return pods
 }
 
 // published returns everything that was published in the part's epoch, if it is known.
@@ -116,6 +138,16 @@ func (p part) published() []pleg.Event {
 		return nil
 	}
 	return p.Published(p.epoch())
+}
+
+// publishedIn returns the event that was published in an epoch with a number.
+func (p part) publishedIn(epoch string, seq uint64) (ev pleg.Event, ok bool) {
+	all := p.Published(epoch)
+	i := slices.IndexFunc(all, func(ev pleg.Event) bool { return ev.PodUID != "" && ev.Seq == seq })
+	if i < 0 {
+		return pleg.Event{}, false
+	}
+	return all[i], true
 }
 
 func describe(ev pleg.Event) string {
@@ -146,8 +178,12 @@ func (p part) ordered() error {
 			published[ev.Seq] = ev
 		}
 	}
+	next := p.nextEpoch()
 	for _, ev := range p.events {
 		want, known := published[ev.Seq]
+		if epoch := next[ev.PodUID]; epoch != "" && p.Published != nil {
+			want, known = p.publishedIn(epoch, ev.Seq)
+		}
 		want.Replayed = ev.Replayed
 		if ev.PodUID != "" && ev.Missed == 0 && len(published) > 0 && (!known || !Equal(ev, want)) {
 			return fmt.Errorf("got %+v, published was %+v", ev, want)
@@ -164,12 +200,13 @@ func (p part) unique() error {
 		last = p.known.last
 	}
 	replayed := make(map[container]uint64)
+	epoch, next := p.epoch(), p.nextEpoch()
 	for i, ev := range p.events {
 		if slices.Contains(p.Breaks, p.at+i) && p.MayMiss {
 			last = pleg.Event{}
 		}
-		if ev.Epoch != p.epoch() && (!p.Merged || ev.PodUID != "") {
-			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, p.epoch())
+		if want := cmp.Or(next[ev.PodUID], epoch); ev.Epoch != want && (!p.Merged || ev.PodUID != "") {
+			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, want)
 		}
 		of := container{ev.PodUID, ev.ContainerID}
 		if number, twice := replayed[of]; twice && EventSteps[ev.Type] != NoStep && (ev.Replayed || ev.Seq <= number) {
