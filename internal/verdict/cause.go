@@ -25,7 +25,9 @@ const (
 const (
 	readLog = "read the runtime's log (journalctl -u containerd, or -u crio)"
 	start   = "start the runtime (systemctl status containerd, or crio) and " + readLog
-	restart = readLog + "; if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
+	restart = readLog + "; " + goroutines
+
+	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
 )
 
 // advice is what to do about each cause.
@@ -35,7 +37,7 @@ var advice = map[Cause]string{
 	RuntimeHangs:   restart,
 	RuntimeSlow:    "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart,
 	RuntimeUnready: restart,
-	RuntimeFails:   readLog + " at this time; if it names a pod, remove that pod; otherwise " + restart,
+	RuntimeFails:   readLog + " at this time; if it names a pod, remove that pod; otherwise " + goroutines,
 	HungContainer: "look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, " +
 		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
