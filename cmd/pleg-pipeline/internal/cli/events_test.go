@@ -105,13 +105,13 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	s := start(t, out, "events", "--connect", socket, "--replay", "-o", "json")
 	out.await(t, "Synced")
 	d.stopAndWait(t)
-	s.stderr.await(t, "disconnected from the daemon (")
+	s.stderr.await(t, "waiting for the daemon: ")
 	closeConnections(t, socket, 3)
 	startDaemon(t, socket)
-	s.stderr.await(t, "reconnected to the daemon: events are missing: the daemon was restarted")
+	s.stderr.await(t, "connected to the daemon: events are missing: the daemon was restarted")
 	out.await(t, "OtherEpoch")
 	s.stopAndWait(t)
-	if got := strings.Count(s.stderr.String(), "disconnected from the daemon"); got != 1 {
+	if got := strings.Count(s.stderr.String(), "waiting for the daemon: "); got != 1 {
 		t.Errorf("%d notices about the disconnection, want 1:\n%s", got, s.stderr)
 	}
 }
@@ -149,8 +149,8 @@ func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
 	s := start(t, out, "pods", "--connect", socket, "--watch", "-o", "json")
 	out.await(t, `"gone"`) // it follows the events
 	d.stopAndWait(t)
-	s.stderr.await(t, "disconnected from the daemon (")
+	s.stderr.await(t, "waiting for the daemon: ")
 	startDaemon(t, socket)
-	s.stderr.await(t, "reconnected to the daemon: ")
+	s.stderr.await(t, "connected to the daemon: ")
 	s.stopAndWait(t)
 }

@@ -62,7 +62,7 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 func (f *follower) sayDisconnected(ctx context.Context, err error) {
 	if !f.disconnected {
 		f.disconnected = true
-		f.out.say(ctx, "disconnected from %s (%v); waiting for it", f.server, err)
+		f.out.say(ctx, "waiting for %s: %v", f.server, err)
 	}
 }
 
@@ -71,7 +71,7 @@ func (f *follower) sayDisconnected(ctx context.Context, err error) {
 func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	prefix := ""
 	if f.disconnected && (f.fleet == nil || !f.fleet.away) {
-		prefix = "reconnected to " + f.server + ": "
+		prefix = "connected to " + f.server + ": "
 		f.disconnected = false
 	}
 	switch {

@@ -55,8 +55,8 @@ func newLookup(p Process) *cobra.Command {
 
 func (c *lookupCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.IntVar(&c.query.PID, "pid", 0, "of this `PROCESS`")
-	flags.Uint64Var(&c.query.Cgroup, "cgroup", 0, "of the cgroup v2 with this `ID`: the inode of its directory")
+	flags.IntVar(&c.query.PID, "pid", 0, "find the container of this `PROCESS`")
+	flags.Uint64Var(&c.query.Cgroup, "cgroup", 0, "find the container of the cgroup v2 with this `ID`: the inode of its directory")
 	flags.DurationVar(&c.query.Wait, "wait", 2*time.Second, "`TIME` to wait for a container that is not known yet")
 	flags.BoolVar(&c.query.WithPath, "path", false, "also search the cgroup of a container that is given by its id")
 	enumFlag(cmd, &c.output, "output", "o", "output format", "text", "json")
@@ -71,7 +71,7 @@ func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
 		}
 	}
 	if given != 1 {
-		return errors.New("want one of the id of a container, --pid and --cgroup")
+		return errors.New("want exactly one: the id of a CONTAINER, --pid or --cgroup")
 	}
 	return c.query.Check()
 }

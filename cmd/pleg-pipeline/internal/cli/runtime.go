@@ -165,6 +165,6 @@ func interrupted(ctx context.Context, out console, err error) error {
 	if ctx.Err() == nil {
 		return err
 	}
-	out.say(ctx, "%v before the runtime had answered", context.Cause(ctx))
+	out.say(ctx, "%v before there was an answer", context.Cause(ctx))
 	return nil
 }

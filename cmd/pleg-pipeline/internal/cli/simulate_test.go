@@ -84,7 +84,7 @@ func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	defer conn.Close()
 	s.stop()
 	s.ends(t, cli.ExitOK)
-	if want := "before the runtime had answered"; !strings.Contains(s.stderr.String(), want) {
+	if want := "before there was an answer"; !strings.Contains(s.stderr.String(), want) {
 		t.Errorf("stderr = %q, want %q", s.stderr, want)
 	}
 }
