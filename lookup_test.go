@@ -147,8 +147,8 @@ func TestLookupEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Who receives the event of a start can look the container up, also if the first lookups
-// build the index while pods change.
+// A subscriber that has the event of a start can look the container up, also if the first
+// lookups build the index while pods change.
 func TestLookupOfEachEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{RelistPeriod: time.Millisecond})

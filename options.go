@@ -62,8 +62,8 @@ type Options struct {
 	// the next. A list for a request or a CRI event begins at once, but if such a list
 	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
 	// that time. If zero, [DefaultRelistPeriod]. If negative, lists begin only for requests
-	// and CRI events, the first one too, and at once: who calls [Pipeline.Relist] keeps the
-	// period.
+	// and CRI events, the first one too, and at once: the caller of [Pipeline.Relist] keeps
+	// the period.
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
@@ -99,8 +99,8 @@ type Options struct {
 	// most RelistPeriod, or negative, a pod is inspected at every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events kept for subscribers that resume, about 200
-	// bytes each. If zero, [DefaultHistory]; if negative, none: whoever missed an event gets
-	// a Gap and a replay.
+	// bytes each. If zero, [DefaultHistory]; if negative, none: a subscriber
+	// that missed an event gets a Gap and a replay.
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store

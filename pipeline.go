@@ -161,26 +161,26 @@ func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 // readable and does not change, and GetNewerThan returns [pleg.ErrStopped] in place of waiting.
 func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
-// RequestReinspect has the pod inspected at the next relist, whether or not it
-// changed, even if it is quarantined. If it did not change, subscribers get a
+// RequestReinspect requests an inspection of the pod at the next relist, whether or not
+// it changed, even if it is quarantined. If it did not change, subscribers get a
 // PodSync. RequestReinspect does not block. A pod that the next relist does not
 // show is not waited for. While CRI events stand in for lists, that relist comes
 // within Options.RelistPeriod.
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
-// RequestRelist has one pod listed, and inspected if it changed, without waiting
-// for the next relist, even if it is quarantined. It does not block. Requests for
+// RequestRelist requests a list of one pod, and an inspection if it changed, without
+// waiting for the next relist, even if it is quarantined. It does not block. Requests for
 // the same pod that wait are served by one list. If Runtime is not a [pleg.PodLister],
-// all pods are listed, but not in a row (Options.RelistPeriod).
+// all pods are listed, with a pause between two such lists (Options.RelistPeriod).
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
 
-// Relist has all pods listed, and returns the error of that list, or nil once each
+// Relist requests a list of all pods. It returns the error of that list, or nil once each
 // changed pod has been inspected, successfully or not, and the events have been
-// published. Calls that wait for a list to begin share it; lists for such calls are not
-// made in a row (Options.RelistPeriod). Before Run it waits for the first list. It
+// published. Calls that wait for a list to begin share it, and there is a pause between two
+// such lists (Options.RelistPeriod). Before Run it waits for the first list. It
 // returns the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Relist(ctx context.Context) error {
 	if ctx.Err() != nil {

@@ -34,7 +34,7 @@ func TestNewNamesTheBadOption(t *testing.T) {
 	}
 }
 
-// Without a history, whoever lacks an event starts again with the present state.
+// Without a history, a subscriber that lacks an event starts again with the present state.
 func TestNoHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{History: -1})

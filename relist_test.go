@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// relisting has all pods listed and returns before that has ended.
+// relisting starts a list of all pods and does not wait for its end.
 func relisting(t *testing.T, r *kit.Pipeline) <-chan error {
 	t.Helper()
 	relisted := make(chan error, 1)

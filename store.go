@@ -97,8 +97,8 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // event of its start is delivered, and for [lookup.KeepRemoved] after its removal. A call
 // takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
 // for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait, all pods are listed for a
-// container that is not known, once for all calls that wait and not in a row
-// (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
+// container that is not known, once for all calls that wait, and with a pause between two
+// such lists (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
 // [lookup.ErrNoContainer] or [lookup.ErrNotYet], is [pleg.ErrStopped] once Run has returned, or
 // is the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {

@@ -38,12 +38,12 @@ type entry struct {
 	at     time.Time
 	// gone is set if there is no status: the pod was found gone, or was never inspected.
 	gone bool
-	// last is the status of the last inspection that succeeded; the pod is known to
-	// have been so until lastAsOf, or later (the method). An error leaves both.
+	// last is the status of the last inspection that succeeded. It was still true at
+	// lastAsOf, and perhaps later: see the method. An error leaves both.
 	last     *pleg.PodStatus
 	lastAsOf time.Time
 	// listed is the pod in the newest listing that did not cover it, pending the number of
-	// that listing, since the time of the first of such listings in a row.
+	// that listing. since is the time of the first listing from which on none covered it.
 	listed  *pleg.Pod
 	pending uint64
 	since   time.Time
@@ -240,8 +240,7 @@ func (c *Cache) freshness(e *entry) time.Time {
 	return c.observed
 }
 
-// lastAsOf returns the latest time at which the pod is known to have been as in the last
-// good status.
+// lastAsOf returns the latest time at which the last good status is known to be true.
 func (c *Cache) lastAsOf(e *entry) time.Time {
 	if fresh := c.freshness(e); e.err == nil && e.last != nil && fresh.After(e.lastAsOf) {
 		return fresh

@@ -19,12 +19,11 @@ type Entry struct {
 	// says why; in the second case it is [ErrNotInspected].
 	Status *pleg.PodStatus
 	Err    error
-	// CurrentAsOf is the time of the newest observation that has been applied:
-	// the pod is known to have been so at that time. It is zero if the pod was
-	// never inspected.
+	// CurrentAsOf is the time of the newest observation that has been applied: Status
+	// was true then. It is zero if the pod was never inspected.
 	CurrentAsOf time.Time
-	// Last is the status of the last inspection that succeeded; nil if none did. The
-	// pod is known to have been so until LastAsOf. If Err is nil, Last is Status.
+	// Last is the status of the last inspection that succeeded; nil if none did. It was
+	// still true at LastAsOf. If Err is nil, Last is Status.
 	Last     *pleg.PodStatus
 	LastAsOf time.Time
 	// Listed is the pod in the newest listing that showed a change, if that was not

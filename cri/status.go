@@ -56,7 +56,7 @@ func sandboxCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
 
 // checkStatus returns the error of a call, or an error if its answer is not a status of
 // what was listed. A status whose state is unknown is an error if the list has a known
-// state: nothing would have the pod inspected again once the runtime has recovered. If
+// state: no later change would cause an inspection once the runtime has recovered. If
 // both are unknown, the state may be one of a later CRI.
 func checkStatus[N ~int32, S interface {
 	comparable

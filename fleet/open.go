@@ -84,7 +84,7 @@ func countParts(ctx context.Context, js jetstream.JetStream, limits *Limits) (in
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		parts, err = limits.Parts, nil
 	}
-	// The first part comes last: who finds it finds all.
+	// The first part is created last: if it exists, all do.
 	for number := parts - 1; number >= 0 && err == nil; number-- {
 		_, err = openPart(ctx, js, part{number, parts}, limits)
 	}

@@ -114,7 +114,7 @@ func (p *Publisher) addToBatch(ev pleg.Event) error {
 }
 
 // publishReplay writes the states of all pods, removes those of pods that are gone, and
-// then publishes the Gap: who reads it finds the states complete.
+// then publishes the Gap: its readers find the states complete.
 func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error {
 	gap := *p.gap
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt

@@ -69,7 +69,7 @@ func (x *Index) wake() {
 }
 
 // outstanding returns the list that was asked for and is not finished. There is at most one,
-// so that lookups in a row neither cause lists in a row nor keep anything in the lister.
+// however many lookups wait or follow each other.
 func (x *Index) outstanding() *listing {
 	x.mu.Lock()
 	defer x.mu.Unlock()

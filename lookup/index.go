@@ -41,7 +41,7 @@ type entry struct {
 
 // Source is where an [Index] learns whether there is a container that it does not know.
 type Source struct {
-	// Relist has the runtime list all pods. The channel gets the error of that list, or nil
+	// Relist requests a list of all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.
 	Relist func() <-chan error
 	// Uninspected returns the pods of the newest list that wait for an inspection. An

@@ -97,7 +97,7 @@ type Exporter struct {
 	warned string
 }
 
-// noEpoch is the epoch of no pipeline: who resumes there gets a Gap and a replay.
+// noEpoch is the epoch of no pipeline: a subscriber that resumes there gets a Gap and a replay.
 const noEpoch = "none"
 
 // NewExporter returns an exporter that does not run yet. The error names the bad option.

@@ -3,14 +3,13 @@ package pleg
 import "errors"
 
 var (
-	// ErrInvalidOption is wrapped by the error of whoever is given options or a query that
-	// are not well-formed. The error names the field. Over the socket it has the gRPC code
-	// InvalidArgument.
+	// ErrInvalidOption is wrapped by every error about a bad option or a bad query. The
+	// error names the field. Over the socket it has the gRPC code InvalidArgument.
 	ErrInvalidOption = errors.New("invalid option")
-	// ErrUnknownPod is wrapped by the error of whoever is asked for a pod that is gone or was
-	// never inspected: no event of it has been delivered since.
+	// ErrUnknownPod is wrapped by every error about a pod that is gone or was never
+	// inspected: no event of it has been delivered since.
 	ErrUnknownPod = errors.New("the pod is unknown or gone")
-	// ErrStopped is returned by what waits for a pipeline that has ended.
+	// ErrStopped is returned by calls that wait for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.

@@ -64,7 +64,7 @@ func (c *call) requestReceived() {
 	}
 }
 
-// interceptUnary ends a call when closing ends, and has its answer counted.
+// interceptUnary ends a call when closing ends, and counts its answer.
 func interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 		c := callOf(ctx)

@@ -29,7 +29,7 @@ func newPlace(client any, evict func()) *place {
 func newPlaces(n int) *places { return &places{max: n} }
 
 // acquire returns false if there is no place. If it evicts another one for this, it
-// returns that: there is one too many until it is released. Who holds x calls release.
+// returns that: there is one too many until it is released. The holder of x calls release.
 func (p *places) acquire(x *place) (victim *place, ok bool) {
 	if victim, ok = p.add(x); victim != nil {
 		victim.evict()

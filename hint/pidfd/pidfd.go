@@ -1,6 +1,6 @@
-// Package pidfd learns from the kernel that the first process of a container has ended, and has
-// the pod listed at once: within milliseconds, where the runtime's event may take 150 ms, and
-// no event comes while the runtime is down.
+// Package pidfd learns from the kernel that the first process of a container has ended, and
+// requests a relist of the pod: within milliseconds, where the runtime's event may take 150 ms
+// and does not come while the runtime is down.
 //
 // It is a hint like a CRI event ([pleg.Hint]): events of the pipeline say what the runtime
 // says. [Options].Ended has what the kernel said. Without the pid namespace of the host, no
@@ -112,8 +112,8 @@ func (w *watcher) compare(ctx context.Context, s *pleg.PodStatus) {
 	}
 }
 
-// watch waits for the end of a container, and has its pod listed until the runtime agrees: ctx
-// ends then.
+// watch waits for the end of a container, and then requests relists of its pod until the runtime
+// agrees, which ends ctx.
 func (w *watcher) watch(ctx context.Context, id pleg.ContainerID) {
 	c, err := w.pipeline.Lookup(ctx, lookup.Query{Container: id, WithPath: true})
 	var first *process

@@ -79,8 +79,7 @@ func (h hosted) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, e
 	return c, err
 }
 
-// The end of a process has its pod listed at once, although nothing else does, until the
-// runtime agrees.
+// The end of a process alone relists its pod, at once and until the runtime agrees.
 func TestEndIsAHint(t *testing.T) {
 	for name, test := range map[string]struct {
 		script string

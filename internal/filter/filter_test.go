@@ -27,7 +27,7 @@ func TestSelectorsAreLimited(t *testing.T) {
 	}
 }
 
-// What comes only on request comes to whoever names it.
+// A type on request comes to each subscriber that names it.
 func TestTypes(t *testing.T) {
 	all := pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
 	normal := pleg.EventTypes(pleg.ClassNormal)

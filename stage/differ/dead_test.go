@@ -21,7 +21,7 @@ func (f *fixture) passTime(d time.Duration) (alone, all int) {
 	return len(f.lister.takeRelisted()), int(f.lister.relistsNow.Load())
 }
 
-// pass waits, and requires how often the pod is listed alone meanwhile. All pods are not listed.
+// pass waits. It requires want lists of the pod alone meanwhile, and none of all pods.
 func pass(d time.Duration, want int) step {
 	return func(t *testing.T, f *fixture) {
 		if alone, all := f.passTime(d); alone != want || all != 0 {

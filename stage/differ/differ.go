@@ -140,8 +140,8 @@ func New(o Options) (*Differ, error) {
 	}, err
 }
 
-// RequestReinspect has the pod inspected at the next relist, whether or not it
-// changed, even if it is quarantined; without a change its subscribers get a
+// RequestReinspect requests an inspection of the pod at the next relist, whether or not
+// it changed, even if it is quarantined; without a change its subscribers get a
 // PodSync. It never blocks and is safe for concurrent use. A pod that the next
 // relist does not show is not waited for.
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true}) }

@@ -39,7 +39,7 @@ func (d *Differ) applyListing(l stage.Listing, now time.Time) {
 	d.listAnswered = l.Answered
 	// What the listing covers is known now, before any inspection: a hung
 	// inspection delays no GetNewerThan of another pod.
-	d.pending = d.unsettled.listed(l.At, l.Relisted, d.pending[:0])
+	d.pending = d.unsettled.addList(l.At, l.Relisted, d.pending[:0])
 	d.cache.Observe(l.At, d.pending)
 	d.dead.listingApplied(now, l.StreamUp && !l.StreamBroke)
 	if d.announcements.judge(l) {

@@ -103,7 +103,7 @@ func (q *retries) wait(rec *record, until time.Time) {
 	q.publish()
 }
 
-// failedPromptly has a pod retried at the next list: its last retry failed without hanging.
+// failedPromptly arranges a retry at the next list, because the last one failed without hanging.
 func (q *retries) failedPromptly(rec *record, now time.Time) {
 	rec.hang.seen, rec.hang.tried = false, now
 	q.wait(rec, now)

@@ -46,8 +46,8 @@ func (d *Differ) settleDelivered(rec *record, now time.Time) {
 	}
 }
 
-// settleFailed has a failed inspection retried, and delivers what is known if too
-// many have failed.
+// settleFailed arranges the retry of a failed inspection. If too many have failed, it delivers
+// what is known.
 func (d *Differ) settleFailed(rec *record, s stage.Settled, now time.Time) {
 	rec.fail()
 	switch {

@@ -155,9 +155,9 @@ func (u *unsettled) isFresh(l *lag) bool {
 	return l.tried < u.lists && !l.until.Before(u.before)
 }
 
-// listed notes a list after all its pods have been compared. It appends the pods that the
-// list does not cover.
-func (u *unsettled) listed(at time.Time, callers []chan<- error, pending []*pleg.Pod) []*pleg.Pod {
+// addList adds a list whose pods have all been compared. It appends the pods that the list
+// does not cover to pending.
+func (u *unsettled) addList(at time.Time, callers []chan<- error, pending []*pleg.Pod) []*pleg.Pod {
 	u.lists++
 	u.before, u.newest, u.marked, u.fresh = u.newest, at, false, 0
 	w := awaited{at: at, number: u.lists, callers: callers}

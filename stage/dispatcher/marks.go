@@ -47,7 +47,7 @@ func (d *Dispatcher) currentFor(s *Subscription, m stage.Mark) time.Time {
 	return m.Current
 }
 
-// owe has a mark delivered after everything that waits for the subscriber.
+// owe arranges that a mark is delivered after everything that waits for the subscriber.
 func (s *Subscription) owe(mark pleg.Event) {
 	s.syncing = false
 	switch {

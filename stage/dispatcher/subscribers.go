@@ -17,7 +17,7 @@ func (d *Dispatcher) addJoining() {
 // removeLeaving removes the subscribers that called Close.
 func (d *Dispatcher) removeLeaving() {
 	leaving := d.leaving.Take()
-	d.addJoining() // who leaves has joined before, perhaps a moment ago
+	d.addJoining() // a leaving subscriber may have joined a moment ago
 	for _, s := range leaving {
 		if i := slices.Index(d.subscribers, s); i >= 0 {
 			d.subscribers = slices.Delete(d.subscribers, i, i+1)

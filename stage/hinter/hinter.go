@@ -86,7 +86,7 @@ func New(o Options) (*Hinter, error) {
 	return h, err
 }
 
-// RequestRelist has one pod listed, and inspected if it changed, without
+// RequestRelist requests a list of one pod, and an inspection if it changed, without
 // waiting for the next relist (kubelet v1.37, PLEG.RequestRelist). Requests for
 // the same pod that wait are served by one list. It never blocks and is safe
 // for concurrent use.

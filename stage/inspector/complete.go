@@ -11,8 +11,8 @@ import (
 // complete returns a copy of what the runtime returned, with the time of its
 // observation. If the pod has lost its addresses, it keeps the last known ones
 // (kubelet v1.37, GenericPLEG.getPodIPs; there a failed inspection loses them).
-// A container that the observation did not show is left out: if it is gone again at the
-// next one, nothing would have the pod inspected, and the cache would still show it.
+// A container that the observation did not show is left out: if the next observation does
+// not show it either, the pod is not inspected, and the cache would keep the container.
 func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	status := *s
 	status.UID, status.ObservedAt = c.UID, c.At
@@ -31,9 +31,9 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 	})
 }
 
-// fillFromStatus gives each creation and start the image and the time that the status has for
-// its container, and each end, and its correction, also how and when the container ended. If the container was
-// removed before this inspection, the last one or an event may have told that.
+// fillFromStatus copies the image and the time of the start from the status into the events of
+// containers, and how and when a container ended into its end and its correction. If the
+// container was removed before this inspection, an earlier status may have that.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
 	for n := range events {
 		ev := &events[n]
@@ -73,8 +73,8 @@ func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
 	return events
 }
 
-// finalStatus returns how a container ended that the runtime does not know any more; nil if
-// nothing told it. An event may have told it before the last inspection, which may know more.
+// finalStatus returns the last status of a container that the runtime does not know any more;
+// nil if its end was never seen. The last inspection may know more than an earlier event.
 func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg.ContainerStatus {
 	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
 		return c

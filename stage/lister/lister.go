@@ -28,7 +28,7 @@ type Options struct {
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
 	// OnRequest is set if lists begin only for requests and the event stream, the first one
-	// too, and at once: whoever asks keeps the period.
+	// too, and at once: the caller keeps the period.
 	OnRequest bool
 	// RelistPeriodWithEvents is the period while CRI events stand in for lists.
 	RelistPeriodWithEvents time.Duration

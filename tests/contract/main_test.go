@@ -113,7 +113,7 @@ func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, wants func(promis
 	s := &promises.Stream{
 		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types, Wants: wants,
 		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get, Statuses: o.Statuses},
-		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // whoever has a small buffer reads slowly here
+		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // subscribers with a small buffer read slowly here
 	}
 	if o.After.Epoch != f.Epoch() { // the history is older than the cache
 		s.Cache = f.Cache()

@@ -92,8 +92,8 @@ func TestContractSyncedDespiteASickPod(t *testing.T) {
 	})
 }
 
-// One pod whose inspection hangs stops the bookmarks of nobody. Those of subscribers
-// that want the pod say that they have nothing newer of it; the position moves on.
+// A pod whose inspection hangs stops nobody's bookmarks. In those of subscribers that want
+// the pod, the time stands still and the position moves on.
 func TestContractBookmarksDespiteASickPod(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
 		f.Runtime.Set("web/sick", "c=running /s=running")

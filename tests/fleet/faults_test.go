@@ -49,7 +49,7 @@ func TestFaults(t *testing.T) {
 			f.relay.strand() // it no longer passes anything, without an end of the connection
 			f.a.steps(20)
 		}},
-		// States too: who comes late finds nothing stale.
+		// States too: a watch that begins late finds nothing stale.
 		{name: "messages lost under way", times: 3, within: 10 * time.Second, fault: func(f *field) { f.a.lose(f.relay) }},
 		{name: "more events than wait for the agent", within: 10 * time.Second, fault: func(f *field) {
 			f.relay.hold()

@@ -208,8 +208,8 @@ func TestBadPositionIsAGap(t *testing.T) {
 	})
 }
 
-// A part whose only server is gone holds up its own nodes alone. Who comes then gets the others, but
-// is not synced before the part is back.
+// A part whose only server is gone holds up its own nodes alone. A watch that begins then gets the
+// others, but is not synced before the part is back.
 func TestLostPartHoldsUpItsNodesAlone(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -312,7 +312,7 @@ func createPartOn(t *testing.T, js jetstream.JetStream, number int, tag string) 
 	kit.Must(t, err)
 }
 
-// Whoever creates the streams sets the number of parts and what they keep. What exists is not changed,
+// The first to create the streams sets the number of parts and what they keep. What exists is not changed,
 // and a watch that knows another number ends: it would miss nodes.
 func TestNumberOfParts(t *testing.T) {
 	t.Parallel()

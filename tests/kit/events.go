@@ -70,8 +70,8 @@ func RequireEvents(t testing.TB, events <-chan pleg.Event, want ...string) {
 	}
 }
 
-// Subscriber collects the events of one subscription. Whoever reads them calls Add
-// for each and closes Done at the end.
+// Subscriber collects the events of one subscription. Its reader calls Add for each
+// and closes Done at the end.
 type Subscriber struct {
 	// See, if not nil, is called by Add with each event.
 	See func(pleg.Event)
@@ -81,7 +81,7 @@ type Subscriber struct {
 
 	mu     sync.Mutex
 	events []pleg.Event
-	turn   chan struct{} // of capacity 1; who takes its element may go on
+	turn   chan struct{} // of capacity 1; the goroutine that takes its element may go on
 }
 
 // NewSubscriber returns a subscriber without events. see may be nil.

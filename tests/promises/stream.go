@@ -226,7 +226,7 @@ func (p part) unique() error {
 	return nil
 }
 
-// synced: whoever asks for a replay or resumes gets one Synced, and another after each
+// synced: a subscriber that asks for a replay or resumes gets one Synced, and another after each
 // lost connection. Before it comes what was there before the subscription.
 func (p part) synced() error {
 	marks := 0

@@ -29,7 +29,7 @@ func (s *Stream) resumed() error {
 	return nil
 }
 
-// gaps: only whoever cannot resume gets a Gap, as its first event.
+// gaps: only a subscriber that cannot resume gets a Gap, as its first event.
 func (s *Stream) gaps() error {
 	for i, ev := range s.Events {
 		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped && i > 0 {
@@ -51,7 +51,7 @@ func (s *Stream) gaps() error {
 	return nil
 }
 
-// ended: whoever has not read everything when the pipeline ends gets one Gap for that, as
+// ended: a subscriber that has not read everything when the pipeline ends gets one Gap for that, as
 // the last event. That it counts all events is Complete.
 func (s *Stream) ended() error {
 	stopped := slices.IndexFunc(s.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Gap && ev.Reason == pleg.Stopped })

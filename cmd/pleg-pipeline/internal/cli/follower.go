@@ -82,8 +82,8 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	}
 }
 
-// awaitState waits until the source knows all pods except those that hang: who asks for the
-// pods wants to see that, not to wait for it too. It returns the last event that has a position.
+// awaitState waits until the source knows all pods except those that hang, which the user
+// wants to see at once. It returns the last event that has a position.
 func awaitState(ctx context.Context, from source) (latest fleet.Event, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})

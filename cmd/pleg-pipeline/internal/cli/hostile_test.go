@@ -116,7 +116,7 @@ func TestHostileDaemons(t *testing.T) {
 	}
 }
 
-// hostileEnvironment has the doctor examine no runtime.
+// hostileEnvironment names a runtime that does not exist, for the doctor.
 var hostileEnvironment = map[string]string{"CONTAINER_RUNTIME_ENDPOINT": "unix:///nonexistent/cri.sock"}
 
 // watchFor is longer than each deadline.

@@ -56,7 +56,7 @@ func (s *settings) add(cmd *cobra.Command) {
 }
 
 // apply sets the flags that the command line does not set. It drops privileges before it
-// reads a file: whoever can have it read another must not gain by that. Its errors are usage
+// reads a file, so that a user who chooses the file gains nothing. Its errors are usage
 // errors, except those of drop.
 func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
 	s.sources = make(map[string]string)

@@ -17,7 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// The places that crictl reads too.
+// crictl reads these too.
 const (
 	EnvEndpoint   = "CONTAINER_RUNTIME_ENDPOINT"
 	EnvConfig     = "CRI_CONFIG_FILE"

@@ -76,7 +76,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// Whoever must not see pods gets neither their names nor the runtime's words.
+// A client that may not see pods gets neither their names nor the runtime's words.
 func TestUnreadyNamesNobodyToStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -136,7 +136,7 @@ func (c *gatedConn) Close() error {
 
 type spareKey struct{}
 
-// markSpare has the requests of a spare connection know that.
+// markSpare marks the requests of a spare connection.
 func markSpare(ctx context.Context, conn net.Conn) context.Context {
 	if c, ok := plain(conn).(*gatedConn); ok && c.spare {
 		return context.WithValue(ctx, spareKey{}, true)

@@ -78,7 +78,7 @@ func TestPageNamesNoOtherHost(t *testing.T) {
 	}
 }
 
-// TestPageIsClosedWithThePods: whoever must not see pods gets no path that names them.
+// TestPageIsClosedWithThePods: a client that may not see pods gets no path that names them.
 func TestPageIsClosedWithThePods(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	o := options(pipe)

@@ -132,7 +132,7 @@ func askOnce(ctx context.Context, from Source) (u update) {
 	return u
 }
 
-// follow sends the events of the source, and why it has no connection.
+// follow sends the events of the source, and an error whenever the connection breaks.
 func follow(ctx context.Context, from Source, events chan<- eventMessage) error {
 	send := func(m eventMessage) {
 		select {
