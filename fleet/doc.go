@@ -11,7 +11,7 @@
 //	...
 //	return p.Run(ctx) // beside pipe.Run
 //
-// A consumer watches all nodes, or some:
+// Another program watches all nodes, or some:
 //
 //	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: "prod", Replay: true}) {
 //		if err != nil {

@@ -99,8 +99,8 @@ func TestGatherEndsWithAnError(t *testing.T) {
 	})
 }
 
-// A consumer that waits for longer than the server may does not end the read.
-func TestGatherForSlowConsumer(t *testing.T) {
+// A caller may take longer for an entry than the server may.
+func TestGatherForSlowCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		updates := make(chan jetstream.KeyValueEntry, 32)

@@ -31,8 +31,8 @@ type join struct {
 	away map[int]bool
 }
 
-// errBeginAgain means that a part has a Gap about all its nodes. A consumer takes it for one about
-// all parts, so all begin again with a replay.
+// errBeginAgain means that a part has a Gap about all its nodes. For the watch it is a Gap about
+// all parts: all begin again with a replay.
 var errBeginAgain = errors.New("a part is missing events")
 
 func (j *join) run(ctx context.Context) error {

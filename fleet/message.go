@@ -30,7 +30,7 @@ type cloudEvent struct {
 	Data     eventData `json:"data"`
 }
 
-// eventData is the event, with the labels of its pod for the selectors of consumers.
+// eventData is the event, with the labels of its pod for the selectors of watches.
 type eventData struct {
 	pleg.Event
 
@@ -77,7 +77,7 @@ func encodeEvent(source string, d eventData) ([]byte, error) {
 	})
 }
 
-// message is what a consumer or a new session reads of a message.
+// message is what a watch or a new session reads of a message.
 type message struct {
 	epoch string
 	// first and last are the numbers of its events; those of a Gap are both that of

@@ -56,7 +56,7 @@ const (
 // of deleted keys.
 const minAPILevel = 1
 
-// errNothingPublished is the error of a consumer that came before the first agent.
+// errNothingPublished is the error of a watch that began before the first agent.
 var errNothingPublished = errors.New("nothing has been published on this server yet")
 
 // countParts returns the number of parts on the server. If there are none and limits is not nil,

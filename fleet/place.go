@@ -39,7 +39,7 @@ func (p Position) in(of part) (at place) {
 
 // place is a position in one stream.
 type place struct {
-	// stream names the stream. One that was deleted and created again has another name.
+	// stream is the name of the stream. One that was deleted and created again has another name.
 	stream string
 	// message is the sequence number of the last message of which the watch delivered events,
 	// and events how many of them; 0 means all.

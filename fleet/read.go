@@ -25,8 +25,8 @@ const (
 	// searchTimeout is how long the server may search a bucket before it answers: seconds
 	// for 500,000 keys. nats.go gives it 5 s unless the context has a deadline.
 	searchTimeout = 2 * time.Minute
-	// readTimeout is that deadline. It is far, because a consumer that reads slowly must
-	// not begin again.
+	// readTimeout is that deadline. It is far, because a slow caller must not
+	// begin again.
 	readTimeout = 24 * time.Hour
 	// idleTimeout is how long a bucket that is being read may send nothing.
 	idleTimeout = 30 * time.Second
@@ -119,7 +119,7 @@ func gather(ctx context.Context, updates <-chan jetstream.KeyValueEntry, began u
 				if err := each(entryOf(update)); err != nil {
 					return err
 				}
-				idle.Reset(idleTimeout) // each may have waited for a consumer for longer
+				idle.Reset(idleTimeout) // each may have taken longer
 			}
 			if marked && update.Delta() == 0 && revision >= leader {
 				return nil

@@ -141,8 +141,8 @@ type pending struct {
 	at   uint64
 }
 
-// errStopped means that the consumer left the range.
-var errStopped = errors.New("the consumer left the range")
+// errStopped means that the loop over the range has ended.
+var errStopped = errors.New("the loop over the range has ended")
 
 func (o *WatchOptions) complete() (filter.Filter, error) {
 	if err := checkName("WatchOptions.Cluster", o.Cluster); err != nil {
@@ -194,7 +194,7 @@ const inactiveThreshold = 5 * time.Minute
 // is made again: that of a leader that is gone ends without a word. nats.go's default is 15 s.
 const heartbeat = 3 * time.Second
 
-// messageBuffer is the size of the messages that may wait for a consumer that does not read:
+// messageBuffer is the size of the messages that may wait while the loop over the range is busy:
 // a thousand usual ones. It is larger on a server that accepts large ones.
 const messageBuffer = 1 << 20
 
@@ -218,7 +218,7 @@ func (w *watch) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	opening, cancel = context.WithTimeout(ctx, openTimeout) // the consumer may have taken long for a Gap
+	opening, cancel = context.WithTimeout(ctx, openTimeout) // delivering a Gap may have taken long
 	defer cancel()
 	// Not jetstream's OrderedConsumer: it makes itself again, and waits 10 s for that while the
 	// servers have no leader.
