@@ -173,7 +173,7 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 		now := time.Now()
 		stage.SetAlarm(alarm, d.checkDue(now), now)
 		toInspect, inspect := q.inspect.offer(out.Inspect)
-		toRetry, sick, retry := d.offerRetry(out.Retry, now)
+		toRetry, waited, retry := d.offerRetry(out.Retry, now)
 		toKnown, known := q.known.offer(out.Known)
 		toCancel, cancel := q.cancel.offer(out.Cancel)
 		toMarks, mark := q.marks.offer(out.Marks)
@@ -196,8 +196,8 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 			q.inspect.pop()
 			d.unsettled.accepted(d.records[inspect.UID], time.Now())
 		case toRetry <- retry:
-			sick.send(retry)
-			d.retries.sent(sick, time.Now())
+			waited.send(retry)
+			d.retries.sent(waited, time.Now())
 		case toKnown <- known:
 			q.known.pop()
 		case toCancel <- cancel:

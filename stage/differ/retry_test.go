@@ -82,7 +82,7 @@ func TestFailuresInARowCount(t *testing.T) {
 
 // A retry goes before other pods if it waited for MaxQuarantine or was requested.
 func TestRetryGoesFirst(t *testing.T) {
-	sick, other := plegtest.Pod("sick", "c=running"), plegtest.Pod("other", "c=running")
+	hung, other := plegtest.Pod("hung", "c=running"), plegtest.Pod("other", "c=running")
 	for name, tc := range map[string]struct {
 		late    bool
 		wait    time.Duration
@@ -96,19 +96,19 @@ func TestRetryGoesFirst(t *testing.T) {
 		"late, waited for MaxQuarantine": {late: true, wait: maxQuarantine, want: true},
 	} {
 		runDiffer(t, name, func(t *testing.T, f *fixture) {
-			f.list(sick)
-			f.requireChange(t, "sick", "Started(c)")
+			f.list(hung)
+			f.requireChange(t, "hung", "Started(c)")
 			if tc.late {
-				f.settleLate("sick")
+				f.settleLate("hung")
 			} else {
-				f.settleHung("sick")
+				f.settleHung("hung")
 			}
-			f.list(sick, other)
+			f.list(hung, other)
 			time.Sleep(tc.wait)
 			if tc.request {
-				f.differ.RequestRetry("sick")
+				f.differ.RequestRetry("hung")
 			}
-			f.list(sick, other)
+			f.list(hung, other)
 			if _, ok := f.nextRetry(); ok != tc.want {
 				t.Errorf("retry before another pod: %v, want %v", ok, tc.want)
 			}

@@ -33,9 +33,9 @@ type scene struct {
 
 // hang makes the inspection of the pod to keep hang.
 func (n *node) hang() {
-	sick, _ := n.runtime.Pod(n.keep)
-	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: sick.UID, Hang: true})
-	for _, c := range sick.Containers {
+	bad, _ := n.runtime.Pod(n.keep)
+	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: bad.UID, Hang: true})
+	for _, c := range bad.Containers {
 		_, _ = n.runtime.RestartContainer(c.ID)
 	}
 }

@@ -72,7 +72,7 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 }
 
 // A pod that hangs from the start delays Synced for a while, but not for ever.
-func TestContractSyncedDespiteASickPod(t *testing.T) {
+func TestContractSyncedDespiteAHungPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, pipeline.Options{})
 		kit.Fill(f.Runtime, 3, "c1=running")
@@ -94,19 +94,19 @@ func TestContractSyncedDespiteASickPod(t *testing.T) {
 
 // A pod whose inspection hangs stops nobody's bookmarks. In those of subscribers that want
 // the pod, the time stands still and the position moves on.
-func TestContractBookmarksDespiteASickPod(t *testing.T) {
+func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		f.Runtime.Set("web/sick", "c=running /s=running")
+		f.Runtime.Set("web/hung", "c=running /s=running")
 		f.Runtime.Set("shop/well", "c=running /s=running")
 		kit.Relist(2)
 		recovered := make(chan struct{})
-		f.Runtime.SetPodFault("web/sick", plegtest.Block(recovered))
-		f.Runtime.Set("web/sick", "c=exited /s=running")
-		sickAt := time.Now()
+		f.Runtime.SetPodFault("web/hung", plegtest.Block(recovered))
+		f.Runtime.Set("web/hung", "c=exited /s=running")
+		hungAt := time.Now()
 		of := func(o pipeline.SubscribeOptions) subscriber { o.Bookmarks = true; return f.subscribe(o) }
 		concerned := map[string]subscriber{
 			"all": of(pipeline.SubscribeOptions{}), "rare events": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerRemoved}}}),
-			"its namespace": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"web"}}}), "its label": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=sick"}}),
+			"its namespace": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"web"}}}), "its label": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=hung"}}),
 		}
 		others := map[string]subscriber{
 			"another namespace": of(pipeline.SubscribeOptions{Filter: pleg.Filter{Namespaces: []string{"shop"}}}),
@@ -124,8 +124,8 @@ func TestContractBookmarksDespiteASickPod(t *testing.T) {
 		f.Runtime.Set("shop/well", "c=exited /s=running")
 		kit.Relist(2)
 		for name, v := range concerned {
-			if mark := lastBookmark(name, v); mark.Seq != 7 || mark.ObservedAt.After(sickAt) {
-				f.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod got sick", name, mark.Seq, mark.ObservedAt, sickAt)
+			if mark := lastBookmark(name, v); mark.Seq != 7 || mark.ObservedAt.After(hungAt) {
+				f.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod began to hang", name, mark.Seq, mark.ObservedAt, hungAt)
 			}
 		}
 		for name, v := range others {

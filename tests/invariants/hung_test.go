@@ -79,32 +79,32 @@ func TestFirstWaveHangs(t *testing.T) {
 // list that shows it. A slow inspection still shows that a container ran.
 func TestGoneDuringItsInspection(t *testing.T) {
 	const gone = "Died(c) Removed(c) Died(/s) Removed(/s)"
-	remove := func(rt *plegtest.Runtime) { rt.Remove("sick") }
+	remove := func(rt *plegtest.Runtime) { rt.Remove("hung") }
 	for name, tc := range map[string]struct {
-		fault        plegtest.Fault
-		before, sick string // "" for none
-		alone        bool
-		lists        int // while it is sick
-		change       func(rt *plegtest.Runtime)
-		within       int // lists
-		want         string
+		fault          plegtest.Fault
+		before, during string // "" for none
+		alone          bool
+		lists          int // while it hangs
+		change         func(rt *plegtest.Runtime)
+		within         int // lists
+		want           string
 	}{
 		"removed":                  {plegtest.Hang, "c=running /s=running", "c=running /s=exited", false, 3, remove, 1, gone},
 		"removed, on an idle node": {plegtest.Hang, "c=running /s=running", "c=running /s=exited", true, 6, remove, 1, gone},
 		"replaced": {plegtest.Hang, "c=running /s=running", "c=running /s=exited", false, 3, func(rt *plegtest.Runtime) {
-			rt.SetPodFault("sick", nil)
-			rt.Set("sick", "d=running")
+			rt.SetPodFault("hung", nil)
+			rt.Set("hung", "d=running")
 		}, 1, gone + " Started(d)"},
 		"removed during a slow one": {plegtest.Delay(2500 * time.Millisecond), "", "c=running", true, 1, remove, 4, "Started(c) Died(c) Removed(c)"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})
-			p.Runtime.Set("sick", tc.before)
+			p.Runtime.Set("hung", tc.before)
 			p.StartBetweenLists(t)
-			sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"sick"}}})
+			sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"hung"}}})
 			kit.Must(t, err)
-			p.Runtime.SetPodFault("sick", tc.fault)
-			p.Runtime.Set("sick", tc.sick)
+			p.Runtime.SetPodFault("hung", tc.fault)
+			p.Runtime.Set("hung", tc.during)
 			for n := range tc.lists {
 				kit.Relist(1)
 				if !tc.alone {
@@ -114,8 +114,8 @@ func TestGoneDuringItsInspection(t *testing.T) {
 			tc.change(p.Runtime)
 			asked := time.Now()
 			kit.Relist(tc.within)
-			kit.RequireEvents(t, sub.Events(), "sick", tc.want)
-			if !promises.Fresh(p.Cache(), "sick", asked) {
+			kit.RequireEvents(t, sub.Events(), "hung", tc.want)
+			if !promises.Fresh(p.Cache(), "hung", asked) {
 				t.Error("GetNewerThan still waits")
 			}
 			if n := p.Runtime.Counts().InFlight; n > 0 {

@@ -25,14 +25,14 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 		most    time.Duration
 	}{
 		"without a request": {func(*pipeline.Pipeline) {}, wait + 5*time.Second},
-		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("sick") }, 5 * time.Second},
-		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("sick") }, 5 * time.Second},
+		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("hung") }, 5 * time.Second},
+		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("hung") }, 5 * time.Second},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			p := kit.New(t, pipeline.Options{InspectTimeout: timeout, MaxQuarantine: wait})
 			p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
-			p.Runtime.Set("sick", "c=running")
-			p.Runtime.SetPodFault("sick", plegtest.Hang)
+			p.Runtime.Set("hung", "c=running")
+			p.Runtime.SetPodFault("hung", plegtest.Hang)
 			kit.Fill(p.Runtime, busy, "c=running")
 			p.StartBetweenLists(t)
 			kit.Run(t, func(ctx context.Context) error {
@@ -43,12 +43,12 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				return ctx.Err()
 			})
 			time.Sleep(timeout + wait + timeout + wait/3) // it has hung twice, and waits
-			p.Runtime.SetPodFault("sick", nil)
+			p.Runtime.SetPodFault("hung", nil)
 			recovered := time.Now()
 			tc.request(p.Pipeline)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			if _, err := p.Cache().GetNewerThan(ctx, "sick", recovered); err != nil {
+			if _, err := p.Cache().GetNewerThan(ctx, "hung", recovered); err != nil {
 				t.Errorf("GetNewerThan: %v", err)
 			}
 			if took := time.Since(recovered); took > tc.most {

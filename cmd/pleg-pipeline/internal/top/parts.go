@@ -37,7 +37,7 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 		{Name: "EV/M", Width: 4, Value: func(p *pod) string { return strconv.Itoa(len(p.recent)) }, Color: always("")},
 		{Name: "AGE", Width: 4, Value: func(p *pod) string { return view.Ago(p.CreatedAt(), now) }, Color: always(view.Faint)},
 		{Name: "LAST EVENT", Value: func(p *pod) string { return p.latest(now) }, Color: func(p *pod) string {
-			if p.Sick() {
+			if p.Finding != nil {
 				return view.Red
 			}
 			return view.Faint

@@ -73,13 +73,13 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 	s.text(width+1, 0, len(clock), clock, faint)
 	figures := []field{{"events", strconv.Itoa(m.recentEvents()) + "/m"}}
 	if m.nodes != nil {
-		sick := 0
+		found := 0
 		for _, p := range m.pods {
-			if p.Sick() {
-				sick++
+			if p.Finding != nil {
+				found++
 			}
 		}
-		s.fields(2, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(sick)}))
+		s.fields(2, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
 	} else {
 		s.fields(2, m.lists(now))
 		figures = append([]field{{"inspecting", placesText(m.status)}}, figures...)

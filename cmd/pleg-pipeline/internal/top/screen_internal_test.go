@@ -16,19 +16,19 @@ import (
 
 // sample is a model with a hung, a quarantined, a dead and a busy pod.
 func sample() *model {
-	sick := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
-	sick.Stale, sick.CurrentAsOf = true, noon.Add(-13*time.Second)
+	bad := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
+	bad.Stale, bad.CurrentAsOf = true, noon.Add(-13*time.Second)
 	away := viewOf("cart-0", 1, 3)
 	s := healthy()
 	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
-	s.Overdue = []pleg.Inspection{{UID: sick.UID, Namespace: "shop", Name: sick.Name, Started: noon.Add(-12 * time.Second), Hung: true, Call: nginx}}
+	s.Overdue = []pleg.Inspection{{UID: bad.UID, Namespace: "shop", Name: bad.Name, Started: noon.Add(-12 * time.Second), Hung: true, Call: nginx}}
 	s.Quarantined = []pleg.Quarantined{{
 		UID: away.UID, Namespace: "shop", Name: away.Name, Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second), Call: nginx,
 	}}
 	found := verdict.Pods(s)
-	sick.Finding, away.Finding = new(found[sick.UID]), new(found[away.UID])
+	bad.Finding, away.Finding = new(found[bad.UID]), new(found[away.UID])
 	m := newModel(Options{})
-	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), sick, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
+	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), bad, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
 		now := noon.Add(time.Duration(i-9) * time.Second)
 		for range i % 4 {

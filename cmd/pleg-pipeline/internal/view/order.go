@@ -42,13 +42,9 @@ func (p *Pod) Trouble() Trouble {
 	return NoTrouble
 }
 
-// Sick reports whether the pod cannot be inspected: its inspection takes long, hung or
-// failed.
-func (p *Pod) Sick() bool { return p.Finding != nil }
-
 // CompareTrouble compares two pods so that the worst and longest trouble comes first.
 func CompareTrouble(a, b *Pod) int {
-	if c := cmp.Compare(a.Trouble(), b.Trouble()); c != 0 || !a.Sick() || !b.Sick() {
+	if c := cmp.Compare(a.Trouble(), b.Trouble()); c != 0 || a.Finding == nil || b.Finding == nil {
 		return c
 	}
 	return a.Finding.Since.Compare(b.Finding.Since)
@@ -61,12 +57,12 @@ func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 	if problem != "" {
 		all = append(all, verdict.Finding{Severity: verdict.Problem, Summary: problem})
 	}
-	sick := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return !p.Sick() })
-	slices.SortFunc(sick, func(a, b Pod) int { return CompareTrouble(&a, &b) })
-	for n, p := range sick {
+	found := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Finding == nil })
+	slices.SortFunc(found, func(a, b Pod) int { return CompareTrouble(&a, &b) })
+	for n, p := range found {
 		f := *p.Finding
 		f.Summary = p.FullName() + " " + f.Complaint(now)
-		if more := len(sick) - 1; n == 0 && more > 0 {
+		if more := len(found) - 1; n == 0 && more > 0 {
 			f.Summary += fmt.Sprintf("; %d more", more)
 		}
 		all = append(all, f)
@@ -77,8 +73,8 @@ func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 // PodOrders are the orders of [ComparePods].
 func PodOrders() []string { return []string{"name", "restarts", "age", "known"} }
 
-// ComparePods compares two pods by their names, or so that the most restarts, the
-// youngest, or the oldest information comes first.
+// ComparePods compares two pods so that in this order the smaller name, the most restarts, the
+// youngest pod, or the oldest information comes first.
 func ComparePods(order string, a, b *Pod) int {
 	var c int
 	switch order {

@@ -133,7 +133,7 @@ func (p *Pod) Word() string { return cmp.Or(words[p.Trouble()], p.State) }
 
 // podState returns the state of the pod, or what is wrong with its inspections.
 func podState(p *Pod) string {
-	if p.Sick() {
+	if p.Finding != nil {
 		return p.Word()
 	}
 	return p.State
