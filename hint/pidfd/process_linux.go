@@ -46,8 +46,8 @@ func openFirst(h lookup.Host, cgroup string) (*process, error) {
 	return p, nil
 }
 
-// oldest returns the process of a cgroup that began first, and when in ticks since the boot;
-// 0 if there is none.
+// oldest returns the first process of a cgroup, and its start in ticks since the boot; 0 if
+// there is none.
 func oldest(h lookup.Host, cgroup string) (pid int, began uint64) {
 	for _, other := range h.Processes(cgroup) {
 		if at, ok := started(h, other); ok && (pid == 0 || at < began || at == began && other < pid) {

@@ -126,8 +126,8 @@ func (r *Runtime) Calls() []pleg.Call {
 	return calls
 }
 
-// CallOf returns the oldest of some calls that is about a pod, or about all pods if uid
-// is empty; nil if there is none.
+// CallOf returns the first of the calls that is about the pod, or about all pods if uid is
+// empty; nil if there is none.
 func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
 	if i := slices.IndexFunc(calls, func(c pleg.Call) bool { return c.PodUID == uid }); i >= 0 {
 		return &calls[i]

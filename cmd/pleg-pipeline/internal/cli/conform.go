@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-const conformLong = `Try what a container runtime promises to those who follow its pods.
+const conformLong = `Try what a container runtime promises to the clients that follow its pods.
 
 It runs pods of its own in the namespace ` + conform.Namespace + `, compares what the runtime
 reports with what was done to them, and prints promise by promise: kept, broken

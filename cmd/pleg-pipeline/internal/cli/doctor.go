@@ -22,12 +22,12 @@ and the call that cause it; the second line says what to do.
 
 It makes the calls of a relist to the container runtime and measures each: the
 version, the conditions, both lists, and the status of every sandbox and
-container, four at a time. It names the calls that
-hang, fail or take long, finds containers that the runtime calls running although
-their cgroup has no process, compares the lists with the relist period and with
-the 16 MiB that a kubelet accepts, counts dead containers, and checks the disk
-and the pressure of the node. If there is a daemon ("pleg-pipeline run --socket"),
-it asks that too: it has watched for longer, and knows since when a pod hangs.
+container, four at a time. It names the calls that hang, fail or take long, finds
+containers that the runtime calls running although their cgroup has no process,
+compares the lists with the relist period and with the 16 MiB that a kubelet
+accepts, counts dead containers, and checks the disk and the pressure of the node.
+It also asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
+since when a pod hangs.
 
 It only reads. If the runtime hangs, the report is partial: it is printed
 within --timeout.
@@ -37,11 +37,11 @@ command. With --npd, those of a plugin of the node-problem-detector: 0 if it
 found no problem, 1 if it found one, 2 if it could not examine the node.
 
 With --calls it measures the runtime instead, and prints a table for an issue: how
-long each call takes, and what it gains to inspect 4 or 16 pods at once. It inspects
-all pods again and again; at least half of the time it waits.
+long each call takes, and how much time is saved if 4 or 16 pods are inspected at
+once. It inspects all pods repeatedly; at least half of the time it waits.
 
 With --fleet it asks no runtime: it ranks the nodes that publish on a NATS server
-by the verdict of their agents, those without an agent too.
+by the verdict of their agents, including nodes without an agent.
 
 ` + howFound + `
 A recording cannot be examined; "top -r replay:FILE" shows the verdicts on one.`

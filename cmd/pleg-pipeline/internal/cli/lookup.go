@@ -17,9 +17,9 @@ import (
 )
 
 const lookupLong = `Print the pod and the container that a container id, a process or a cgroup belongs
-to. CONTAINER is a full id, as "events -o wide" prints it. The daemon answers, which
-must see the host's processes for --pid. It knows a container before the event of
-its start, and for five minutes after its removal.
+to. CONTAINER is a full id, as "events -o wide" prints it. The daemon answers. For
+--pid, it must see the host's processes. It knows a container before the event of its
+start, and for five minutes after its removal.
 
 The exit code is 1 if there is no such container, or if it is not known within
 --wait.`

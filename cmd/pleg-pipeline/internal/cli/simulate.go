@@ -24,8 +24,8 @@ come and go as on a busy node, but no processes run. Clients can only read.
 
 --fault rehearses a fault: an error, a hang, a delay or a malformed answer of one
 call, from a time on and, with --fault-pod, of one pod. --seed determines the pods,
-their changes and the calls that a fault hits: the same flags repeat a run. It begins
-with the first call of a client.`
+their changes and the calls that a fault hits: the same flags repeat a run, which
+begins with the first call of a client.`
 
 const simulateExample = `  # 110 pods, as many as a node has by default, that change 20 times a second
   pleg-pipeline simulate --socket /tmp/cri.sock --pods 110 --churn-rate 20

@@ -120,8 +120,8 @@ func (all watchers) close() {
 }
 
 // listen opens event streams, and returns once each has received an event, or none came
-// for a while: a stream may be opened long before the runtime sends events to it. For each
-// it is given whether it reads, as watch does.
+// for a while: a stream may be opened long before the runtime sends events to it. There is one
+// stream for each element of reads, which says whether it is read.
 func (t *trial) listen(reads ...bool) (all watchers) {
 	t.needEvents()
 	ended := attempt(func() {
