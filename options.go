@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,8 +36,6 @@ const (
 	hungAfter = time.Second
 	// slowAfter is how long a subscriber may leave an event unread before that is logged.
 	slowAfter = 30 * time.Second
-	// never is a period that does not end.
-	never = time.Duration(math.MaxInt64 / 4)
 )
 
 // EventsMode says how to use the runtime's CRI events.
@@ -61,9 +58,7 @@ type Options struct {
 	// RelistPeriod is the time from the end of one list of all pods to the start of
 	// the next. A list for a request or a CRI event begins at once, but if such a list
 	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
-	// that time. If zero, [DefaultRelistPeriod]. If negative, lists begin only for requests
-	// and CRI events, the first one too, and at once: the caller of [Pipeline.Relist] keeps
-	// the period.
+	// that time. If zero, [DefaultRelistPeriod].
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].

@@ -52,10 +52,6 @@ type Pipeline struct {
 // New returns a pipeline that does not run yet. The error names the bad option, or
 // says why the metrics could not be registered.
 func New(o Options) (*Pipeline, error) {
-	onRequest := o.RelistPeriod < 0
-	if onRequest {
-		o.RelistPeriod = never
-	}
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", option.Invalid(err))
 	}
@@ -71,7 +67,7 @@ func New(o Options) (*Pipeline, error) {
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
 		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
-		OnRequest: onRequest, Logger: o.Logger, Metrics: metrics,
+		Logger: o.Logger, Metrics: metrics,
 	})
 	fromEvents := hinter.Options{
 		Pods: p.runtime.PodLister(), Required: o.Events == EventsRequire, Lister: p.lister, Relists: o.Inspectors,

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestNewNamesTheBadOption(t *testing.T) {
 	for field, o := range map[string]pipeline.Options{
 		"Runtime":                {},
+		"RelistPeriod":           {Runtime: plegtest.New(), RelistPeriod: -1},
 		"RelistPeriodWithEvents": {Runtime: plegtest.New(), RelistPeriodWithEvents: -1},
 		"RelistThreshold":        {Runtime: plegtest.New(), RelistThreshold: -1},
 		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},

@@ -150,31 +150,3 @@ func TestRelistEnds(t *testing.T) {
 		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
 	})
 }
-
-// With a negative period the caller alone decides when pods are listed, without pauses.
-func TestListsOnRequestOnly(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{RelistPeriod: -1})
-		r.Runtime.Set("a", "c=running")
-		events := r.Events(t, 0)
-		r.Start(t)
-		time.Sleep(time.Hour)
-		if n := r.Runtime.Counts().Lists; n != 0 {
-			t.Errorf("%d lists before the first request", n)
-		}
-		began := time.Now()
-		for range 3 {
-			requireRelisted(t, relisting(t, r), nil)
-		}
-		kit.RequireEvents(t, events, "a", "Started(c)")
-		if n, took := r.Runtime.Counts().Lists, time.Since(began); n != 3 || took != 0 {
-			t.Errorf("%d lists in %v, want one for each request, at once", n, took)
-		}
-		r.Runtime.SetListFault(plegtest.Fail(pleg.ErrUnavailable))
-		requireRelisted(t, relisting(t, r), pleg.ErrUnavailable)
-		time.Sleep(time.Hour)
-		if n := r.Runtime.Counts().Lists; n != 4 {
-			t.Errorf("%d lists, want none after the one that failed", n)
-		}
-	})
-}

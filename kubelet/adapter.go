@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
-	"k8s.io/utils/clock"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -19,9 +17,6 @@ import (
 // status is the kubelet's own.
 type adapter struct {
 	runtime kubecontainer.Runtime
-	clock   clock.Clock
-	// relisted gets the time of each successful list by clock.
-	relisted *atomic.Pointer[time.Time]
 	// listed is when the last successful list began. Only ListPods uses it, which
 	// has no concurrent calls.
 	listed time.Time
@@ -35,7 +30,7 @@ var (
 // ListPods implements [pleg.Runtime]. The store measures the duration of a
 // successful list, which includes the inspections it causes.
 func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
-	start, began := time.Now(), a.clock.Now()
+	start := time.Now()
 	if !a.listed.IsZero() {
 		metrics.PLEGRelistInterval.Observe(start.Sub(a.listed).Seconds())
 	}
@@ -45,7 +40,6 @@ func (a *adapter) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 		return nil, fmt.Errorf("get pods: %w", err)
 	}
 	a.listed = start
-	a.relisted.Store(&began)
 	metrics.PLEGLastSeen.Set(float64(start.Unix()))
 	countRunning(natives)
 	pods := make([]*pleg.Pod, len(natives))

@@ -1,10 +1,7 @@
 package kubelet_test
 
 import (
-	"context"
-	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
@@ -29,6 +26,9 @@ func TestNewPanicsOnInvalidArgument(t *testing.T) {
 		{"no durations", func() { kubelet.New(newFakeRuntime(), events, nil, cache, clock.RealClock{}) }},
 		{"no cache", func() { kubelet.New(newFakeRuntime(), events, durations, nil, clock.RealClock{}) }},
 		{"no clock", func() { kubelet.New(newFakeRuntime(), events, durations, cache, nil) }},
+		{"another clock", func() {
+			kubelet.New(newFakeRuntime(), events, durations, cache, testingclock.NewFakeClock(time.Time{}))
+		}},
 		{"negative period", func() {
 			kubelet.New(newFakeRuntime(), events, &pleg.RelistDuration{RelistPeriod: -1}, cache, clock.RealClock{})
 		}},
@@ -61,46 +61,6 @@ func TestStartEndsWithContext(t *testing.T) {
 		f.expect()
 		if got := f.log.containing("ended"); len(got) > 0 {
 			t.Errorf("logged %q", got)
-		}
-	})
-}
-
-// Another clock decides when all pods are listed, and how old the last list is.
-func TestFakeClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clk := testingclock.NewFakeClock(time.Time{})
-		runtime := newFakeRuntime()
-		p := kubelet.New(runtime, make(chan *pleg.PodLifecycleEvent, 10),
-			&pleg.RelistDuration{RelistPeriod: time.Hour, RelistThreshold: 3 * time.Hour}, newRecorder(), clk)
-		if ok, err := p.Healthy(); ok || err == nil {
-			t.Errorf("Healthy() = %v, %v before Start", ok, err)
-		}
-		ctx, cancel := context.WithCancel(quiet(t))
-		defer synctest.Wait()
-		defer cancel()
-		p.Start(ctx)
-		time.Sleep(24 * time.Hour) // says nothing
-		runtime.set("1", "c1=running")
-		for range 2 {
-			clk.Step(59 * time.Minute)
-			synctest.Wait()
-			if got := drain(p.Watch()); len(got) > 0 {
-				t.Errorf("events %q before the relist period has passed", got)
-			}
-			clk.Step(2 * time.Minute)
-			synctest.Wait()
-			if got := drain(p.Watch()); len(got) != 1 {
-				t.Errorf("events %q after the relist period, want one", got)
-			}
-			runtime.set("1", "c1=exited")
-		}
-		runtime.fail(errors.New("no list"))
-		for hours, want := range []bool{true, true, true, false} {
-			if ok, err := p.Healthy(); ok != want {
-				t.Errorf("Healthy() = %v, %v %d hours after the last list", ok, err, hours)
-			}
-			clk.Step(time.Hour + time.Minute)
-			synctest.Wait()
 		}
 	})
 }

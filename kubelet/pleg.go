@@ -45,14 +45,8 @@ type Options struct {
 // PLEG is a pod lifecycle event generator of the kubelet. Its methods are safe for
 // concurrent use, and none blocks.
 type PLEG struct {
-	pipeline  *pipeline.Pipeline
-	delivery  *delivery
-	durations *kubepleg.RelistDuration
-	clock     clock.Clock
-	// periodic is true if the pipeline itself lists all pods each period.
-	periodic bool
-	// relisted is when the last successful list began, by clock; nil before it.
-	relisted atomic.Pointer[time.Time]
+	pipeline *pipeline.Pipeline
+	delivery *delivery
 	started  atomic.Bool
 }
 
@@ -60,7 +54,8 @@ var _ kubepleg.PodLifecycleEventGenerator = (*PLEG)(nil)
 
 // New returns a generator that [PLEG.Start] starts. It has the parameters of the
 // kubelet's NewGenericPLEG (v1.37). If a duration is zero, the kubelet's default
-// applies. Like NewGenericPLEG, New panics if an argument is nil or invalid.
+// applies. Like NewGenericPLEG, New panics if an argument is nil or invalid. The clock must be
+// a clock.RealClock: every duration is one of package time.
 func New(runtime kubecontainer.Runtime, eventChannel chan *kubepleg.PodLifecycleEvent,
 	relistDuration *kubepleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
 ) *PLEG {
@@ -73,38 +68,35 @@ func NewWithOptions(o Options, runtime kubecontainer.Runtime, eventChannel chan 
 ) *PLEG {
 	o.RuntimeRequestTimeout = cmp.Or(o.RuntimeRequestTimeout, DefaultRuntimeRequestTimeout)
 	o.Inspectors = cmp.Or(o.Inspectors, DefaultInspectors)
-	p := &PLEG{durations: relistDuration, clock: clk}
-	if err := p.connect(o, runtime, eventChannel, cache); err != nil {
+	p := &PLEG{}
+	if err := p.connect(o, runtime, eventChannel, relistDuration, cache, clk); err != nil {
 		panic("kubelet: " + err.Error())
 	}
 	return p
 }
 
 // connect makes the pipeline between the runtime and the channel.
-func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepleg.PodLifecycleEvent, cache kubecontainer.Cache) error {
+func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepleg.PodLifecycleEvent,
+	durations *kubepleg.RelistDuration, cache kubecontainer.Cache, clk clock.Clock,
+) error {
 	switch {
 	case runtime == nil:
 		return errors.New("runtime cannot be nil")
 	case to == nil:
 		return errors.New("eventChannel cannot be nil")
-	case p.durations == nil:
+	case durations == nil:
 		return errors.New("relistDuration cannot be nil")
 	case cache == nil:
 		return errors.New("cache cannot be nil")
-	case p.clock == nil:
-		return errors.New("clock cannot be nil")
-	case p.durations.RelistPeriod < 0:
-		return fmt.Errorf("relistDuration.RelistPeriod cannot be negative, got %v", p.durations.RelistPeriod)
 	}
-	period := p.durations.RelistPeriod
-	if _, p.periodic = p.clock.(clock.RealClock); !p.periodic {
-		period = -1
+	if _, ok := clk.(clock.RealClock); !ok {
+		return fmt.Errorf("clock must be a clock.RealClock, got %T", clk)
 	}
 	var err error
 	p.pipeline, err = pipeline.New(pipeline.Options{
-		Runtime:         &adapter{runtime: runtime, clock: p.clock, relisted: &p.relisted},
-		RelistPeriod:    period,
-		RelistThreshold: p.durations.RelistThreshold,
+		Runtime:         &adapter{runtime: runtime},
+		RelistPeriod:    durations.RelistPeriod,
+		RelistThreshold: durations.RelistThreshold,
 		// A list is two calls, an inspection one for each container and sandbox.
 		ListTimeout:    o.RuntimeRequestTimeout * 5 / 2,
 		InspectTimeout: o.RuntimeRequestTimeout * 5,
@@ -122,18 +114,12 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 }
 
 // Start starts the generator, which runs until ctx ends. Further calls do nothing.
-//
-// If the clock is not a clock.RealClock, it decides when all pods are listed. Every
-// other duration is one of package time.
 func (p *PLEG) Start(ctx context.Context) {
 	if p.started.Swap(true) {
 		return
 	}
 	log := klog.FromContext(ctx)
 	go p.delivery.run(log)
-	if !p.periodic {
-		go p.relistByClock(ctx)
-	}
 	go func() {
 		if err := p.pipeline.Run(ctx); !errors.Is(err, context.Cause(ctx)) {
 			log.Error(err, "The pod lifecycle event generator ended")
@@ -141,47 +127,13 @@ func (p *PLEG) Start(ctx context.Context) {
 	}()
 }
 
-// relistByClock relists each period of the clock, as GenericPLEG does.
-func (p *PLEG) relistByClock(ctx context.Context) {
-	timer := p.clock.NewTimer(p.durations.RelistPeriod)
-	defer timer.Stop()
-	for {
-		_ = p.pipeline.Relist(ctx) // the lister logs an error
-		timer.Reset(p.durations.RelistPeriod)
-		select {
-		case <-timer.C():
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
 // Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.delivery.to }
 
-// Healthy reports whether the last successful list of all pods began less than the
-// relist threshold ago, and if not, why. Hung inspections do not delay the lists, but
-// if pods wait and no inspection succeeds, the pipeline itself is not healthy.
-func (p *PLEG) Healthy() (bool, error) {
-	at := p.relisted.Load()
-	if at == nil {
-		return false, errors.New("pleg has yet to be successful")
-	}
-	if elapsed, threshold := p.clock.Since(*at), p.threshold(); elapsed > threshold {
-		return false, fmt.Errorf("pleg was last seen active %v ago; threshold is %v", elapsed, threshold)
-	}
-	if p.periodic {
-		return p.pipeline.Healthy()
-	}
-	return true, nil
-}
-
-func (p *PLEG) threshold() time.Duration {
-	if p.durations.RelistThreshold > 0 {
-		return p.durations.RelistThreshold
-	}
-	return pipeline.DefaultRelistThreshold
-}
+// Healthy is that of the pipeline. It reports whether the last successful list of all pods
+// began less than the relist threshold ago, and if not, why. Hung inspections do not delay the
+// lists, but if pods wait and no inspection succeeds, the pipeline is not healthy either.
+func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }
 
 // RequestReinspect makes the next relist inspect the pod even if it has not changed.
 // In that case a PodSync is sent.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -98,7 +99,7 @@ func testEndIsAHint(t *testing.T, script string, code int32) {
 	endProcess := startProcess(t, cgroups, id, script)
 	runtime := plegtest.New()
 	runtime.Set("web", id+"=running /s=running")
-	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: -1})
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour})
 	kit.Must(t, err)
 	died, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}}})
 	kit.Must(t, err)

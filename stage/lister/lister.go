@@ -27,9 +27,6 @@ type Options struct {
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
-	// OnRequest is set if lists begin only for requests and the event stream, the first one
-	// too, and at once: the caller keeps the period.
-	OnRequest bool
 	// RelistPeriodWithEvents is the period while CRI events stand in for lists.
 	RelistPeriodWithEvents time.Duration
 	Logger                 *slog.Logger
@@ -68,10 +65,6 @@ func New(o Options) (*Lister, error) {
 		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
 		callers:  mailbox.New[chan<- error](),
 		schedule: schedule{period: o.RelistPeriod, pause: min(o.RelistPeriod, maxRequestPause)},
-	}
-	if o.OnRequest {
-		now := time.Now()
-		l.schedule.ended, l.schedule.served, l.schedule.pause = now, now, 0
 	}
 	l.last.Store(&Relist{})
 	l.trust.evidence.Store(&evidence{})
@@ -184,7 +177,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 // period is the time to the next list. The period with events applies only while
 // lists work too.
 func (l *Lister) period(stream evidence) time.Duration {
-	if stream.standsIn() && !l.opts.OnRequest && l.Last().Err == nil {
+	if stream.standsIn() && l.Last().Err == nil {
 		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
