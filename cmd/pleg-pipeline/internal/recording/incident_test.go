@@ -33,7 +33,7 @@ func TestIncidents(t *testing.T) {
 		runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
 		client := connect(t, append(dial, incidents.DialOptions()...), false)
 		defer client.Close()
-		pipe := kit.New(t, pipeline.Options{Runtime: client})
+		pipe := kit.New(t, pipeline.Options{Runtime: client, RelistPeriod: 5 * time.Second})
 		pipe.Start(t)
 		var log bytes.Buffer
 		stop := kit.Run(t, func(ctx context.Context) error {
@@ -55,7 +55,7 @@ func TestIncidents(t *testing.T) {
 	})
 }
 
-// hangForAWhile lets a container that restarts hang for ten seconds.
+// hangForAWhile lets a container that restarts hang for twenty seconds.
 func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
 	t.Helper()
 	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
@@ -68,7 +68,7 @@ func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
 			break
 		}
 	}
-	time.Sleep(10 * time.Second)
+	time.Sleep(20 * time.Second)
 	runtime.Clear(id)
 }
 

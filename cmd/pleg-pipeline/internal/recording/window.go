@@ -48,7 +48,7 @@ func (w *window) forget(l line) {
 		return
 	case isList:
 		w.state[q] = l
-		w.forgetGone(l.At)
+		w.forgetGone()
 		return
 	case q == callEvents && l.Ended:
 		delete(w.state, q)
@@ -69,8 +69,9 @@ func (w *window) forget(l line) {
 	}
 }
 
-// forgetGone forgets the older statuses of what is not in the lists.
-func (w *window) forgetGone(before offset) {
+// forgetGone forgets the statuses that are older than both lists, of what is in neither.
+func (w *window) forgetGone() {
+	before := min(w.state[listSandboxes].At, w.state[listContainers].At)
 	exists := map[string]bool{callEvents: true, listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
 	for list := range kinds {
 		for _, it := range w.state[list].items {

@@ -15,18 +15,19 @@ import (
 // TestWindowHasTheLastMinutes replays what a window has after twelve minutes: a pipeline on it must
 // have the same cache in the end, although it sees only the last minutes.
 func TestWindowHasTheLastMinutes(t *testing.T) {
-	long := churnSeed(3, 1, 720)
+	long := churnSeed(3, 0.25, 180)
+	polling := pipeline.Options{RelistPeriod: 4 * time.Second}
 	following := pipeline.Options{Events: pipeline.EventsRequire}
 	for name, test := range map[string]struct {
 		scenario
 		least, most time.Duration
 	}{
-		"lists":  {scenario{pods: 15, play: long}, 6 * time.Minute, 9 * time.Minute},
+		"lists":  {scenario{pods: 15, play: long, options: polling}, 6 * time.Minute, 9 * time.Minute},
 		"events": {scenario{pods: 15, play: long, options: following}, 6 * time.Minute, 9 * time.Minute},
 		"a container that hangs": {scenario{pods: 5, play: func(t *testing.T, runtime *simruntime.Runtime) {
-			churnSeed(3, 1, 500)(t, runtime)
+			churnSeed(3, 0.25, 125)(t, runtime)
 			churnUntilHung("ContainerStatus")(t, runtime)
-		}}, 6 * time.Minute, 9 * time.Minute},
+		}, options: polling}, 6 * time.Minute, 9 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
