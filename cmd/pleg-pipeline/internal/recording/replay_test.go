@@ -32,7 +32,6 @@ var rarely = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriod: 10 *
 var replayCases = map[string]struct {
 	scenario
 	replay pipeline.Options
-	late   time.Duration
 	// statesOnly: only the caches are compared. Whether a call is retried shortly
 	// before or after the next list depends on milliseconds, and so does which changes of a
 	// pod are merged.
@@ -41,16 +40,10 @@ var replayCases = map[string]struct {
 	// which container is reported first.
 	unannounced bool
 	hung        bool // calls hang until the end, in the replay too, which still ends
-	busy        bool // the recorded pipeline asked for each status 5 ms after the list or event
 	inSandbox   bool // the status of a sandbox has those of its containers
 }{
-	"churn":                {scenario: scenario{pods: 12, play: churn(8, 100)}},
-	"unary lists":          {scenario: scenario{pods: 12, unary: true, play: churn(8, 60)}},
-	"storm":                {statesOnly: true, scenario: scenario{pods: 50, play: churn(100, 200)}},
-	"busy":                 {busy: true, scenario: scenario{pods: 12, play: churn(8, 100)}},
-	"first list late":      {scenario: scenario{pods: 12, play: churn(8, 60)}, late: time.Hour},
-	"longer period":        {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{RelistPeriod: 3 * time.Second}},
-	"shorter period":       {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
+	"unary lists":          {scenario: scenario{pods: 8, unary: true, play: churn(8, 60)}},
+	"storm":                {statesOnly: true, scenario: scenario{pods: 30, play: churn(100, 100)}},
 	"errors":               {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
 	"errors of lists":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
 	"empty answers":        {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus, Probability: 0.3})}},
@@ -58,20 +51,19 @@ var replayCases = map[string]struct {
 	"hung container":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
 	"hung list":            {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
 	"one call":             {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
-	"one call, all events": {inSandbox: true, replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 100)}},
+	"one call, all events": {inSandbox: true, replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 70)}},
 	"one call, events for a polling pipeline": {
-		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 100)},
+		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 70)},
 	},
 
-	"all events":        {replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 100)}},
+	"all events":        {replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 70)}},
 	"repeated events":   {replay: following, scenario: scenario{pods: 15, options: following, play: churnRepeated}},
 	"unannounced":       {replay: following, unannounced: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},
 	"streams that fail": {replay: rarely, unannounced: true, scenario: scenario{pods: 15, options: rarely, play: churnWithBreaks}},
 	// The recording has few lists, and its lists show what the events announced.
 	"events for a polling pipeline": {
-		statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 100)},
+		statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 70)},
 	},
-	"lists for a following pipeline": {scenario: scenario{pods: 12, play: churn(8, 60)}, replay: pipeline.Options{Events: pipeline.EventsAuto}},
 }
 
 // TestReplayEqualsRecordedRun records a pipeline on a runtime that changes. A
@@ -84,16 +76,13 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t), StatusesInSandbox: test.inSandbox}
 				want, data := test.record(t)
-				if test.busy {
-					data = delayed(t, data)
-				}
 				if pending := strings.Contains(string(data), `"pending":true`); test.hung && !pending {
 					t.Error("nothing is pending in the recording")
 				}
 				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
-				got := replayed(t, data, 1, test.replay, test.late)
+				got := replayed(t, data, 1, test.replay, 0)
 				if test.hung {
 					forgetErrors(want, got)
 				}
@@ -109,7 +98,38 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 	}
 }
 
-// delayed returns a recording in which each status was asked for 5 ms later.
+// TestReplaysOfOneRecordingAreEqual replays a recording to pipelines that list at other times.
+func TestReplaysOfOneRecordingAreEqual(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		want, data := scenario{
+			pods: 12, simulated: simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, play: churn(8, 60),
+		}.record(t)
+		if want.total < 100 {
+			t.Fatalf("only %d events were recorded, which proves nothing", want.total)
+		}
+		for name, replay := range map[string]struct {
+			pipeline.Options
+			data []byte
+			late time.Duration
+		}{
+			"same period":     {},
+			"longer period":   {Options: pipeline.Options{RelistPeriod: 3 * time.Second}},
+			"shorter period":  {Options: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
+			"first list late": {late: time.Hour},
+			"busy":            {data: delayed(t, data)},
+			"following":       {Options: pipeline.Options{Events: pipeline.EventsAuto}},
+		} {
+			t.Log(name)
+			if replay.data == nil {
+				replay.data = data
+			}
+			replayed(t, replay.data, 1, replay.Options, replay.late).requireEqual(t, want)
+		}
+	})
+}
+
+// delayed returns a recording in which each status was asked for 5 ms later, as on a busy machine.
 func delayed(t *testing.T, data []byte) []byte {
 	t.Helper()
 	at := regexp.MustCompile(`(?m)^\{"at":"([^"]+)"(.*"method":"\w+Status")`)
@@ -138,7 +158,7 @@ func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
 		id, err := runtime.Inject(f)
 		kit.Must(t, err)
-		churn(8, 80)(t, runtime)
+		churn(8, 60)(t, runtime)
 		runtime.Clear(id)
 		time.Sleep(20 * time.Second)
 	}
@@ -148,7 +168,7 @@ func churnRepeated(t *testing.T, runtime *simruntime.Runtime) {
 	if err := runtime.SetEventFaults(simruntime.EventFaults{Duplicate: 0.3}); err != nil {
 		t.Fatal(err)
 	}
-	churn(20, 100)(t, runtime)
+	churn(20, 70)(t, runtime)
 }
 
 func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
