@@ -133,8 +133,8 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 			return nil, c.calls.callError("list pods", err)
 		}
 		size += proto.Size(m) + elementBytes*elements(m.GetPod())
-		if size > maxList || len(pods) == maxPods {
-			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", maxPods, maxList)
+		if size > limits.bytes || len(pods) == limits.pods {
+			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", limits.pods, limits.bytes)
 		}
 		pods = append(pods, newEntry(m.GetPod()))
 	}
@@ -196,9 +196,5 @@ func inspectionError(text string) error {
 	return &pleg.InspectionError{Err: errors.New(text)}
 }
 
-// maxPods and maxList limit what a broken server can send as the list of pods, in pods and
-// bytes.
-const (
-	maxPods = 100_000
-	maxList = 256 << 20
-)
+// limits are those of what a broken server can send as the list of pods. Only tests change them.
+var limits = struct{ pods, bytes int }{100_000, 256 << 20}

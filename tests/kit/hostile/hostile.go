@@ -82,7 +82,7 @@ func (d *Daemon) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.L
 // Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil,
 // the service is another one.
 func Serve(t testing.TB, d *Daemon) func(context.Context) (net.Conn, error) {
-	listener := bufconn.Listen(1 << 20)
+	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
 	if d != nil {
