@@ -43,7 +43,7 @@ type entry struct {
 	last     *pleg.PodStatus
 	lastAsOf time.Time
 	// listed is the pod in the newest listing that did not cover it, pending the number of
-	// that listing. since is the time of the first listing from which on none covered it.
+	// that listing. since is the time of the first of the listings since the last that covered it.
 	listed  *pleg.Pod
 	pending uint64
 	since   time.Time

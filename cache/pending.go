@@ -11,7 +11,7 @@ import (
 // Pending is a pod whose change, shown by a listing, is not inspected yet.
 type Pending struct {
 	UID pleg.PodUID
-	// Status is that of the last inspection; nil if there was none or it failed.
+	// Status is the result of the last inspection; nil if there was none or it failed.
 	Status *pleg.PodStatus
 	// Err is the error of the last inspection; nil if there was none or it succeeded.
 	Err error

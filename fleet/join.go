@@ -17,7 +17,7 @@ import (
 type join struct {
 	// one is the watch of a part, except for its number and its nodes.
 	one watch
-	// retries are those of each part. They go on when all begin again: what a part cannot read
+	// retries has one for each part. They go on when all begin again: what a part cannot read
 	// must not make the others replay all the time.
 	retries []*backoff.Backoff
 	// at are the positions in the parts; empty in one that is not watched or has none.

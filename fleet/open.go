@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
-// Limits are those of the streams and the buckets that a publisher creates. What exists
-// already keeps its own limits, and its number of parts.
+// Limits apply to the streams and the buckets that a publisher creates. What exists already
+// keeps its own limits, and its number of parts.
 type Limits struct {
 	// MaxAge is how long a stream keeps an event. If zero, [DefaultMaxAge].
 	MaxAge time.Duration
@@ -52,7 +52,7 @@ const (
 	maxParts = 256
 )
 
-// minAPILevel is that of nats-server 2.11, the first one whose buckets remove the marks
+// minAPILevel is the level of nats-server 2.11, the first one whose buckets remove the marks
 // of deleted keys.
 const minAPILevel = 1
 

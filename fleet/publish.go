@@ -41,8 +41,8 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
 	}
 }
 
-// messagePause is the time from one message to the next, unless many events wait: most of the
-// cost of a message is that of two answers of the server. So an event is sent at once if the
+// messagePause is the time from one message to the next, unless many events wait: the two
+// answers of the server are most of what a message costs. An event is sent at once if the
 // last message is older. Without the pause, publishing takes twice the CPU.
 const messagePause = 20 * time.Millisecond
 

@@ -40,7 +40,7 @@ type PublisherOptions struct {
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
 	// seconds, and within two seconds if it is another one. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
-	// Limits are those of the stream and the buckets, if they do not exist yet.
+	// Limits apply to the stream and the buckets if they do not exist yet.
 	Limits Limits
 	// MinBackoff and MaxBackoff are the shortest and the longest time until the
 	// publisher begins again after an error. The time doubles with each error, and

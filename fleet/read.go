@@ -199,7 +199,7 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 	return nil
 }
 
-// apiPrefix is that of the subjects of JetStream's API.
+// apiPrefix returns the prefix of the subjects of JetStream's API.
 func apiPrefix(js jetstream.JetStream) string {
 	switch o := js.Options(); {
 	case o.APIPrefix != "":

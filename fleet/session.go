@@ -40,7 +40,7 @@ type session struct {
 	// acked is the position of the last event that the server acknowledged.
 	acked pleg.Position
 	pods  map[pleg.PodUID]*podState
-	// revisions are those of the keys of the node and its pods in StateBucket. The server
+	// revisions has the revision of each key of the node and its pods in StateBucket. The server
 	// refuses a state if the revision is another.
 	revisions map[string]revision
 	// node is the value of the node's key, and refreshed when it and the states of all pods
@@ -128,7 +128,7 @@ func (p *Publisher) takeOver(ctx context.Context) (err error) {
 }
 
 // readServer reads the node's last message and its states. The session begins with the present
-// state, unless the states are those of the last message's epoch.
+// state, unless the states have the epoch of the last message.
 func (p *Publisher) readServer(ctx context.Context) error {
 	last, published, err := p.lastPublished(ctx)
 	if err != nil {

@@ -190,8 +190,8 @@ const openTimeout = 10 * time.Second
 // inactiveThreshold is how long the server keeps a consumer that does not ask for messages.
 const inactiveThreshold = 5 * time.Minute
 
-// heartbeat is how often the server says that it is there. After two that did not come the consumer
-// is made again: that of a leader that is gone ends without a word. nats.go's default is 15 s.
+// heartbeat is how often the server says that it is there. If two do not come, the consumer is
+// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
 const heartbeat = 3 * time.Second
 
 // messageBuffer is the size of the messages that may wait while the loop over the range is busy:

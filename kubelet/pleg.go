@@ -22,7 +22,7 @@ import (
 
 // Defaults of [Options].
 const (
-	// DefaultRuntimeRequestTimeout is that of the kubelet's configuration.
+	// DefaultRuntimeRequestTimeout is the default of the kubelet's configuration.
 	DefaultRuntimeRequestTimeout = 2 * time.Minute
 	// DefaultInspectors is the maximum number of concurrent inspections. It
 	// is also the maximum number of calls in flight, because the runtime manager gets the
@@ -33,7 +33,7 @@ const (
 
 // Options are limits that NewGenericPLEG does not get.
 type Options struct {
-	// RuntimeRequestTimeout is that of the kubelet's configuration, after which each
+	// RuntimeRequestTimeout is the setting of the kubelet's configuration: after it each
 	// call of the runtime ends. The deadlines of a list and of an inspection, which
 	// are several calls, are multiples of it. If zero, [DefaultRuntimeRequestTimeout].
 	RuntimeRequestTimeout time.Duration

@@ -6,7 +6,7 @@
 // (such as cri-containerd-ID.scope): nothing else is read from a path, and nothing that a
 // runtime does not promise is asked for.
 //
-// Usually an [Index] is that of a pipeline: see Pipeline.Lookup.
+// Usually an [Index] belongs to a pipeline: see Pipeline.Lookup.
 package lookup
 
 import (
@@ -47,7 +47,7 @@ type Query struct {
 
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
-	// ContainerStatus is that of the container. Of a sandbox it has the id, the pod's name, the
+	// ContainerStatus is the status of the container. Of a sandbox it has the id, the pod's name, the
 	// attempt, the state, the time of its creation, the labels and the annotations.
 	pleg.ContainerStatus
 	// Sandbox is true if it is a pod sandbox.
@@ -56,7 +56,7 @@ type Container struct {
 	PodUID       pleg.PodUID
 	PodName      string
 	PodNamespace string
-	// PodLabels and PodAnnotations are those of the pod's newest sandbox. The annotations are
+	// PodLabels and PodAnnotations come from the pod's newest sandbox. The annotations are
 	// the pod's own and those of the kubelet, such as kubernetes.io/config.source.
 	PodLabels      map[string]string
 	PodAnnotations map[string]string

@@ -43,7 +43,7 @@ type DialOptions struct {
 	// ClientCertificate and ClientKey are files with the certificate of this client and
 	// its key. They are read for each connection.
 	ClientCertificate, ClientKey string
-	// Compression is that of the requests: "gzip", which the receiver must accept, or
+	// Compression compresses the requests: "gzip", which the receiver must accept, or
 	// "none". If empty, none.
 	Compression string
 	// UserAgent names the program. If empty, "pleg-pipeline".

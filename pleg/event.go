@@ -39,8 +39,8 @@ type Event struct {
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	Reason   string `json:"reason,omitempty"`
 	// Image and StartedAt are set on each event of a container except a ContainerRemoved,
-	// FinishedAt also if ExitCode is, as far as the status has them. The times are those of
-	// the runtime's clock.
+	// FinishedAt also if ExitCode is, as far as the status has them. The runtime's clock
+	// made the times.
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`

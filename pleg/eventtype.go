@@ -82,14 +82,14 @@ const (
 // EventTypeInfo is what all outputs of the project say about a type of events.
 type EventTypeInfo struct {
 	Type EventType
-	// Number is that of pleg.v1.EventType; 0 for a type that this version does not know.
+	// Number is the number in pleg.v1.EventType; 0 for a type that this version does not know.
 	Number int32
 	// Name is the end of the names in OpenTelemetry logs and CloudEvents.
 	Name string
 	// Verb continues a sentence that begins with the container or the pod.
 	Verb  string
 	Class Class
-	// Severity is that of most events of the type; [Event.Severity] has that of one.
+	// Severity is what most events of the type have; see also [Event.Severity].
 	Severity Severity
 }
 

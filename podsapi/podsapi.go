@@ -140,8 +140,8 @@ func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 }
 
 // Pod returns a pod, with the QoS class as its only status. It is read-only. If no watch has
-// brought it yet, the kubelet is asked. The error wraps [pleg.ErrUnknownPod] if it has no such
-// pod, or is that of the call.
+// brought it yet, the kubelet is asked. If the kubelet has no such pod, the error wraps
+// [pleg.ErrUnknownPod]; otherwise it is the error of the call.
 func (p *Pods) Pod(ctx context.Context, uid pleg.PodUID) (*corev1.Pod, error) {
 	p.mu.Lock()
 	pod, asked := p.known[uid], p.absent[uid]

@@ -176,8 +176,8 @@ func (c countingCodec) Marshal(m any) (mem.BufferSlice, error) {
 	return append(data, mem.NewBuffer(&noBytes, counted.written)), nil
 }
 
-// noBytes has the capacity from which on gRPC counts the references to a buffer, and is
-// never written to.
+// noBytes is never written to. gRPC counts the references to a buffer only if it has at least
+// this capacity.
 var noBytes = make([]byte, 0, 4<<10)
 
 // written is the pool to which gRPC returns the buffer behind a message of a call.

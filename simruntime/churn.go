@@ -91,7 +91,7 @@ type churn struct {
 // pending is an action that follows from an earlier one: the restart of a container, or
 // the removal of a pod.
 type pending struct {
-	at     int // number of the action from which on it is due
+	at     int // it is due once this number of actions is reached
 	podUID string
 	id     string // of the container to restart, or empty
 }

@@ -35,7 +35,7 @@ type Row struct {
 	Scenario  string    `json:"scenario"`
 	Candidate Candidate `json:"candidate"`
 	Began     time.Time `json:"began,omitzero"`
-	// Revision is that of the repository when the measurement began, with a plus if the
+	// Revision is the commit of the repository when the measurement began, with a plus if the
 	// code differed from it; empty if git does not report one.
 	Revision string            `json:"revision,omitempty"`
 	Runs     int               `json:"runs,omitempty"`

@@ -20,8 +20,8 @@ const (
 )
 
 var (
-	// types are the events that a filter may name; onRequest are those of them that
-	// otherwise do not come.
+	// types are the events that a filter may name; onRequest are the types among them that
+	// come only if it names them.
 	types     = pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
 	onRequest = pleg.EventTypes(pleg.ClassOnRequest)
 )

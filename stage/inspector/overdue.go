@@ -24,7 +24,7 @@ type observed struct {
 	slow bool
 }
 
-// median is that of some durations as of a time.
+// median is the median of some durations at a time.
 type median struct {
 	of time.Duration
 	at time.Time

@@ -9,7 +9,7 @@ type Numbers struct {
 	Events int
 	// Told counts the Gaps, and the PodSyncs for events that did not fit into a buffer.
 	Told int
-	// Lost counts the events that are missing without a word, Repeated those that came
+	// Lost counts the events that are missing without a Gap, Repeated those that came
 	// twice.
 	Lost, Repeated uint64
 	// Position is from where to resume.

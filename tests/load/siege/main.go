@@ -161,9 +161,9 @@ func judgeReaders(r *load.Run, readers []*reader) {
 		sum.lost += reader.Lost
 		sum.repeated += reader.Repeated
 	}
-	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a word\n",
+	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a Gap\n",
 		sum.served, len(readers), sum.events, sum.told, sum.ended, sum.lost)
-	r.Require(sum.lost == 0, "%d events were lost without a word", sum.lost)
+	r.Require(sum.lost == 0, "%d events were lost without a Gap", sum.lost)
 	r.Require(sum.repeated == 0, "%d events came twice", sum.repeated)
 	r.Require(sum.served == len(readers) && sum.events > 0, "%d of %d readers were served, with %d events", sum.served, len(readers), sum.events)
 }

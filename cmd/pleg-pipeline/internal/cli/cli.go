@@ -188,7 +188,7 @@ func newRoot(p Process) *cobra.Command {
 	root.SetErr(p.Err)
 	run := newRun(p)
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
-		if cmd.Hidden { // such as that which completes words for a shell
+		if cmd.Hidden { // such as the command that completes words for a shell
 			return nil
 		}
 		return checkVariables(run.Flags(), p.Environ())

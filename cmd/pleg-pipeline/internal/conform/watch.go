@@ -19,7 +19,7 @@ import (
 // received is an event as a watcher got it.
 type received struct {
 	*runtimeapi.ContainerEventResponse
-	// pod is that of ours that the event is about; nil if it is not known yet.
+	// pod is our pod that the event is about; nil if it is not known yet.
 	pod *pod
 	// read is how a status call right after the event disagreed with it; empty if not.
 	read string

@@ -47,11 +47,11 @@ type Options struct {
 	// look for containers without a process.
 	Cgroups fs.FS
 	// Ask returns what the daemon of this node knows, or nil if there is none. It is called
-	// after the examination, so that its ages are those of now.
+	// after the examination, so that its ages are current.
 	Ask func(context.Context) *Daemon
 	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
 	Usage func(path string) (used, inodes float64, err error)
-	// DialOptions are those of [cri.Options].
+	// DialOptions are passed to [cri.Options].
 	DialOptions []grpc.DialOption
 }
 
@@ -116,7 +116,8 @@ func (e *examination) makeCalls(ctx context.Context) {
 const rename = "name the runtime's socket with --runtime-endpoint"
 
 // connectFindings are the findings for the problems of a connection, as the daemon would have
-// them; the others are those of a runtime that is stopped. Without advice, it is that of the cause.
+// them. Any other problem counts as a runtime that is stopped. A finding without advice has the
+// advice of its cause.
 var connectFindings = map[cri.Problem]verdict.Finding{
 	cri.NoSocket:     {Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
 	cri.SocketGone:   {Cause: verdict.Fallback, What: "cannot be reached"},

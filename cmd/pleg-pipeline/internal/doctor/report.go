@@ -31,7 +31,7 @@ type Report struct {
 	// Lists are the sizes of the two lists.
 	Lists []ListSize `json:"lists,omitempty"`
 	// Hung are the calls that did not return in time, Failed those that returned an
-	// error. Slowest are those of the others that took longest.
+	// error. Slowest are the longest of the other calls.
 	Hung    []ItemCall `json:"hung,omitempty"`
 	Failed  []ItemCall `json:"failed,omitempty"`
 	Slowest []ItemCall `json:"slowest,omitempty"`
@@ -50,7 +50,7 @@ type Report struct {
 // Daemon is what the daemon of a node knows. It has watched for longer than an examination.
 type Daemon struct {
 	Socket string `json:"socket"`
-	// Verdict is that of the daemon alone.
+	// Verdict is the verdict of the daemon alone.
 	Verdict verdict.Verdict `json:"verdict"`
 
 	status pleg.Status

@@ -13,8 +13,8 @@ import (
 // top is the number of calls or pods that a finding names.
 const top = 5
 
-// methods are those of an examination, in their order. Some calls are made at once, and which returns
-// first says nothing.
+// methods are the calls of an examination, in the order of the report: some are made at once, and
+// which returns first says nothing.
 var methods = []string{"Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageFsInfo"}
 
 // count fills the counts, and finds the pods with the most bytes and the most dead containers.

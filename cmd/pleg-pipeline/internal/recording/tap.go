@@ -84,7 +84,7 @@ type tappedCodec struct {
 	add func([]byte)
 }
 
-// Name is empty so that the content type is that of all other calls.
+// Name is empty so that the content type is the same as in all other calls.
 func (tappedCodec) Name() string { return "" }
 
 // Unmarshal adds a copy of data unless it is malformed, which fails the call.

@@ -96,7 +96,7 @@ func (s *screen) drawFeed(m *model, y, n int) {
 
 func (s *screen) drawEvent(y int, ev fleet.Event) {
 	if ev.Type == pleg.Gap {
-		s.text(0, y, s.width, "GAP: events are missing; the pods are those of now", bad)
+		s.text(0, y, s.width, "GAP: events are missing; the pods are current", bad)
 		return
 	}
 	x := s.text(0, y, 9, ev.ObservedAt.Local().Format("15:04:05"), faint) + 1

@@ -99,5 +99,5 @@ function fill(row, event) {
 function gapText(event) {
 	const number = event.missed ? `${event.missed} events are missing` : 'events are missing';
 	const why = event.reason === 'OtherEpoch' ? 'the daemon was restarted' : 'the history is too short';
-	return `${number}: ${why}; the pods are those of now`;
+	return `${number}: ${why}; the pods are current`;
 }
