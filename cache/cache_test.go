@@ -26,7 +26,6 @@ func status(uid pleg.PodUID, name string) *pleg.PodStatus {
 // step is a call that changes the cache, mostly for pod a at(n).
 type step func(c *cache.Cache)
 
-// after returns a cache after these steps.
 func after(steps ...step) *cache.Cache {
 	c := cache.New()
 	for _, do := range steps {

@@ -86,7 +86,6 @@ func (f *fixture) change(lists int, uid pleg.PodUID, words string) {
 	kit.Relist(lists)
 }
 
-// breakConnections closes all connections.
 func (f *fixture) breakConnections() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

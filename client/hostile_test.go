@@ -22,7 +22,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
-// clientOf returns a client of a daemon.
 func clientOf(t *testing.T, d *hostile.Daemon) *client.Client {
 	t.Helper()
 	c, err := client.New("", client.Options{Dial: hostile.Serve(t, d)})

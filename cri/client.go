@@ -147,7 +147,6 @@ const answerWindow = 4 << 20
 // relist of 5000 pods takes a tenth more CPU time.
 const readBuffer = 256 << 10
 
-// socketPath returns the path of an endpoint.
 func socketPath(endpoint string) (string, error) {
 	p, ok := strings.CutPrefix(endpoint, "unix://")
 	if !ok && strings.Contains(endpoint, "://") || !path.IsAbs(p) {

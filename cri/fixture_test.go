@@ -98,7 +98,6 @@ func (f *fakeRuntime) ListContainers(_ context.Context, req *runtimeapi.ListCont
 	return &runtimeapi.ListContainersResponse{Containers: matching(f.containers, req.GetFilter().GetLabelSelector())}, nil
 }
 
-// matching returns the items with these labels.
 func matching[E interface{ GetLabels() map[string]string }](items []E, labels map[string]string) []E {
 	return slices.DeleteFunc(slices.Clone(items), func(e E) bool {
 		for k, v := range labels {

@@ -31,7 +31,6 @@ func podKey(cluster, node, namespace string, uid pleg.PodUID) string {
 	return nodeKey(cluster, node) + "." + token(namespace) + "." + token(string(uid))
 }
 
-// nodeOf returns the node in a key.
 func nodeOf(key string) (string, error) {
 	tokens := strings.Split(key, ".")
 	if len(tokens) < 2 {

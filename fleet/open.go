@@ -126,7 +126,6 @@ func openPart(ctx context.Context, js jetstream.JetStream, p part, limits *Limit
 	return s, err
 }
 
-// openNode opens the part of a node.
 func openNode(ctx context.Context, js jetstream.JetStream, node string, limits *Limits) (*server, error) {
 	parts, err := countParts(ctx, js, limits)
 	if err != nil {
@@ -201,7 +200,6 @@ func whyMissing(ctx context.Context, js jetstream.JetStream, p part) error {
 	return errNothingPublished
 }
 
-// openBucket returns the stream of a bucket.
 func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits, config jetstream.KeyValueConfig) (jetstream.Stream, error) {
 	stream, err := find(ctx, js, "KV_"+config.Bucket)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {

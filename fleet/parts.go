@@ -62,7 +62,6 @@ func (p part) subject(clusterToken, nodeToken string) string {
 	return eventSubjects + "." + clusterToken + "." + nodeToken
 }
 
-// eventSubject is the subject of all events of a node.
 func (p part) eventSubject(cluster, node string) string {
 	return p.subject(token(cluster), token(node))
 }

@@ -88,7 +88,6 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	return nil
 }
 
-// state returns the state of the pod of ev.
 func (p *Publisher) state(ev pleg.Event) *podState {
 	s, ok := p.pods[ev.PodUID]
 	if !ok {
@@ -194,7 +193,6 @@ func (p *Publisher) publish(ctx context.Context, events []eventData) error {
 	return nil
 }
 
-// ownSubject is the subject of the events of the node.
 func (p *Publisher) ownSubject() string { return p.eventSubject(p.o.Cluster, p.o.Node) }
 
 // body returns a message with the first n events.

@@ -160,7 +160,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	return p.loop.Run(ctx, p.publishOnce)
 }
 
-// count counts the error of a session.
 func (p *Publisher) count(err error) time.Duration {
 	p.metrics.retries.Inc()
 	if isRefused(err) {

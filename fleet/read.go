@@ -37,7 +37,6 @@ const (
 
 var errReadTimeout = errors.New("the server stopped sending")
 
-// subjectsOf returns the subjects of keys in a bucket.
 func subjectsOf(bucket string, keys []string) []string {
 	subjects := make([]string, len(keys))
 	for i, key := range keys {
@@ -199,7 +198,6 @@ func (s *server) readSubject(ctx context.Context, subject string, each func(entr
 	return nil
 }
 
-// apiPrefix returns the prefix of the subjects of JetStream's API.
 func apiPrefix(js jetstream.JetStream) string {
 	switch o := js.Options(); {
 	case o.APIPrefix != "":

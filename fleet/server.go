@@ -100,7 +100,6 @@ func notConnected(conn *nats.Conn, err error) error {
 	return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
 }
 
-// storedMessage is a message in a stream.
 type storedMessage struct {
 	Sequence uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
@@ -182,7 +181,6 @@ func request[T any](ctx context.Context, js jetstream.JetStream, ask func(contex
 	return answer, err
 }
 
-// find returns a stream.
 func find(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
 	return request(ctx, js, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
 }

@@ -42,7 +42,6 @@ func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*S
 	return &States{js: js, cluster: cluster, parts: parts, away: errs}, nil
 }
 
-// of returns the part of a node.
 func (s *States) of(node string) (*server, error) {
 	number := partOf(node, len(s.parts)).number
 	return s.parts[number], s.away[number]

@@ -141,7 +141,6 @@ type pending struct {
 	at   uint64
 }
 
-// errStopped means that the loop over the range has ended.
 var errStopped = errors.New("the loop over the range has ended")
 
 func (o *WatchOptions) complete() (filter.Filter, error) {
@@ -168,7 +167,6 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 	return f, nil
 }
 
-// run watches one part.
 func (w *watch) run(ctx context.Context) error {
 	for _, node := range tokens(w.o.Nodes) {
 		w.subjects = append(w.subjects, w.subject(token(w.o.Cluster), node))

@@ -160,7 +160,6 @@ func (o DialOptions) parseEndpoint(endpoint string) (to *url.URL, protocol strin
 	return to, protocol, nil
 }
 
-// protocol returns the protocol for an endpoint with this path.
 func (o DialOptions) protocol(path string) (string, error) {
 	hasPath := path != "" && path != "/"
 	switch {

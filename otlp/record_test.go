@@ -24,7 +24,6 @@ func recordsOf(events ...pleg.Event) (records []*logsv1.LogRecord) {
 	return records
 }
 
-// line prints a record on one line.
 func line(r *logsv1.LogRecord) string {
 	b := fmt.Sprintf("%s %s %q", r.GetSeverityText(), r.GetEventName(), r.GetBody().GetStringValue())
 	for _, a := range r.GetAttributes() {

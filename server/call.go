@@ -113,7 +113,6 @@ func (s interceptedStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(countedMessage{m, &written{call: s.call}})
 }
 
-// countedMessage is a message of a counted call.
 type countedMessage struct {
 	any
 	written *written

@@ -32,7 +32,6 @@ const processPods = 50
 // quick relists every millisecond.
 var quick = pipeline.Options{RelistPeriod: time.Millisecond, Inspectors: processPods}
 
-// newSocketFixture serves on a socket.
 func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fixture, socket string) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "pleg.sock")
@@ -46,7 +45,6 @@ func newSocketFixture(t testing.TB, p pipeline.Options, o server.Options) (f *fi
 	return f, socket
 }
 
-// newClient returns a client of package client.
 func newClient(t testing.TB, socket string) *client.Client {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})

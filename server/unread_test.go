@@ -56,7 +56,6 @@ func (f *fixture) leave(calls ...unread) (ended <-chan struct{}) {
 	return done
 }
 
-// frame is a frame of HTTP/2.
 func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 	return append(binary.BigEndian.AppendUint32(append(head, flags), stream), payload...)

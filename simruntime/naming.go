@@ -118,7 +118,6 @@ var lots = func() (all []workload) {
 
 func drawWorkload(rng *rand.Rand) workload { return lots[rng.IntN(len(lots))] }
 
-// podSpec draws a pod of the workload.
 func (w workload) podSpec(rng *rand.Rand) PodSpec {
 	name := w.name
 	switch {

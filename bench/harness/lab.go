@@ -71,7 +71,6 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 	l.client, l.err = probe.StartChild(ctx, filepath.Join(b.bin, program), args...)
 }
 
-// call calls a method of the candidate's probe.
 func (l *lab) call(method string, argument any) (r probe.Report) {
 	if l.err == nil {
 		l.err = l.client.Call(method, argument, &r)

@@ -45,7 +45,6 @@ func (f fake) WatchEvents(ctx context.Context, _ func(), hint func(pleg.Hint)) e
 	return f.watch(ctx, hint)
 }
 
-// guard returns the runtime behind the border.
 func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	t.Helper()
 	r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
@@ -216,7 +215,6 @@ func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
 	}
 }
 
-// reporting is a runtime that reports calls.
 type reporting struct{ pleg.Runtime }
 
 func (reporting) Calls() []pleg.Call {

@@ -61,7 +61,6 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	return all
 }
 
-// severity returns that of a trouble of this age.
 func (l Limits) severity(age time.Duration) Severity {
 	if age >= l.Problem {
 		return Problem
@@ -142,7 +141,6 @@ func Failed(p pleg.Failed, now time.Time) Finding {
 	return f.Completed(now)
 }
 
-// ofPod returns a finding about a pod.
 func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	f := Finding{Pod: namespace + "/" + name, PodUID: uid, Severity: Problem}
 	if name == "" {

@@ -57,7 +57,6 @@ func isDead(pod *pleg.Pod) bool {
 	return !slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s.State == pleg.StateRunning })
 }
 
-// listingApplied notes a list of all pods.
 func (d *deadPods) listingApplied(now time.Time, stream bool) {
 	d.listed, d.stream = now, stream
 }

@@ -32,7 +32,6 @@ func newMissed() missed {
 
 func (m *missed) any() bool { return m.lost > 0 || m.order.Len() > 0 }
 
-// events is the number of events.
 func (m *missed) events() uint64 {
 	n := m.lost
 	for e := m.order.Front(); e != nil; e = e.Next() {

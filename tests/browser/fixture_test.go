@@ -84,12 +84,11 @@ func startBrowser(ctx context.Context) (tabs context.Context, stop func(), err e
 // node is a simulated node, the program on it, and its page in a tab.
 type node struct {
 	*testing.T
-	runtime *simruntime.Runtime
-	dir     string // of the sockets
-	daemon  *load.Daemon
-	flags   []string
-	keep    string // the UID of a pod that lives on
-	// stopRuntime ends the runtime.
+	runtime     *simruntime.Runtime
+	dir         string // of the sockets
+	daemon      *load.Daemon
+	flags       []string
+	keep        string // the UID of a pod that lives on
 	stopRuntime func()
 	tab         context.Context //nolint:containedctx // chromedp finds the tab by its context
 

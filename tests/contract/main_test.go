@@ -52,7 +52,6 @@ type fixture struct {
 	history *promises.History
 }
 
-// subscriber is a subscriber and its stream.
 type subscriber struct {
 	*kit.Subscriber
 	stream *promises.Stream

@@ -37,7 +37,6 @@ const conformExample = `  sudo pleg-pipeline conform -r unix:///run/containerd/c
   sudo pleg-pipeline conform -r unix:///run/crio/crio.sock --image registry.k8s.io/pause:3.10 \
     --stop-runtime "systemctl stop crio" --start-runtime "systemctl start crio" -o json`
 
-// conformCommand is the command conform with its flags.
 type conformCommand struct {
 	process Process
 	log     logFlags

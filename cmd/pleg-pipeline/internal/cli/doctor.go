@@ -57,7 +57,6 @@ const doctorExample = `  sudo pleg-pipeline doctor
 
   pleg-pipeline doctor -o json | jq -r '.findings[].cause'`
 
-// doctorCommand is the command doctor with its flags.
 type doctorCommand struct {
 	process Process
 	source  sourceFlags

@@ -40,7 +40,6 @@ const eventsExample = `  # what happens on this node; Ctrl-C ends it
   # containers killed because they ran out of memory
   pleg-pipeline events --type ContainerDied -o json | jq -r 'select(.reason == "OOMKilled") | .podName'`
 
-// eventsCommand is the command events with its flags.
 type eventsCommand struct {
 	viewCommand
 
@@ -198,7 +197,6 @@ func typeFlag(cmd *cobra.Command, types *[]string) {
 	completeFlag(cmd, "type", eventTypes())
 }
 
-// parseTypes returns event types.
 func parseTypes(words []string) (types []pleg.EventType, err error) {
 	known := eventTypes()
 	for _, word := range words {

@@ -15,7 +15,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
-// command is a command with its flags.
 type command interface {
 	addFlags(cmd *cobra.Command)
 	// validate checks what the types of the flags do not. Its errors are usage

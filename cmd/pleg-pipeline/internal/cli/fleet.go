@@ -144,7 +144,6 @@ func (s fleetSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, e
 	return fleetPod(pod), ok, err
 }
 
-// fleetPod returns the view of a pod.
 func fleetPod(pod fleet.Pod) view.Pod {
 	known := view.NewPod(cache.Entry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,

@@ -28,7 +28,6 @@ const lookupExample = `  pleg-pipeline lookup 7d1f8c0e5a...
   pleg-pipeline lookup --pid $(pidof -s nginx) -o json | jq -r .podName
   pleg-pipeline lookup --cgroup $(stat -c %i /sys/fs/cgroup/kubepods.slice/...)`
 
-// lookupCommand is the command lookup with its flags.
 type lookupCommand struct {
 	process Process
 	source  sourceFlags

@@ -93,7 +93,6 @@ func start(t *testing.T, out io.Writer, args ...string) *runningCommand {
 	return startWith(t, out, nil, args...)
 }
 
-// startWith runs a command with an environment.
 func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *runningCommand {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -136,7 +135,6 @@ func execute(t *testing.T, p cli.Process, args ...string) (code int, stdout, std
 	return code, out.String(), problems.String()
 }
 
-// with returns a process with environment variables.
 func with(environment map[string]string) cli.Process {
 	return cli.Process{Getenv: func(name string) string { return environment[name] }}
 }

@@ -43,7 +43,6 @@ const podsExample = `  pleg-pipeline pods
 // gone is the state of a pod that no longer exists.
 const gone = "gone"
 
-// podsCommand is the command pods with its flags.
 type podsCommand struct {
 	viewCommand
 

@@ -94,7 +94,6 @@ func (f *publishFlags) dialOTLP() (otlp.Conn, error) {
 	return otlp.Dial(f.endpoint, o)
 }
 
-// nodeName returns the name of this node.
 func (f *publishFlags) nodeName(p Process) (string, error) {
 	if node := cmp.Or(f.node, p.Getenv(nodeVariable)); node != "" {
 		return node, nil

@@ -45,7 +45,6 @@ func serveRuntime(t *testing.T) (endpoint string, runtime *simruntime.Runtime) {
 	return "unix://" + path, runtime
 }
 
-// newClient returns a client of a daemon.
 func newClient(t *testing.T, socket string) *client.Client {
 	t.Helper()
 	c, err := client.New(socket, client.Options{})

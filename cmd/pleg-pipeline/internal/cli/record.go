@@ -40,7 +40,6 @@ const recordExample = `  # record a minute of this node to send it to somebody
   # they replay it
   pleg-pipeline run -r replay:node.jsonl.gz`
 
-// recordCommand is the command record with its flags.
 type recordCommand struct {
 	process  Process
 	runtime  runtimeFlags

@@ -74,7 +74,6 @@ func newRun(p Process) *cobra.Command {
 	})
 }
 
-// runCommand is the command run with its flags.
 type runCommand struct {
 	process Process
 

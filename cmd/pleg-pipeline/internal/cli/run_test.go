@@ -24,7 +24,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// readUntil reads lines until one is wanted and returns it.
 func readUntil(t *testing.T, r *bufio.Reader, wanted func(string) bool) string {
 	t.Helper()
 	for {

@@ -42,7 +42,6 @@ const simulateExample = `  # 110 pods, as many as a node has by default, that ch
   pleg-pipeline simulate --socket /tmp/cri.sock \
     --fault ContainerStatus/hang/once@0s,ListContainers/error/random@10s-40s`
 
-// simulateCommand is the command simulate with its flags.
 type simulateCommand struct {
 	simulation
 

@@ -25,7 +25,6 @@ const topExample = `  pleg-pipeline top
   pleg-pipeline top --simulate=30     # try it without a runtime
   pleg-pipeline top --fleet nats://nats.example:4222 --cluster prod`
 
-// topCommand is the command top with its flags.
 type topCommand struct {
 	viewCommand
 

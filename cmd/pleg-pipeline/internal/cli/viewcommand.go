@@ -62,7 +62,6 @@ func (c *viewCommand) follower(out console) *follower {
 	return &follower{out: out, server: "the daemon"}
 }
 
-// podFilter selects pods.
 type podFilter struct {
 	pleg.Filter
 

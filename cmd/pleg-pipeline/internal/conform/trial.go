@@ -64,7 +64,6 @@ func attempt(part func()) (ended error) {
 	return nil
 }
 
-// try tries a promise.
 func (n *node) try(ctx context.Context, p promise) (r result) {
 	if err := attempt(func() { r = p.try(&trial{n, ctx}) }); err != nil {
 		errors.As(err, &r)

@@ -118,7 +118,6 @@ func statusesIn(message proto.Message) (all []*call) {
 	return all
 }
 
-// empty returns an empty message of the type of m.
 func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
 
 // itemsOf returns the items of a list, which have field number 1 in all lists.

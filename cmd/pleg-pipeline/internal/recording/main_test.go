@@ -28,7 +28,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// memory is an output in memory.
 type memory struct{ bytes.Buffer }
 
 func (*memory) Flush() error { return nil }

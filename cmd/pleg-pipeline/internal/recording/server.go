@@ -162,7 +162,6 @@ func (s *Server) sendEvents(stream grpc.ServerStream) error {
 	return hang(ctx)
 }
 
-// openStream opens the stream for one client.
 func (s *Server) openStream() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -57,7 +57,6 @@ func (t *Tap) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
 }
 
-// options returns the options of a call that is tapped.
 func (t *Tap) options(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
 	method := path.Base(name)
 	unary, streamed := unaryOf[method]

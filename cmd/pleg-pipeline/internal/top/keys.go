@@ -18,7 +18,6 @@ var keyNames = map[tcell.Key]key{
 	tcell.KeyBackspace: "Backspace", tcell.KeyDelete: "Backspace", tcell.KeyCtrlC: "Ctrl-C",
 }
 
-// keyOf returns the name of a key.
 func keyOf(ev *tcell.EventKey) key { return cmp.Or(keyNames[ev.Key()], key(ev.Str())) }
 
 // press reacts to a key. It returns errQuit if the user quits.

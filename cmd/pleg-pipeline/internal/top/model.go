@@ -42,7 +42,6 @@ type model struct {
 	page    int    // rows on the screen; set by the view
 }
 
-// pod is a pod with its events.
 type pod struct {
 	view.Pod
 
@@ -93,7 +92,6 @@ func (m *model) pod(uid pleg.PodUID) *pod {
 	return p
 }
 
-// addEvent adds an event of the stream.
 func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	m.disconnected = ""
 	switch ev.Type {

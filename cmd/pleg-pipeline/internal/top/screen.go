@@ -90,7 +90,6 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 // field is a name and a value.
 type field = [2]string
 
-// lists returns the figures of the lists.
 func (m *model) lists(now time.Time) []field {
 	relist, took, age := m.status.Relist, "-", "-"
 	if !relist.Success.IsZero() {

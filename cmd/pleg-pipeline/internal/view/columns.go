@@ -36,7 +36,6 @@ const (
 	all   = narrow | usual | wide
 )
 
-// in returns the columns of a layout.
 func in[T any](l layout, columns []Column[T]) []Column[T] {
 	return slices.DeleteFunc(slices.Clone(columns), func(c Column[T]) bool {
 		return c.layouts&l&all == 0 || c.layouts&nodes > l&nodes

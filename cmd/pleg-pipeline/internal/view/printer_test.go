@@ -68,7 +68,6 @@ func events() (all []fleet.Event) {
 	return all
 }
 
-// printAll prints all values, and returns each write.
 func printAll[T any](t *testing.T, p *view.Printer[T], w *writes, values, fitting []T) string {
 	t.Helper()
 	kit.Must(t, p.Start(fitting...))
