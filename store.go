@@ -48,8 +48,8 @@ func (s stores) also(method string, uid pleg.PodUID, f func()) {
 	}
 }
 
-// write writes the cache, and the index before: a lookup that finds a pod inspected by the
-// cache finds it in the index. If the index is built meanwhile, it may lack what is written.
+// write writes the index, then the cache: a lookup that finds a pod inspected in the cache
+// also finds it in the index. If the index is built meanwhile, it may lack what is written.
 func (s stores) write(index func(*lookup.Index), cache func()) {
 	before := s.index.Load()
 	if before != nil {

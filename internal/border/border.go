@@ -3,7 +3,7 @@
 // Whatever the runtime does, a call across the border returns an error instead
 // of doing harm: every call but the event stream has a deadline, a panic and a
 // runtime.Goexit cost that call only, and an answer that no stage could work with
-// is repaired or refused. Behind the border the stages call plainly.
+// is repaired or refused. So the stages need no such defence.
 package border
 
 import (

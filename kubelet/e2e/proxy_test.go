@@ -19,8 +19,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 )
 
-// inspectionTime is the least time of an inspection while the runtime is slow. It is
-// that of a container's status on a busy node.
+// inspectionTime is the least time of an inspection while the runtime is slow: a
+// container's status takes that long on a busy node.
 const inspectionTime = 12 * time.Millisecond
 
 // proxy passes the calls of a kubelet on to a runtime. While it is slow, it serves the

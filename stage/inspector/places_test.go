@@ -33,7 +33,7 @@ func TestRetriesLeavePlaces(t *testing.T) {
 	})
 }
 
-// However busy the node is: any free place will do.
+// A retry begins as soon as any place is free, on a busy node too.
 func TestRetryNeedsOneFreePlace(t *testing.T) {
 	testHanging(t, 4, func(t *testing.T, f *fixture) {
 		for _, uid := range uids("hung", 3) {

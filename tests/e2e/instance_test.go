@@ -40,7 +40,7 @@ type instance struct {
 	// CRI events, which a busy machine delays.
 	mayLack int
 
-	// paused is when the instance itself did not run.
+	// paused is the time in which the instance itself did not run.
 	paused outage
 
 	mu       sync.Mutex // guards what follows

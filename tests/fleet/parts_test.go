@@ -76,9 +76,9 @@ func inOnePartOrMore(t *testing.T, pods int, test func(t *testing.T, s *natsd.Se
 	}
 }
 
-// Consumers that come in the middle of changes are synced with everything, although the states are
+// Watches that begin in the middle of changes are synced with everything, although the states are
 // rewritten while they are read: a key that is rewritten comes later, or twice, so that a count of
-// messages says nothing. One watch has the order, the Gaps and the positions of all parts, also when
+// messages proves nothing. One watch has the order, the Gaps and the positions of all parts, also when
 // the server is killed and when agents begin again.
 func TestSyncedIsCompleteInChurn(t *testing.T) {
 	inOnePartOrMore(t, 60, func(t *testing.T, s *natsd.Server, number int, agents []*agent) {

@@ -20,9 +20,9 @@ type burst struct {
 	cold    bool
 	servers int
 	takes   func(n int) time.Duration
-	// lifo and finishes are those of queue.
+	// lifo and finishes are passed to queue.
 	lifo, finishes bool
-	// most is how many times the time and the calls of the serial kubelet it may take.
+	// most is the bound on time and calls, as a multiple of the serial kubelet's.
 	most float64
 }
 

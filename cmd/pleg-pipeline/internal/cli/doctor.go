@@ -163,10 +163,10 @@ func (c *doctorCommand) examine(ctx context.Context, out console) (report *docto
 	}), nil
 }
 
-// useRuntime calls with for the runtime that it finds. A recording is an error.
-func (c *doctorCommand) useRuntime(ctx context.Context, out console, with func(context.Context, endpoint.Endpoint) error) error {
+// useRuntime calls fn with the runtime that it finds. A recording is an error.
+func (c *doctorCommand) useRuntime(ctx context.Context, out console, fn func(context.Context, endpoint.Endpoint) error) error {
 	if c.source.runtime.simulation.pods > 0 {
-		return c.source.runtime.use(ctx, c.process, out, with)
+		return c.source.runtime.use(ctx, c.process, out, fn)
 	}
 	found, err := c.source.runtime.resolve(ctx, c.process)
 	if err != nil {
@@ -175,7 +175,7 @@ func (c *doctorCommand) useRuntime(ctx context.Context, out console, with func(c
 	if file, ok := found.Recording(); ok {
 		return fmt.Errorf("doctor examines a running runtime and its node: it cannot examine the recording in %s; \"%s top -r %s%s\" shows the verdicts", file, Name, endpoint.ReplayScheme, file)
 	}
-	return with(ctx, found)
+	return fn(ctx, found)
 }
 
 func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {

@@ -53,8 +53,8 @@ func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
 	return f.natsFlags.validate(flags)
 }
 
-// use calls with for the cluster. With pods, the server must answer first.
-func (f *fleetFlags) use(ctx context.Context, out console, pods bool, with func(context.Context, source) error) error {
+// use calls fn with the cluster. With pods, the server must answer first.
+func (f *fleetFlags) use(ctx context.Context, out console, pods bool, fn func(context.Context, source) error) error {
 	return f.natsFlags.use(ctx, out, pods, func(ctx context.Context, js jetstream.JetStream) (err error) {
 		from := fleetSource{flags: f, js: js, out: out, after: f.after}
 		if pods {
@@ -62,7 +62,7 @@ func (f *fleetFlags) use(ctx context.Context, out console, pods bool, with func(
 				return interrupted(ctx, out, err)
 			}
 		}
-		return with(ctx, from)
+		return fn(ctx, from)
 	})
 }
 

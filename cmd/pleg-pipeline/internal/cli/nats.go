@@ -72,8 +72,8 @@ func (f *natsFlags) connect(log *slog.Logger) (*nats.Conn, error) {
 	return conn, nil
 }
 
-// use calls with for the server. If now is set, the server must answer first.
-func (f *natsFlags) use(ctx context.Context, out console, now bool, with func(context.Context, jetstream.JetStream) error) error {
+// use calls fn with the server. If now is set, the server must answer first.
+func (f *natsFlags) use(ctx context.Context, out console, now bool, fn func(context.Context, jetstream.JetStream) error) error {
 	conn, err := f.connect(out.log)
 	if err != nil {
 		return err
@@ -88,7 +88,7 @@ func (f *natsFlags) use(ctx context.Context, out console, now bool, with func(co
 	if err != nil {
 		return fmt.Errorf("--%s: %w", f.urlFlag, err)
 	}
-	return with(ctx, js)
+	return fn(ctx, js)
 }
 
 // connectTimeout is how long a command waits for a server that it needs at once.

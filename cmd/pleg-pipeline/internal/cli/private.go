@@ -23,9 +23,9 @@ const (
 	privateBuffer = 64 << 10
 )
 
-// usePrivate calls with for a daemon in this process, which serves in memory until with has
+// usePrivate calls fn with a daemon in this process, which serves in memory until fn has
 // returned.
-func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, with func(context.Context, source) error) error {
+func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn func(context.Context, source) error) error {
 	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log}, false)
 	if err != nil {
 		return interrupted(ctx, out, err)
@@ -46,7 +46,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, with f
 			if err := settle(ctx, from); err != nil {
 				return err
 			}
-			return with(ctx, from)
+			return fn(ctx, from)
 		})
 	}
 	return whileRunning(ctx, ask, pipe.Run, func(ctx context.Context) error { return daemon.Serve(ctx, memory) })

@@ -47,10 +47,10 @@ func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// replay serves a recording as a runtime and calls the function with for it. When the recording
+// replay serves a recording as a runtime and calls fn with it. When the recording
 // ends, so does the context of that call, unless it is for a command that runs once.
 func (f *runtimeFlags) replay(
-	ctx context.Context, out console, file string, with func(context.Context, endpoint.Endpoint) error,
+	ctx context.Context, out console, file string, fn func(context.Context, endpoint.Endpoint) error,
 ) error {
 	r, err := recording.Open(ctx, file)
 	if err != nil {
@@ -73,7 +73,7 @@ func (f *runtimeFlags) replay(
 		}
 	}
 	return servePrivately(ctx, func(ctx context.Context, address string) error {
-		return with(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
+		return fn(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
 	}, server.Serve, ended)
 }
 

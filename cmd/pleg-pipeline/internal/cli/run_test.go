@@ -191,7 +191,7 @@ func TestRunJSONLogsAreAllJSON(t *testing.T) {
 }
 
 // TestRunWaitsForTheRuntime starts before there is a runtime, or while nothing answers at
-// its socket. /readyz fails until it does.
+// its socket. /readyz fails until the runtime answers.
 func TestRunWaitsForTheRuntime(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{"no socket": "the socket does not exist", "no answer": "it accepts connections but never answers"} {

@@ -74,13 +74,13 @@ func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
 	return cmp.Or(between(flags, "simulate", 1, maxPods), f.simulation.validate())
 }
 
-// use calls with for the simulated runtime, the recording, or the runtime that it
+// use calls fn with the simulated runtime, the recording, or the runtime that it
 // finds.
-func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with func(context.Context, endpoint.Endpoint) error) error {
+func (f *runtimeFlags) use(ctx context.Context, p Process, out console, fn func(context.Context, endpoint.Endpoint) error) error {
 	if f.simulation.pods > 0 {
 		out.say(ctx, "the runtime is simulated: %v", &f.simulation)
 		return f.simulation.around(ctx, out.log, func(ctx context.Context, address string) error {
-			return with(ctx, endpoint.Endpoint{Address: address, Source: "--simulate"})
+			return fn(ctx, endpoint.Endpoint{Address: address, Source: "--simulate"})
 		})
 	}
 	found, err := f.resolve(ctx, p)
@@ -95,9 +95,9 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, with fun
 		return err
 	}
 	if file, ok := found.Recording(); ok {
-		return f.replay(ctx, out, file, with)
+		return f.replay(ctx, out, file, fn)
 	}
-	return with(ctx, found)
+	return fn(ctx, found)
 }
 
 // awaitPeriod is the time between two looks for a runtime.

@@ -58,29 +58,29 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	return f.runtime.validate(flags)
 }
 
-// use calls with for the daemon of this node, or for a private one.
-func (f *sourceFlags) use(ctx context.Context, p Process, out console, with func(context.Context, source) error) error {
+// use calls fn with the daemon of this node, or with a private one.
+func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(context.Context, source) error) error {
 	socket, err := f.findDaemon(ctx, p, out)
 	if err != nil {
 		return err
 	}
 	if socket != "" {
-		return useDaemon(ctx, p.Dial, socket, with)
+		return useDaemon(ctx, p.Dial, socket, fn)
 	}
 	f.own = true
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
-		return usePrivate(ctx, out, from, with)
+		return usePrivate(ctx, out, from, fn)
 	})
 }
 
-// useDaemon calls with for a daemon.
-func useDaemon(ctx context.Context, dial dialer, socket string, with func(context.Context, source) error) error {
+// useDaemon calls fn with a daemon.
+func useDaemon(ctx context.Context, dial dialer, socket string, fn func(context.Context, source) error) error {
 	c, err := newClient(dial, socket)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	return with(ctx, daemonSource{c})
+	return fn(ctx, daemonSource{c})
 }
 
 const (

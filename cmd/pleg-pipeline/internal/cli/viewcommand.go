@@ -45,13 +45,13 @@ func (c *viewCommand) validate(flags *pflag.FlagSet) error {
 	return c.filter.validate()
 }
 
-// use calls with for the cluster or a daemon.
-func (c *viewCommand) use(ctx context.Context, out console, with func(context.Context, source) error) error {
+// use calls fn with the cluster or a daemon.
+func (c *viewCommand) use(ctx context.Context, out console, fn func(context.Context, source) error) error {
 	if c.fleet.given() {
 		c.fleet.namespaces = c.filter.Namespaces
-		return c.fleet.use(ctx, out, c.needsPods, with)
+		return c.fleet.use(ctx, out, c.needsPods, fn)
 	}
-	return c.source.use(ctx, c.process, out, with)
+	return c.source.use(ctx, c.process, out, fn)
 }
 
 // follower returns a follower of what use finds.

@@ -35,7 +35,7 @@ type Hour struct {
 // points is the answer of /hour: one for each ten seconds, the oldest first, at most an hour.
 // The last one is not complete.
 type points struct {
-	// PeriodSeconds is the time between two points, and Until that of the answer.
+	// PeriodSeconds is the time between two points, Until the time of the answer.
 	PeriodSeconds float64   `json:"periodSeconds"`
 	Until         time.Time `json:"until"`
 	// ListSeconds has the longest time without a new list while one was due: how long a list

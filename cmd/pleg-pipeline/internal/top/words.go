@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// what returns what happened, in a word or two.
+// what returns what happened, in one or two words.
 func what(ev fleet.Event) string {
 	name := ev.Type.Info().Name
 	word := name[strings.LastIndexByte(name, '.')+1:]
