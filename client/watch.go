@@ -42,8 +42,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event
 	}
 }
 
-// errStopped ends a watch whose consumer left the range.
-var errStopped = errors.New("the consumer left the range")
+var errStopped = errors.New("the loop over the range has ended")
 
 // watch is one range over the events.
 type watch struct {
@@ -51,17 +50,15 @@ type watch struct {
 	options WatchOptions
 	yield   func(pleg.Event, error) bool
 
-	// last is the position of the last event that the consumer has; nil before the
-	// first.
+	// last is the position of the last event that was delivered; nil before the first.
 	last *plegv1.Position
-	// stateless is set while a consumer that gave a position lacks the state at that
-	// position.
+	// stateless is set while a watch that resumes at a position lacks the state at it.
 	stateless bool
 	// received is when the current connection delivered its first event; zero before.
 	received time.Time
 }
 
-// run connects with backoff. It returns nil if the consumer left the range.
+// run connects with backoff. It returns nil if the loop over the range has ended.
 func (w *watch) run(ctx context.Context) error {
 	request, err := newRequest(w.options)
 	if err != nil {
@@ -105,8 +102,8 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		return err
 	}
 	defer link.Close()
-	// Without a last event it requests earlier events or a replay, even if the consumer
-	// wants none: their end is the first position after which the watch can resume.
+	// Without a last event it requests earlier events or a replay, even if none is
+	// wanted: their end is the first position after which the watch can resume.
 	// One that asked for the state and has not all of it yet asks for it again.
 	if w.last != nil {
 		request.Since = nil
@@ -134,8 +131,8 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	}
 }
 
-// deliver passes an event to the consumer, unless the consumer did not request it. It
-// returns false if the consumer left the range.
+// deliver yields an event, unless the options do not want it. It returns false if the loop
+// over the range has ended.
 func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 	ev := wire.ToEvent(m)
 	unwantedReplay := request.Replay && !w.options.Replay

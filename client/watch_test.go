@@ -187,7 +187,7 @@ func TestWatchEndsWithoutPermission(t *testing.T) {
 	})
 }
 
-func TestWatchEndsByItsConsumer(t *testing.T) {
+func TestWatchEndsWithItsLoop(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.change(1, "a", "c1=running c2=running")
 		for ev, err := range f.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {

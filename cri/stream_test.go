@@ -81,7 +81,7 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod 
 }
 
 // TestTooLargeListIsListedInPortions has a list that is too large as a whole, and one
-// of which a state is too large, and requires the runtime's state for both.
+// in which the sandboxes of one state are too many, and requires the runtime's state for both.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, limit := range map[string]int{"a state fits": 36 << 10, "no state fits": 16 << 10} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func (p Position) in(of part) (at place) {
 type place struct {
 	// stream is the name of the stream. One that was deleted and created again has another name.
 	stream string
-	// message is the sequence number of the last message of which the watch delivered events,
+	// message is the sequence number of the last message whose events the watch delivered,
 	// and events how many of them; 0 means all.
 	message uint64
 	events  int

@@ -135,8 +135,8 @@ func TestRejectedRecordsAreDropped(t *testing.T) {
 	}
 }
 
-// A replay of which a request is rejected goes on. One that is interrupted begins again, with
-// its Gap.
+// A replay goes on after a request of it is rejected. If it is interrupted, it begins again,
+// with its Gap.
 func TestRequestOfAReplayFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fails int // the number of the request
@@ -164,7 +164,7 @@ func TestRequestOfAReplayFails(t *testing.T) {
 	}
 }
 
-// The time between two requests of which the first fails.
+// The time between two requests if the first fails.
 func TestRetriesBackOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		asked time.Duration   // by the first answer, if not 0; otherwise all requests fail

@@ -26,8 +26,7 @@ var comparisons = []comparison{
 	{"change to event: p50 (ms)", changes10, "p50"},
 }
 
-// candidatesOf returns the candidates of which a target or a comparison has a figure in a
-// scenario.
+// candidatesOf returns the candidates with a figure of a scenario in a target or a comparison.
 func candidatesOf(scenario string) (all []Candidate) {
 	add := func(of string, c Candidate) {
 		if of == scenario && !slices.Contains(all, c) {

@@ -6,8 +6,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxMissed bounds the pods of which a subscriber missed events. Most of more are gone:
-// to start again with the present state then costs less than to repair each.
+// maxMissed bounds the pods with events that a subscriber missed. If there are more, most are
+// gone: the present state then costs less than the repair of each.
 const maxMissed = 4096
 
 // missed is what a subscriber missed: one entry for each pod, whatever the number of
@@ -16,7 +16,7 @@ const maxMissed = 4096
 type missed struct {
 	byPod map[pleg.PodUID]*list.Element
 	order *list.List
-	// lost is the number of events if it was too many pods; there are no entries then.
+	// lost is the number of events if there were too many pods; there are no entries then.
 	lost uint64
 }
 

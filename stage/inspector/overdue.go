@@ -31,8 +31,8 @@ type median struct {
 }
 
 const (
-	// maxRecent is the number of inspections of which the median is published, recentFor how
-	// long it counts.
+	// maxRecent is the number of inspections whose median is published, recentFor how long it
+	// counts.
 	maxRecent = 8
 	recentFor = time.Minute
 )

@@ -113,7 +113,7 @@ func Run(ctx context.Context, o Options) (_ *Report, err error) {
 	return report, nil
 }
 
-// CheckIDs returns an error if an id is not that of a promise.
+// CheckIDs returns an error if an id names no promise.
 func CheckIDs(ids []string) error {
 	var known []string
 	for _, p := range promises() {

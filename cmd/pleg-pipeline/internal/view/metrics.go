@@ -24,8 +24,8 @@ func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 // metrics are families by their names.
 type metrics map[string]*dto.MetricFamily
 
-// sum returns the sum of all series with these names, of which a program has one; of histograms,
-// the sum and the number of the observations.
+// sum returns the sum of all series with these names, one of which exists; for histograms, the
+// sum and the number of the observations.
 func (m metrics) sum(names ...string) (total float64, observations uint64) {
 	for _, name := range names {
 		for _, series := range m[name].GetMetric() {
