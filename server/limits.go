@@ -19,7 +19,7 @@ import (
 
 const (
 	// maxHealthCalls is the greatest number of calls of each method of the health
-	// service at the same time, and maxReflections that of reflection.
+	// service at the same time, maxReflections the same for reflection.
 	maxHealthCalls = 64
 	maxReflections = 8
 	// maxRefusedCalls is the number of refused calls after which a connection is closed,

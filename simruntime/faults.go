@@ -65,7 +65,7 @@ type Fault struct {
 	Until time.Duration
 
 	// What happens, in this order.
-	Latency Latency    // Added to the profile's. A stream of events has each event so late.
+	Latency Latency    // Added to the profile's, and in a stream of events to each event.
 	Stale   bool       // The answer is computed before the latency, not after it.
 	Hang    bool       // The call waits for its end, or for Clear.
 	Code    codes.Code // If not OK, the call fails with it.

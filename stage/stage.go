@@ -103,8 +103,8 @@ type Cancel struct {
 	Yield bool
 }
 
-// Mark says that everything is published that was observed until some time. The outcomes
-// of the changes that it counts on were sent before it.
+// Mark says that everything observed until some time is published. The outcomes of the
+// changes that it counts on were sent before it.
 type Mark struct {
 	// Current, if set, is the time of a listing: all of it is settled, except of the pods in
 	// Behind. The first such mark says that the initial state is complete.

@@ -69,7 +69,7 @@ func (l *Loop) Pause(ctx context.Context, err error, atLeast time.Duration) erro
 	return backoff.Wait(ctx, retryIn)
 }
 
-// Works notes that the receiver has accepted something.
+// Works is called when the receiver has accepted something.
 func (l *Loop) Works(ctx context.Context) {
 	if l.logged != "" {
 		l.Log.InfoContext(ctx, l.Recovered) //nolint:sloglint // the same

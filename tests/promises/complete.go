@@ -142,7 +142,7 @@ func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
 	return upTo
 }
 
-// contiguous requires each number of a node of a fleet, if no replay may include some.
+// contiguous requires every number of a node of a fleet, unless a replay may have included some.
 func (p part) contiguous() error {
 	live := p.live()
 	if !p.Merged || slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Replayed }) {
