@@ -13,12 +13,14 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
@@ -132,12 +134,24 @@ func Execute(ctx context.Context, p Process) int {
 	if code, ok := errors.AsType[exit](err); ok {
 		return int(code)
 	}
-	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(strings.ReplaceAll(err.Error(), "\t", "  ")))
+	text := strings.ReplaceAll(err.Error(), "\t", "  ")
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok && !errors.Is(err, strconv.ErrRange) {
+		if want := wanted[invalid.GetFlag().Value.Type()]; want != "" { // otherwise the error says it
+			text = strings.Replace(text, invalid.Unwrap().Error(), "want "+want, 1)
+		}
+	}
+	fmt.Fprintf(p.Err, "%s: %s\n", Name, notice(text))
 	if errors.As(err, new(failure)) {
 		return ExitFailure
 	}
 	fmt.Fprintf(p.Err, "Run '%s --help' for usage.\n", command.CommandPath())
 	return ExitUsage
+}
+
+// wanted says what a flag of each type wants, in place of an error of Go's parser.
+var wanted = map[string]string{
+	"bool": "true or false", "duration": "a time with its unit, such as 10s", "float64": "a number",
+	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative",
 }
 
 // failure marks an error of a command whose arguments were correct. Every other

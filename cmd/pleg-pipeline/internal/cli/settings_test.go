@@ -148,7 +148,7 @@ func TestSettingsErrors(t *testing.T) {
 		"no mapping":                   {file: "- history", want: "cannot unmarshal"},
 		"no value":                     {file: "history:", want: "history: got <nil>: want a text"},
 		"bad value":                    {file: "history: many", want: "file.yaml: history: invalid argument \"many\""},
-		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\""},
+		"bad value in the environment": {env: map[string]string{"PLEG_PIPELINE_HISTORY": "many"}, want: "PLEG_PIPELINE_HISTORY: invalid argument \"many\" for \"--history\" flag: want a whole number"},
 		"value that is not allowed":    {file: "inspectors: 0", want: "--inspectors must be at least 1, got 0"},
 		"file that does not exist":     {env: map[string]string{"PLEG_PIPELINE_CONFIG_FILE": "/does/not/exist"}, want: "--config-file: open /does/not/exist"},
 	} {
