@@ -82,7 +82,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	// The attackers get the default bounds; the readers come on top.
+	// The attackers get the default bounds; the readers are added to them.
 	daemon, err := load.StartDaemon(ctx, load.DaemonOptions{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
 		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address},
