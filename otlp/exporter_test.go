@@ -1,6 +1,7 @@
 package otlp_test
 
 import (
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -32,7 +33,8 @@ func TestOutageLosesNothing(t *testing.T) {
 			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 10}}, func(n *node) {
 				n.churn("a", 5)
 				n.receiver.set(always(down))
-				n.churn("b", 300)
+				n.churn("b", 60)
+				n.wait(4 * time.Minute)
 				if got := n.metric("waiting_age_seconds"); got < 250 {
 					n.t.Errorf("the oldest event has waited for %v s, want 300 or a little less", got)
 				}
@@ -78,7 +80,7 @@ func TestSlowReceiverLosesNothing(t *testing.T) {
 	const bound = 64 << 10
 	inBubble(t, nodeOptions{history: 100_000, exporter: otlp.ExporterOptions{MaxBatchBytes: bound}}, func(n *node) {
 		n.receiver.set(always(answer{keep: true, after: 9 * time.Second}))
-		for i := range 20 {
+		for i := range 6 {
 			words := "/s=running"
 			for c := range 300 {
 				words += fmt.Sprintf(" c%d-%d=running", c, i)
@@ -202,9 +204,12 @@ func TestRetriesBackOff(t *testing.T) {
 	}
 }
 
+// "make faults" runs more.
+var randomSeeds = flag.Uint64("otlp.seeds", 6, "number of seeds of TestRandomFaults")
+
 // Random faults and random pods: every promise holds once the receiver accepts again.
 func TestRandomFaults(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range *randomSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			options := rand.New(rand.NewPCG(seed, 1))
 			o := nodeOptions{
