@@ -81,7 +81,7 @@ func (b burst) run(t *testing.T) (took time.Duration, calls int) {
 func bursts() map[string]burst {
 	all := make(map[string]burst)
 	for n := range 8 {
-		b := burst{pods: nodePods, inspectors: 8 << (n & 1), cold: n&2 > 0, finishes: n&4 > 0, most: 1.1}
+		b := burst{pods: nodePods / 2, inspectors: 8 << (n & 1), cold: n&2 > 0, finishes: n&4 > 0, most: 1.1}
 		add := func(servers int, takes time.Duration) {
 			b.servers, b.takes = servers, constant(takes)
 			all[fmt.Sprintf("serves %d in %v, %d inspectors, cold %v, finishes %v", servers, takes, b.inspectors, b.cold, b.finishes)] = b
@@ -91,7 +91,7 @@ func bursts() map[string]burst {
 				add(servers, takes)
 			}
 		}
-		if !b.finishes { // runtimes that serve all calls at once, each in a long time
+		if b.pods = nodePods; !b.finishes { // runtimes that serve all calls at once, each in a long time
 			for _, takes := range []time.Duration{10 * time.Second, 30 * time.Second, 90 * time.Second} {
 				add(math.MaxInt, takes)
 			}
