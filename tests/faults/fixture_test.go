@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -24,7 +25,8 @@ type scenario struct {
 	seed       uint64
 	pods       int
 	containers int
-	rate       int // changes in a second
+	rate       int           // changes in a second
+	churn      time.Duration // churnEnd if zero
 	faults     []simruntime.Fault
 	mode       mode
 }
@@ -49,6 +51,7 @@ const (
 	listTimeout     = 2 * time.Second
 	inspectTimeout  = 3 * time.Second
 	churnEnd        = 12 * time.Second
+	churnEndOfOnce  = 6 * time.Second // of a fault that hits once
 )
 
 // streamBatch makes a streamed list of a few pods more than one message, so that
@@ -125,7 +128,7 @@ func (f *fixture) play() {
 	changes := 0
 	err := f.Node.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate), Pods: f.scenario.pods,
-		Actions: int(float64(f.scenario.rate) * churnEnd.Seconds()),
+		Actions: int(float64(f.scenario.rate) * cmp.Or(f.scenario.churn, churnEnd).Seconds()),
 		Observe: func(podUID string) {
 			f.History.Record(f.Truth())
 			changes++

@@ -115,7 +115,7 @@ func (r row) at(when string) simruntime.Fault {
 	f := r.Fault
 	switch when {
 	case once:
-		f.After, f.Times = 3, 1
+		f.After, f.Times = 1, 1
 		if f.RPC == "GetContainerEvents" { // the client opens a stream only if one breaks
 			f.After, f.From = 0, faultsFrom
 		}

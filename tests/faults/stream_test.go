@@ -33,7 +33,7 @@ type streamFault struct {
 	all bool
 	// unannounced: lists show changes that no event announced.
 	unannounced bool
-	actions     int // 400 if zero
+	actions     int // 200 if zero
 	// drops: the runtime's channel overflows.
 	drops bool
 }
@@ -47,8 +47,8 @@ var streamFaults = []streamFault{
 	// A list may overtake late events and hide that a container ran only for a while.
 	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
 	// As CRI-O does if some client does not read.
-	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, unannounced: true, actions: 2000, drops: true},
-	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000}, breaks: 1100, all: true},
+	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, unannounced: true, actions: 1000, drops: true},
+	{name: "old ones replayed", faults: simruntime.EventFaults{Replay: 1000}, breaks: 1100, all: true, actions: 400},
 	{name: "breaks", breaks: 40},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
 	{
@@ -84,7 +84,7 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 		_, err := node.Inject(simruntime.Fault{RPC: "GetContainerEvents", Messages: tt.breaks, Code: codes.Unavailable})
 		kit.Must(t, err)
 	}
-	h.Churn(seed, max(tt.actions, 400))
+	h.Churn(seed, max(tt.actions, 200))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	for _, name := range []string{"pleg_missed_events_total", "pleg_event_stream_doubted"} {
 		if got := kit.Metric(t, h.Metrics, name); (got > 0) != tt.unannounced && (tt.unannounced || tt.all) {
