@@ -119,7 +119,7 @@ func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	for step := range 60 {
 		carrying = carries == 1 || carries == 2 && rng.IntN(2) == 0
 		if step%10 == 0 {
-			populate(t, rt, 5, 3)
+			populate(t, rt, 3, 3)
 		}
 		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
 		rt.Burst(1+rng.IntN(2), changes[rng.IntN(len(changes))])
