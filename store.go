@@ -92,9 +92,9 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 }
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. The
-// first call builds an index of all containers, of about 110 bytes for each, that is kept up
-// to date from then on: a container is known once its pod is inspected, which is before the
-// event of its start is delivered, and for [lookup.KeepRemoved] after its removal. A call
+// first call builds an index of all containers, about 110 bytes for each, which is kept up to
+// date from then on. A container is known before the event of its start is delivered, because
+// its pod has been inspected, and for [lookup.KeepRemoved] after its removal. A call
 // takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
 // for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait, all pods are listed for a
 // container that is not known, once for all calls that wait, and with a pause between two

@@ -100,8 +100,8 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 
 // diagnose says in words why a call failed. The grpc error alone does not: a missing
 // socket, a missing permission and a web server all have the code Unavailable.
-// connected is true if the call was sent over a gRPC connection. late is true if its time is
-// over: on a busy machine, the attempt to connect may fail then before the call does.
+// connected is true if the call was sent over a gRPC connection. late is true if its deadline has
+// passed: on a busy machine, the attempt to connect may then fail before the call does.
 func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) *ConnectError {
 	e := &ConnectError{Endpoint: c.endpoint, Problem: Failing, Reason: "it answers with an error", Err: err}
 	switch code := status.Code(err); {

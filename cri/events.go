@@ -17,8 +17,8 @@ import (
 
 const (
 	// eventWindow is how many bytes of events the runtime may send before this
-	// client reads them: about 5000 to 15 000 events of 1 to 3 kB, and the most
-	// memory that they use here; grpc's default of 64 KiB holds 30 to 60. The
+	// client reads them, and the most memory that they use here. It holds 5000 to
+	// 15 000 events of 1 to 3 kB; grpc's default of 64 KiB holds 30 to 60. The
 	// window absorbs events while this process is short of CPU. While the process
 	// is stopped, nothing reads the socket, and containerd 2.4 waits after about
 	// 300 events whatever the window (measured; 288 with grpc's default).

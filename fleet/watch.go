@@ -29,9 +29,9 @@ type WatchOptions struct {
 	// After requests the events after this position first, and then a Synced. If the
 	// stream no longer has them, the watch gets a Gap and then a replay.
 	After *Position
-	// Bookmarks requests a mark about every ten seconds while the watch has
-	// everything that the stream has, so that one with few events has a new position
-	// too; the first one at once, unless the watch begins with a replay or resumes.
+	// Bookmarks requests a mark about every ten seconds while the watch has everything
+	// that the stream has: a watch with few events gets new positions too. The first one
+	// comes at once, unless the watch begins with a replay or resumes.
 	Bookmarks bool
 
 	Filter pleg.Filter

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/stats"
 )
 
-// call is a call that is counted. The handler returns when gRPC has taken the answer, which
-// then waits for the client to read: otherwise a client could leave as many answers as it may
-// have calls on each of its connections, which no limit would count.
+// call is a call that is counted until gRPC has written its answer. The handler returns earlier,
+// when gRPC has taken the answer: if the count ended there, a client that does not read could
+// make any number of answers wait.
 type call struct {
 	brief   bool
 	timeout time.Duration

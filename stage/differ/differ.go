@@ -2,8 +2,8 @@
 // every pod and computes what changed between two observations. It has no stability promise.
 //
 // Observations come in (listing.go, observe.go) and go to the records (record.go), which
-// decide which change comes next; its end moves the record on (settle.go). The rules are in
-// rooms of their own, without a clock: which observation counts (order.go), which events a
+// decide which change comes next; its end moves the record on (settle.go). Each rule has a
+// file of its own and no clock: which observation counts (order.go), which events a
 // difference makes (diff.go), which pods are unsettled (unsettled.go), when a hung pod is
 // inspected again (retry.go), when a dead one is listed alone (dead.go), and what CRI events
 // announced (announcements.go).

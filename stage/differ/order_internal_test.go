@@ -189,8 +189,8 @@ func podWords(pod *pleg.Pod) string {
 
 // Every interleaving of lists of all pods, lists of the pod alone and events over the lives
 // of two containers, and over that of a pod whose UID comes back, keeps the promises:
-// nothing that an observation showed is lost, nothing is told twice or out of order, the
-// cache is never claimed newer than what it shows, and one list in peace sets all right.
+// nothing that an observation showed is lost, nothing is reported twice or out of order, the
+// cache never claims to be newer than what it shows, and one undisturbed list repairs everything.
 func TestEveryOrderOfObservations(t *testing.T) {
 	for name, tc := range map[string]struct {
 		life                 life

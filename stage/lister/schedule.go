@@ -26,9 +26,9 @@ type schedule struct {
 	// ended.
 	listing evidence
 	ended   time.Time
-	// requested and soon are set by requests of a list at once, and of one until then.
-	// served is when a list for the former last ended: hints in a row must not cause lists
-	// in a row.
+	// requested is set by requests of a list at once, soon by requests of a list until then.
+	// served is when a list for the former last ended: many hints must not cause lists without
+	// a pause.
 	requested    bool
 	soon, served time.Time
 	// due is when the next list was to begin when that was last asked, at is when it will

@@ -58,9 +58,9 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	}
 }
 
-// On an idle node, too, where nothing shows that retries hang, no quarantined pod waits
-// longer than MaxQuarantine and the list before its next try. (With 100 of 110, which take all
-// places before one is overtaken, it is two or three minutes more.)
+// No quarantined pod waits longer for its next try than MaxQuarantine and one list. This is so on
+// an idle node too, where nothing shows that retries hang. (With 100 of 110, which take all places
+// before one is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	for _, hung := range []int{1, 5, 16, 40} {
 		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {

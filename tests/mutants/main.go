@@ -3,9 +3,9 @@
 //
 //	mutants [-check] [-jobs N] [PART...]
 //
-// Without a PART it tries all mutants, otherwise those that have one in ROOM/NAME. With
-// -check it only looks whether their edits still fit the sources. The files of this folder
-// have the mutants, one file for each room:
+// Without a PART it tries all mutants, otherwise those with a PART in their FILE/NAME. With
+// -check it only looks whether their edits still fit the sources. The files FILE.txt of
+// this folder have the mutants:
 //
 //	NAME: TEST[/SUBTEST] PACKAGE [FLAGS OF THE TEST]
 //	path/of/the/source.go
@@ -117,19 +117,19 @@ func run(ctx context.Context, check bool, jobs int, parts []string) error {
 
 // load reads the mutants whose names have one of the parts.
 func load(parts []string) ([]*mutant, error) {
-	rooms, err := filepath.Glob(filepath.Join(folder, "*.txt"))
-	if err != nil || len(rooms) == 0 {
+	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	if err != nil || len(files) == 0 {
 		return nil, errors.New("no mutants: run it at the top of the repository")
 	}
 	var mutants []*mutant
-	for _, room := range rooms {
-		text, err := os.ReadFile(room)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
 		if err != nil {
 			return nil, err
 		}
-		of, err := parse(strings.TrimSuffix(filepath.Base(room), ".txt"), string(text))
+		of, err := parse(strings.TrimSuffix(filepath.Base(file), ".txt"), string(text))
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", room, err)
+			return nil, fmt.Errorf("%s: %w", file, err)
 		}
 		mutants = append(mutants, of...)
 	}

@@ -12,9 +12,9 @@ import (
 // without end would otherwise take most of what the program gets of the processors.
 const share = 5
 
-// shared is a handler that makes one answer at a time, and one for all who ask the same
-// before it is begun: each is at least as new as its question, and many clients cost no more
-// than a few. After each answer it rests, so that it works at most one share of the time.
+// shared is a handler that makes one answer at a time. All who ask the same question before the
+// answer is begun get this answer, so it is at least as new as each question, and many clients cost
+// no more than a few. After each answer it rests, so that it works at most one share of the time.
 type shared struct {
 	question func(*http.Request) string // requests with the same one get the same answer
 	handler  http.Handler
