@@ -22,7 +22,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math"
 	"net"
 	"time"
 
@@ -32,31 +31,24 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Defaults of [Options].
-const (
-	DefaultMinBackoff = 100 * time.Millisecond
-	DefaultMaxBackoff = 10 * time.Second
-	DefaultKeepalive  = 30 * time.Second
-)
+// minBackoff and maxBackoff are the shortest and the longest time between two attempts of a watch
+// to connect: a daemon restarts within a second, and one that is down for long is asked rarely.
+// The time doubles with each attempt, unless the connection lasted longer than that, and half of
+// it is random.
+const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
+
+// pingAfter is the time without data after which the client pings the server, and also the time
+// in which the server must answer, as the other way round.
+const pingAfter = 30 * time.Second
 
 // Options configure a [Client]. The zero value is ready to use.
 type Options struct {
-	// MinBackoff and MaxBackoff are the shortest and the longest time between two
-	// attempts of a watch to connect. The time doubles with each attempt, unless the
-	// connection lasted longer than that, and half of it is random. If zero,
-	// [DefaultMinBackoff] and [DefaultMaxBackoff].
-	MinBackoff, MaxBackoff time.Duration
-	// Keepalive is the time without data after which the client pings the server,
-	// and also the time in which the server must answer. gRPC waits at least 10 s
-	// before a ping. If zero, [DefaultKeepalive]; if negative, it never pings.
-	Keepalive time.Duration
 	// Dial connects to the server. If nil, it connects to the unix socket.
 	Dial func(context.Context) (net.Conn, error)
 	// Logger logs failed and broken connections. If nil, nothing is logged.
@@ -89,10 +81,6 @@ func (o *Options) complete(socket string) error {
 	if o.Dial == nil && socket == "" {
 		return errors.New("the path of the socket is empty")
 	}
-	if err := backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff); err != nil {
-		return err
-	}
-	option.OffOrDefault(&o.Keepalive, DefaultKeepalive, math.MaxInt64)
 	if o.Dial == nil {
 		o.Dial = func(ctx context.Context) (net.Conn, error) {
 			var d net.Dialer

@@ -71,10 +71,10 @@ func newLink(o Options) (*link, error) {
 		grpc.WithDefaultServiceConfig(retryRefused),
 		grpc.WithMaxCallAttempts(maxTries),
 		grpc.WithConnectParams(grpc.ConnectParams{
-			Backoff:           backoff.Config{BaseDelay: o.MinBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: o.MaxBackoff},
-			MinConnectTimeout: min(o.Keepalive, DefaultKeepalive),
+			Backoff:           backoff.Config{BaseDelay: minBackoff, Multiplier: 2, Jitter: 0.2, MaxDelay: maxBackoff},
+			MinConnectTimeout: pingAfter,
 		}),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: o.Keepalive, Timeout: o.Keepalive}),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingAfter, Timeout: pingAfter}),
 	)
 	if err != nil {
 		return nil, err

@@ -211,15 +211,7 @@ func TestPodStatusWaits(t *testing.T) {
 }
 
 func TestNewRejectsBadOptions(t *testing.T) {
-	for name, o := range map[string]client.Options{
-		"MinBackoff": {MinBackoff: -1}, "MaxBackoff": {MaxBackoff: -1},
-		"exceed": {MinBackoff: 2, MaxBackoff: 1},
-	} {
-		if _, err := client.New("socket", o); !errors.Is(err, pleg.ErrInvalidOption) {
-			t.Errorf("%s: got %v, want %v", name, err, pleg.ErrInvalidOption)
-		}
-	}
-	if _, err := client.New("", client.Options{}); err == nil {
-		t.Error("no socket: no error, want one")
+	if _, err := client.New("", client.Options{}); !errors.Is(err, pleg.ErrInvalidOption) {
+		t.Errorf("no socket: got %v, want %v", err, pleg.ErrInvalidOption)
 	}
 }

@@ -67,7 +67,7 @@ func (w *watch) run(ctx context.Context) error {
 	w.last = request.GetResumeAfter()
 	w.stateless = w.last != nil && w.options.Replay
 	options := &w.client.options
-	retries := backoff.Backoff{Min: options.MinBackoff, Max: options.MaxBackoff}
+	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {
 		w.received = time.Time{}
 		err := w.connect(ctx, request)

@@ -13,8 +13,17 @@ var (
 	AskedFor    = askedFor
 )
 
-// MaxText is the length to which a text is cut.
-const MaxText = maxText
+// MaxText is the length to which a text is cut, MaxBatch the largest number of records in a request.
+const (
+	MaxText  = maxText
+	MaxBatch = maxBatch
+)
+
+// WithMaxBatch returns options with other limits of a request; 0 is the limit of the program.
+func (o ExporterOptions) WithMaxBatch(records, bytes int) ExporterOptions {
+	o.maxBatch, o.maxBatchBytes = records, bytes
+	return o
+}
 
 // ParseEndpoint returns where requests go and how, in a line.
 func ParseEndpoint(endpoint string, o DialOptions) (string, error) {

@@ -1,6 +1,7 @@
 package otlp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,11 +20,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Defaults of [ExporterOptions].
-const (
-	DefaultMaxBatch      = 512
-	DefaultMaxBatchBytes = 1 << 20
-)
+// maxBatch is the largest number of records in a request, maxBatchBytes their largest size, a
+// quarter of what a gRPC server accepts by default. A single record that is larger goes alone.
+const maxBatch, maxBatchBytes = 512, 1 << 20
 
 // exportTimeout is the time in which the receiver must answer a request.
 const exportTimeout = 10 * time.Second
@@ -44,14 +43,12 @@ type ExporterOptions struct {
 	Node, Cluster string
 	// ServiceVersion becomes service.version.
 	ServiceVersion string
-	// MaxBatch is the largest number of records in a request, MaxBatchBytes their
-	// largest size. A single record that is larger goes alone. If zero,
-	// [DefaultMaxBatch] and [DefaultMaxBatchBytes].
-	MaxBatch, MaxBatchBytes int
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_otlp_…. If nil, they are not registered.
 	Registerer prometheus.Registerer
+
+	maxBatch, maxBatchBytes int // only tests set them
 }
 
 func (o *ExporterOptions) complete() error {
@@ -63,12 +60,7 @@ func (o *ExporterOptions) complete() error {
 	case o.Node == "":
 		return errors.New("ExporterOptions.Node must not be empty")
 	}
-	if err := errors.Join(
-		option.Default("MaxBatch", &o.MaxBatch, DefaultMaxBatch),
-		option.Default("MaxBatchBytes", &o.MaxBatchBytes, DefaultMaxBatchBytes),
-	); err != nil {
-		return err
-	}
+	o.maxBatch, o.maxBatchBytes = cmp.Or(o.maxBatch, maxBatch), cmp.Or(o.maxBatchBytes, maxBatchBytes)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

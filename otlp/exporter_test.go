@@ -30,7 +30,7 @@ func TestOutageLosesNothing(t *testing.T) {
 		"exhausted, retry in": refuse(codes.ResourceExhausted, 20*time.Second),
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 10}}, func(n *node) {
+			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{}.WithMaxBatch(10, 0)}, func(n *node) {
 				n.churn("a", 5)
 				n.receiver.set(always(down))
 				n.churn("b", 60)
@@ -57,7 +57,7 @@ func TestHistoryTooShortIsAGap(t *testing.T) {
 		n.churn("a", 100)
 		n.receiver.set(nil)
 		n.wait(time.Minute)
-		n.requirePromises(otlp.DefaultMaxBatch)
+		n.requirePromises(otlp.MaxBatch)
 		_, records := n.receiver.got()
 		var before int64
 		gap := slices.IndexFunc(records, func(r *logsv1.LogRecord) bool { return attribute(r, "pleg.reason") == "HistoryTooShort" })
@@ -78,7 +78,7 @@ func TestHistoryTooShortIsAGap(t *testing.T) {
 // request has a bound in bytes.
 func TestSlowReceiverLosesNothing(t *testing.T) {
 	const bound = 64 << 10
-	inBubble(t, nodeOptions{history: 100_000, exporter: otlp.ExporterOptions{MaxBatchBytes: bound}}, func(n *node) {
+	inBubble(t, nodeOptions{history: 100_000, exporter: otlp.ExporterOptions{}.WithMaxBatch(0, bound)}, func(n *node) {
 		n.receiver.set(always(answer{keep: true, after: 9 * time.Second}))
 		for i := range 6 {
 			words := "/s=running"
@@ -89,7 +89,7 @@ func TestSlowReceiverLosesNothing(t *testing.T) {
 			n.wait(time.Second)
 		}
 		n.wait(time.Hour)
-		n.requirePromises(otlp.DefaultMaxBatch)
+		n.requirePromises(otlp.MaxBatch)
 		if n.metric("retries_total") == 0 {
 			n.t.Error("the receiver was not slower than the events")
 		}
@@ -149,7 +149,7 @@ func TestRequestOfAReplayFails(t *testing.T) {
 		"interrupted": {2, codes.Unavailable, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{MaxBatch: 2}, before: func(n *node) {
+			inBubble(t, nodeOptions{exporter: otlp.ExporterOptions{}.WithMaxBatch(2, 0), before: func(n *node) {
 				n.runtime.Set("a", "c1=running c2=running c3=running c4=running")
 				n.receiver.set(nth(tc.fails, refuse(tc.code, 0)))
 			}}, func(n *node) {
@@ -215,10 +215,11 @@ func TestRandomFaults(t *testing.T) {
 			o := nodeOptions{
 				history:       20 + options.IntN(400),
 				exporterFirst: options.IntN(2) == 0,
-				exporter:      otlp.ExporterOptions{MaxBatch: 1 + options.IntN(30), MaxBatchBytes: 1000 + options.IntN(20_000)},
 			}
+			maxBatch := 1 + options.IntN(30)
+			o.exporter = otlp.ExporterOptions{}.WithMaxBatch(maxBatch, 1000+options.IntN(20_000))
 			synctest.Test(t, func(t *testing.T) {
-				withNode(t, protocols[seed%2], o, func(n *node) { n.applyRandomFaults(seed, o.exporter.MaxBatch) })
+				withNode(t, protocols[seed%2], o, func(n *node) { n.applyRandomFaults(seed, maxBatch) })
 			})
 		})
 	}

@@ -18,8 +18,6 @@ func TestBadOptions(t *testing.T) {
 		"ExporterOptions.Conn":   func(o *otlp.ExporterOptions) { o.Conn = nil },
 		"ExporterOptions.Source": func(o *otlp.ExporterOptions) { o.Source = nil },
 		"ExporterOptions.Node":   func(o *otlp.ExporterOptions) { o.Node = "" },
-		"Options.MaxBatch must":  func(o *otlp.ExporterOptions) { o.MaxBatch = -1 },
-		"Options.MaxBatchBytes":  func(o *otlp.ExporterOptions) { o.MaxBatchBytes = -1 },
 	} {
 		o := otlp.ExporterOptions{Conn: new(grpc.ClientConn), Source: &script{}, Node: "n"}
 		change(&o)

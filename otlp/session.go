@@ -44,7 +44,7 @@ func (s *session) run(ctx context.Context, events <-chan pleg.Event) error {
 // exportAll exports an event and those that wait behind it, up to a request.
 func (s *session) exportAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
 	accept := func(ev pleg.Event) error { return s.accept(ctx, ev) }
-	more := func() bool { return len(s.batch) < s.e.o.MaxBatch }
+	more := func() bool { return len(s.batch) < s.e.o.maxBatch }
 	if err := exporter.Gather(ev, events, accept, more); err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ const recordOverhead = 8
 // add adds a record to the batch, after a flush if it does not fit.
 func (s *session) add(ctx context.Context, r *logsv1.LogRecord) error {
 	size := proto.Size(r) + recordOverhead
-	if len(s.batch) == s.e.o.MaxBatch || len(s.batch) > 0 && s.size+size > s.e.o.MaxBatchBytes {
+	if len(s.batch) == s.e.o.maxBatch || len(s.batch) > 0 && s.size+size > s.e.o.maxBatchBytes {
 		if err := s.flush(ctx); err != nil {
 			return err
 		}

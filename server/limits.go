@@ -47,7 +47,7 @@ type method struct {
 
 func newLimits(o Options, m *metrics) *limits {
 	return &limits{
-		all: newPlaces(o.MaxCalls), timeout: o.AnswerTimeout, metrics: m,
+		all: newPlaces(o.MaxCalls), timeout: answerTimeout, metrics: m,
 		methods: map[string]method{
 			plegv1.PLEG_Watch_FullMethodName:        {newPlaces(o.MaxCalls), false}, // the handler counts them
 			plegv1.PLEG_ListPods_FullMethodName:     {newPlaces(o.MaxLists), true},

@@ -114,10 +114,10 @@ func TestTooManyCalls(t *testing.T) {
 				f.open(f.connect(), tt.unread.method, 2)
 				f.open(f.connect(), tt.unread.method, 2)
 				wantStatus(t, "one more", tt.call(f), codes.ResourceExhausted, tt.says)
-				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				time.Sleep(server.AnswerTimeout + time.Millisecond)
 				synctest.Wait()
 				if err := tt.call(f); err != nil {
-					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
+					t.Errorf("after %v: %v", server.AnswerTimeout, err)
 				}
 				f.wantEvent("another client", other)
 			})
@@ -142,17 +142,17 @@ func TestUnreadAnswers(t *testing.T) {
 				}
 				first, second := f.leave(tt.unread, tt.unread), f.leave(tt.unread, tt.unread)
 				wantStatus(t, "one more", tt.call(f), codes.ResourceExhausted, tt.says)
-				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				time.Sleep(server.AnswerTimeout + time.Millisecond)
 				synctest.Wait()
 				for i, ended := range []<-chan struct{}{first, second} {
 					select {
 					case <-ended:
 					default:
-						t.Errorf("connection %d is open after %v", i, server.DefaultAnswerTimeout)
+						t.Errorf("connection %d is open after %v", i, server.AnswerTimeout)
 					}
 				}
 				if err := tt.call(f); err != nil {
-					t.Errorf("after %v: %v", server.DefaultAnswerTimeout, err)
+					t.Errorf("after %v: %v", server.AnswerTimeout, err)
 				}
 				f.wantEvent("another client", other)
 			})
@@ -173,7 +173,7 @@ func TestUnreadList(t *testing.T) {
 		if _, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil {
 			t.Errorf("another method after refused lists: %v", err)
 		}
-		time.Sleep(server.DefaultAnswerTimeout)
+		time.Sleep(server.AnswerTimeout)
 		if err := f.list(); err != nil {
 			t.Errorf("another list: %v", err)
 		}

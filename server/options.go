@@ -15,20 +15,29 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxConnections  = 256
-	DefaultMaxStreams      = 64
-	DefaultMaxWatchers     = 128
-	DefaultMaxCalls        = 2048
-	DefaultMaxLists        = 16
-	DefaultMaxStatusCalls  = 512
-	DefaultMaxRequestBytes = 64 << 10
-	DefaultBuffer          = 1000
-	DefaultMaxBuffer       = 4096
-	DefaultMaxBuffers      = 128 * DefaultBuffer
-	DefaultAnswerTimeout   = 30 * time.Second
-	DefaultKeepalive       = 30 * time.Second
-	DefaultGrace           = time.Second
+	DefaultMaxConnections = 256
+	DefaultMaxStreams     = 64
+	DefaultMaxWatchers    = 128
+	DefaultMaxCalls       = 2048
+	DefaultMaxLists       = 16
+	DefaultMaxStatusCalls = 512
+	DefaultBuffer         = 1000
+	DefaultMaxBuffer      = 4096
+	DefaultMaxBuffers     = 128 * DefaultBuffer
+	DefaultKeepalive      = 30 * time.Second
 )
+
+// maxRequestBytes is the greatest size of a request: a filter with some thousand names.
+const maxRequestBytes = 64 << 10
+
+// answerTimeout is the time in which a client must send the request of a call, and in which it
+// must read the answer; that of a Watch and a health Watch only when they have ended. Otherwise
+// its connection is closed.
+const answerTimeout = 30 * time.Second
+
+// grace is the time in which connections must end when the server ends: clients that read need
+// milliseconds.
+const grace = time.Second
 
 // Options configure a [Server]. The zero value is ready to use.
 type Options struct {
@@ -52,14 +61,6 @@ type Options struct {
 	MaxCalls       int
 	MaxLists       int
 	MaxStatusCalls int
-	// AnswerTimeout is the time in which a client must send the request of a call,
-	// and in which it must read the answer; that of a Watch and a health Watch only
-	// when they have ended. Otherwise its connection is closed. If zero,
-	// [DefaultAnswerTimeout].
-	AnswerTimeout time.Duration
-	// MaxRequestBytes is the greatest size of a request. If zero,
-	// [DefaultMaxRequestBytes].
-	MaxRequestBytes int
 	// Buffer is the number of events that can wait for a watcher that does not
 	// request a number. MaxBuffer is the greatest number that it can request. An
 	// event needs about 200 bytes. If zero, [DefaultBuffer] (or MaxBuffer if that
@@ -73,9 +74,6 @@ type Options struct {
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive]; if negative, the server never pings.
 	Keepalive time.Duration
-	// Grace is the time in which connections must end when the server ends. If
-	// zero, [DefaultGrace].
-	Grace time.Duration
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics. If nil, they are not registered.
@@ -94,12 +92,9 @@ func (o *Options) complete() error {
 		option.Default("MaxCalls", &o.MaxCalls, max(DefaultMaxCalls, o.MaxWatchers)),
 		option.Default("MaxLists", &o.MaxLists, DefaultMaxLists),
 		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
-		option.Default("AnswerTimeout", &o.AnswerTimeout, DefaultAnswerTimeout),
-		option.Default("MaxRequestBytes", &o.MaxRequestBytes, DefaultMaxRequestBytes),
 		option.Default("Buffer", &o.Buffer, defaultBuffer),
 		option.Default("MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)),
 		option.Default("MaxBuffers", &o.MaxBuffers, max(DefaultMaxBuffers, o.MaxWatchers*o.Buffer)),
-		option.Default("Grace", &o.Grace, DefaultGrace),
 	); err != nil {
 		return err
 	}

@@ -154,7 +154,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		grpc.InTapHandle(s.limits.countCall),
 		grpc.StatsHandler(observer{}),
 		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
-		grpc.MaxRecvMsgSize(s.options.MaxRequestBytes),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ReadBufferSize(readBuffer),
 		grpc.MaxConcurrentStreams(uint32(s.options.MaxStreams)),
@@ -170,10 +170,10 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 }
 
 // stop waits until the connections have ended, and closes those that take longer than
-// Grace.
+// grace.
 func (s *Server) stop(srv *grpc.Server, g *gate) {
 	forced := make(chan struct{})
-	force := time.AfterFunc(s.options.Grace, func() {
+	force := time.AfterFunc(grace, func() {
 		defer close(forced)
 		// gRPC does not close a connection before its handshake. Refused ones end by themselves.
 		g.open.evictAll()

@@ -138,7 +138,7 @@ func TestHealth(t *testing.T) {
 // When the server ends, every stream ends with UNAVAILABLE: at once for clients that read,
 // within the grace period for the others.
 func TestShutdown(t *testing.T) {
-	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{Grace: 3 * time.Second}, func(t *testing.T, f *fixture) {
+	inBubble(t, pipeline.Options{Inspectors: 100}, server.Options{}, func(t *testing.T, f *fixture) {
 		reading := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true})
 		asleep := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		if m, err := reading.Recv(); err != nil || m.GetEvent().GetType() != plegv1.EventType_EVENT_TYPE_SYNCED {
@@ -163,8 +163,8 @@ func TestShutdown(t *testing.T) {
 // Clients that do not read delay the shutdown at most by the grace period.
 func TestShutdownIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const pods, grace = 500, 3 * time.Second
-		f := newFixture(t, pipeline.Options{Inspectors: pods}, server.Options{Grace: grace})
+		const pods = 500
+		f := newFixture(t, pipeline.Options{Inspectors: pods}, server.Options{})
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{Replay: true}) // and never reads
 		for range 4 {
 			kit.Fill(f.Runtime, pods, "c=running")
@@ -178,8 +178,8 @@ func TestShutdownIsBounded(t *testing.T) {
 		synctest.Wait()
 		begin := time.Now()
 		_ = f.stopServer()
-		if took := time.Since(begin); took > grace {
-			t.Errorf("it took %v, want at most %v", took, grace)
+		if took := time.Since(begin); took > server.Grace {
+			t.Errorf("it took %v, want at most %v", took, server.Grace)
 		}
 	})
 }
@@ -219,9 +219,9 @@ func TestNewRejectsBadOptions(t *testing.T) {
 	kit.Must(t, err)
 	for name, o := range map[string]server.Options{
 		"MaxConnections": {MaxConnections: -1}, "MaxStreams": {MaxStreams: -1}, "MaxWatchers": {MaxWatchers: -1},
-		"MaxRequestBytes": {MaxRequestBytes: -1}, "Options.Buffer": {Buffer: -1}, "MaxBuffer": {MaxBuffer: -1},
-		"MaxCalls": {MaxCalls: -1}, "MaxLists": {MaxLists: -1}, "MaxStatusCalls": {MaxStatusCalls: -1}, "AnswerTimeout": {AnswerTimeout: -1},
-		"MaxBuffers": {MaxBuffers: -1}, "Grace": {Grace: -1}, "must not exceed": {Buffer: 10, MaxBuffer: 5},
+		"Options.Buffer": {Buffer: -1}, "MaxBuffer": {MaxBuffer: -1},
+		"MaxCalls": {MaxCalls: -1}, "MaxLists": {MaxLists: -1}, "MaxStatusCalls": {MaxStatusCalls: -1},
+		"MaxBuffers": {MaxBuffers: -1}, "must not exceed": {Buffer: 10, MaxBuffer: 5},
 	} {
 		if _, err := server.New(pipe, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("New(%+v) = %v, want an error with %q", o, err, name)

@@ -98,7 +98,7 @@ func TestGivenUp(t *testing.T) {
 					ctx, cancel := context.WithCancel(t.Context())
 					call(f, ctx, cancel, client)
 				}
-				time.Sleep(server.DefaultAnswerTimeout + time.Millisecond)
+				time.Sleep(server.AnswerTimeout + time.Millisecond)
 				f.Runtime.Set("a", "c=running")
 				if m, err := stays.Recv(); err != nil {
 					t.Errorf("another call got %v, %v", m, err)

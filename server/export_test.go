@@ -1,0 +1,7 @@
+package server
+
+// For tests of this package.
+const (
+	AnswerTimeout = answerTimeout
+	Grace         = grace
+)
