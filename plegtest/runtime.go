@@ -133,9 +133,9 @@ func (r *Runtime) SetStatus(uid pleg.PodUID, status *pleg.PodStatus) {
 	r.locked(func() { r.statuses[uid] = status })
 }
 
-// SetDetails has set called for each status that the runtime makes, before it is returned or
-// sent, so that it has images, times or annotations. set must not call the runtime. It is not
-// called for that of [Runtime.SetStatus]; nil ends it.
+// SetDetails adds details, such as images, times or annotations: the runtime calls set for each
+// status that it makes, before it returns or sends it, but not for the one of [Runtime.SetStatus].
+// set must not call the runtime. If set is nil, no details are added.
 func (r *Runtime) SetDetails(set func(*pleg.PodStatus)) {
 	r.locked(func() { r.details = set })
 }

@@ -144,13 +144,13 @@ func load(parts []string) ([]*mutant, error) {
 
 var head = regexp.MustCompile(`^([a-z0-9-]+): (\S+) (\S+)(.*)$`)
 
-func parse(room, text string) ([]*mutant, error) {
+func parse(file, text string) ([]*mutant, error) {
 	var mutants []*mutant
 	var m *mutant
 	for line := range strings.Lines(text) {
 		words := strings.TrimSuffix(line, "\n")
 		if h := head.FindStringSubmatch(words); h != nil {
-			m = &mutant{name: room + "/" + h[1], test: h[2], pkg: h[3], flags: strings.Fields(h[4])}
+			m = &mutant{name: file + "/" + h[1], test: h[2], pkg: h[3], flags: strings.Fields(h[4])}
 			if slices.ContainsFunc(mutants, func(other *mutant) bool { return other.name == m.name }) {
 				return nil, fmt.Errorf("two mutants have the name %s", m.name)
 			}
