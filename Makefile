@@ -106,11 +106,11 @@ mutants-check: ## check that the edits of "make mutants" still fit
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/e2e/setup.sh
-	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^(TestFaultMatrix|TestConform)$$' ./...
+	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
 # These tests start containerd 1.6 themselves, freeze a shim of containerd, or have a
 # target of their own.
-E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestConform|TestContainerd16)$$
+E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestContainerd16)$$
 # Tests of polling, for CRI-O with its default settings.
 E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestLifeOfPod)$$
 
@@ -120,7 +120,7 @@ e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)
 	PLEG_E2E_RUNTIME=cri-o $(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
 	PLEG_E2E_RUNTIME=cri-o-without-events $(GO) test -C tests/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
 
-# The runtimes of "make e2e-runtimes" and "make conform".
+# The runtimes of "make e2e-runtimes".
 RUNTIMES ?= containerd-1.6 containerd-1.7 containerd cri-o cri-o-without-events
 
 .PHONY: e2e-runtimes
@@ -130,16 +130,6 @@ e2e-runtimes: ## run the storm on each version of containerd and on CRI-O (as ro
 		echo "storm on $$runtime"; \
 		PLEG_E2E_RUNTIME=$$runtime $(GO) test -C tests/e2e -race -count=1 -timeout 20m -v -run '^TestStorm$$' .; \
 	done
-
-.PHONY: conform
-conform: ## try what the RUNTIMES promise and write docs/runtimes.md (as root)
-	tests/e2e/setup.sh cri-o
-	@set -e; for runtime in $(RUNTIMES); do \
-		echo "conform on $$runtime"; \
-		PLEG_E2E_RUNTIME=$$runtime PLEG_CONFORM_FILE=$(CURDIR)/docs/conform/$$runtime.json \
-			$(GO) test -C tests/e2e -count=1 -timeout 20m -run '^TestConform' .; \
-	done
-	UPDATE_GOLDEN=1 $(GO) test -count=1 -run '^TestMatrixIsGenerated$$' ./cmd/pleg-pipeline/internal/conform
 
 # Which rows of the matrix to run: make e2e-faults FAULTS=shim. PLEG_E2E_RUNTIME=cri-o
 # runs them on CRI-O.

@@ -41,7 +41,7 @@ const (
 	ExitFailure = 1
 	// ExitUsage means that the command line is wrong.
 	ExitUsage = 2
-	// ExitUnhealthy means that doctor found a problem, or conform a broken promise.
+	// ExitUnhealthy means that doctor found a problem.
 	ExitUnhealthy = 3
 )
 
@@ -174,8 +174,7 @@ Lifecycle Event Generator).
 
 It lists the pods of a CRI runtime (containerd, CRI-O) once a second, inspects
 the pods that changed, several at the same time, and prints the events or serves
-them to other programs. Only "conform" changes something in the runtime. To try it
-without a runtime:
+them to other programs. It changes nothing in the runtime. To try it without one:
   pleg-pipeline run --simulate
 
 Exit codes:
@@ -184,7 +183,7 @@ Exit codes:
   1  the command failed: it could not use the runtime, the daemon or an address,
      or it could not write its output
   2  the command line is wrong
-  3  "pleg-pipeline doctor" found a problem, or "conform" a broken promise`
+  3  "pleg-pipeline doctor" found a problem`
 
 func newRoot(p Process) *cobra.Command {
 	root := &cobra.Command{
@@ -207,7 +206,7 @@ func newRoot(p Process) *cobra.Command {
 		}
 		return checkVariables(run.Flags(), p.Environ())
 	}
-	root.AddCommand(run, newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newConform(p), newConformContainer(), newSimulate(p), newRecord(p), newVersion())
+	root.AddCommand(run, newEvents(p), newPods(p), newLookup(p), newTop(p), newFleet(p), newDoctor(p), newSimulate(p), newRecord(p), newVersion())
 	root.InitDefaultCompletionCmd(p.Args...)
 	for _, cmd := range root.Commands() {
 		if !cmd.Runnable() {

@@ -41,7 +41,6 @@ var failures = []struct{ args, want string }{
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"pods --connect " + long, "connect to the daemon at xxx"},
 	{"top --simulate", "top needs a terminal"},
-	{"conform -r unix:///nonexistent/s --image i", "pleg-pipeline: unix:///nonexistent/s: the socket does not exist"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
 	{"doctor -r replay:r --calls 1s", "cannot examine the recording"},
 	{"record --simulate FOREIGN", "it exists; name a new file"},
