@@ -110,6 +110,7 @@ func TestManifests(t *testing.T) {
 			if pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken || pod.ServiceAccountName != "" {
 				t.Error("the pod gets a token of the API server")
 			}
+			requireNoCapability(t, pod.Containers[0].SecurityContext)
 			requireFolder(t, pod, filepath.Dir(socket))
 			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "runtime-endpoint: unix://"+socket+"\n") {
 				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
@@ -181,6 +182,28 @@ func TestOTLP(t *testing.T) {
 		}
 	}
 	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP")
+}
+
+// requireNoCapability requires that the daemon has no capability and cannot gain one.
+func requireNoCapability(t *testing.T, c *corev1.SecurityContext) {
+	t.Helper()
+	if c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || c.Capabilities == nil ||
+		!slices.Equal(c.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(c.Capabilities.Add) > 0 {
+		t.Errorf("security context %+v, want no capability", c)
+	}
+}
+
+// The same for the systemd unit.
+func TestUnitHasNoCapability(t *testing.T) {
+	unit, err := os.ReadFile("../../docs/pleg-pipeline.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes"} {
+		if !strings.Contains(string(unit), "\n"+line+"\n") {
+			t.Errorf("the unit has no line %q", line)
+		}
+	}
 }
 
 // requireFolder requires that the folder of the runtime's socket is mounted where the

@@ -21,8 +21,6 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/privilege"
 )
 
 // Name is the name of the program and the prefix of its notices on stderr.
@@ -56,9 +54,6 @@ type Process struct {
 	// Environ returns all environment variables as NAME=VALUE. If nil, misspelt
 	// names are not found.
 	Environ func() []string
-	// Drop gives up the privileges that a daemon does not need; see
-	// privilege.Drop. If nil, the process keeps them.
-	Drop func() error
 	// Dial connects to the socket of a daemon. If nil, the system does.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
 	// Terminal returns the screen of the command top. If nil, that of this process.
@@ -77,9 +72,6 @@ func (p Process) withDefaults() Process {
 	}
 	if p.Getenv == nil {
 		p.Getenv = func(string) string { return "" }
-	}
-	if p.Drop == nil {
-		p.Drop = func() error { return nil }
 	}
 	if p.Environ == nil {
 		p.Environ = func() []string { return nil }
@@ -120,7 +112,7 @@ func Main() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), ends...)
 	context.AfterFunc(ctx, func() { time.AfterFunc(oneSignal, stop) })
-	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ, Drop: privilege.Drop})
+	return Execute(ctx, Process{Args: os.Args[1:], Out: os.Stdout, Err: os.Stderr, Getenv: os.Getenv, Environ: os.Environ})
 }
 
 // Execute runs one command until it ends or ctx does, and returns the exit code.

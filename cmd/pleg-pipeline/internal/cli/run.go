@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -90,8 +88,7 @@ type runCommand struct {
 	listen    string
 	webConfig string
 	server    server.Options
-	streams   int // clients of /events
-	keepCaps  bool
+	streams   int    // clients of /events
 	incidents string // folder; empty for none
 	publish   publishFlags
 	// listenAddress is listen completed by validate; empty without --listen.
@@ -127,7 +124,6 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	c.publish.add(cmd)
 	group(cmd, "Other machines")
 
-	flags.BoolVar(&c.keepCaps, "keep-capabilities", false, "do not drop the capabilities of the process; needed for a port below 1024\nor for files of another user")
 	flags.StringVar(&c.incidents, "incident-dir", "", "keep the runtime's answers of the last minutes in memory, and write them to a\nfile in this `FOLDER`, redacted, when the verdict becomes a problem")
 	c.log.add(cmd, "info", "debug", "warn", "error")
 	c.settings.add(cmd)
@@ -140,11 +136,8 @@ const maxClients = 100_000
 
 // validate applies the settings first, and also completes the address to listen on.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
-	if err := c.settings.apply(flags, c.process, c.drop); err != nil {
+	if err := c.settings.apply(flags, c.process.Getenv); err != nil {
 		return err
-	}
-	if c.keepCaps && c.settings.sources["keep-capabilities"] == c.settings.file {
-		return errors.New("keep-capabilities in the file of --config-file is too late, since that is read without them: use the flag or the environment")
 	}
 	err := cmp.Or(
 		c.runtime.validate(flags), c.pipeline.validate(),
@@ -167,37 +160,14 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// run drops privileges first and then watches the runtime.
 func (c *runCommand) run(ctx context.Context) error {
 	if c.settings.print {
 		return outputError(c.settings.write(c.process.Out, c.flags))
 	}
 	out := c.log.console(c.process.Err)
-	if err := c.drop(); err != nil {
-		return err
-	}
-	return c.explainPermission(c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
+	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return c.serve(ctx, out, from)
-	}))
-}
-
-// drop drops the capabilities. A second call does nothing.
-func (c *runCommand) drop() error {
-	if c.keepCaps {
-		return nil
-	}
-	if err := c.process.Drop(); err != nil {
-		return fail(fmt.Errorf("drop capabilities: %w (--keep-capabilities runs with them)", err))
-	}
-	return nil
-}
-
-// explainPermission explains a permission error seen by root.
-func (c *runCommand) explainPermission(err error) error {
-	if errors.Is(err, fs.ErrPermission) && os.Geteuid() == 0 && !c.keepCaps {
-		return fmt.Errorf("%w (the program drops its capabilities: see --keep-capabilities)", err)
-	}
-	return err
+	})
 }
 
 // newIncidents returns nil without --incident-dir.

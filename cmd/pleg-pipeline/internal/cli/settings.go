@@ -55,13 +55,11 @@ func (s *settings) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.print, printConfigFlag, false, "print the value of every flag as such a file, and where it comes from, and exit")
 }
 
-// apply sets the flags that the command line does not set. It drops privileges before it
-// reads a file, so that a user who chooses the file gains nothing. Its errors are usage
-// errors, except those of drop.
-func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) error {
+// apply sets the flags that the command line does not set.
+func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = commandLine })
-	if err := s.applyEnvironment(flags, p.Getenv); err != nil {
+	if err := s.applyEnvironment(flags, getenv); err != nil {
 		return err
 	}
 	if s.file == "" {
@@ -69,9 +67,6 @@ func (s *settings) apply(flags *pflag.FlagSet, p Process, drop func() error) err
 			return errors.New("--config-file must not be empty: want the path of a YAML file")
 		}
 		return nil
-	}
-	if err := drop(); err != nil {
-		return err
 	}
 	values, err := readSettings(s.file)
 	if err != nil {
@@ -115,8 +110,8 @@ func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) st
 }
 
 // foreignVariable matches what Kubernetes sets for a Service whose name begins as the
-// program's does, and what the program and its tests set for themselves.
-var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^DROPPED$|^TEST_`)
+// program's does, and what our tests set for themselves.
+var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^TEST_`)
 
 // checkVariables returns an error for a variable that looks like that of a flag and is none:
 // it would be ignored.

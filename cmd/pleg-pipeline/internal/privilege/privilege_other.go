@@ -1,6 +1,0 @@
-//go:build !linux
-
-package privilege
-
-// Drop does nothing: only Linux has capabilities.
-func Drop() error { return nil }
