@@ -60,7 +60,8 @@ type Process struct {
 	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
-	Pressure, Cgroups fs.FS
+	// Proc contains the processes. If nil, /proc.
+	Pressure, Cgroups, Proc fs.FS
 }
 
 // withDefaults completes p with what the system has.
@@ -81,6 +82,9 @@ func (p Process) withDefaults() Process {
 	}
 	if p.Cgroups == nil {
 		p.Cgroups = os.DirFS("/sys/fs/cgroup")
+	}
+	if p.Proc == nil {
+		p.Proc = os.DirFS("/proc")
 	}
 	return p
 }

@@ -107,6 +107,7 @@ type item struct {
 	runs, exited bool
 	bytes        int
 	annotations  map[string]string
+	plain        bool // its runtime handler is one of plainHandlers
 }
 
 // itemKey is the key of an [ItemCall] in the context of a status call.
@@ -142,10 +143,12 @@ func (e *examination) list(ctx context.Context) []item {
 	})
 	both.Wait()
 
-	owner := make(map[string]*runtimeapi.PodSandboxMetadata)
+	owner := make(map[string]*runtimeapi.PodSandbox)
 	var running, stopped []item
-	add := func(i item, pod *runtimeapi.PodSandboxMetadata) {
+	add := func(i item, of *runtimeapi.PodSandbox) {
+		pod := of.GetMetadata()
 		i.Pod, i.PodUID = pod.GetNamespace()+"/"+pod.GetName(), pod.GetUid()
+		i.plain = of != nil && plainHandlers[of.GetRuntimeHandler()]
 		if i.runs {
 			running = append(running, i)
 		} else {
@@ -153,11 +156,11 @@ func (e *examination) list(ctx context.Context) []item {
 		}
 	}
 	for _, s := range sandboxes {
-		owner[s.GetId()] = s.GetMetadata()
+		owner[s.GetId()] = s
 		add(item{
 			ItemCall: ItemCall{Method: "PodSandboxStatus", ID: s.GetId()}, runs: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 			bytes: proto.Size(s), annotations: s.GetAnnotations(),
-		}, s.GetMetadata())
+		}, s)
 	}
 	for _, c := range containers {
 		state := c.GetState()

@@ -44,8 +44,9 @@ type Options struct {
 	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
 	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, the doctor does not
-	// look for containers without a process.
-	Cgroups fs.FS
+	// look for containers without a process. Proc contains the processes, as /proc does; if
+	// nil, they are not known.
+	Cgroups, Proc fs.FS
 	// Ask returns what the daemon of this node knows, or nil if there is none. It is called
 	// after the examination, so that its ages are current.
 	Ask func(context.Context) *Daemon

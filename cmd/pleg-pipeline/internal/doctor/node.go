@@ -2,89 +2,12 @@ package doctor
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io/fs"
-	"path"
-	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
-
-// readCgroups finds containers that the runtime calls running although their cgroup has
-// no process. A runtime that lost the exit of a container reports it as running forever
-// (containerd#12678), and no CRI call shows that.
-func (e *examination) readCgroups(ctx context.Context, items []item) {
-	if e.Cgroups == nil || slices.ContainsFunc(e.calls, func(c madeCall) bool { return c.ID != "" && c.hangs() }) {
-		return
-	}
-	for _, c := range items {
-		if !c.runs || c.Method != "ContainerStatus" || ctx.Err() != nil {
-			continue
-		}
-		answer, _ := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
-		if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-			continue
-		}
-		if cgroup := cgroupPath(answer.GetInfo()); cgroup != "" && isEmpty(e.Cgroups, cgroup) {
-			e.report.Empty = append(e.report.Empty, EmptyContainer{Pod: c.Pod, PodUID: c.PodUID, Container: c.Container, ID: c.ID, Cgroup: cgroup})
-		}
-	}
-}
-
-// cgroupPath returns the path of a container's cgroup below the root of the cgroups, from
-// what containerd and CRI-O report if asked to be verbose; "" if it is not known.
-func cgroupPath(info map[string]string) string {
-	var verbose struct {
-		RuntimeSpec struct {
-			Linux struct {
-				CgroupsPath string `json:"cgroupsPath"`
-			} `json:"linux"`
-		} `json:"runtimeSpec"`
-	}
-	if json.Unmarshal([]byte(info["info"]), &verbose) != nil {
-		return ""
-	}
-	configured := verbose.RuntimeSpec.Linux.CgroupsPath
-	slice, rest, systemd := strings.Cut(configured, ":")
-	if !systemd {
-		return strings.Trim(path.Clean("/"+configured), "/")
-	}
-	prefix, id, ok := strings.Cut(rest, ":")
-	if !ok {
-		return ""
-	}
-	return path.Join(slicePath(slice), prefix+"-"+id+".scope")
-}
-
-// slicePath returns the path of a systemd slice: "a-b.slice" is in "a.slice".
-func slicePath(slice string) string {
-	var folders []string
-	name := strings.TrimSuffix(slice, ".slice")
-	for i, r := range name {
-		if r == '-' {
-			folders = append(folders, name[:i]+".slice")
-		}
-	}
-	return path.Join(append(folders, slice)...)
-}
-
-// isEmpty reports whether a cgroup of cgroup v2 exists and has no process. In v1 each
-// controller has its own tree; that of pids counts.
-func isEmpty(cgroups fs.FS, dir string) bool {
-	events, err := fs.ReadFile(cgroups, path.Join(dir, "cgroup.events"))
-	if err == nil {
-		return slices.Contains(strings.Split(string(events), "\n"), "populated 0")
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		return false
-	}
-	procs, err := fs.ReadFile(cgroups, path.Join("pids", dir, "cgroup.procs"))
-	return err == nil && len(strings.TrimSpace(string(procs))) == 0
-}
 
 // readPressure reads the kernel's pressure figures, if it has them.
 func (e *examination) readPressure() {

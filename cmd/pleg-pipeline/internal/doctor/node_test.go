@@ -24,8 +24,10 @@ type stub struct {
 	runtimeapi.UnimplementedImageServiceServer
 	conditions []*runtimeapi.RuntimeCondition
 	containers []*runtimeapi.Container
-	// cgroups are the cgroups of the containers.
-	cgroups map[string]string
+	// cgroups are the cgroups of the containers, info is what else is reported of them, such as
+	// "pid": 41 and a comma. handler is the runtime handler of the sandbox.
+	cgroups       map[string]string
+	info, handler string
 }
 
 func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -37,18 +39,20 @@ func (s *stub) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.S
 }
 
 func (s *stub) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"}}}}, nil
+	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
+		Id: "s", RuntimeHandler: s.handler, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"},
+	}}}, nil
 }
 
 func (s *stub) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: s.containers}, nil
 }
 
-// ContainerStatus answers as containerd does if it is asked to be verbose.
+// ContainerStatus answers as containerd and CRI-O do if they are asked to be verbose.
 func (s *stub) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	answer := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.GetContainerId(), State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
 	if r.GetVerbose() {
-		answer.Info = map[string]string{"info": `{"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
+		answer.Info = map[string]string{"info": `{` + s.info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
 	}
 	return answer, nil
 }
@@ -122,45 +126,6 @@ func serveStub(t *testing.T, s *stub) doctor.Options {
 	go func() { defer close(served); _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Stop(); <-served })
 	return options("unix:///in-memory", to)
-}
-
-// TestExamineFindsContainersWithoutProcess has running containers in cgroups with and
-// without a process.
-func TestExamineFindsContainersWithoutProcess(t *testing.T) {
-	const slice = "kubepods-burstable-podu1.slice:cri-containerd:"
-	const folder = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/cri-containerd-"
-	busy, empty := []byte("populated 1\nfrozen 0\n"), []byte("populated 0\nfrozen 0\n")
-	for name, test := range map[string]struct {
-		cgroup  string
-		files   fstest.MapFS
-		isEmpty bool
-	}{
-		"systemd, with a process":    {slice + "c1", fstest.MapFS{folder + "c1.scope/cgroup.events": {Data: busy}}, false},
-		"systemd, without a process": {slice + "c1", fstest.MapFS{folder + "c1.scope/cgroup.events": {Data: empty}}, true},
-		"cgroupfs, with a process":   {"/kubepods/podu1/c1", fstest.MapFS{"kubepods/podu1/c1/cgroup.events": {Data: busy}}, false},
-		"cgroupfs, without one":      {"/kubepods/podu1/c1", fstest.MapFS{"kubepods/podu1/c1/cgroup.events": {Data: empty}}, true},
-		"cgroup v1, with a process":  {"/kubepods/podu1/c1", fstest.MapFS{"pids/kubepods/podu1/c1/cgroup.procs": {Data: []byte("41\n")}}, false},
-		"cgroup v1, without one":     {"/kubepods/podu1/c1", fstest.MapFS{"pids/kubepods/podu1/c1/cgroup.procs": {}}, true},
-		"in another namespace":       {"/kubepods/podu1/c1", fstest.MapFS{}, false},
-		"not reported":               {"", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
-		"a strange path":             {"../../etc:x", fstest.MapFS{"cgroup.events": {Data: empty}}, false},
-	} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			o := serveStub(t, &stub{
-				containers: []*runtimeapi.Container{{
-					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
-				}},
-				cgroups: map[string]string{"c1": test.cgroup},
-			})
-			o.Cgroups = test.files
-			r := doctor.Examine(t.Context(), o)
-			if test.isEmpty {
-				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
-			} else if len(r.Empty) > 0 {
-				t.Errorf("empty %+v, want none", r.Empty)
-			}
-		})
-	}
 }
 
 func TestExamineWithoutRuntime(t *testing.T) {

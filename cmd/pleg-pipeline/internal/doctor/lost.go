@@ -1,0 +1,190 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// settle is the time in which a runtime handles the exit of a container: a cgroup that is still
+// empty afterwards, of a container that still counts as running, is no exit under way.
+const settle = 2 * time.Second
+
+// readCgroups finds containers that the runtime calls running although they have ended. A runtime
+// that lost the exit of a container reports it as running forever (containerd#12678), and no CRI
+// call shows that. An empty cgroup alone proves nothing: gVisor and Kata keep the processes of a
+// container elsewhere, zeropod scales one to zero.
+func (e *examination) readCgroups(ctx context.Context, items []item) {
+	if e.Cgroups == nil || slices.ContainsFunc(e.calls, func(c madeCall) bool { return c.ID != "" && c.hangs() }) {
+		return
+	}
+	var suspects []item
+	for _, c := range items {
+		if c.runs && c.Method == "ContainerStatus" && e.lostCgroup(ctx, c) != "" {
+			suspects = append(suspects, c)
+		}
+	}
+	if len(suspects) == 0 {
+		return
+	}
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return
+	}
+	for _, c := range suspects {
+		if cgroup := e.lostCgroup(ctx, c); cgroup != "" {
+			e.report.Empty = append(e.report.Empty, EmptyContainer{Pod: c.Pod, PodUID: c.PodUID, Container: c.Container, ID: c.ID, Cgroup: cgroup})
+		}
+	}
+}
+
+// lostCgroup returns the cgroup of a container that the runtime calls running although it has
+// ended; "" for any other, also if that is not certain.
+func (e *examination) lostCgroup(ctx context.Context, c item) string {
+	if ctx.Err() != nil {
+		return ""
+	}
+	answer, _ := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
+	if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return ""
+	}
+	var known verbose
+	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &known) != nil {
+		return ""
+	}
+	if !known.keepsProcesses() && (known.RuntimeType != "" || !c.plain || !e.hasEnded(known.Pid)) {
+		return ""
+	}
+	cgroup := known.cgroupPath()
+	if cgroup == "" || e.exists(known.Pid) || !isEmpty(e.Cgroups, cgroup) {
+		return ""
+	}
+	return cgroup
+}
+
+// verbose is what containerd and CRI-O report of a container if asked to be verbose. Only
+// containerd has the type of the runtime and its options.
+type verbose struct {
+	Pid            int    `json:"pid"`
+	RuntimeType    string `json:"runtimeType"`
+	RuntimeOptions struct {
+		BinaryName string `json:"binary_name"`
+	} `json:"runtimeOptions"`
+	RuntimeSpec struct {
+		Linux struct {
+			CgroupsPath string `json:"cgroupsPath"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+}
+
+var (
+	// plainTypes are the shims of containerd for runtimes that are called as runc is, and
+	// plainBinaries those of them that keep the processes of a container in its cgroup.
+	plainTypes    = map[string]bool{"io.containerd.runc.v1": true, "io.containerd.runc.v2": true, "io.containerd.runtime.v1.linux": true}
+	plainBinaries = map[string]bool{"": true, "runc": true, "crun": true, "youki": true, "nvidia-container-runtime": true}
+	// plainHandlers are the handlers that do so unless their name misleads. The name alone is not
+	// enough: the default may be any runtime.
+	plainHandlers = map[string]bool{"": true, "runc": true, "crun": true}
+)
+
+// keepsProcesses reports whether the runtime is known to keep the processes of a container in its
+// cgroup.
+func (v *verbose) keepsProcesses() bool {
+	binary := v.RuntimeOptions.BinaryName
+	if binary != "" {
+		binary = path.Base(binary)
+	}
+	return plainTypes[v.RuntimeType] && plainBinaries[binary]
+}
+
+// cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if it is
+// not known.
+func (v *verbose) cgroupPath() string {
+	configured := v.RuntimeSpec.Linux.CgroupsPath
+	slice, rest, systemd := strings.Cut(configured, ":")
+	if !systemd {
+		return strings.Trim(path.Clean("/"+configured), "/")
+	}
+	prefix, id, ok := strings.Cut(rest, ":")
+	if !ok {
+		return ""
+	}
+	return path.Join(slicePath(slice), prefix+"-"+id+".scope")
+}
+
+// slicePath returns the path of a systemd slice: "a-b.slice" is in "a.slice".
+func slicePath(slice string) string {
+	var folders []string
+	name := strings.TrimSuffix(slice, ".slice")
+	for i, r := range name {
+		if r == '-' {
+			folders = append(folders, name[:i]+".slice")
+		}
+	}
+	return path.Join(append(folders, slice)...)
+}
+
+// exists reports whether there is a process with this number that is no zombie. It may be another
+// one by now: then nothing is certain.
+func (e *examination) exists(pid int) bool {
+	if e.Proc == nil || pid <= 0 {
+		return false
+	}
+	stat, err := fs.ReadFile(e.Proc, fmt.Sprintf("%d/stat", pid))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+// hostPIDs is the pid namespace of the host (PROC_PID_INIT_INO in linux/proc_ns.h).
+const hostPIDs = "pid:[4026531836]"
+
+// hasEnded reports whether the process that the runtime takes for a container's first is gone.
+// Only the host's pid namespace shows that.
+func (e *examination) hasEnded(pid int) bool {
+	if e.Proc == nil || pid <= 0 {
+		return false
+	}
+	namespace, err := fs.ReadLink(e.Proc, "self/ns/pid")
+	return err == nil && namespace == hostPIDs && !e.exists(pid)
+}
+
+// isEmpty reports whether a cgroup exists and neither it nor a cgroup in it has a process. In
+// cgroup v1 each controller has its own tree; that of pids counts.
+func isEmpty(cgroups fs.FS, dir string) bool {
+	events, err := fs.ReadFile(cgroups, path.Join(dir, "cgroup.events"))
+	if err == nil {
+		return slices.Contains(strings.Split(string(events), "\n"), "populated 0")
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	dir = path.Join("pids", dir)
+	if _, err := fs.Stat(cgroups, path.Join(dir, "cgroup.procs")); err != nil {
+		return false
+	}
+	err = fs.WalkDir(cgroups, dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "cgroup.procs" {
+			return err
+		}
+		procs, err := fs.ReadFile(cgroups, name)
+		if err == nil && len(strings.TrimSpace(string(procs))) > 0 {
+			err = errPopulated
+		}
+		return err
+	})
+	return err == nil
+}
+
+var errPopulated = errors.New("the cgroup has a process")

@@ -1,0 +1,102 @@
+package doctor_test
+
+import (
+	"io/fs"
+	"testing"
+	"testing/fstest"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+const (
+	runc   = `"runtimeType": "io.containerd.runc.v2", "pid": 41, `
+	crio   = `"sandboxID": "s", "pid": 41, `
+	folder = "kubepods/podu1/c1/"
+)
+
+// changing are cgroups of which one comes to life when it is read again.
+type changing struct {
+	fstest.MapFS
+	reads map[string]int
+}
+
+func (c changing) ReadFile(name string) ([]byte, error) {
+	if c.reads[name]++; c.reads[name] > 1 {
+		return []byte("populated 1\n"), nil
+	}
+	return c.MapFS.ReadFile(name)
+}
+
+// TestExamineFindsLostExits has a running container with and without a process. Only one that has
+// certainly ended is reported.
+func TestExamineFindsLostExits(t *testing.T) {
+	busy, empty := &fstest.MapFile{Data: []byte("populated 1\nfrozen 0\n")}, &fstest.MapFile{Data: []byte("populated 0\nfrozen 0\n")}
+	const slice = "kubepods-burstable-podu1.slice:cri-containerd:"
+	const inSlice = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/cri-containerd-"
+	nothing := fstest.MapFS{folder + "cgroup.events": empty}
+	host := fstest.MapFS{"self/ns/pid": {Data: []byte("pid:[4026531836]"), Mode: fs.ModeSymlink}}
+	with := func(files fstest.MapFS, name, data string) fstest.MapFS {
+		more := fstest.MapFS{name: {Data: []byte(data)}}
+		for name, file := range files {
+			more[name] = file
+		}
+		return more
+	}
+	binary := func(name string) string { return runc + `"runtimeOptions": {"binary_name": "` + name + `"}, ` }
+	for name, test := range map[string]struct {
+		cgroup        string // if empty, that of folder
+		info, handler string
+		cgroups       fs.FS
+		proc          fs.FS
+		lost          bool
+	}{
+		"systemd, with a process":    {slice + "c1", runc, "", fstest.MapFS{inSlice + "c1.scope/cgroup.events": busy}, nil, false},
+		"systemd, without a process": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c1.scope/cgroup.events": empty}, nil, true},
+		"cgroupfs, with a process":   {"", runc, "", fstest.MapFS{folder + "cgroup.events": busy}, nil, false},
+		"cgroupfs, without one":      {"", runc, "", nothing, host, true},
+		"v1, with a process":         {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {Data: []byte("41\n")}}, nil, false},
+		"v1, without one":            {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {}, "pids/" + folder + "init/cgroup.procs": {}}, nil, true},
+		"v1, in a child":             {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {}, "pids/" + folder + "root/init.scope/cgroup.procs": {Data: []byte("41\n")}}, nil, false},
+		"in another namespace":       {"", runc, "", fstest.MapFS{}, nil, false},
+		"no cgroup is reported":      {"/", runc, "", fstest.MapFS{"cgroup.events": empty}, nil, false},
+		"a strange path":             {"../../etc:x", runc, "", fstest.MapFS{"cgroup.events": empty}, nil, false},
+		"an exit under way":          {"", runc, "", changing{nothing, make(map[string]int)}, nil, false},
+		"in another cgroup":          {"", runc, "", nothing, with(host, "41/stat", "41 (a) b) S 1"), false},
+		"a zombie":                   {"", runc, "", nothing, with(host, "41/stat", "41 (a) b) Z 1"), true},
+		"crun":                       {"", binary("/usr/bin/crun"), "crun", nothing, host, true},
+		"Sysbox":                     {"", binary("/usr/bin/sysbox-runc"), "sysbox", nothing, host, false},
+		"gVisor called as runc":      {"", binary("/usr/local/bin/runsc"), "", nothing, host, false},
+		"gVisor":                     {"", `"runtimeType": "io.containerd.runsc.v1", `, "gvisor", nothing, host, false},
+		"Kata":                       {"", `"runtimeType": "io.containerd.kata.v2", "pid": 41, `, "kata", nothing, host, false},
+		"zeropod":                    {"", `"runtimeType": "io.containerd.zeropod.v2", "pid": 41, `, "zeropod", nothing, host, false},
+		"another, as the default":    {"", `"runtimeType": "io.containerd.zeropod.v2", "pid": 41, `, "", nothing, host, false},
+		"CRI-O, its process ended":   {"", crio, "", nothing, host, true},
+		"CRI-O, its process runs":    {"", crio, "", nothing, with(host, "41/stat", "41 (conmon) S 1"), false},
+		"CRI-O, other namespace":     {"", crio, "", nothing, fstest.MapFS{"self/ns/pid": {Data: []byte("pid:[4026532441]"), Mode: fs.ModeSymlink}}, false},
+		"CRI-O, no process known":    {"", "", "", nothing, host, false},
+		"CRI-O, Kata":                {"", crio, "kata", nothing, host, false},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			if test.cgroup == "" {
+				test.cgroup = "/" + folder
+			}
+			o := serveStub(t, &stub{
+				containers: []*runtimeapi.Container{{
+					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+				}},
+				cgroups: map[string]string{"c1": test.cgroup}, info: test.info, handler: test.handler,
+			})
+			o.Cgroups, o.Proc = test.cgroups, test.proc
+			r := doctor.Examine(t.Context(), o)
+			if test.lost {
+				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
+			} else if len(r.Empty) > 0 {
+				t.Errorf("empty %+v, want none", r.Empty)
+			}
+		})
+	}
+}
