@@ -79,7 +79,7 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 // there is none, or none that this process may read.
 func (h Host) pathOfContainer(ctx context.Context, x *Index, id pleg.ContainerID) (path string, err error) {
 	for _, root := range h.hierarchies() {
-		path, err = x.search(ctx, root, func(dir fs.DirEntry) bool { return firstID(dir.Name()) == id })
+		path, err = x.search(ctx, root, func(dir fs.DirEntry) bool { return idOf(dir.Name()) == id })
 		if path != "" || err != nil {
 			break
 		}
@@ -126,27 +126,33 @@ func (h Host) hierarchies() []string {
 // first: a container may have cgroups of its own, and a node may be a container.
 func idsIn(path string) (ids []pleg.ContainerID) {
 	for _, part := range slices.Backward(strings.Split(path, "/")) {
-		if id := firstID(part); id != "" {
+		if id := idOf(part); id != "" {
 			ids = append(ids, id)
 		}
 	}
 	return ids
 }
 
-// firstID returns the id in the name of a cgroup's directory, such as
-// cri-containerd-ID.scope: 64 hexadecimal digits, as all CRI runtimes have them. The name of
-// a pod's directory has only the UID, which is shorter.
-func firstID(name string) pleg.ContainerID {
-	const length = 64
-	start := 0
-	for i := range len(name) + 1 {
-		if i < len(name) && strings.IndexByte("0123456789abcdef", name[i]) >= 0 {
-			continue
-		}
-		if i-start == length {
-			return pleg.ContainerID(name[start:i])
-		}
-		start = i + 1
+// monitors are programs beside a container whose cgroups have its id too, as
+// crio-conmon-ID.scope.
+var monitors = []string{"conmon", "conmonrs", "monitor", "shim"}
+
+// idOf returns the id of the container whose cgroup has a directory of this name: the id alone, or
+// after the name of the runtime, as in cri-containerd-ID.scope, crio-ID or
+// kubepods-podUID.slice:cri-containerd:ID. Other names have the id of a container too, and are
+// not its cgroup: those of monitors, and systemd's mount units (...-ID-rootfs.mount).
+func idOf(name string) pleg.ContainerID {
+	name = strings.TrimSuffix(name, ".scope")
+	at := strings.LastIndexAny(name, "-:") + 1
+	if !isID(name[at:]) {
+		return ""
 	}
-	return ""
+	prefix := strings.FieldsFunc(name[:at], func(r rune) bool { return r == '-' || r == ':' })
+	if len(prefix) > 0 && slices.Contains(monitors, prefix[len(prefix)-1]) {
+		return ""
+	}
+	return pleg.ContainerID(name[at:])
 }
+
+// isID reports whether text is a full id: 64 hexadecimal digits, as all CRI runtimes have them.
+func isID(text string) bool { return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == "" }

@@ -61,7 +61,10 @@ func TestProcess(t *testing.T) {
 			cgroup: "0::/kubepods/besteffort/pod1a/" + c1 + "\n", want: c1, path: "/kubepods/besteffort/pod1a/" + c1,
 		},
 		"CRI-O":            {cgroup: "0::/kubepods.slice/crio-" + c1 + ".scope\n", want: c1},
-		"CRI-O's conmon":   {cgroup: "0::/kubepods.slice/crio-conmon-" + c1 + ".scope\n", want: c1},
+		"CRI-O, cgroupfs":  {cgroup: "0::/kubepods/pod1/crio-" + c1 + "/container\n", want: c1},
+		"CRI-O's conmon":   {cgroup: "0::/kubepods.slice/crio-conmon-" + c1 + ".scope\n", err: lookup.ErrNoContainer},
+		"conmon, cgroupfs": {cgroup: "0::/kubepods/pod1/crio-conmon-" + c1 + "\n", err: lookup.ErrNoContainer},
+		"a mount unit":     {cgroup: "0::/system.slice/run-containerd-k8s.io-" + c1 + "-rootfs.mount\n", err: lookup.ErrNoContainer},
 		"containerd's own": {cgroup: "0::/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + c1 + "\n", want: c1},
 		"sandbox":          {cgroup: "0::/kubepods/pod1/" + sandbox + "\n", want: sandbox},
 		"cgroup v1": {
@@ -109,21 +112,46 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
+// Other cgroups with the id of a container are not its own, whichever is found first.
 func TestPathOfContainer(t *testing.T) {
-	v2, v1 := t.TempDir(), t.TempDir()
-	file(t, v2, "cgroup.procs", "")
-	file(t, v2, "kubepods.slice/pod1.slice/cri-containerd-"+c1+".scope/cgroup.procs", "")
-	for _, hierarchy := range []string{"cpu", "memory"} {
-		file(t, v1, hierarchy+"/cgroup.procs", "")
-	}
-	file(t, v1, "memory/kubepods/pod1/"+c1+"/cgroup.procs", "")
-	for root, want := range map[string]string{
-		v2: "/kubepods.slice/pod1.slice/cri-containerd-" + c1 + ".scope", v1: "/kubepods/pod1/" + c1, t.TempDir(): "",
+	id := strings.Repeat("f9", 32)
+	x := lookup.NewIndex(lookup.Source{})
+	x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(id)}}})
+	const pod = "kubepods.slice/pod1.slice/"
+	for name, tc := range map[string]struct {
+		v1      bool
+		cgroups []string
+		want    string
+	}{
+		"none":             {},
+		"containerd":       {cgroups: []string{pod + "cri-containerd-" + id + ".scope"}, want: pod + "cri-containerd-" + id + ".scope"},
+		"cgroup v1":        {v1: true, cgroups: []string{"cpu", "memory/kubepods/pod1/" + id}, want: "kubepods/pod1/" + id},
+		"CRI-O, systemd":   {cgroups: []string{pod + "crio-conmon-" + id + ".scope", pod + "crio-" + id + ".scope"}, want: pod + "crio-" + id + ".scope"},
+		"CRI-O, cgroupfs":  {cgroups: []string{"pod1/crio-conmon-" + id, "pod1/crio-" + id}, want: "pod1/crio-" + id},
+		"Podman":           {cgroups: []string{"machine.slice/libpod-conmon-" + id + ".scope", "machine.slice/libpod-" + id + ".scope"}, want: "machine.slice/libpod-" + id + ".scope"},
+		"a mount unit":     {cgroups: []string{"a.slice/run-" + id + "-rootfs.mount", "a.slice/var-" + id + ".mount", pod + id}, want: pod + id},
+		"only the monitor": {cgroups: []string{pod + "crio-conmon-" + id + ".scope"}},
+		"a longer number":  {cgroups: []string{"a/" + id + "9", "a/9" + id, "a/x" + id}},
 	} {
-		c, err := lookup.Host{Cgroup: root}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1), WithPath: true})
-		if err != nil || c.CgroupPath != want {
-			t.Errorf("path %q, %v, want %q", c.CgroupPath, err, want)
-		}
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			if !tc.v1 {
+				file(t, root, "cgroup.procs", "")
+			}
+			for _, dir := range tc.cgroups {
+				file(t, root, dir+"/cgroup.procs", "")
+				hierarchy, _, _ := strings.Cut(dir, "/")
+				file(t, root, hierarchy+"/cgroup.procs", "")
+			}
+			want := tc.want
+			if want != "" {
+				want = "/" + want
+			}
+			c, err := lookup.Host{Cgroup: root}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), WithPath: true})
+			if err != nil || c.CgroupPath != want {
+				t.Errorf("path %q, %v, want %q", c.CgroupPath, err, want)
+			}
+		})
 	}
 }
 
