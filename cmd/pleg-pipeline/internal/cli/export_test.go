@@ -13,3 +13,6 @@ var OnlyHung = onlyHung
 
 // ReadableOnTheWay reports whether others can read what is sent to an endpoint of OTLP.
 var ReadableOnTheWay = readableOnTheWay
+
+// ParseFault parses one value of --fault.
+var ParseFault = parseFault

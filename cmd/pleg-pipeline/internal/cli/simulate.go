@@ -22,7 +22,7 @@ const simulateLong = `Serve a simulated CRI runtime on a unix socket until SIGIN
 Any CRI client can use it: this program, crictl, a test. Its pods crash, restart,
 come and go as on a busy node, but no processes run. Clients can only read.
 
---fault rehearses a fault: an error, a hang, a delay or a malformed answer of one
+--fault injects a fault: an error, a hang, a delay or a malformed answer of one
 call, from a time on and, with --fault-pod, of one pod. --seed determines the pods,
 their changes and the calls that a fault hits: the same flags repeat a run, which
 begins with the first call of a client.`
@@ -45,10 +45,10 @@ const simulateExample = `  # 110 pods, as many as a node has by default, that ch
 type simulateCommand struct {
 	simulation
 
-	process  Process
-	socket   string
-	rehearse rehearsal
-	log      logFlags
+	process Process
+	socket  string
+	faults  faultFlags
+	log     logFlags
 }
 
 func newSimulate(p Process) *cobra.Command {
@@ -66,7 +66,7 @@ func (c *simulateCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.socket, "socket", "", "`PATH` of the socket to create; replaces a socket that no process serves.\nRequired")
 	flags.IntVar(&c.pods, "pods", defaultPods, "`NUMBER` of pods, of two containers each")
 	c.simulation.addFlags(cmd)
-	c.rehearse.addFlags(cmd)
+	c.faults.addFlags(cmd)
 	c.log.add(cmd, "info", "debug", "warn", "error")
 }
 
@@ -74,7 +74,7 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	if c.socket == "" {
 		return errors.New("--socket is required: the path of the socket to create, such as --socket /tmp/cri.sock")
 	}
-	return cmp.Or(between(flags, "pods", 0, maxPods), c.rehearse.validate(), c.simulation.validate())
+	return cmp.Or(between(flags, "pods", 0, maxPods), c.faults.validate(), c.simulation.validate())
 }
 
 // run serves the runtime while its pods change.
@@ -88,7 +88,7 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
-	if err := c.rehearse.prepare(runtime); err != nil {
+	if err := c.faults.prepare(runtime); err != nil {
 		return err
 	}
 	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", c, socket)
@@ -98,9 +98,9 @@ func (c *simulateCommand) run(ctx context.Context) error {
 		if err := runtime.SleepAfterCall(ctx, 0); err != nil {
 			return err
 		}
-		return c.churn(ctx, runtime, c.rehearse.keep()...)
+		return c.churn(ctx, runtime, c.faults.keep()...)
 	})
-	group.Go(func() error { return c.rehearse.play(ctx, out, runtime) })
+	group.Go(func() error { return c.faults.play(ctx, out, runtime) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -108,8 +108,8 @@ func (c *simulateCommand) run(ctx context.Context) error {
 }
 
 func (c *simulateCommand) String() string {
-	if len(c.rehearse.texts) > 0 {
-		return c.simulation.String() + ", " + c.rehearse.String()
+	if len(c.faults.texts) > 0 {
+		return c.simulation.String() + ", " + c.faults.String()
 	}
 	return c.simulation.String()
 }

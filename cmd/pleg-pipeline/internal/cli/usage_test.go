@@ -136,7 +136,7 @@ var usageErrors = []struct{ args, want string }{
 	{"simulate --socket s --fault-pod shop/web-0", "--fault-pod needs --fault"},
 	{"simulate --socket s --fault ContainerStatus/hang@0s --fault-pod web-0", `--fault-pod "web-0": want NAMESPACE/NAME`},
 	{"simulate --socket s --fault ListContainers/hang@0s --fault-pod shop/web-0", "needs a call about one pod"},
-	{"simulate --socket s --fault ContainerStatus/hang/often@0s", `"often": want once, random or nothing`},
+	{"simulate --socket s --fault ContainerStatus/hang/often@0s", `and /once or /random after KIND`},
 	{"doctor walk", `unexpected argument "walk"`},
 	{"doctor --timeout 0", "--timeout must be longer than 0, got 0s"},
 	{"doctor --call-timeout -1s", "must be longer than 0"},

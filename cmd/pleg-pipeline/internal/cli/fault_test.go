@@ -1,4 +1,4 @@
-package rehearse_test
+package cli_test
 
 import (
 	"reflect"
@@ -7,11 +7,11 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/rehearse"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-func TestParse(t *testing.T) {
+func TestParseFault(t *testing.T) {
 	for text, want := range map[string][]simruntime.Fault{
 		"ContainerStatus/hang@0s": {{RPC: "ContainerStatus", Hang: true}},
 		"ListContainers/error@10s-1m": {
@@ -29,7 +29,7 @@ func TestParse(t *testing.T) {
 		for i := range want {
 			want[i].PodUID = "u1"
 		}
-		if got, err := rehearse.Parse(text, "u1"); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := cli.ParseFault(text, "u1"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, %v, want %+v", text, got, err, want)
 		}
 	}
@@ -38,7 +38,7 @@ func TestParse(t *testing.T) {
 		"ContainerStatus/hang/often@0s", "ContainerStatus/hang/once/x@0s",
 		"ContainerStatus/hang@-1s", "ContainerStatus/hang@5s-5s", "ContainerStatus/hang@5s-x",
 	} {
-		if faults, err := rehearse.Parse(text, ""); err == nil {
+		if faults, err := cli.ParseFault(text, ""); err == nil {
 			t.Errorf("%q is parsed as %+v, want an error", text, faults)
 		}
 	}
