@@ -2,6 +2,7 @@ package lookup
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -25,9 +26,9 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 	defer cancel()
 	began := time.Now()
 	for listed := false; ; {
-		c, ok, changed := x.get(ids)
-		if ok {
-			return c, nil
+		c, changed, err := x.get(ids)
+		if !errors.Is(err, ErrNotYet) {
+			return c, err
 		}
 		l := &listing{} // never done
 		if !listed {
@@ -46,7 +47,7 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 		if listed || !l.answers(began) {
 			continue
 		}
-		listed = slices.ContainsFunc(ids, func(id pleg.ContainerID) bool { _, waits := l.uninspected[id]; return waits })
+		listed = slices.ContainsFunc(ids, l.waits)
 		if !listed {
 			return x.final(ids)
 		}
@@ -56,10 +57,11 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 // final returns the answer once no pod with the containers waits for an inspection: one
 // that has ended meanwhile is in the index.
 func (x *Index) final(ids []pleg.ContainerID) (Container, error) {
-	if c, ok, _ := x.get(ids); ok {
-		return c, nil
+	c, _, err := x.get(ids)
+	if errors.Is(err, ErrNotYet) {
+		err = ErrNoContainer
 	}
-	return Container{}, ErrNoContainer
+	return c, err
 }
 
 // wake is called with mu held.
@@ -90,6 +92,16 @@ func (x *Index) finish(l *listing, err error) {
 	defer x.mu.Unlock()
 	x.listing = nil
 	close(l.done)
+}
+
+// waits reports whether the pod of a container waits for an inspection.
+func (l *listing) waits(wanted pleg.ContainerID) bool {
+	for id := range l.uninspected {
+		if begins(id, wanted) {
+			return true
+		}
+	}
+	return false
 }
 
 // answers reports whether the list has succeeded and began after a time.

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -121,38 +120,3 @@ func (h Host) hierarchies() []string {
 	}
 	return mounted
 }
-
-// idsIn returns what may be the ids of containers in the path of a cgroup, the innermost
-// first: a container may have cgroups of its own, and a node may be a container.
-func idsIn(path string) (ids []pleg.ContainerID) {
-	for _, part := range slices.Backward(strings.Split(path, "/")) {
-		if id := idOf(part); id != "" {
-			ids = append(ids, id)
-		}
-	}
-	return ids
-}
-
-// monitors are programs beside a container whose cgroups have its id too, as
-// crio-conmon-ID.scope.
-var monitors = []string{"conmon", "conmonrs", "monitor", "shim"}
-
-// idOf returns the id of the container whose cgroup has a directory of this name: the id alone, or
-// after the name of the runtime, as in cri-containerd-ID.scope, crio-ID or
-// kubepods-podUID.slice:cri-containerd:ID. Other names have the id of a container too, and are
-// not its cgroup: those of monitors, and systemd's mount units (...-ID-rootfs.mount).
-func idOf(name string) pleg.ContainerID {
-	name = strings.TrimSuffix(name, ".scope")
-	at := strings.LastIndexAny(name, "-:") + 1
-	if !isID(name[at:]) {
-		return ""
-	}
-	prefix := strings.FieldsFunc(name[:at], func(r rune) bool { return r == '-' || r == ':' })
-	if len(prefix) > 0 && slices.Contains(monitors, prefix[len(prefix)-1]) {
-		return ""
-	}
-	return pleg.ContainerID(name[at:])
-}
-
-// isID reports whether text is a full id: 64 hexadecimal digits, as all CRI runtimes have them.
-func isID(text string) bool { return len(text) == 64 && strings.Trim(text, "0123456789abcdef") == "" }

@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"fmt"
 	"iter"
 	"sync"
 	"time"
@@ -124,18 +125,51 @@ func (x *Index) forget(now time.Time) {
 	}
 }
 
-// get returns the first of some containers that is known, and what is closed once that may
-// have changed.
-func (x *Index) get(ids []pleg.ContainerID) (c Container, ok bool, changed <-chan struct{}) {
+// get returns the first of some containers that is known. The error is [ErrNotYet] if none is:
+// changed is closed once that may have changed.
+func (x *Index) get(ids []pleg.ContainerID) (c Container, changed <-chan struct{}, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, id := range ids {
-		e, ok := x.byID[id]
-		if ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= KeepRemoved) {
-			return newContainer(id, e), true, nil
+		if e, ok := x.known(id); ok {
+			return newContainer(id, e), nil, nil
+		}
+		full, err := x.expand(id)
+		if err != nil {
+			return Container{}, nil, err
+		}
+		if full != "" {
+			return newContainer(full, x.byID[full]), nil, nil
 		}
 	}
-	return Container{}, false, x.changed
+	return Container{}, x.changed, ErrNotYet
+}
+
+// known returns a container that exists or was removed not long ago. It is called with mu held.
+func (x *Index) known(id pleg.ContainerID) (entry, bool) {
+	e, ok := x.byID[id]
+	return e, ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= KeepRemoved)
+}
+
+// expand returns the only full id that begins with digits; "" if none does. It is called with mu
+// held.
+func (x *Index) expand(digits pleg.ContainerID) (full pleg.ContainerID, err error) {
+	if len(digits) >= idLength || !isHex(string(digits)) {
+		return "", nil
+	}
+	for id := range x.byID {
+		if !begins(id, digits) {
+			continue
+		}
+		if _, ok := x.known(id); !ok {
+			continue
+		}
+		if full != "" {
+			return "", fmt.Errorf("%w: several ids begin with %s: give more of it", pleg.ErrInvalidOption, digits)
+		}
+		full = id
+	}
+	return full, nil
 }
 
 // ended reports whether nothing is listed any more.

@@ -30,7 +30,9 @@ var (
 
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
 type Query struct {
-	// Container is the full id of a container or a pod sandbox.
+	// Container is the id of a container or a pod sandbox, or its first digits if no other id
+	// begins with them. It may have a scheme, as in the status of a pod (containerd://ID), or be
+	// the name of a cgroup (cri-containerd-ID.scope).
 	Container pleg.ContainerID
 	// PID is a process, in the pid namespace of this process.
 	PID int
@@ -92,6 +94,7 @@ func (q Query) Check() error {
 // Lookup answers a query from an index. The error wraps [ErrNoContainer] or [ErrNotYet], is
 // [pleg.ErrStopped], or is the cause of ctx.
 func (h Host) Lookup(ctx context.Context, x *Index, q Query) (Container, error) {
+	q.Container = parseID(string(q.Container))
 	if err := q.Check(); err != nil {
 		return Container{}, err
 	}
@@ -119,13 +122,12 @@ func (h Host) lookup(ctx context.Context, x *Index, q Query) (c Container, err e
 			return Container{}, ErrNoContainer
 		}
 	}
-	c, ok, _ := x.get(ids)
+	c, _, err = x.get(ids)
 	switch {
-	case !ok && x.ended():
+	case !errors.Is(err, ErrNotYet):
+	case x.ended():
 		err = pleg.ErrStopped
-	case !ok && q.Wait == 0:
-		err = ErrNotYet
-	case !ok:
+	case q.Wait > 0:
 		c, err = x.await(ctx, ids, q.Wait)
 	}
 	if err != nil {

@@ -155,6 +155,44 @@ func TestPathOfContainer(t *testing.T) {
 	}
 }
 
+// The forms in which people have an id.
+func TestPastedIDs(t *testing.T) {
+	same := strings.Repeat("1a", 20) // the first 40 digits of c1
+	x := index()
+	x.Set(&pleg.PodStatus{UID: "other", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(same + strings.Repeat("f", 24))}, {ID: "1a"}}})
+	for pasted, want := range map[string]struct {
+		id  string
+		err error
+	}{
+		c1:                                     {c1, nil},
+		"containerd://" + c1:                   {c1, nil},
+		"cri-o://" + c1:                        {c1, nil},
+		`"docker://` + c1 + `",`:               {c1, nil},
+		" " + c1 + "\r\n":                      {c1, nil},
+		"cri-containerd-" + c1 + ".scope":      {c1, nil},
+		"crio-" + c1:                           {c1, nil},
+		"/kubepods/pod1/" + c1 + "/init":       {c1, nil},
+		"cri-o://" + sandbox[:13]:              {sandbox, nil},
+		sandbox[:1]:                            {sandbox, nil},
+		c1[:41]:                                {c1, nil},
+		c1[:40]:                                {"", pleg.ErrInvalidOption},
+		"1a":                                   {"1a", nil}, // a full id of a runtime that makes others
+		"crio-conmon-" + c1 + ".scope":         {"", lookup.ErrNotYet},
+		c1 + "0":                               {"", lookup.ErrNotYet},
+		c1[1:]:                                 {"", lookup.ErrNotYet},
+		"older-":                               {"", lookup.ErrNotYet},
+		"old":                                  {"", lookup.ErrNotYet},
+		"containerd://":                        {"", pleg.ErrInvalidOption},
+		"\n":                                   {"", pleg.ErrInvalidOption},
+		"containerd://" + c2 + "\nsecond line": {"", lookup.ErrNotYet},
+	} {
+		c, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(pasted)})
+		if string(c.ID) != want.id || !errors.Is(err, want.err) {
+			t.Errorf("%q: %q, %v, want %q, %v", pasted, c.ID, err, want.id, want.err)
+		}
+	}
+}
+
 func TestQueryIsChecked(t *testing.T) {
 	for want, q := range map[string]lookup.Query{
 		"exactly one":            {},

@@ -1063,7 +1063,7 @@ type isLookupRequest_Of interface {
 }
 
 type LookupRequest_ContainerId struct {
-	// The full id of a container or a pod sandbox.
+	// The id of a container or a pod sandbox, or its first digits if no other id begins with them.
 	ContainerId string `protobuf:"bytes,1,opt,name=container_id,json=containerId,proto3,oneof"`
 }
 

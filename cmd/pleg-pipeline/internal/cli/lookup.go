@@ -17,9 +17,10 @@ import (
 )
 
 const lookupLong = `Print the pod and the container that a container id, a process or a cgroup belongs
-to. CONTAINER is a full id, as "events -o wide" prints it. The daemon answers. For
---pid, it must see the host's processes. It knows a container before the event of its
-start, and for five minutes after its removal.
+to. CONTAINER is an id or its first digits, as events, kubectl (containerd://ID) and
+the cgroups (cri-containerd-ID.scope) have it. The daemon answers. For --pid, it must
+see the host's processes. It knows a container before the event of its start, and for
+five minutes after its removal.
 
 The exit code is 1 if there is no such container, or if it is not known within
 --wait.`
@@ -89,7 +90,7 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	defer func() { _ = daemon.Close() }()
 	found, err := daemon.Lookup(ctx, c.query)
 	if err != nil {
-		return c.explainShort(fromDaemon(ctx, err))
+		return c.explain(fromDaemon(ctx, err))
 	}
 	answer := view.NewLookup(found)
 	if c.output == "json" {
@@ -101,10 +102,10 @@ func (c *lookupCommand) run(ctx context.Context) error {
 // idLength is the length of the ids that containerd and CRI-O give.
 const idLength = 64
 
-// explainShort completes the error about an id that may be the beginning of one.
-func (c *lookupCommand) explainShort(err error) error {
+// explain completes the error about what may not be an id.
+func (c *lookupCommand) explain(err error) error {
 	if id := c.query.Container; id == "" || len(id) >= idLength || !errors.Is(err, lookup.ErrNoContainer) {
 		return err
 	}
-	return fmt.Errorf("%w; want the full id, as in the output of events -o wide", err)
+	return fmt.Errorf("%w; want an id or its first digits, as events prints them", err)
 }

@@ -32,7 +32,9 @@ func TestLookup(t *testing.T) {
 	}{
 		{[]string{id}, cli.ExitOK, "/" + pod.Name},
 		{[]string{id, "-o", "json"}, cli.ExitOK, `"podName":"` + pod.Name + `"`},
-		{[]string{"unknown"}, cli.ExitFailure, "look up container unknown: no container of this node; want the full id"},
+		{[]string{id[:13]}, cli.ExitOK, "/" + pod.Name},
+		{[]string{"containerd://" + id + "\n"}, cli.ExitOK, "/" + pod.Name},
+		{[]string{"unknown"}, cli.ExitFailure, "look up container unknown: no container of this node; want an id or its first digits"},
 		{[]string{"--pid", "1"}, cli.ExitFailure, "look up process 1: no container of this node"},
 	} {
 		code, stdout, stderr := run(t, append([]string{"lookup", "--connect", socket}, test.args...)...)

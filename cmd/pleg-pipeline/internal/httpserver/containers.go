@@ -35,6 +35,8 @@ func (c containers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, view.NewLookup(found))
 	case errors.Is(err, lookup.ErrNoContainer):
 		http.Error(w, err.Error(), http.StatusNotFound)
+	case errors.Is(err, pleg.ErrInvalidOption): // several ids begin so
+		http.Error(w, err.Error(), http.StatusBadRequest)
 	case errors.Is(err, lookup.ErrNotYet), errors.Is(err, pleg.ErrStopped):
 		unavailable(w, err.Error())
 	default:

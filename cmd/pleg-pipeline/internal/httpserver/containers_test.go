@@ -15,7 +15,9 @@ import (
 func TestContainers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
+		first, second := strings.Repeat("7d", 32), "7d"+strings.Repeat("0", 62)
 		runtime.Set("shop/a", "c=exited /s=running")
+		runtime.Set("shop/b", first+"=running "+second+"=running")
 		pipe, stop := newPipe(t, runtime, pipeline.Options{})
 		time.Sleep(time.Second / 2)
 		h := httpserver.Handler(options(pipe))
@@ -25,6 +27,10 @@ func TestContainers(t *testing.T) {
 		}{
 			"/containers/c":                  {http.StatusOK, `"exitCode":3,"reason":"Error","sandbox":false,"podUID":"shop/a"`},
 			"/containers/s?path":             {http.StatusOK, `"podLabels":{"pod":"a"}`},
+			"/containers/cri-o://c":          {http.StatusOK, `"id":"c"`},
+			"/containers/cri-o:%2F%2Fc":      {http.StatusOK, `"id":"c"`},
+			"/containers/7d7":                {http.StatusOK, `"id":"` + first},
+			"/containers/7d":                 {http.StatusBadRequest, "several ids begin with 7d"},
 			"/containers/x":                  {http.StatusServiceUnavailable, "not known yet"},
 			"/containers/x?wait=5s":          {http.StatusNotFound, "no container of this node"},
 			"/containers?pid=1":              {http.StatusNotFound, "no container of this node"},

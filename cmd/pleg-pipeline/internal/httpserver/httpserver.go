@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -125,7 +126,21 @@ func Handler(o Options) http.Handler {
 	files := o.guard(limit(maxPageRequests, maxWait, "requests", http.HandlerFunc(servePage)))
 	mux.Handle("GET /{$}", files)
 	mux.Handle("GET /page/{file}", files)
-	return mux
+	return pasted(mux)
+}
+
+// pasted makes an id with slashes, such as containerd://ID, one part of the path. The mux would
+// take the slashes for a mistake and redirect.
+func pasted(mux http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if id, ok := strings.CutPrefix(r.URL.Path, "/containers/"); ok && strings.Contains(id, "/") {
+			u := *r.URL
+			u.RawPath = "/containers/" + url.PathEscape(id)
+			r = r.WithContext(r.Context()) // a copy
+			r.URL = &u
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // hidden returns an error if the client must not see pods.
