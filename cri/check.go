@@ -105,7 +105,7 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) *ConnectError {
 	e := &ConnectError{Endpoint: c.endpoint, Problem: Failing, Reason: "it answers with an error", Err: err}
 	switch code := status.Code(err); {
-	case code == codes.Unimplemented:
+	case code == codes.Unimplemented && !strings.Contains(status.Convert(err).Message(), "method Version not implemented"): // it has the service
 		e.Problem = NotCRI
 		e.Reason = "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service"
 	case code == codes.DeadlineExceeded && connected:
@@ -126,21 +126,6 @@ func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) 
 		e.Problem, e.Reason = problem, reason
 	}
 	return e
-}
-
-// CheckSocket connects to the socket of an endpoint, which is unix:///path or an
-// absolute path, and closes the connection. It returns nil if that succeeds, a
-// [*ConnectError] if not, and another error if endpoint is invalid. It blocks until
-// the connection is made or ctx ends.
-func CheckSocket(ctx context.Context, endpoint string) error {
-	socket, err := socketPath(endpoint)
-	if err != nil {
-		return err
-	}
-	if problem, reason := diagnoseSocket(ctx, socket); problem != 0 {
-		return &ConnectError{Endpoint: endpoint, Problem: problem, Reason: reason}
-	}
-	return nil
 }
 
 // gone says what it means that the socket of a runtime was removed.

@@ -4,8 +4,8 @@
 // A [Client] lists all pods with two parallel calls, and inspects one pod by the ids
 // in the list, without a second list. It also lists one pod alone and follows the
 // runtime's CRI events. It implements pleg.Runtime, pleg.PodLister,
-// pleg.EventWatcher and pleg.Degraded. [Client.Check] and [CheckSocket] say why a
-// runtime cannot be used; [Client.Conn] is for all other CRI calls.
+// pleg.EventWatcher and pleg.Degraded. [Client.Check] says why a runtime cannot be
+// used; [Client.Conn] is for all other CRI calls.
 //
 // # Differences between runtimes
 //

@@ -22,7 +22,8 @@ const howFound = `The runtime is found as crictl finds it; the first of these co
   2. the environment variable CONTAINER_RUNTIME_ENDPOINT
   3. runtime-endpoint in the file named by --config or by the environment
      variable CRI_CONFIG_FILE, otherwise in /etc/crictl.yaml
-  4. the well-known sockets of containerd, CRI-O, cri-dockerd and k3s`
+  4. the first of the well-known sockets of containerd, CRI-O, cri-dockerd and k3s
+     whose runtime answers`
 
 // howReplayed follows howFound for a command that accepts a recording too.
 const howReplayed = `

@@ -4,6 +4,7 @@
 package endpoint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,12 @@ func (e Endpoint) Recording() (file string, ok bool) {
 	return strings.CutPrefix(e.Address, ReplayScheme)
 }
 
-// ErrNone is returned when nothing names an endpoint and no well-known socket
-// can be connected to.
+// ErrNone is returned when nothing names an endpoint and no well-known socket has a runtime.
 var ErrNone = errors.New("no container runtime found")
 
 // Resolve returns the first endpoint that is named, without checking it. If none is
-// named, it connects to each well-known socket and returns the first that accepts.
+// named, it returns the first well-known socket whose runtime answers, otherwise the first
+// that may have a runtime that does not answer, otherwise one that this process may not open.
 // The error wraps [ErrNone] and lists what was tried, or it is about a configuration
 // file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
@@ -106,30 +107,49 @@ func (r Resolver) configFile() (string, bool) {
 	return r.DefaultConfig, false
 }
 
-// connectTimeout is generous: a unix socket accepts at once unless its backlog is
-// full.
-const connectTimeout = time.Second
+// checkTimeout is the time in which a runtime must answer to be preferred to one on a later
+// socket.
+const checkTimeout = time.Second
 
+// firstWellKnown asks each socket for a runtime: containerd with its CRI plugin disabled, as
+// Docker installs it, may be beside the runtime of k3s.
 func (r Resolver) firstWellKnown(ctx context.Context) (Endpoint, error) {
 	var tried strings.Builder
+	var silent, closed string
 	for _, address := range r.WellKnown {
-		// A file alone proves nothing: a runtime that was killed leaves its socket.
-		err := checkSocket(ctx, address)
+		err := check(ctx, address)
 		if err == nil {
 			return Endpoint{address, "well-known socket"}, nil
 		}
 		if ctx.Err() != nil {
 			return Endpoint{}, fmt.Errorf("find a container runtime: %w", context.Cause(ctx))
 		}
-		fmt.Fprintf(&tried, "\n  %v", err)
+		reason := err.Error()
+		if failed, ok := errors.AsType[*cri.ConnectError](err); ok {
+			reason = failed.Endpoint + ": " + failed.Reason
+			switch failed.Problem {
+			case cri.NoAnswer, cri.Failing:
+				silent = cmp.Or(silent, address)
+			case cri.NoPermission:
+				closed = cmp.Or(closed, address)
+			}
+		}
+		fmt.Fprintf(&tried, "\n  %s", reason)
+	}
+	if address := cmp.Or(silent, closed); address != "" {
+		return Endpoint{address, "well-known socket"}, nil
 	}
 	return Endpoint{}, fmt.Errorf("%w at the well-known sockets:%s", ErrNone, tried.String())
 }
 
-func checkSocket(ctx context.Context, address string) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
-	defer cancel()
-	return cri.CheckSocket(ctx, address)
+// check returns an error if no runtime answers at an address.
+func check(ctx context.Context, address string) error {
+	client, err := cri.New(address, cri.Options{ConnectTimeout: checkTimeout})
+	if err != nil {
+		return err
+	}
+	_, err = client.Check(ctx)
+	return errors.Join(err, client.Close())
 }
 
 // readConfig returns the runtime endpoint in a configuration file of crictl, or ""

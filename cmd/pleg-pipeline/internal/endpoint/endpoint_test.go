@@ -1,6 +1,7 @@
 package endpoint_test
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -9,6 +10,10 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -24,13 +29,39 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// listening returns the endpoint of a socket that accepts.
+// listening returns the endpoint of a socket that accepts and never answers.
 func listening(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = l.Close() })
+	return "unix://" + path
+}
+
+// runtime is one that only answers with this error, if it is not nil.
+type runtime struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	err error
+}
+
+func (r *runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+	return &runtimeapi.VersionResponse{RuntimeName: "test"}, r.err
+}
+
+// serving returns the endpoint of a gRPC server, which has a runtime if that is not nil.
+func serving(t *testing.T, of runtimeapi.RuntimeServiceServer) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+	kit.Must(t, err)
+	server := grpc.NewServer()
+	if of != nil {
+		runtimeapi.RegisterRuntimeServiceServer(server, of)
+	}
+	served := make(chan struct{})
+	go func() { defer close(served); _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Stop(); <-served })
 	return "unix://" + path
 }
 
@@ -52,7 +83,9 @@ func TestResolveOrder(t *testing.T) {
 	defaultConfig := write(t, "default.yaml", "runtime-endpoint: "+standard+"\n")
 	emptyConfig := write(t, "empty.yaml", "image-endpoint: unix:///image\n")
 	const missing = "/nonexistent/crictl.yaml"
-	dead, first, second := abandoned(t), listening(t), listening(t)
+	dead, first, second := abandoned(t), serving(t, &runtime{}), serving(t, &runtime{})
+	docker, silent, bare := serving(t, nil), listening(t), serving(t, runtimeapi.UnimplementedRuntimeServiceServer{})
+	starting := serving(t, &runtime{err: status.Error(codes.Unavailable, "server is not initialized yet")})
 
 	for _, test := range []struct {
 		name          string
@@ -87,6 +120,26 @@ func TestResolveOrder(t *testing.T) {
 			name: "sockets that do not accept are passed over", defaultConfig: missing,
 			wellKnown: []string{"unix:///nonexistent/s", dead, second}, want: second, source: "well-known socket",
 		},
+		{
+			name: "a server without CRI is passed over", defaultConfig: missing,
+			wellKnown: []string{docker, second}, want: second, source: "well-known socket",
+		},
+		{
+			name: "one that answers beats those that do not", defaultConfig: missing,
+			wellKnown: []string{silent, starting, docker, second, first}, want: second, source: "well-known socket",
+		},
+		{
+			name: "a runtime that hangs is one", defaultConfig: missing,
+			wellKnown: []string{docker, silent, starting}, want: silent, source: "well-known socket",
+		},
+		{
+			name: "a runtime that starts is one", defaultConfig: missing,
+			wellKnown: []string{docker, starting}, want: starting, source: "well-known socket",
+		},
+		{
+			name: "a runtime without Version is one", defaultConfig: missing,
+			wellKnown: []string{docker, bare}, want: bare, source: "well-known socket",
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			got, err := endpoint.Resolver{
@@ -102,7 +155,7 @@ func TestResolveOrder(t *testing.T) {
 
 func TestResolveErrors(t *testing.T) {
 	malformed := write(t, "crictl.yaml", "runtime-endpoint: [unix:///a\n")
-	dead := abandoned(t)
+	dead, docker := abandoned(t), serving(t, nil)
 	for _, test := range []struct {
 		name     string
 		resolver endpoint.Resolver
@@ -114,9 +167,9 @@ func TestResolveErrors(t *testing.T) {
 		{"default file cannot be read", endpoint.Resolver{DefaultConfig: "/dev"}, false, []string{"/dev"}},
 		{
 			"no socket accepts",
-			endpoint.Resolver{DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix:///nonexistent/s", dead}},
+			endpoint.Resolver{DefaultConfig: "/nonexistent/c", WellKnown: []string{"unix:///nonexistent/s", dead, docker}},
 			true,
-			[]string{"/nonexistent/s: the socket does not exist", dead + ": nobody listens"},
+			[]string{"/nonexistent/s: the socket does not exist", dead + ": nobody listens", docker + ": it serves gRPC but not CRI v1"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
