@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -57,7 +56,7 @@ func (e *examination) call(
 		return err // it is the second call for this container
 	}
 	if err == nil {
-		c.bytes, c.err = proto.Size(reply.(proto.Message)), malformed(c.ID, reply)
+		c.bytes, c.err = sizeOf(reply), malformed(c.ID, reply)
 	}
 	if c.err != nil {
 		c.Error = status.Convert(c.err).Message()
@@ -68,119 +67,26 @@ func (e *examination) call(
 	return err
 }
 
-// malformed returns an error if an answer is not that of the object with this id, or if items of
-// a list have no metadata.
+// malformed returns an error if an answer is not that of the object with this id.
 func malformed(id string, reply any) error {
-	got, items, bad := id, 0, 0
+	got := id
 	switch r := reply.(type) {
 	case *runtimeapi.PodSandboxStatusResponse:
 		got = r.GetStatus().GetId()
 	case *runtimeapi.ContainerStatusResponse:
 		got = r.GetStatus().GetId()
-	case *runtimeapi.ListPodSandboxResponse:
-		for _, s := range r.GetItems() {
-			if items++; s.GetMetadata() == nil {
-				bad++
-			}
-		}
-	case *runtimeapi.ListContainersResponse:
-		for _, c := range r.GetContainers() {
-			if items++; c.GetMetadata() == nil {
-				bad++
-			}
-		}
 	}
-	switch {
-	case bad > 0:
-		return status.Errorf(codes.Unknown, "malformed answer: %d of %d items have no metadata", bad, items)
-	case got == id:
+	switch got {
+	case id:
 		return nil
-	case got == "":
+	case "":
 		return status.Error(codes.Unknown, "malformed answer: it has no status")
 	}
 	return status.Errorf(codes.Unknown, "malformed answer: it is the status of %s", got)
 }
 
-// item is a sandbox or container in a list, and the call for its status.
-type item struct {
-	ItemCall
-	runs, exited bool
-	bytes        int
-	annotations  map[string]string
-	plain        bool // its runtime handler is one of plainHandlers
-}
-
 // itemKey is the key of an [ItemCall] in the context of a status call.
 type itemKey struct{}
-
-// list makes both list calls at once, as a relist does. If a list is too large for one answer, it
-// lists each state. It returns what is in the lists, what runs first.
-func (e *examination) list(ctx context.Context) []item {
-	var sandboxes []*runtimeapi.PodSandbox
-	var containers []*runtimeapi.Container
-	var both sync.WaitGroup
-	both.Go(func() {
-		inPortions(runtimeapi.PodSandboxState_name, func(state *int32) error {
-			request := &runtimeapi.ListPodSandboxRequest{}
-			if state != nil {
-				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
-			}
-			answer, err := e.runtime.ListPodSandbox(ctx, request)
-			sandboxes = append(sandboxes, answer.GetItems()...)
-			return err
-		})
-	})
-	both.Go(func() {
-		inPortions(runtimeapi.ContainerState_name, func(state *int32) error {
-			request := &runtimeapi.ListContainersRequest{}
-			if state != nil {
-				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
-			}
-			answer, err := e.runtime.ListContainers(ctx, request)
-			containers = append(containers, answer.GetContainers()...)
-			return err
-		})
-	})
-	both.Wait()
-
-	owner := make(map[string]*runtimeapi.PodSandbox)
-	var running, stopped []item
-	add := func(i item, of *runtimeapi.PodSandbox) {
-		pod := of.GetMetadata()
-		i.Pod, i.PodUID = pod.GetNamespace()+"/"+pod.GetName(), pod.GetUid()
-		i.plain = of != nil && plainHandlers[of.GetRuntimeHandler()]
-		if i.runs {
-			running = append(running, i)
-		} else {
-			stopped = append(stopped, i)
-		}
-	}
-	for _, s := range sandboxes {
-		owner[s.GetId()] = s
-		add(item{
-			ItemCall: ItemCall{Method: "PodSandboxStatus", ID: s.GetId()}, runs: s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
-			bytes: proto.Size(s), annotations: s.GetAnnotations(),
-		}, s)
-	}
-	for _, c := range containers {
-		state := c.GetState()
-		add(item{
-			ItemCall: ItemCall{Method: "ContainerStatus", Container: c.GetMetadata().GetName(), ID: c.GetId()},
-			runs:     state == runtimeapi.ContainerState_CONTAINER_RUNNING, exited: state == runtimeapi.ContainerState_CONTAINER_EXITED,
-			bytes: proto.Size(c), annotations: c.GetAnnotations(),
-		}, owner[c.GetPodSandboxId()])
-	}
-	return append(running, stopped...)
-}
-
-// inPortions makes a list call, and if the list is too large, one for each state.
-func inPortions(states map[int32]string, list func(state *int32) error) {
-	if status.Code(list(nil)) == codes.ResourceExhausted {
-		for state := range states {
-			_ = list(&state) // recorded
-		}
-	}
-}
 
 // inspect asks for the status of everything until ctx ends.
 func (e *examination) inspect(ctx context.Context, items []item) {

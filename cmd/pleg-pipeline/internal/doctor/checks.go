@@ -81,6 +81,14 @@ func (e *examination) runChecks() (found []verdict.Finding) {
 	return found
 }
 
+// andMore returns " and 2 more"; "" for none.
+func andMore(n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
+}
+
 func (e *examination) unready(s *signs) {
 	if text, unmet := e.report.unmet("RuntimeReady"); unmet {
 		s.add(true, "the runtime reports that it is not ready: %s", text)
@@ -121,19 +129,20 @@ func (e *examination) failing(s *signs) {
 			s.add(true, "%s fails: %s", c.Method, c.Error)
 		}
 	}
-	if len(e.report.Failed) == 0 || len(s.texts) != 1 {
-		return
+	if len(e.report.Failed) > 0 && len(s.texts) == 1 {
+		s.texts = slices.Insert(s.texts, 0, e.firstFailed())
 	}
+	e.malformed(s)
+}
+
+// firstFailed names the pods whose status calls fail.
+func (e *examination) firstFailed() string {
 	pods := make(map[string]bool)
 	for _, f := range e.report.Failed {
 		pods[f.PodUID] = true
 	}
 	first := slices.MinFunc(e.report.Failed, func(a, b ItemCall) int { return cmp.Compare(a.Pod, b.Pod) })
-	text := first.Pod
-	if more := len(pods) - 1; more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	s.texts = slices.Insert(s.texts, 0, fmt.Sprintf("%s: %v fails: %s%s", text, first.call(), first.Error, verdict.Others(e.report.Counts.Pods-len(pods))))
+	return fmt.Sprintf("%s%s: %v fails: %s%s", first.Pod, andMore(len(pods)-1), first.call(), first.Error, verdict.Others(e.report.Counts.Pods-len(pods)))
 }
 
 // slowContainer finds a single call that takes long although most do not.
@@ -164,10 +173,7 @@ func (e *examination) tooLarge(s *signs) {
 }
 
 func (e *examination) empty(s *signs) {
-	more := ""
-	if n := len(e.report.Empty); n > 1 {
-		more = fmt.Sprintf(" and %d more", n-1)
-	}
+	more := andMore(len(e.report.Empty) - 1)
 	for i, c := range e.report.Empty {
 		if i == 0 {
 			s.add(true, "%s (%s %s)%s: the runtime says that it runs, but its cgroup has no process", c.Pod, c.Container, view.ShortID(c.ID), more)

@@ -89,7 +89,7 @@ func wanted(call, kind string, ofPod bool) (cause verdict.Cause, severity verdic
 	case kind == "malform" && status:
 		return verdict.RuntimeFails, verdict.Problem, call + " fails: malformed answer: it has no status"
 	case kind == "malform":
-		return verdict.RuntimeFails, verdict.Problem, call + " fails: malformed answer: 11 of 11 items have no metadata"
+		return verdict.RuntimeFails, verdict.Problem, call + " has malformed items: "
 	case kind == "slow" && ofPod:
 		return verdict.SlowContainer, verdict.Warning, call + " "
 	case kind == "slow":

@@ -49,7 +49,12 @@ func (s *stub) ListContainers(context.Context, *runtimeapi.ListContainersRequest
 }
 
 // ContainerStatus answers as containerd and CRI-O do if they are asked to be verbose.
-func (s *stub) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+// The container with the id hangs does not answer.
+func (s *stub) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+	if r.GetContainerId() == "hangs" {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	answer := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.GetContainerId(), State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
 	if r.GetVerbose() {
 		answer.Info = map[string]string{"info": `{` + s.info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
@@ -116,10 +121,10 @@ func TestExamineNode(t *testing.T) {
 }
 
 // serveStub serves a stub in memory until the test ends.
-func serveStub(t *testing.T, s *stub) doctor.Options {
+func serveStub(t *testing.T, s *stub, o ...grpc.ServerOption) doctor.Options {
 	t.Helper()
 	l, to := memory()
-	server := grpc.NewServer()
+	server := grpc.NewServer(o...)
 	runtimeapi.RegisterRuntimeServiceServer(server, s)
 	runtimeapi.RegisterImageServiceServer(server, s)
 	served := make(chan struct{})

@@ -39,6 +39,8 @@ type Report struct {
 	// most exited containers.
 	Largest  []PodSize `json:"largest,omitempty"`
 	MostDead []PodSize `json:"mostDead,omitempty"`
+	// Skipped are the listed items that are malformed, or that belong to no pod.
+	Skipped []Skipped `json:"skipped,omitempty"`
 	// Empty are the containers that the runtime calls running although their cgroup has
 	// no process.
 	Empty []EmptyContainer `json:"empty,omitempty"`

@@ -76,6 +76,9 @@ func (r *Report) printLists(p *page) {
 	if items := c.Sandboxes + c.Containers; c.Inspected < items {
 		p.fact("Partial", "only %d of %d statuses were requested in time", c.Inspected, items)
 	}
+	for _, s := range r.Skipped[:min(len(r.Skipped), maxItems)] {
+		p.fact("Skipped", "%v", s)
+	}
 	p.fact("Relist", "%s for the lists, every %s; %s if every pod had changed, one by one as a kubelet does; not healthy after %s",
 		seconds(r.Relist.ListSeconds), seconds(r.Relist.PeriodSeconds), seconds(r.Relist.OneByOneSeconds), seconds(r.Relist.ThresholdSeconds))
 	for _, l := range r.Lists {

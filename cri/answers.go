@@ -1,0 +1,49 @@
+package cri
+
+import (
+	"google.golang.org/grpc/mem"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Skipped is a listed sandbox or container that cannot be used as it is. Most such items belong to
+// no pod.
+type Skipped struct {
+	Sandbox       bool // otherwise a container
+	ID, SandboxID pleg.ContainerID
+	Name          string
+	// Reason is that of the metric pleg_malformed_items_total.
+	Reason string
+}
+
+// Join returns the pods of lists that the caller made, as [Client.ListPods] does from its own. It is
+// for who examines a runtime. sandboxes and containers are the encoded answers: one for each list,
+// or its portions. The error is that of an answer that cannot be decoded.
+func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
+	tables := []*table{newSandboxTable(), newContainerTable()}
+	for n, answers := range [][][]byte{sandboxes, containers} {
+		t := tables[n]
+		t.startList()
+		t.portioned = len(answers) > 1
+		for _, raw := range answers {
+			if err := t.read(mem.BufferSlice{mem.SliceBuffer(raw)}); err != nil {
+				return nil, nil, err
+			}
+		}
+		t.finishList()
+	}
+	j := newJoiner()
+	pods = j.join(tables[0].items, tables[1].items)
+	add := func(sandbox bool, it *item, r reason) {
+		skipped = append(skipped, Skipped{Sandbox: sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: r.String()})
+	}
+	for n, t := range tables {
+		for _, s := range t.skipped {
+			add(n == 0, s.item, s.reason)
+		}
+	}
+	for _, c := range j.homeless {
+		add(false, c, noPod)
+	}
+	return pods, skipped, nil
+}
