@@ -202,9 +202,15 @@ func newContainer(id pleg.ContainerID, e entry) Container {
 	return c
 }
 
+// newestSandbox returns one that is ready if there is one: a runtime may have forgotten when it was
+// created.
 func newestSandbox(pod *pleg.PodStatus) (newest *pleg.SandboxStatus) {
 	for _, s := range pod.Sandboxes {
-		if newest == nil || s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt) {
+		switch {
+		case newest == nil, s.Ready && !newest.Ready:
+			newest = s
+		case newest.Ready && !s.Ready:
+		case s.Attempt > newest.Attempt || s.Attempt == newest.Attempt && s.CreatedAt.After(newest.CreatedAt):
 			newest = s
 		}
 	}

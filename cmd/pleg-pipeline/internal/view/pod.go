@@ -128,7 +128,7 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 	for _, c := range p.Newest() {
 		p.Total++
 		p.Restarts += c.Attempt
-		if c.State == pleg.StateRunning.String() {
+		if c.State == running {
 			p.Running++
 		}
 	}
@@ -187,7 +187,8 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// Newest returns the newest container of each name, in the order of p.
+// Newest returns the newest container of each name, in the order of p. One that runs is the newest,
+// also if the runtime has forgotten when it was created (containerd#3873).
 func (p *Pod) Newest() []Container {
 	index := make(map[string]int)
 	var newest []Container
@@ -197,11 +198,25 @@ func (p *Pod) Newest() []Container {
 		case !ok:
 			index[c.Name] = len(newest)
 			newest = append(newest, c)
-		case c.Attempt > newest[i].Attempt:
+		case newer(c.State == running, newest[i].State == running, c.Attempt, newest[i].Attempt, c.CreatedAt, newest[i].CreatedAt):
 			newest[i] = c
 		}
 	}
 	return newest
+}
+
+var running = pleg.StateRunning.String()
+
+// newer reports whether the first of two containers or sandboxes is newer: it runs, or has the
+// greater attempt, or was created later.
+func newer(runs, otherRuns bool, attempt, otherAttempt uint32, created, otherCreated *time.Time) bool {
+	switch {
+	case runs != otherRuns:
+		return runs
+	case attempt != otherAttempt:
+		return attempt > otherAttempt
+	}
+	return created != nil && (otherCreated == nil || created.After(*otherCreated))
 }
 
 // Wanted reports whether a filter selects the pod.
@@ -239,7 +254,8 @@ func (p *Pod) CreatedAt() time.Time {
 func (p *Pod) sandbox() *Sandbox {
 	var newest *Sandbox
 	for i := range p.Sandboxes {
-		if s := &p.Sandboxes[i]; newest == nil || s.Attempt > newest.Attempt {
+		s := &p.Sandboxes[i]
+		if newest == nil || newer(s.State == Ready, newest.State == Ready, s.Attempt, newest.Attempt, s.CreatedAt, newest.CreatedAt) {
 			newest = s
 		}
 	}

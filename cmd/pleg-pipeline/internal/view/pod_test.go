@@ -41,6 +41,36 @@ func TestNewCountsNewestContainers(t *testing.T) {
 	}
 }
 
+// TestNewest has two containers of one name, and two sandboxes like them.
+func TestNewest(t *testing.T) {
+	for name, test := range map[string][2]pleg.ContainerStatus{ // the first is the newest
+		"attempt":                 {{Attempt: 1}, {Attempt: 0, CreatedAt: time.Unix(9, 0)}},
+		"time":                    {{CreatedAt: time.Unix(9, 0)}, {CreatedAt: time.Unix(8, 0)}},
+		"a time and none":         {{CreatedAt: time.Unix(9, 0)}, {}},
+		"runs since 1970":         {{State: pleg.StateRunning}, {State: pleg.StateExited, CreatedAt: time.Unix(9, 0)}},
+		"runs, and the last died": {{State: pleg.StateRunning}, {State: pleg.StateExited, Attempt: 1}},
+	} {
+		for _, first := range []int{0, 1} {
+			s := &pleg.PodStatus{UID: "u"}
+			for n := range 2 {
+				c := test[(first+n)%2]
+				c.Name, c.ID = "app", "older"
+				if n == first {
+					c.ID = "newest"
+				}
+				s.Containers = append(s.Containers, &c)
+				s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{
+					ID: c.ID, Attempt: c.Attempt, Ready: c.State == pleg.StateRunning, CreatedAt: c.CreatedAt, Labels: map[string]string{"is": string(c.ID)},
+				})
+			}
+			p := inspected(s)
+			if newest := p.Newest(); len(newest) != 1 || newest[0].ID != "newest" || p.Labels()["is"] != "newest" {
+				t.Errorf("%s: %+v and the sandbox %v, want the newest", name, newest, p.Labels())
+			}
+		}
+	}
+}
+
 func inspected(s *pleg.PodStatus) view.Pod {
 	return view.NewPod(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1, 0)})
 }
