@@ -40,7 +40,7 @@ func TestLookup(t *testing.T) {
 		p.Runtime.Set("shop/web", "new=running /sandbox=running")
 		kit.Relist(1)
 		want("new", func(c lookup.Container) bool { return c.RemovedAt.IsZero() })
-		want("nginx", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() })
+		want("nginx", func(c lookup.Container) bool { return !c.RemovedAt.IsZero() && c.State == pleg.StateExited })
 
 		p.Runtime.Remove("shop/web")
 		kit.Relist(1)

@@ -189,6 +189,9 @@ func newContainer(id pleg.ContainerID, e entry) Container {
 	}
 	if status := e.pod.Container(id); status != nil {
 		c.ContainerStatus = *status
+		if !e.removedAt.IsZero() { // its end may not have been seen
+			c.State = pleg.StateExited
+		}
 		return c
 	}
 	s := e.pod.Sandbox(id)

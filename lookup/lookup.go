@@ -50,7 +50,8 @@ type Query struct {
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
 	// ContainerStatus is the status of the container. Of a sandbox it has the id, the pod's name, the
-	// attempt, the state, the time of its creation, the labels and the annotations.
+	// attempt, the state, the time of its creation, the labels and the annotations. A container that
+	// was removed has exited: if FinishedAt is zero, its end was not seen and it has no exit code.
 	pleg.ContainerStatus
 	// Sandbox is true if it is a pod sandbox.
 	Sandbox bool

@@ -27,8 +27,12 @@ type Lookup struct {
 
 // NewLookup returns the view of an answer.
 func NewLookup(c lookup.Container) Lookup {
+	v := newContainer(&c.ContainerStatus)
+	if c.Sandbox || !c.RemovedAt.IsZero() && c.FinishedAt.IsZero() && c.ExitCode == 0 {
+		v.ExitCode = nil // nobody has told one
+	}
 	return Lookup{
-		Container: newContainer(&c.ContainerStatus), Sandbox: c.Sandbox,
+		Container: v, Sandbox: c.Sandbox,
 		PodUID: c.PodUID, PodName: c.PodName, PodNamespace: c.PodNamespace, PodLabels: c.PodLabels, PodAnnotations: c.PodAnnotations,
 		RemovedAt: at(c.RemovedAt), CgroupPath: c.CgroupPath,
 	}
@@ -38,7 +42,7 @@ func NewLookup(c lookup.Container) Lookup {
 func (l Lookup) Print(w io.Writer) error {
 	state := l.State
 	if l.ExitCode != nil {
-		state += fmt.Sprintf(" with code %d %s", *l.ExitCode, l.Reason)
+		state = strings.TrimSpace(fmt.Sprintf("%s with code %d %s", state, *l.ExitCode, l.Reason))
 	}
 	if l.RemovedAt != nil {
 		state += ", removed " + l.RemovedAt.Local().Format(time.DateTime)
@@ -54,7 +58,7 @@ func (l Lookup) Print(w io.Writer) error {
 		{kind, l.Name},
 		{"id", string(l.ID)},
 		{"attempt", fmt.Sprint(l.Attempt)},
-		{"state", strings.TrimSpace(state)},
+		{"state", state},
 		{"image", l.Image},
 		{"digest", l.ImageRef},
 		{"log", l.LogPath},
