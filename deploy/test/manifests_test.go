@@ -138,13 +138,22 @@ func TestMonitoring(t *testing.T) {
 	}
 }
 
-// TestWebConfig requires that the component gives every probe TLS and keeps its path.
+// TestWebConfig requires that the component mounts its file, and that the probes go to a port
+// without TLS and passwords.
 func TestWebConfig(t *testing.T) {
-	pod := build(t, "test/testdata/web-config").daemonSet.Spec.Template.Spec
+	m := build(t, "test/testdata/web-config")
+	pod := m.daemonSet.Spec.Template.Spec
 	c := pod.Containers[0]
 	requireFolder(t, pod, "/run/crio")
+	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "PLEG_PIPELINE_WEB_CONFIG" && strings.HasPrefix(v.Value, "/etc/pleg-pipeline-web/") }) {
+		t.Errorf("the environment has no web-config: %v", c.Env)
+	}
+	port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "health" })
+	if port < 0 || !strings.Contains(m.config.Data["pleg-pipeline.yaml"], fmt.Sprintf("health-listen: 0.0.0.0:%d\n", c.Ports[port].ContainerPort)) {
+		t.Errorf("ports %v, settings\n%s", c.Ports, m.config.Data["pleg-pipeline.yaml"])
+	}
 	for name, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
-		if p.HTTPGet.Scheme != corev1.URISchemeHTTPS || p.HTTPGet.Path == "" {
+		if p.HTTPGet.Port.StrVal != "health" || p.HTTPGet.Scheme != "" || p.HTTPGet.Path == "" {
 			t.Errorf("%s probe: %+v", name, p.HTTPGet)
 		}
 	}

@@ -79,7 +79,7 @@ func (c *cluster) fleetEvents() string {
 const webConfig = `tls_server_config: {cert_file: tls.crt, key_file: tls.key}
 `
 
-// requireTLS applies the base with TLS. It becomes ready only if the probes use TLS.
+// requireTLS applies the base with TLS. It becomes ready only if the probes need none.
 func (c *cluster) requireTLS() {
 	c.t.Helper()
 	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")

@@ -26,6 +26,7 @@ import (
 
 const (
 	address = "127.0.0.1:19310"
+	health  = "127.0.0.1:19311"
 	// readerProcesses each have an equal part of the readers, and so less than the attackers
 	// may have.
 	readerProcesses = 10
@@ -85,7 +86,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	// The attackers get the default bounds; the readers are added to them.
 	daemon, err := load.StartDaemon(ctx, load.DaemonOptions{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
-		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address},
+		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address, "--health-listen", health},
 		Settings: load.Settings{
 			"client-buffer": "64", "max-connections": strconv.Itoa(256 + s.grpcReaders), "max-watchers": strconv.Itoa(128 + s.grpcReaders),
 			"max-event-streams": strconv.Itoa(64 + s.sseReaders),
@@ -193,7 +194,7 @@ func probe(ctx context.Context, pid int) (probes load.Times, peak int64, err err
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
 	for load.Sleep(ctx, probePeriod) {
 		began := time.Now()
-		resp, err := client.Get("http://" + address + "/livez")
+		resp, err := client.Get("http://" + health + "/livez")
 		took := time.Since(began)
 		if err != nil || resp.StatusCode != http.StatusOK {
 			fmt.Printf("/livez    failed after %v: %v\n", took, err)

@@ -36,11 +36,16 @@ var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc
 func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpoint) error {
 	began := time.Now()
 	// Listening comes first, so that a bad address fails at once.
-	web, access, err := c.listenHTTP(ctx, out)
+	web, err := c.listenHTTP(ctx, out)
 	if err != nil {
 		return err
 	}
 	defer closeListener(web) // Serve closes it too; this is for the errors below
+	health, err := c.listenHealth(ctx, out)
+	if err != nil {
+		return err
+	}
+	defer closeListener(health)
 	socket, err := c.listenSocket(ctx, out)
 	if err != nil {
 		return err
@@ -73,7 +78,8 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	if err = cmp.Or(c.publish.addTo(ctx, d, registry), d.addSocket(socket, registry)); err != nil {
 		return err
 	}
-	d.addHTTP(web, access, registry, client, from.Address)
+	d.addHTTP(web, registry, client, from.Address)
+	d.addHealth(health)
 	if incidents != nil {
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
@@ -117,7 +123,7 @@ func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error 
 
 // addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts
 // that were added before.
-func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *prometheus.Registry, client *cri.Client, address string) {
+func (d *daemon) addHTTP(l net.Listener, registry *prometheus.Registry, client *cri.Client, address string) {
 	if l == nil {
 		return
 	}
@@ -126,13 +132,24 @@ func (d *daemon) addHTTP(l net.Listener, access *httpserver.Access, registry *pr
 	var runtime atomic.Value
 	runtime.Store(address)
 	handler := httpserver.Handler(httpserver.Options{
-		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, HidePods: access.HidePods,
+		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, Address: l.Addr(), WebConfig: d.command.webConfig,
 		MaxStreams: d.command.streams, Buffer: d.command.server.Buffer, Parts: d.states,
 		Hour: hour, Node: node, Runtime: func() string { return runtime.Load().(string) },
 	})
 	d.parts = append(d.parts, hour.Run,
 		func(ctx context.Context) error { return identify(ctx, client, &runtime) },
-		func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, access, d.out.log) })
+		func(ctx context.Context) error {
+			return httpserver.Serve(ctx, l, handler, d.command.webConfig, d.out.log)
+		})
+}
+
+// addHealth adds the server for probes, unless the listener is nil.
+func (d *daemon) addHealth(l net.Listener) {
+	if l == nil {
+		return
+	}
+	handler := httpserver.HealthHandler(httpserver.Options{Pipeline: d.pipe, Parts: d.states, Address: l.Addr()})
+	d.parts = append(d.parts, func(ctx context.Context) error { return httpserver.Serve(ctx, l, handler, "", d.out.log) })
 }
 
 // identifyPeriod is the time between two questions for the version of the runtime, which an
@@ -181,29 +198,40 @@ func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listene
 }
 
 // listenHTTP returns nil without --listen.
-func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, *httpserver.Access, error) {
-	if c.listenAddress == "" {
-		return nil, nil, nil
+func (c *runCommand) listenHTTP(ctx context.Context, out console) (net.Listener, error) {
+	if c.listen == "" {
+		return nil, nil
 	}
-	listener, err := httpserver.Listen(ctx, c.listenAddress)
-	if err != nil {
-		return nil, nil, fmt.Errorf("--listen: %w", err)
+	if err := httpserver.CheckWebConfig(c.webConfig); err != nil {
+		return nil, fmt.Errorf("--web-config: %w", err)
 	}
-	access, err := httpserver.NewAccess(listener.Addr(), c.webConfig)
+	listener, err := httpserver.Listen(ctx, c.listen)
 	if err != nil {
-		closeListener(listener)
-		return nil, nil, fmt.Errorf("--web-config: %w", err)
+		return nil, fmt.Errorf("--listen: %w", err)
 	}
 	scheme := "http"
 	if c.webConfig != "" {
 		scheme = "http(s)"
 	}
 	condition := ""
-	if !access.Local() {
+	if !httpserver.IsLocal(listener.Addr()) {
 		condition = "; pods and events only to clients that --web-config authenticates, because other machines can connect"
 	}
 	out.say(ctx, "serving a page, metrics, health, pods and events on %s://%v%s", scheme, listener.Addr(), condition)
-	return listener, access, nil
+	return listener, nil
+}
+
+// listenHealth returns nil without --health-listen.
+func (c *runCommand) listenHealth(ctx context.Context, out console) (net.Listener, error) {
+	if c.health == "" {
+		return nil, nil
+	}
+	listener, err := httpserver.Listen(ctx, c.health)
+	if err != nil {
+		return nil, fmt.Errorf("--health-listen: %w", err)
+	}
+	out.say(ctx, "serving health for probes on http://%v", listener.Addr())
+	return listener, nil
 }
 
 // daemon runs a pipeline and prints its events.

@@ -28,6 +28,7 @@ var failures = []struct{ args, want string }{
 	{"run -r GRPC", "name another one with --runtime-endpoint"},
 	{"run --simulate --listen BUSY", "--listen: "},
 	{"run --simulate --listen BUSY", "address already in use"},
+	{"run --simulate --health-listen BUSY", "--health-listen: "},
 	{"run --simulate --listen 0 --web-config /nonexistent/web.yaml", "--web-config: "},
 	{"run --simulate=1 --socket /nonexistent/deeper/s", "--socket: "},
 	{"run --simulate=1 --socket DIR", "not a socket"},

@@ -35,7 +35,8 @@ pods". --listen serves over HTTP:
   /pods        the status of every pod; /pods/UID is the status of one
   /containers  which pod a container, a process or a cgroup belongs to
   /events      the events as server-sent events
-/livez and /readyz accept ?verbose. What names pods (the page, /stages, /pods,
+/livez and /readyz accept ?verbose. With --health-listen they are also served
+alone, without the password that --web-config may require. What names pods (the page, /stages, /pods,
 /containers and /events) is available only to this machine, unless --web-config
 requires clients to authenticate.
 
@@ -86,13 +87,12 @@ type runCommand struct {
 
 	socket    string
 	listen    string
+	health    string // address of the server for probes
 	webConfig string
 	server    server.Options
 	streams   int    // clients of /events
 	incidents string // folder; empty for none
 	publish   publishFlags
-	// listenAddress is listen completed by validate; empty without --listen.
-	listenAddress string
 }
 
 func (c *runCommand) addFlags(cmd *cobra.Command) {
@@ -114,6 +114,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.socket, "socket", "", "serve the gRPC service pleg.v1 on a unix socket at this `PATH`, for its owner\nand group, such as "+defaultSocket)
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
 	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
+	flags.StringVar(&c.health, "health-listen", "", "serve only /livez and /readyz on this `ADDRESS`, without TLS and passwords,\nfor probes")
 	flags.IntVar(&c.server.MaxConnections, "max-connections", server.DefaultMaxConnections, "greatest `NUMBER` of connections to --socket at the same time")
 	flags.IntVar(&c.server.MaxWatchers, "max-watchers", server.DefaultMaxWatchers, "greatest `NUMBER` of clients of --socket that follow the events")
 	flags.IntVar(&c.streams, "max-event-streams", httpserver.DefaultMaxStreams, "greatest `NUMBER` of clients of /events")
@@ -134,7 +135,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 // maxClients is more than this program can serve; a greater number is a mistake.
 const maxClients = 100_000
 
-// validate applies the settings first, and also completes the address to listen on.
+// validate applies the settings first.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.settings.apply(flags, c.process.Getenv); err != nil {
 		return err
@@ -143,7 +144,7 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 		c.runtime.validate(flags), c.pipeline.validate(),
 		between(flags, "max-connections", 1, maxClients), between(flags, "max-watchers", 1, maxClients),
 		between(flags, "max-event-streams", 1, httpserver.MaxStreams), between(flags, "client-buffer", 1, server.DefaultMaxBuffer),
-		notEmpty(flags, "socket"), c.publish.validate(flags, &c.settings),
+		notEmpty(flags, "socket"), isAddress(flags, "listen"), isAddress(flags, "health-listen"), c.publish.validate(flags, &c.settings),
 	)
 	if err != nil {
 		return err
@@ -154,8 +155,16 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if !flags.Changed("listen") {
 		return needs(flags, "--listen", "web-config")
 	}
-	if c.listenAddress, err = httpserver.ParseAddress(c.listen); err != nil {
-		return fmt.Errorf("--listen: %w", err)
+	return nil
+}
+
+// isAddress refuses a flag that is given and no address to listen on.
+func isAddress(flags *pflag.FlagSet, name string) error {
+	if !flags.Changed(name) {
+		return nil
+	}
+	if err := httpserver.CheckAddress(flags.Lookup(name).Value.String()); err != nil {
+		return fmt.Errorf("--%s: %w", name, err)
 	}
 	return nil
 }

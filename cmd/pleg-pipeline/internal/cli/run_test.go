@@ -177,6 +177,27 @@ func TestRunServesHTTP(t *testing.T) {
 	}
 }
 
+// TestRunServesHealth has a server for probes beside one that nobody has the password of.
+func TestRunServesHealth(t *testing.T) {
+	t.Parallel()
+	config := filepath.Join(t.TempDir(), "web.yaml")
+	kit.Must(t, os.WriteFile(config, []byte("basic_auth_users: {jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrzT7pYv2440S2lbW84d4x6}\n"), 0o600))
+	out := newTranscript()
+	s := start(t, out, "run", "--simulate=1", "--listen", "0", "--web-config", config, "--health-listen", "0.0.0.0:0")
+	out.await(t, "(sandbox)")
+	urls := regexp.MustCompile(`on (http\S*://\S+)`).FindAllStringSubmatch(s.stderr.String(), -1)
+	if len(urls) != 2 {
+		t.Fatalf("stderr = %q, want two addresses", s.stderr)
+	}
+	page, health := strings.Replace(urls[0][1], "http(s)", "http", 1), urls[1][1]
+	for url, want := range map[string]int{page + "/livez": 401, page + "/pods": 401, health + "/livez": 200, health + "/readyz": 200, health + "/metrics": 404} {
+		if code, body := get(t, url); code != want {
+			t.Errorf("GET %s = %d %s, want %d", url, code, body, want)
+		}
+	}
+	s.stopAndWait(t)
+}
+
 func TestRunJSONLogsAreAllJSON(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()

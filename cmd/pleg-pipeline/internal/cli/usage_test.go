@@ -106,6 +106,8 @@ var usageErrors = []struct{ args, want string }{
 	{"run --log-format xml", `"--log-format" flag: want text, json`},
 	{"run --listen port", "--listen: "},
 	{"run --listen=", "--listen: "},
+	{"run --health-listen port", "--health-listen: "},
+	{"run --health-listen 1 --web-config f", "--web-config needs --listen"},
 	{"events walk", `unexpected argument "walk"`},
 	{"events --type Born", `--type "Born" is unknown: want ContainerStarted, `},
 	{"events -l ((", `--selector: "((" is not a label selector`},

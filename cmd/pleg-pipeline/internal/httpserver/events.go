@@ -26,8 +26,6 @@ const keepalive = 15 * time.Second
 type events struct {
 	pipe   *pipeline.Pipeline
 	buffer int
-	// hidden returns an error once the client must not see pods any more.
-	hidden func(*http.Request) error
 }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,7 +45,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, hidden: h.hidden}
+	s := stream{ResponseController: http.NewResponseController(w), w: w}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -66,13 +64,11 @@ func unavailable(w http.ResponseWriter, text string) {
 // stream is the event stream of one client.
 type stream struct {
 	*http.ResponseController
-	w      http.ResponseWriter
-	hidden func(*http.Request) error
-	batch  bytes.Buffer
+	w     http.ResponseWriter
+	batch bytes.Buffer
 }
 
-// run ends when the client disconnects, stops reading or must not see pods any more, or
-// the pipeline ends.
+// run ends when the client disconnects or stops reading, or the pipeline ends.
 func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
@@ -88,9 +84,6 @@ func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
 				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
-			if s.hidden(r) != nil {
-				return
-			}
 			s.batch.WriteString(":\n\n")
 		case <-r.Context().Done():
 			return

@@ -46,22 +46,15 @@ func serve(t *testing.T, handler http.Handler, webConfig string) string {
 	t.Helper()
 	l, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
 	kit.Must(t, err)
-	serveOn(t, l, handler, newAccess(t, l.Addr(), webConfig))
+	serveOn(t, l, handler, webConfig)
 	return l.Addr().String()
 }
 
-func newAccess(t *testing.T, address net.Addr, webConfig string) *httpserver.Access {
-	t.Helper()
-	access, err := httpserver.NewAccess(address, webConfig)
-	kit.Must(t, err)
-	return access
-}
-
-func serveOn(t *testing.T, l net.Listener, handler http.Handler, access *httpserver.Access) {
+func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(ctx, l, handler, access, slog.New(slog.DiscardHandler)) }()
+	go func() { served <- httpserver.Serve(ctx, l, handler, webConfig, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-served; err != nil {
@@ -189,15 +182,12 @@ func TestMain(m *testing.M) {
 // then has no connection.
 func TestServeEndsUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &pipeListener{make(chan net.Conn, 1)}
-		client, server := net.Pipe()
-		l.conns <- server
+		l := newPipeListener(1)
+		client := l.connect(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		served := make(chan error, 1)
 		large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
-		go func() {
-			served <- httpserver.Serve(ctx, l, large, newAccess(t, l.Addr(), ""), slog.New(slog.DiscardHandler))
-		}()
+		go func() { served <- httpserver.Serve(ctx, l, large, "", slog.New(slog.DiscardHandler)) }()
 		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -210,20 +200,24 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 		if n, err := client.Read(make([]byte, 1)); err == nil {
 			t.Errorf("read %d bytes after the end", n)
 		}
-		_ = client.Close()
 	})
 }
 
-func TestServeReportsBrokenListener(t *testing.T) {
-	listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
-	kit.Must(t, err)
-	_ = listener.Close()
-	if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), newAccess(t, listener.Addr(), ""), slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("Serve() = nil, want an error")
+// TestServeReportsErrors: a listener that is closed, and a file that is gone since its check.
+func TestServeReportsErrors(t *testing.T) {
+	for _, webConfig := range []string{"", "/nonexistent/web.yaml"} {
+		listener, err := httpserver.Listen(t.Context(), "127.0.0.1:0")
+		kit.Must(t, err)
+		if webConfig == "" {
+			_ = listener.Close()
+		}
+		if err := httpserver.Serve(t.Context(), listener, http.NotFoundHandler(), webConfig, slog.New(slog.DiscardHandler)); err == nil {
+			t.Errorf("Serve(%q) = nil, want an error", webConfig)
+		}
 	}
 }
 
-func TestParseAddress(t *testing.T) {
+func TestAddresses(t *testing.T) {
 	for _, test := range []struct{ in, want, err string }{
 		{"9090", "127.0.0.1:9090", ""},
 		{":9090", "127.0.0.1:9090", ""},
@@ -240,9 +234,9 @@ func TestParseAddress(t *testing.T) {
 		{"::1", "", "not an address"},
 		{"http://localhost:9090", "", "not an address"},
 	} {
-		got, err := httpserver.ParseAddress(test.in)
+		got, err := httpserver.CompleteAddress(test.in)
 		if got != test.want || (err == nil) != (test.err == "") || err != nil && !strings.Contains(err.Error(), test.err) {
-			t.Errorf("ParseAddress(%q) = %q, %v, want %q and error %q", test.in, got, err, test.want, test.err)
+			t.Errorf("CompleteAddress(%q) = %q, %v, want %q and error %q", test.in, got, err, test.want, test.err)
 		}
 	}
 }

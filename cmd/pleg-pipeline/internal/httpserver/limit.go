@@ -7,6 +7,21 @@ import (
 	"time"
 
 	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxRequests is the greatest number of requests for metrics, for pods, and for lookups,
+	// at the same time. Their answers can be large.
+	maxRequests = 16
+	// maxPageRequests is that of requests for files of the page. A browser requests all of
+	// them at once.
+	maxPageRequests = 64
+	// maxWait is how long one more waits for its turn.
+	maxWait = 5 * time.Second
+	// maxRate is the greatest number of answers with metrics, and with pods, in a second.
+	// Clients that ask without end would otherwise take most of the processor time.
+	maxRate = 20
 )
 
 // limit lets h answer at most n requests at the same time. Another one waits for its turn, and
@@ -21,6 +36,21 @@ func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler 
 			return
 		}
 		defer places.Release(1)
+		h.ServeHTTP(w, r)
+	})
+}
+
+// limitRate lets h begin at most maxRate answers a second, and limits them as limit does.
+func limitRate(h http.Handler) http.Handler {
+	h = limit(maxRequests, maxWait, "requests", h)
+	turns := rate.NewLimiter(maxRate, maxRate)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		waiting, cancel := context.WithTimeout(r.Context(), maxWait)
+		defer cancel()
+		if turns.Wait(waiting) != nil {
+			unavailable(w, fmt.Sprintf("too many requests: %d a second", maxRate))
+			return
+		}
 		h.ServeHTTP(w, r)
 	})
 }

@@ -7,8 +7,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -49,6 +52,76 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestRate: a client that asks without end gets few answers a second, and others wait for a
+// short time or are refused at once.
+func TestRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answers atomic.Int32
+		h := httpserver.LimitRate(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answers.Add(1) }))
+		for began := time.Now(); time.Since(began) < 10*time.Second; {
+			if code, text := ask(t, h, "GET", "/"); code != http.StatusOK {
+				t.Fatalf("one after the other: %d %q, want 200", code, text)
+			}
+		}
+		if n := answers.Load(); n > 11*httpserver.MaxRate {
+			t.Errorf("%d answers in 10 s, want at most %d a second", n, httpserver.MaxRate)
+		}
+		var asking sync.WaitGroup
+		var refused atomic.Int32
+		for range 6 * httpserver.MaxRate {
+			asking.Go(func() {
+				if code, text := ask(t, h, "GET", "/"); code != http.StatusOK {
+					refused.Add(1)
+					if code != http.StatusServiceUnavailable || !strings.Contains(text, "20 a second") {
+						t.Errorf("refused with %d %q", code, text)
+					}
+				}
+			})
+		}
+		asking.Wait()
+		if n := refused.Load(); n == 0 || n > 2*httpserver.MaxRate {
+			t.Errorf("%d of %d at once were refused", n, 6*httpserver.MaxRate)
+		}
+	})
+}
+
+// TestConnectionsAreLimited has a request on every connection. One more waits until another
+// ends.
+func TestConnectionsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newPipeListener(1)
+		var entered atomic.Int32
+		release := make(chan struct{})
+		serveOn(t, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			entered.Add(1)
+			<-release
+		}), "")
+		for range httpserver.MaxConnections + 1 {
+			conn := l.connect(t)
+			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") }()
+			go func() { _, _ = io.Copy(io.Discard, conn) }()
+		}
+		synctest.Wait()
+		if n := entered.Load(); n != httpserver.MaxConnections {
+			t.Errorf("%d connections are served, want %d", n, httpserver.MaxConnections)
+		}
+		release <- struct{}{}
+		synctest.Wait()
+		if n := entered.Load(); n != httpserver.MaxConnections+1 {
+			t.Errorf("%d connections are served after the end of one, want one more", n)
+		}
+		close(release)
+	})
+}
+
+// TestLargeHeader sends more than the server reads.
+func TestLargeHeader(t *testing.T) {
+	address := servePipe(t, plegtest.New(), "")
+	if answer := fetch(t, "http://"+address+"/livez", "Cookie", strings.Repeat("c", 32<<10)); answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("32 KiB of headers = %d, want 431", answer.StatusCode)
+	}
+}
+
 // TestNothingWrites tries every method that could change something.
 func TestNothingWrites(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
@@ -58,36 +131,6 @@ func TestNothingWrites(t *testing.T) {
 			if code, _ := ask(t, h, method, path); code != http.StatusMethodNotAllowed {
 				t.Errorf("%s %s = %d, want 405", method, path, code)
 			}
-		}
-	}
-}
-
-// TestOldTLS requires that old versions are refused in the configuration and in the
-// handshake.
-func TestOldTLS(t *testing.T) {
-	cert := newCertificate(t)
-	for version, bad := range map[string]bool{", min_version: TLS10": true, ", min_version: TLS11": true, ", min_version: TLS12": false, "": false} {
-		if err := httpserver.CheckWebConfig(cert.config(t, version)); (err != nil) != bad {
-			t.Errorf("%q: CheckWebConfig() = %v, want an error: %v", version, err, bad)
-		}
-	}
-	address := servePipe(t, plegtest.New(), cert.config(t, ""))
-	sessions := tls.NewLRUClientSessionCache(1)
-	for range 2 { // a resumed session would skip checks of a configuration that has changed
-		answer, err := (&http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, ClientSessionCache: sessions}, DisableKeepAlives: true}).RoundTrip(newRequest(t, "https://"+address+"/livez"))
-		kit.Must(t, err)
-		if _ = body(t, answer); answer.TLS.DidResume {
-			t.Error("the session was resumed")
-		}
-		_ = answer.Body.Close()
-	}
-	for version, bad := range map[uint16]bool{tls.VersionTLS10: true, tls.VersionTLS11: true, tls.VersionTLS12: false, tls.VersionTLS13: false} {
-		conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, MinVersion: version, MaxVersion: version}}).DialContext(t.Context(), "tcp", address)
-		if (err != nil) != bad {
-			t.Errorf("%s: %v, want an error: %v", tls.VersionName(version), err, bad)
-		}
-		if err == nil {
-			_ = conn.Close()
 		}
 	}
 }

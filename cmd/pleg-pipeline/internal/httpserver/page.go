@@ -36,10 +36,6 @@ func (s stages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 
-// maxPageRequests is the greatest number of requests for files of the page at the same
-// time. A browser requests all of them at once.
-const maxPageRequests = 64
-
 //go:embed page
 var pageFiles embed.FS
 

@@ -1,14 +1,19 @@
 package httpserver
 
 import (
+	"cmp"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/prometheus/exporter-toolkit/web"
+	"golang.org/x/net/netutil"
 )
 
 const (
@@ -22,6 +27,9 @@ const (
 	idleTimeout = 2 * time.Minute
 	// maxHeaderBytes is the greatest size of a request: the server reads no body.
 	maxHeaderBytes = 16 << 10
+	// maxConnections is the greatest number of connections. The clients of one node need
+	// far fewer. An idle one takes some 10 KiB.
+	maxConnections = 1024
 	// maxHTTP2Streams is the greatest number of requests on one connection at the
 	// same time.
 	maxHTTP2Streams = 32
@@ -30,24 +38,19 @@ const (
 // Serve serves handler on l until ctx ends, and closes l. Event streams then end at
 // once, and other requests within a second. It returns nil, or an error if l fails.
 //
-// It keeps a limited number of connections. If all are taken, it closes the one that has been
-// longest without a request. If all have one, further connections get only the health paths,
-// and 503 for everything else.
-func Serve(ctx context.Context, l net.Listener, handler http.Handler, access *Access, logger *slog.Logger) error {
-	config, err := readWebConfig(access.path)
-	if err != nil {
-		l.Close()
-		return err
-	}
-	gate := newGate(l)
-	server := newServer(ctx, spareHealth(access.guard(handler, logger)), logger)
-	server.ConnState, server.ConnContext = gate.trackState, markSpare
+// webConfig is empty, or the path of a file with TLS, authentication and a rate limit in the
+// format of the Prometheus exporter toolkit, which applies it. If all connections are taken,
+// further ones wait until one ends.
+func Serve(ctx context.Context, l net.Listener, handler http.Handler, webConfig string, logger *slog.Logger) error {
+	defer l.Close() // the toolkit leaves it open after a bad configuration
+	server := newServer(ctx, handler, logger)
 	ended := shutDownAfter(ctx, server)
-	if config.TLSConfig.IsEnabled() {
-		server.TLSConfig = &tls.Config{GetConfigForClient: access.tlsConfig, MinVersion: tls.VersionTLS12}
-		err = server.ServeTLS(gate, "", "")
+	limited := netutil.LimitListener(l, maxConnections)
+	var err error
+	if webConfig == "" {
+		err = server.Serve(limited)
 	} else {
-		err = server.Serve(gate)
+		err = web.Serve(limited, server, &web.FlagConfig{WebConfigFile: &webConfig}, logger)
 	}
 	ended()
 	if errors.Is(err, http.ErrServerClosed) {
@@ -88,16 +91,32 @@ func shutDownAfter(ctx context.Context, server *http.Server) (ended func()) {
 	}
 }
 
-// spareHealth answers one request on a spare connection, for a health path only.
-func spareHealth(h http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Context().Value(spareKey{}) != nil {
-			w.Header().Set("Connection", "close")
-			if !isHealth(r.URL.Path) {
-				unavailable(w, fmt.Sprintf("too many connections: %d at a time", maxConnections))
-				return
-			}
-		}
-		h.ServeHTTP(w, r)
-	})
+// CheckAddress returns what is wrong with an address for [Listen].
+func CheckAddress(address string) error {
+	_, err := completeAddress(address)
+	return err
+}
+
+// Listen listens on PORT, :PORT or HOST:PORT. Without a host, only this machine can connect, as
+// answers can name the pods of the node. Port 0 means any free port.
+func Listen(ctx context.Context, address string) (net.Listener, error) {
+	complete, err := completeAddress(address)
+	if err != nil {
+		return nil, err
+	}
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", complete)
+}
+
+func completeAddress(address string) (string, error) {
+	if !strings.Contains(address, ":") {
+		address = ":" + address
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return "", fmt.Errorf("%q is not an address: want PORT, :PORT or HOST:PORT", address)
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
+		return "", fmt.Errorf("%q is not a port: want 0 to 65535", port)
+	}
+	return net.JoinHostPort(cmp.Or(host, "127.0.0.1"), port), nil
 }

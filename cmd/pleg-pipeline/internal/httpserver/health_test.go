@@ -39,7 +39,7 @@ func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
 	o := options(pipe)
 	o.Parts = []httpserver.Part{{Name: "nats", State: func() string { return "cannot publish: secret server" }}}
 	open = httpserver.Handler(o)
-	o.HidePods = func(*http.Request) error { return errors.New("no") }
+	o.Address = everywhere
 	return open, httpserver.Handler(o)
 }
 
@@ -73,6 +73,17 @@ func TestPaths(t *testing.T) {
 				t.Errorf("%s %s = %d %q, want %d %q", test.method, test.url, code, got, test.code, test.body)
 			}
 		})
+	}
+}
+
+// TestHealthAlone: a listener for probes has nothing but health.
+func TestHealthAlone(t *testing.T) {
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+	h := httpserver.HealthHandler(options(pipe))
+	for path, want := range map[string]int{"/livez": 200, "/metrics": 404, "/pods": 404, "/events": 404, "/": 404} {
+		if code, text := ask(t, h, "GET", path); code != want {
+			t.Errorf("%s = %d %q, want %d", path, code, text, want)
+		}
 	}
 }
 
