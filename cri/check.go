@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -135,13 +136,33 @@ const gone = "is gone: the runtime answers only on connections that are open"
 // those of its own network namespace.
 func listens(path string) bool {
 	sockets, _ := os.ReadFile("/proc/net/unix") // without it, none are known
+	path = resolved(path)
 	for line := range strings.Lines(string(sockets)) {
-		// The flag is __SO_ACCEPTCON. The runtime may have named the socket by a link, such as /var/run.
-		if strings.Contains(line, " 00010000 ") && strings.HasSuffix(line, path+"\n") {
+		if bound := boundTo(line); bound != "" && resolved(bound) == path {
 			return true
 		}
 	}
 	return false
+}
+
+// boundTo returns the path of a listening socket in a line of /proc/net/unix; "" if it is none.
+func boundTo(line string) string {
+	const acceptCon = "00010000" // the flag __SO_ACCEPTCON
+	fields := strings.Fields(line)
+	if len(fields) < 8 || fields[3] != acceptCon || !filepath.IsAbs(fields[7]) {
+		return ""
+	}
+	return strings.TrimSuffix(line[strings.IndexByte(line, '/'):], "\n") // it may have spaces
+}
+
+// resolved returns the path of a socket without links in its folder: a runtime may name its socket by
+// one, such as /var/run. Another path that only ends like it is another program's.
+func resolved(path string) string {
+	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(folder, filepath.Base(path))
 }
 
 // diagnoseSocket returns what is wrong with a socket; 0 if it accepts a connection.

@@ -70,6 +70,20 @@ func brokenSockets() []brokenEndpoint {
 			listen(t, path)
 			must(t, os.Remove(path))
 		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
+		{"the socket was removed, named by a link", func(t *testing.T, path string) {
+			must(t, os.Rename(filepath.Dir(path), filepath.Dir(path)+" of it"))
+			must(t, os.Symlink("d of it", filepath.Dir(path)))
+			listen(t, filepath.Join(filepath.Dir(path)+" of it", "cri.sock"))
+			must(t, os.Remove(path))
+		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
+		{"another's socket", func(t *testing.T, path string) {
+			root, err := os.MkdirTemp("", "") // t.TempDir is too long
+			must(t, err)
+			t.Cleanup(func() { os.RemoveAll(root) })
+			other := filepath.Join(root, path) // as /system/run/containerd/containerd.sock on Talos
+			must(t, os.MkdirAll(filepath.Dir(other), 0o700))
+			listen(t, other)
+		}, "the socket does not exist", cri.NoSocket, codes.Unavailable},
 		{"a directory", func(t *testing.T, path string) {
 			must(t, os.Mkdir(path, 0o700))
 		}, "it is a directory", cri.NotSocket, codes.Unavailable},
