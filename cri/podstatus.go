@@ -24,9 +24,9 @@ const podCalls = 2
 // Without last it asks for everything. With last it takes from there what cannot
 // have changed: a container that is listed as exited and had exited (unless it was
 // killed just before, so that its reason may have become OOMKilled), and a sandbox
-// that is listed as ready, was ready, and had its addresses. If the runtime's sandbox
-// statuses carry those of the containers, these are used, and the containers are not
-// asked.
+// that is listed as ready, was ready, and had its addresses, or that is not ready and
+// was not. If the runtime's sandbox statuses carry those of the containers, these are
+// used, and the containers are not asked.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended; then
 // the error names the call and the id and wraps the grpc status.
@@ -96,15 +96,15 @@ func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
 	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < lateReason
 }
 
-// settledSandbox returns the status in last of a sandbox that is as ready as it was
-// then and had its addresses, or nil. No runtime changes the addresses of a sandbox
-// that stays ready.
+// settledSandbox returns the status in last of a sandbox that is as ready as it was then, or
+// nil. One that is ready must have had its addresses: no runtime changes those of a sandbox that
+// stays ready. A pod that fails to start may have thousands that are not (containerd#10865).
 func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
-	if last == nil || listed.State != pleg.StateRunning {
+	if last == nil || listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
 		return nil
 	}
 	same := last.Sandbox(listed.ID)
-	if same == nil || !same.Ready || len(same.IPs) == 0 && !same.HostNetwork {
+	if same == nil || same.Ready != (listed.State == pleg.StateRunning) || same.Ready && len(same.IPs) == 0 && !same.HostNetwork {
 		return nil
 	}
 	return same

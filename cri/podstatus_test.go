@@ -34,6 +34,7 @@ func TestPodStatusCalls(t *testing.T) {
 		carries               bool
 		last                  func(*pleg.PodStatus)
 		exited                bool // the first container is listed as exited
+		stopped               bool // the sandbox is listed as not ready
 		sandboxes, containers int64
 	}{
 		{name: "nothing is known", sandboxes: 1, containers: 2},
@@ -41,6 +42,8 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "it needs no address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].IPs, st.Sandboxes[0].HostNetwork = nil, true }, containers: 2},
 		{name: "it had no address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].IPs = nil }, sandboxes: 1, containers: 2},
 		{name: "it was dead", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready = false }, sandboxes: 1, containers: 2},
+		{name: "it stopped since", last: same, stopped: true, sandboxes: 1, containers: 2},
+		{name: "it stopped before", last: func(st *pleg.PodStatus) { st.Sandboxes[0].Ready, st.Sandboxes[0].IPs = false, nil }, stopped: true, containers: 2},
 		{name: "another sandbox had the address", last: func(st *pleg.PodStatus) { st.Sandboxes[0].ID = "s0" }, sandboxes: 1, containers: 2},
 		{name: "a container had exited", last: exit, exited: true, containers: 1},
 		{name: "a container has exited since", last: same, exited: true, containers: 2},
@@ -69,6 +72,9 @@ func TestPodStatusCalls(t *testing.T) {
 			first := listed.Containers[0]
 			if test.exited {
 				first.State = pleg.StateExited
+			}
+			if test.stopped {
+				listed.Sandboxes[0].State = pleg.StateExited
 			}
 			rt.ResetStats()
 			st, err := client.PodStatus(t.Context(), listed, last)

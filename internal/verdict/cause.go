@@ -43,7 +43,7 @@ var advice = map[Cause]string{
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
 	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
 	Fallback:      readLog + "; if its socket is gone, restart it (containers keep running)",
-	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited)); find out why the kubelet's garbage collection does not " +
+	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited), crictl rmp $(crictl pods -q --state notready)); find out why the kubelet's garbage collection does not " +
 		"(--maximum-dead-containers, pods that are never deleted)",
 	ListTooLarge:  "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin: "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",

@@ -22,10 +22,10 @@ const (
 	longCall = time.Second
 	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
 	slowDisk = 2 * time.Second
-	// manyDead is several times the number of dead containers that a kubelet leaves
-	// on a node of 110 pods. Each is in every list.
+	// manyDead is several times the number of dead containers and sandboxes that a kubelet
+	// leaves on a node of 110 pods. Each is in every list.
 	manyDead = 1000
-	// mostDead is the ratio of dead to running containers that counts, if at least
+	// mostDead is the ratio of them to running containers that counts, if at least
 	// enoughDead are dead.
 	mostDead, enoughDead = 5, 200
 	// fullList is the share of the limit at which a list counts as too large.
@@ -182,16 +182,19 @@ func (e *examination) empty(s *signs) {
 	}
 }
 
+// dead finds too many containers that have exited, or sandboxes that are not ready.
 func (e *examination) dead(s *signs) {
 	c := e.report.Counts
-	if c.Exited < manyDead && (c.Exited < enoughDead || c.Exited < mostDead*c.Running) {
+	stopped := c.Sandboxes - c.Ready
+	if dead := c.Exited + stopped; dead < manyDead && (dead < enoughDead || dead < mostDead*c.Running) {
 		return
 	}
 	var names []string
 	for _, p := range e.report.MostDead {
 		names = append(names, fmt.Sprintf("%s %d", p.Pod, p.Exited))
 	}
-	s.add(false, "%d of %d containers have exited and are in every list; most in %s", c.Exited, c.Containers, strings.Join(names, ", "))
+	s.add(false, "%d of %d containers have exited and %d of %d sandboxes are not ready, and all are in every list; most in %s",
+		c.Exited, c.Containers, stopped, c.Sandboxes, strings.Join(names, ", "))
 }
 
 func (e *examination) network(s *signs) {

@@ -108,7 +108,7 @@ func TestExamineSimulated(t *testing.T) {
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
 		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
-		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 291 containers have exited", " 250"}},
+		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 291 containers have exited and 0 of 21 sandboxes are not ready", " 250"}},
 		{"a list is too large", simruntime.Options{MaxMessageBytes: 36 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			populate(t, rt, simruntime.Population{Pods: 20, Containers: 1})
 			for i, text := range []string{"fat", "fatter"} {

@@ -150,7 +150,7 @@ func items(pods []*pleg.Pod, of map[pleg.ContainerID]details) (all []item) {
 		add := func(method, container string, c *pleg.Container) {
 			all = append(all, item{
 				ItemCall: ItemCall{Method: method, Pod: nameOf(p), PodUID: string(p.UID), Container: container, ID: string(c.ID)},
-				runs:     c.State == pleg.StateRunning, exited: c.State == pleg.StateExited && method == "ContainerStatus", details: of[c.ID],
+				runs:     c.State == pleg.StateRunning, exited: c.State == pleg.StateExited, details: of[c.ID],
 			})
 		}
 		for _, s := range p.Sandboxes {

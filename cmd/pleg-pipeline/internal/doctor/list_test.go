@@ -75,3 +75,11 @@ func TestExamineListedItems(t *testing.T) {
 		})
 	}
 }
+
+// A pod that fails to start leaves a dead sandbox each time (containerd#10865).
+func TestExamineDeadSandboxes(t *testing.T) {
+	kit.Bubble(t, "3000", func(t *testing.T) {
+		r := doctor.Examine(t.Context(), serveStub(t, &stub{dead: 3000}))
+		check(t, r, verdict.DeadContainers, verdict.Warning, "3000 of 3001 sandboxes are not ready", "most in shop/web-0 3000")
+	})
+}

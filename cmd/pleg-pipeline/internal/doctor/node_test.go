@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -23,6 +24,7 @@ type stub struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 	conditions []*runtimeapi.RuntimeCondition
+	dead       int // sandboxes of the same pod
 	containers []*runtimeapi.Container
 	// cgroups are the cgroups of the containers, info is what else is reported of them, such as
 	// "pid": 41 and a comma. handler is the runtime handler of the sandbox.
@@ -39,9 +41,12 @@ func (s *stub) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.S
 }
 
 func (s *stub) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	return &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
-		Id: "s", RuntimeHandler: s.handler, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"},
-	}}}, nil
+	meta := &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"}
+	items := []*runtimeapi.PodSandbox{{Id: "s", RuntimeHandler: s.handler, Metadata: meta}}
+	for n := range s.dead {
+		items = append(items, &runtimeapi.PodSandbox{Id: fmt.Sprint("dead", n), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY, Metadata: meta})
+	}
+	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
 }
 
 func (s *stub) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
@@ -62,8 +67,12 @@ func (s *stub) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatu
 	return answer, nil
 }
 
-func (s *stub) PodSandboxStatus(context.Context, *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	return &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: "s"}}, nil
+func (s *stub) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	st := &runtimeapi.PodSandboxStatus{Id: r.GetPodSandboxId()}
+	if st.Id != "s" {
+		st.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+	}
+	return &runtimeapi.PodSandboxStatusResponse{Status: st}, nil
 }
 
 func (s *stub) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {

@@ -36,7 +36,7 @@ type Report struct {
 	Failed  []ItemCall `json:"failed,omitempty"`
 	Slowest []ItemCall `json:"slowest,omitempty"`
 	// Largest are the pods with the most bytes in the lists, MostDead those with the
-	// most exited containers.
+	// most exited containers and sandboxes.
 	Largest  []PodSize `json:"largest,omitempty"`
 	MostDead []PodSize `json:"mostDead,omitempty"`
 	// Skipped are the listed items that are malformed, or that belong to no pod.
@@ -155,7 +155,7 @@ type EmptyContainer struct {
 	Cgroup    string `json:"cgroup"`
 }
 
-// PodSize is what one pod has in the lists, in bytes and exited containers.
+// PodSize is what one pod has in the lists, in bytes, and exited containers and sandboxes.
 type PodSize struct {
 	Pod         string `json:"pod"`
 	PodUID      string `json:"podUID"`

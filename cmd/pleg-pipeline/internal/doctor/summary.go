@@ -17,7 +17,8 @@ const top = 5
 // which returns first says nothing.
 var methods = []string{"Version", "Status", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus", "ImageFsInfo"}
 
-// count fills the counts, and finds the pods with the most bytes and the most dead containers.
+// count fills the counts, and finds the pods with the most bytes, and the most dead containers and
+// sandboxes.
 func (r *Report) count(items []item) {
 	r.Counts = Counts{}
 	pods := make(map[string]PodSize)
@@ -36,8 +37,10 @@ func (r *Report) count(items []item) {
 			p.Annotations += len(k) + len(v)
 		}
 		if i.exited {
-			r.Counts.Exited++
 			p.Exited++
+		}
+		if i.exited && of == &r.Counts.Containers {
+			r.Counts.Exited++
 		}
 		pods[i.PodUID] = p
 	}
