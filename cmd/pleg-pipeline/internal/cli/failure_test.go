@@ -52,7 +52,7 @@ var failures = []struct{ args, want string }{
 	{"run -r replay:FOREIGN", "not a recording of pleg-pipeline"},
 	{"run -r replay:NEWER", "it has format 99, this program reads format 3"},
 	{"run -r replay:OLDER", "it has format 1, this program reads format 3"},
-	{"run -r replay:CORRUPT", "the recording is damaged: line 2"},
+	{"run -r replay:CORRUPT", "line 2: invalid character"},
 }
 
 var long = strings.Repeat("x", 120)

@@ -17,7 +17,7 @@ import (
 )
 
 const recordLong = `Record the runtime's answers to a pipeline in FILE until SIGINT or SIGTERM: lists,
-statuses, container events, errors, calls that hang, and how long each call took.
+statuses, errors, calls that hang, and how long each call took.
 FILE must not exist; only its owner can read it. It has lines of JSON, and is
 compressed if its name ends in .gz.
 

@@ -2,39 +2,47 @@ package recording
 
 import (
 	"context"
+	"maps"
 	"math"
+	"slices"
 	"sort"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
-// patience is how early a client may ask, in the time of the recording: without events for a
-// list, and with events for a status.
+// patience is how early a client may ask, in the time of the recording.
 const patience = 500 * time.Millisecond
 
-// choose returns the answer to a question, or nil if there is none. It is the newest one. If
-// that is used up, the client asks before the recorded client did: then it is the next one,
-// unless that belongs to a later list.
-func (s *Server) choose(q string) *call {
+// choose returns the answer to a call, or nil if there is none. It is the newest one. If that is
+// used up, the client asks before the recorded client did: then it is the next one, unless that
+// belongs to a later list.
+func (s *Server) choose(method string, request proto.Message) *call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	q := question(method, request)
 	if kind, ok := kinds[q]; ok {
 		return s.chooseList(kind)
+	}
+	if kind, isList := kinds[method]; isList && podOf(request) != "" {
+		return s.podList(kind, podOf(request))
 	}
 	all := s.recording.answers[q]
 	if len(all) == 0 {
 		return nil
 	}
-	now, until := s.now(), s.limit()
-	if s.follows {
-		until = now + patience
-	}
 	given := s.given[q]
-	n := max(given, sort.Search(len(all), func(i int) bool { return all[i].at > now }))
-	if n == given && n < len(all) && (n == 0 || all[n].at < until) {
+	n := max(given, newestAt(all, s.now()))
+	if n == given && n < len(all) && (n == 0 || all[n].at < s.limit()) {
 		n++
 	}
 	s.given[q] = n
 	return all[n-1]
+}
+
+// newestAt returns how many of some calls were made by a time.
+func newestAt(all []*call, by time.Duration) int {
+	return sort.Search(len(all), func(i int) bool { return all[i].at > by })
 }
 
 // The methods below need the lock.
@@ -43,34 +51,66 @@ func (s *Server) choose(q string) *call {
 func (s *Server) chooseList(kind int) *call {
 	now := s.now()
 	if s.asked[kind] {
-		until := now
-		if !s.follows {
-			until += patience
-		}
-		for rounds := s.recording.rounds; s.next < len(rounds) && (s.next == 0 || rounds[s.next].at <= until); {
+		if rounds := s.recording.rounds; s.next < len(rounds) && (s.next == 0 || rounds[s.next].at <= now+patience) {
 			s.shown = rounds[s.next]
-			if s.next++; !s.follows {
-				break
-			}
+			s.next++
 		}
 		// The clock has stood still until now.
 		s.zero = s.zero.Add(time.Duration(float64(s.elapsed()-now) / s.speed))
 		s.asked = [2]bool{}
 	}
 	s.asked[kind] = true
-	if list := s.shown.lists[kind]; list != nil && list.reply != nil {
-		return s.recording.changed(list, kind, now)
+	return s.changed(kind)
+}
+
+// changed returns the full list that is shown, as the lists of single pods have changed it since.
+// A client that follows CRI events makes these.
+func (s *Server) changed(kind int) *call {
+	list, singles := s.shown.lists[kind], s.recording.singles[kind]
+	if list == nil || list.reply == nil {
+		return list
 	}
-	return s.shown.lists[kind]
+	newest := make(map[string]*call) // by pod
+	for _, c := range singles[newestAt(singles, list.at):newestAt(singles, max(list.at, s.now()))] {
+		newest[podOf(c.request)] = c
+	}
+	if len(newest) == 0 {
+		return list
+	}
+	reply := filtered(list.reply, func(pod string) bool { return newest[pod] == nil })
+	for _, pod := range slices.Sorted(maps.Keys(newest)) {
+		proto.Merge(reply, newest[pod].reply)
+	}
+	return &call{at: list.at, took: list.took, reply: reply}
+}
+
+// podList returns the list of a single pod, which may not have been asked for.
+func (s *Server) podList(kind int, uid string) *call {
+	list := s.changed(kind)
+	if list == nil || list.reply == nil {
+		return list
+	}
+	return &call{at: list.at, took: list.took, reply: filtered(list.reply, func(pod string) bool { return pod == uid })}
+}
+
+// filtered returns a list with the items of some pods.
+func filtered(list proto.Message, keep func(pod string) bool) proto.Message {
+	reply := empty(list)
+	to, from := itemsOf(reply), itemsOf(list)
+	for i := range from.Len() {
+		if item := from.Get(i); keep(podOf(item.Message().Interface())) {
+			to.Append(item)
+		}
+	}
+	return reply
 }
 
 // elapsed is the time of a clock that does not stand still.
 func (s *Server) elapsed() time.Duration { return time.Duration(float64(time.Since(s.zero)) * s.speed) }
 
-// limit is the time of the next list. Without events, the clock stands still there until a
-// client asks for it.
+// limit is the time of the next list. The clock stands still there until a client asks for it.
 func (s *Server) limit() time.Duration {
-	if s.next < len(s.recording.rounds) && !s.follows {
+	if s.next < len(s.recording.rounds) {
 		return s.recording.rounds[s.next].at
 	}
 	return math.MaxInt64

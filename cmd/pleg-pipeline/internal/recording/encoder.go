@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 )
@@ -36,7 +35,7 @@ func newEncoder(redact bool) *encoder {
 
 // line returns a call as a line. What cannot be decoded becomes an error of the call.
 func (e *encoder) line(c *call) line {
-	l := line{At: offset(c.at), Took: offset(c.took), Method: c.method, Pending: c.pending, Ended: c.ended}
+	l := line{At: offset(c.at), Took: offset(c.took), Method: c.method, Pending: c.pending}
 	if c.request != nil && proto.Size(c.request) > 0 {
 		l.Request = e.text(proto.Clone(c.request))
 	}
@@ -79,17 +78,6 @@ func (e *encoder) addItems(l *line, list proto.Message) {
 	if l.Request == nil {
 		e.known[l.Method] = next
 	}
-}
-
-func statusQuestion(item proto.Message) string {
-	c := &call{}
-	switch it := item.(type) {
-	case *cri.PodSandbox:
-		c = sandboxStatus(it.GetId(), nil)
-	case *cri.Container:
-		c = containerStatus(it.GetId(), nil)
-	}
-	return question(c.method, c.request)
 }
 
 // text redacts a message in place and returns it as JSON.

@@ -3,11 +3,12 @@
 // [Server] replays the [Recording] that [Open] reads.
 //
 // The file has lines of JSON; [Create] compresses it if its name ends in .gz. The
-// first line is the header, each other line one call or one message of an event
-// stream: method, request, answer or error, time and duration. Messages are
-// protojson. An item of a list that was in the last list of its kind is written as
-// its index there. No line refers to a later one, so a truncated file is readable up
-// to the last whole line. [Incidents] keep the last minutes of a recording in memory.
+// first line is the header, each other line one call: method, request, answer or
+// error, time and duration. Messages are protojson. An item of a list that was in the
+// last list of its kind is written as its index there. No line refers to a later one,
+// so a truncated file is readable up to the last whole line. [Incidents] keep the last
+// minutes of a recording in memory. CRI events are not recorded: they only make the
+// pipeline list, and the lists are.
 //
 // A replay answers each call as the same call was answered: with the newest answer at
 // that time of the recording, or with the one that follows soon. Its clock starts with
@@ -49,19 +50,19 @@ func newHeader(began time.Time, o Options) Header {
 }
 
 const (
-	callEvents     = "GetContainerEvents"
 	listSandboxes  = "ListPodSandbox"
 	listContainers = "ListContainers"
+
+	containerStatus = "ContainerStatus"
 )
 
 // methods are all calls that are recorded, with the types of the request and the answer.
 var methods = map[string]struct{ request, reply proto.Message }{
 	"Version":          {&cri.VersionRequest{}, &cri.VersionResponse{}},
-	callEvents:         {&cri.GetEventsRequest{}, &cri.ContainerEventResponse{}},
 	listSandboxes:      {&cri.ListPodSandboxRequest{}, &cri.ListPodSandboxResponse{}},
 	listContainers:     {&cri.ListContainersRequest{}, &cri.ListContainersResponse{}},
 	"PodSandboxStatus": {&cri.PodSandboxStatusRequest{}, &cri.PodSandboxStatusResponse{}},
-	"ContainerStatus":  {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
+	containerStatus:    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
 // kinds are the lists, whose question without a filter is the method.
@@ -71,8 +72,7 @@ var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 // together are encoded as the unary answer is.
 var unaryOf = map[string]string{"StreamPodSandboxes": listSandboxes, "StreamContainers": listContainers}
 
-// call is a call with its answer, or something of an event stream: its opening, an event or its
-// end.
+// call is a call with its answer.
 type call struct {
 	at, took time.Duration
 	method   string
@@ -81,7 +81,6 @@ type call struct {
 	reply    proto.Message // nil if there is none; of a replay only, and shared by equal lists
 	err      error         // a gRPC status
 	pending  bool          // it has no answer
-	ended    bool          // the end of an event stream
 }
 
 // question identifies a call with its request.
@@ -95,27 +94,30 @@ func wire(m proto.Message) string {
 	return string(text)
 }
 
-func sandboxStatus(id string, reply proto.Message) *call {
-	return &call{method: "PodSandboxStatus", request: &cri.PodSandboxStatusRequest{PodSandboxId: id}, reply: reply}
+// statusQuestion identifies the call for the status of an item of a list.
+func statusQuestion(item proto.Message) string {
+	switch it := item.(type) {
+	case *cri.PodSandbox:
+		return question("PodSandboxStatus", &cri.PodSandboxStatusRequest{PodSandboxId: it.GetId()})
+	case *cri.Container:
+		return question(containerStatus, &cri.ContainerStatusRequest{ContainerId: it.GetId()})
+	}
+	return ""
 }
 
-func containerStatus(id string, reply proto.Message) *call {
-	return &call{method: "ContainerStatus", request: &cri.ContainerStatusRequest{ContainerId: id}, reply: reply}
-}
-
-// statusesIn returns the statuses in an event or in the status of a sandbox as the answers to
-// calls that no client made.
-func statusesIn(message proto.Message) (all []*call) {
-	if e, ok := message.(*cri.ContainerEventResponse); ok && e.GetPodSandboxStatus().GetId() != "" {
-		s := e.GetPodSandboxStatus()
-		all = append(all, sandboxStatus(s.GetId(), &cri.PodSandboxStatusResponse{Status: s}))
+// podOf returns the UID of the pod of an item of a list, or of the request for the list of a pod.
+func podOf(m proto.Message) string {
+	switch m := m.(type) {
+	case *cri.PodSandbox:
+		return m.GetLabels()[labelPodUID]
+	case *cri.Container:
+		return m.GetLabels()[labelPodUID]
+	case *cri.ListPodSandboxRequest:
+		return m.GetFilter().GetLabelSelector()[labelPodUID]
+	case *cri.ListContainersRequest:
+		return m.GetFilter().GetLabelSelector()[labelPodUID]
 	}
-	if m, ok := message.(interface{ GetContainersStatuses() []*cri.ContainerStatus }); ok {
-		for _, c := range m.GetContainersStatuses() {
-			all = append(all, containerStatus(c.GetId(), &cri.ContainerStatusResponse{Status: c}))
-		}
-	}
-	return all
+	return ""
 }
 
 func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
@@ -127,8 +129,7 @@ func itemsOf(list proto.Message) protoreflect.List {
 }
 
 // line is a line of the file after the header. It has one of Same, List, Answer, Error,
-// Pending, Ended and End, or Error with Ended. One without any says that an event stream
-// was opened.
+// Pending and End.
 type line struct {
 	At      offset          `json:"at"`
 	Took    offset          `json:"took,omitzero"`
@@ -141,7 +142,6 @@ type line struct {
 	Answer  json.RawMessage   `json:"answer,omitempty"`
 	Error   *failure          `json:"error,omitempty"`
 	Pending bool              `json:"pending,omitempty"`
-	Ended   bool              `json:"ended,omitempty"`
 	End     bool              `json:"end,omitempty"`
 
 	items []*item // those of a list, from which a [writer] makes Same and List

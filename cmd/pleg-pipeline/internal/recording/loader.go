@@ -45,7 +45,7 @@ func (l *loader) addLine(text []byte) error {
 	l.fields += bytes.Count(text, []byte(":")) + 3*bytes.Count(text, []byte("{"))
 	l.items += bytes.Count(text, []byte(","))
 	if l.fields > limits.fields || l.items > limits.items {
-		return fmt.Errorf("%w: the limits are %d fields and %d items", ErrTooLarge, limits.fields, limits.items)
+		return fmt.Errorf("the recording is too large: the limits are %d fields and %d items", limits.fields, limits.items)
 	}
 	var r line
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -55,10 +55,12 @@ func (l *loader) addLine(text []byte) error {
 		l.first = r.At
 		l.Header.Began = l.Header.Began.Add(time.Duration(r.At))
 	}
-	c := &call{at: time.Duration(max(0, r.At-l.first)), took: time.Duration(r.Took), method: r.Method, pending: r.Pending, ended: r.Ended}
+	c := &call{at: time.Duration(max(0, r.At-l.first)), took: time.Duration(r.Took), method: r.Method, pending: r.Pending}
 	l.Length = max(l.Length, c.at+c.took)
 	m, recorded := methods[r.Method]
 	switch {
+	case l.ended:
+		return errors.New("it is after the end")
 	case r.End:
 		l.ended, l.Cut = true, ""
 		return nil
@@ -79,9 +81,8 @@ func (l *loader) addLine(text []byte) error {
 		}
 	}
 	_, isList := kinds[c.method]
-	opened := c.method == callEvents && len(r.Answer) == 0
 	switch {
-	case c.err != nil || c.pending || c.ended || opened:
+	case c.err != nil || c.pending:
 	case isList:
 		c.reply, err = l.list(m.reply, &r, question(c.method, c.request))
 	default:
@@ -94,20 +95,22 @@ func (l *loader) addLine(text []byte) error {
 	return err
 }
 
-// add adds a call, and the statuses in its answer.
+// add adds a call, and the statuses of containers in the answer as answers to calls that the
+// client did not need.
 func (l *loader) add(c *call) {
-	if c.method == callEvents {
-		l.stream = append(l.stream, c)
-	} else {
-		q := question(c.method, c.request)
-		l.answers[q] = append(l.answers[q], c)
+	q := question(c.method, c.request)
+	l.answers[q] = append(l.answers[q], c)
+	if kind, isList := kinds[c.method]; isList && c.reply != nil && podOf(c.request) != "" {
+		l.singles[kind] = append(l.singles[kind], c)
 	}
-	if version, ok := c.reply.(*cri.VersionResponse); ok {
-		l.Runtime = version
-	}
-	for _, s := range statusesIn(c.reply) {
-		s.at = c.at
-		l.add(s)
+	switch reply := c.reply.(type) {
+	case *cri.VersionResponse:
+		l.Runtime = reply
+	case *cri.PodSandboxStatusResponse:
+		for _, s := range reply.GetContainersStatuses() {
+			request := &cri.ContainerStatusRequest{ContainerId: s.GetId()}
+			l.add(&call{at: c.at, method: containerStatus, request: request, reply: &cri.ContainerStatusResponse{Status: s}})
+		}
 	}
 }
 
@@ -149,7 +152,9 @@ func (l *loader) finish() *Recording {
 	for _, answers := range l.answers {
 		slices.SortStableFunc(answers, byTime)
 	}
-	slices.SortStableFunc(l.stream, byTime)
+	for _, singles := range l.singles {
+		slices.SortStableFunc(singles, byTime)
+	}
 	l.rounds = newRounds(l.answers)
 	return l.Recording
 }

@@ -2,8 +2,6 @@ package recording
 
 import (
 	"bufio"
-	"bytes"
-	"compress/flate"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -11,25 +9,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"syscall"
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Errors that [Read] wraps.
-var (
-	// ErrEmpty is a file without a whole first line.
-	ErrEmpty = errors.New("the recording is empty")
-	// ErrForeign is a file that is something else.
-	ErrForeign = errors.New("it is not a recording of pleg-pipeline")
-	// ErrVersion is a recording in the format of an older or newer program.
-	ErrVersion = errors.New("the recording was made by another version of pleg-pipeline")
-	// ErrCorrupt is a recording that is damaged, not only truncated.
-	ErrCorrupt = errors.New("the recording is damaged")
-	// ErrTooLarge is a recording beyond a limit of this program.
-	ErrTooLarge = errors.New("the recording is too large")
-)
+var errEmpty = errors.New("the recording is empty")
 
 // limits are those of a whole recording: a small compressed file can stand for very
 // much. A field takes some 60 bytes of memory, a message counts as three; an item of a
@@ -49,18 +34,16 @@ type Recording struct {
 	// All are in the order of their times.
 	rounds  []round
 	answers map[string][]*call // by question; those to full lists are in rounds too
-	stream  []*call            // openings, events and ends of event streams
+	singles [2][]*call         // lists of single pods, by kind
 }
 
 // Open reads the recording in a file. It returns soon after ctx has ended.
 func Open(ctx context.Context, path string) (*Recording, error) {
-	// Without O_NONBLOCK, opening and reading a pipe could not be ended.
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
 	}
 	defer func() { _ = file.Close() }()
-	defer context.AfterFunc(ctx, func() { _ = file.Close() })()
 	recording, err := Read(ctx, file)
 	if err != nil {
 		return nil, fmt.Errorf("replay %s: %w", path, err)
@@ -69,17 +52,8 @@ func Open(ctx context.Context, path string) (*Recording, error) {
 }
 
 // Read reads a whole recording, compressed or not. It leaves out a truncated last
-// line, and says so in Recording.Cut. The error wraps [ErrEmpty], [ErrForeign],
-// [ErrVersion], [ErrCorrupt] or [ErrTooLarge], is the cause of ctx, or comes from r.
+// line, and says so in Recording.Cut.
 func Read(ctx context.Context, r io.Reader) (*Recording, error) {
-	recording, err := read(ctx, r)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return recording, err
-}
-
-func read(ctx context.Context, r io.Reader) (*Recording, error) {
 	content, err := uncompressed(r)
 	if err != nil {
 		return nil, err
@@ -99,21 +73,17 @@ func read(ctx context.Context, r io.Reader) (*Recording, error) {
 		text, err := readLine(lines)
 		switch {
 		case limited.N <= 0:
-			return nil, fmt.Errorf("%w: the limit is %d bytes", ErrTooLarge, limits.bytes)
+			return nil, fmt.Errorf("the recording is too large: the limit is %d bytes", limits.bytes)
 		case err != nil:
 			return nil, err
 		case len(text) == 0:
 			return l.finish(), nil
-		case l.ended:
-			return nil, fmt.Errorf("%w: line %d is after the end", ErrCorrupt, number)
 		case text[len(text)-1] != '\n':
 			l.Cut = fmt.Sprintf("line %d is cut off and is left out", number)
 			return l.finish(), nil
 		}
-		if err := l.addLine(text); errors.Is(err, ErrTooLarge) {
-			return nil, err
-		} else if err != nil {
-			return nil, fmt.Errorf("%w: line %d: %w", ErrCorrupt, number, err)
+		if err := l.addLine(text); err != nil {
+			return nil, fmt.Errorf("line %d: %w", number, err)
 		}
 	}
 	return nil, context.Cause(ctx)
@@ -123,31 +93,25 @@ func read(ctx context.Context, r io.Reader) (*Recording, error) {
 // the end of the file.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadBytes('\n')
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return text, nil
-	case errors.Is(err, gzip.ErrChecksum), errors.Is(err, gzip.ErrHeader), errors.As(err, new(flate.CorruptInputError)):
-		return nil, fmt.Errorf("%w: %w", ErrCorrupt, err)
 	}
 	return text, err
 }
 
 // parseHeader reads the first line.
 func parseHeader(text []byte) (h Header, err error) {
-	start := []byte(`{"format":"` + formatName + `"`)
-	if !bytes.HasSuffix(text, []byte("\n")) && (bytes.HasPrefix(start, text) || bytes.HasPrefix(text, start)) {
-		return h, ErrEmpty
+	if len(text) == 0 {
+		return h, errEmpty
 	}
 	err = json.Unmarshal(text, &h)
 	switch {
 	case h.Format != formatName:
-		return h, ErrForeign
-	case h.Version != 0 && h.Version != formatVersion:
-		return h, fmt.Errorf("%w: it has format %d, this program reads format %d", ErrVersion, h.Version, formatVersion)
+		return h, errors.New("it is not a recording of pleg-pipeline")
+	case h.Version != formatVersion:
+		return h, fmt.Errorf("it was made by another version of pleg-pipeline: it has format %d, this program reads format %d", h.Version, formatVersion)
 	case err != nil:
-		return h, fmt.Errorf("%w: line 1: %w", ErrCorrupt, err)
-	case h.Version == 0:
-		return h, fmt.Errorf("%w: line 1 has no version", ErrCorrupt)
+		return h, fmt.Errorf("line 1: %w", err)
 	}
 	return h, nil
 }
@@ -159,11 +123,8 @@ func uncompressed(r io.Reader) (io.Reader, error) {
 		return reader, nil
 	}
 	unzipped, err := gzip.NewReader(reader)
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, ErrEmpty
-	case err != nil:
-		return nil, fmt.Errorf("%w: %w", ErrForeign, err)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return nil, errEmpty
 	}
-	return unzipped, nil
+	return unzipped, err
 }

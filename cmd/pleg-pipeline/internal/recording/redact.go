@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"net/netip"
 	"regexp"
 
 	"google.golang.org/protobuf/proto"
@@ -52,35 +51,11 @@ func (r *redactor) id(id string) string {
 	return hex.EncodeToString(r.sum(id)[:16])
 }
 
-// ip replaces an address by one that no host has: in 240.0.0.0/4 or 2001:db8::/32.
-func (r *redactor) ip(text string) string {
-	addr, err := netip.ParseAddr(text)
-	if err != nil {
-		return r.word(text)
-	}
-	sum := r.sum(addr.Unmap().WithZone("").String())
-	if addr.Unmap().Is4() {
-		return netip.AddrFrom4([4]byte{sum[0] | 0xf0, sum[1], sum[2], sum[3]}).String()
-	}
-	return netip.AddrFrom16([16]byte(append([]byte{0x20, 0x01, 0x0d, 0xb8}, sum[:12]...))).String()
-}
-
-// wellKnown are the keys of labels and annotations that stay. Other keys may have
-// names in them.
-var wellKnown = map[string]bool{
-	"io.kubernetes.pod.name": true, "io.kubernetes.pod.namespace": true, labelPodUID: true,
-	"io.kubernetes.pod.terminationGracePeriod": true,
-	"io.kubernetes.container.name":             true, "io.kubernetes.container.hash": true,
-	"io.kubernetes.container.restartCount": true, "io.kubernetes.container.ports": true,
-	"io.kubernetes.container.terminationMessagePath": true, "io.kubernetes.container.terminationMessagePolicy": true,
-	"kubernetes.io/config.hash": true, "kubernetes.io/config.mirror": true,
-	"kubernetes.io/config.seen": true, "kubernetes.io/config.source": true,
-	"app.kubernetes.io/name": true, "app.kubernetes.io/instance": true, "app.kubernetes.io/version": true,
-	"app.kubernetes.io/component": true, "app.kubernetes.io/part-of": true, "app.kubernetes.io/managed-by": true,
-	"app": true, "k8s-app": true, "component": true, "tier": true, "pod-template-hash": true, "controller-revision-hash": true,
-	"statefulset.kubernetes.io/pod-name": true, "apps.kubernetes.io/pod-index": true,
-	"batch.kubernetes.io/job-name": true, "batch.kubernetes.io/controller-uid": true, "job-name": true, "controller-uid": true,
-}
+// wellKnown matches the keys of labels and annotations that stay. Other keys may have names in
+// them.
+var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+|kubernetes\.io/config\.(hash|mirror|seen|source)|` +
+	`app\.kubernetes\.io/(name|instance|version|component|part-of|managed-by)|app|k8s-app|component|tier|job-name|controller-uid|` +
+	`pod-template-hash|controller-revision-hash|statefulset\.kubernetes\.io/pod-name|batch\.kubernetes\.io/(job-name|controller-uid))$`)
 
 // labelPodUID is the label whose value is an id.
 const labelPodUID = "io.kubernetes.pod.uid"
@@ -93,8 +68,6 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 	switch parent := field.Parent().Name(); field.Name() {
 	case "id", "uid", "pod_sandbox_id", "container_id":
 		return r.id(value)
-	case "ip":
-		return r.ip(value)
 	case "reason":
 		if oneWord.MatchString(value) {
 			return value
@@ -140,7 +113,7 @@ func (r *redactor) entries(field protoreflect.FieldDescriptor, old protoreflect.
 		} else {
 			value = r.value(field.MapValue(), value)
 		}
-		if field.MapKey().Kind() == protoreflect.StringKind && !wellKnown[key.String()] {
+		if field.MapKey().Kind() == protoreflect.StringKind && !wellKnown.MatchString(key.String()) {
 			key = protoreflect.ValueOfString(r.word(key.String())).MapKey()
 		}
 		into.Map().Set(key, value)

@@ -1,6 +1,7 @@
 package recording_test
 
 import (
+	"bytes"
 	"fmt"
 	"maps"
 	"regexp"
@@ -9,7 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -25,44 +29,28 @@ func nodeProfile(t *testing.T) simruntime.Profile {
 // following are the options of a pipeline that follows CRI events.
 var following = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriodWithEvents: 10 * time.Second}
 
-// rarely is following with no more lists while a new stream earns trust: which calls a
-// list leads to depends on milliseconds.
-var rarely = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriod: 10 * time.Second, RelistPeriodWithEvents: 10 * time.Second}
-
 var replayCases = map[string]struct {
 	scenario
-	replay pipeline.Options
 	// statesOnly: only the caches are compared. Whether a call is retried shortly
 	// before or after the next list depends on milliseconds, and so does which changes of a
 	// pod are merged.
 	statesOnly bool
-	// unannounced: a list may report a change before an event does. Its time decides
-	// which container is reported first.
-	unannounced bool
-	hung        bool // calls hang until the end, in the replay too, which still ends
-	inSandbox   bool // the status of a sandbox has those of its containers
+	hung       bool // calls hang until the end, in the replay too, which still ends
+	inSandbox  bool // the status of a sandbox has those of its containers
 }{
-	"unary lists":          {scenario: scenario{pods: 8, unary: true, play: churn(8, 60)}},
-	"storm":                {statesOnly: true, scenario: scenario{pods: 30, play: churn(100, 100)}},
-	"errors":               {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
-	"errors of lists":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
-	"empty answers":        {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus, Probability: 0.3})}},
-	"hung calls":           {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
-	"hung container":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
-	"hung list":            {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
-	"one call":             {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
-	"one call, all events": {inSandbox: true, replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 70)}},
-	"one call, events for a polling pipeline": {
-		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 70)},
-	},
-
-	"all events":        {replay: following, scenario: scenario{pods: 15, options: following, play: churn(20, 70)}},
-	"repeated events":   {replay: following, scenario: scenario{pods: 15, options: following, play: churnRepeated}},
-	"unannounced":       {replay: following, unannounced: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},
-	"streams that fail": {replay: rarely, unannounced: true, scenario: scenario{pods: 15, options: rarely, play: churnWithBreaks}},
-	// The recording has few lists, and its lists show what the events announced.
-	"events for a polling pipeline": {
-		statesOnly: true, scenario: scenario{pods: 15, options: pipeline.Options{Events: pipeline.EventsRequire}, play: churnSeed(3, 5, 70)},
+	"unary lists":     {scenario: scenario{pods: 8, unary: true, play: churn(8, 60)}},
+	"storm":           {statesOnly: true, scenario: scenario{pods: 30, play: churn(100, 100)}},
+	"errors":          {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
+	"errors of lists": {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
+	"empty answers":   {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus, Probability: 0.3})}},
+	"hung calls":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
+	"hung container":  {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
+	"hung list":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
+	"one call":        {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
+	// The recording has few lists, and those of single pods.
+	"events": {statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},
+	"one call, events": {
+		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList},
 	},
 }
 
@@ -82,15 +70,12 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
-				got := replayed(t, data, 1, test.replay, 0)
+				got := replayed(t, data, 1, pipeline.Options{}, 0)
 				if test.hung {
 					forgetErrors(want, got)
 				}
 				if test.statesOnly {
 					want.events, got.events = nil, nil
-				}
-				if test.unannounced {
-					want, got = want.byContainer(), got.byContainer()
 				}
 				got.requireEqual(t, want)
 			})
@@ -118,7 +103,6 @@ func TestReplaysOfOneRecordingAreEqual(t *testing.T) {
 			"shorter period":  {Options: pipeline.Options{RelistPeriod: 70 * time.Millisecond}},
 			"first list late": {late: time.Hour},
 			"busy":            {data: delayed(t, data)},
-			"following":       {Options: pipeline.Options{Events: pipeline.EventsAuto}},
 		} {
 			t.Log(name)
 			if replay.data == nil {
@@ -164,29 +148,12 @@ func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 	}
 }
 
-func churnRepeated(t *testing.T, runtime *simruntime.Runtime) {
-	if err := runtime.SetEventFaults(simruntime.EventFaults{Duplicate: 0.3}); err != nil {
-		t.Fatal(err)
-	}
-	churn(20, 70)(t, runtime)
-}
-
 func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
 	if err := runtime.SetEventFaults(simruntime.EventFaults{Loss: 0.2}); err != nil {
 		t.Fatal(err)
 	}
 	churn(5, 80)(t, runtime)
 	time.Sleep(11 * time.Second) // until a list has shown the rest
-}
-
-func churnWithBreaks(t *testing.T, runtime *simruntime.Runtime) {
-	for seed := range uint64(4) {
-		churnSeed(seed, 20, 25)(t, runtime)
-		// The stream is opened again at a random time. A list before that shows
-		// changes in an order of its own, so nothing may change then.
-		runtime.BreakEvents()
-		time.Sleep(3 * time.Second)
-	}
 }
 
 func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
@@ -200,4 +167,58 @@ func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 		}
 		time.Sleep(2500 * time.Millisecond)
 	}
+}
+
+// TestListsOfOnePodAreInLists records the list of a pod that was removed since the full list.
+// In a replay, later lists do not have it, of all pods or of this one. The UID is redacted.
+func TestListsOfOnePodAreInLists(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 2, Containers: 1})
+		addSecretPods(t, runtime)
+		var out memory
+		recorder, written := startRecorder(&out, recording.Options{Redact: true})
+		client, closeClient := newClient(t, append(dial, recorder.DialOptions()...))
+		count := func(client runtimeapi.RuntimeServiceClient, uid string) int {
+			t.Helper()
+			request := &runtimeapi.ListContainersRequest{}
+			if uid != "" {
+				request.Filter = &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": uid}}
+			}
+			list, err := client.ListContainers(t.Context(), request)
+			kit.Must(t, err)
+			return len(list.GetContainers())
+		}
+		before := count(client, "")
+		time.Sleep(time.Second)
+		gone := secret + "-0-uid"
+		kit.Must(t, runtime.RemovePod(gone))
+		count(client, gone)
+		time.Sleep(time.Second)
+		recorder.Stop()
+		kit.Must(t, <-written)
+		_, _ = closeClient(), stop()
+
+		r, err := recording.Read(t.Context(), bytes.NewReader(out.Bytes()))
+		kit.Must(t, err)
+		dial, _ = serving(t, recording.NewServer(r, 1).Serve)
+		client, closeClient = newClient(t, dial)
+		defer func() { _ = closeClient() }()
+		if n := count(client, ""); n != before {
+			t.Errorf("the first list has %d containers, want %d", n, before)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		if n := count(client, ""); n != before-2 {
+			t.Errorf("after the list of the removed pod, all pods have %d containers, want %d", n, before-2)
+		}
+		word := regexp.MustCompile(`"labelSelector":{"io.kubernetes.pod.uid":"(\w+)"}`).FindSubmatch(out.Bytes())
+		if n := count(client, string(word[1])); n != 0 {
+			t.Errorf("the removed pod has %d containers, want none", n)
+		}
+		for _, pod := range runtime.Pods() {
+			if n := len(pod.Containers); strings.Contains(pod.UID, "-4") && count(client, pod.UID) != n {
+				t.Errorf("pod %s has %d containers, want %d", pod.UID, count(client, pod.UID), n)
+			}
+		}
+	})
 }

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
@@ -29,14 +28,12 @@ type Server struct {
 	called    chan struct{} // closed by the first call
 	ended     chan struct{} // closed when everything has been played
 
-	mu      sync.Mutex
-	zero    time.Time      // when the time of the recording was 0; that of the first call
-	next    int            // the round that comes next
-	shown   round          // the one before
-	asked   [2]bool        // which lists of it have been asked for
-	given   map[string]int // how many answers to each question are used up
-	sent    int            // how much of the event stream has been sent
-	follows bool           // a client has it open
+	mu    sync.Mutex
+	zero  time.Time      // when the time of the recording was 0; that of the first call
+	next  int            // the round that comes next
+	shown round          // the one before
+	asked [2]bool        // which lists of it have been asked for
+	given map[string]int // how many answers to each question are used up
 }
 
 // NewServer returns a server that plays r speed times as fast as recorded, the
@@ -48,9 +45,8 @@ func NewServer(r *Recording, speed float64) *Server {
 	}
 }
 
-// Ended is closed when the recording has been played: each list that differs from
-// the one before has been asked for, each event has been sent, and the client had the time to
-// make the calls that follow.
+// Ended is closed when the recording has been played: each list that differs from the one before
+// has been asked for, and the client had the time to make the calls that follow.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
@@ -85,8 +81,7 @@ func (s *Server) waitForEnd(ctx context.Context) {
 	}
 }
 
-// handle answers any call. The recorded lists are given in one message each: there are no
-// streamed ones.
+// handle answers any call. There are no events and no streamed lists.
 func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	name, _ := grpc.MethodFromServerStream(stream)
 	method := path.Base(name)
@@ -104,10 +99,7 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 		close(s.called)
 	}
 	s.mu.Unlock()
-	if method == callEvents {
-		return s.sendEvents(stream)
-	}
-	answer := s.choose(question(method, request))
+	answer := s.choose(method, request)
 	if answer == nil {
 		return status.Errorf(codes.Unavailable, "the recording has no answer of %s for this", method)
 	}
@@ -127,69 +119,6 @@ func (s *Server) play(ctx context.Context, c *call) error {
 		return err
 	}
 	return cmp.Or(sleep(ctx, time.Duration(float64(c.took)/s.speed)), c.err)
-}
-
-// sendEvents sends the events at their times and ends as the recorded stream did.
-// It sends each event once, to the client that is connected at its time, or that
-// opens the first stream after it.
-func (s *Server) sendEvents(stream grpc.ServerStream) error {
-	ctx, all := stream.Context(), s.recording.stream
-	if err := s.openStream(); err != nil {
-		return err
-	}
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.follows = false
-	}()
-	for s.sent < len(all) { // only the open stream changes sent
-		next := all[s.sent]
-		if err := s.waitUntil(ctx, next.at); err != nil {
-			return err
-		}
-		if event, ok := next.reply.(*cri.ContainerEventResponse); ok {
-			if err := stream.SendMsg(s.moved(event)); err != nil {
-				return err
-			}
-		}
-		s.mu.Lock()
-		s.sent++
-		s.mu.Unlock()
-		if next.ended {
-			return next.err
-		}
-	}
-	return hang(ctx)
-}
-
-func (s *Server) openStream() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	all := s.recording.stream
-	switch {
-	case len(all) == 0:
-		return status.Error(codes.Unimplemented, "the recording has no events")
-	case s.follows:
-		return status.Error(codes.Unavailable, "another client has the recorded event stream")
-	case s.sent == len(all) && all[s.sent-1].ended: // no further stream was recorded
-		return cmp.Or(all[s.sent-1].err, status.Error(codes.Unavailable, "the recording has no further events"))
-	}
-	s.follows = true
-	return nil
-}
-
-// moved returns an event as if it were created now, since clients compare that time
-// with the times of lists. All other times stay.
-func (s *Server) moved(event *cri.ContainerEventResponse) proto.Message {
-	if event.GetCreatedAt() <= 0 || s.recording.Header.Began.IsZero() {
-		return event
-	}
-	since := time.Unix(0, event.GetCreatedAt()).Sub(s.recording.Header.Began)
-	now := proto.CloneOf(event)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now.CreatedAt = s.zero.Add(time.Duration(float64(since) / s.speed)).UnixNano()
-	return now
 }
 
 func hang(ctx context.Context) error {

@@ -95,29 +95,22 @@ func (c tappedCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	return err
 }
 
-// start returns a call, to be filled in. The opening of an event stream is a call of its own.
+// start returns a call, to be filled in.
 func (t *Tap) start(method string, request any) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	c := &call{at: t.now(), method: method}
 	c.request, _ = request.(proto.Message)
-	if method == callEvents {
-		t.enqueue(c)
-	} else {
-		t.inFlight[c] = struct{}{}
-	}
+	t.inFlight[c] = struct{}{}
 	return c
 }
 
-// addMessage adds a message to the answer of a call, unless that has ended. An event is a call
-// of its own.
+// addMessage adds a message to the answer of a call, unless that has ended.
 func (t *Tap) addMessage(c *call, raw []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, runs := t.inFlight[c]
 	switch {
-	case c.method == callEvents:
-		t.enqueue(&call{at: t.now(), method: callEvents, raw: raw})
 	case runs && c.raw == nil: // an empty answer is not nil
 		c.raw = raw
 	case runs:
@@ -135,9 +128,7 @@ func (t *Tap) finish(c *call, err error, missing bool) {
 	cancelled := status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)
 	took := t.now() - c.at
 	switch {
-	case missing || cancelled && (c.method == callEvents || took < pendingAfter):
-	case c.method == callEvents:
-		t.enqueue(&call{at: t.now(), method: callEvents, ended: true, err: err})
+	case missing || cancelled && took < pendingAfter:
 	case cancelled:
 		c.pending = true
 		t.enqueue(c)

@@ -41,38 +41,23 @@ func (w *window) add(l line) {
 
 // forget makes a line a part of the state.
 func (w *window) forget(l line) {
-	q := l.Method
 	_, isList := kinds[l.Method]
 	switch {
 	case isList && (l.items == nil || l.Request != nil):
-		return
 	case isList:
-		w.state[q] = l
+		w.state[l.Method] = l
 		w.forgetGone()
-		return
-	case q == callEvents && l.Ended:
-		delete(w.state, q)
-	case q == callEvents && l.Answer == nil:
-		w.state[q] = l
-	case q != callEvents:
-		request := empty(methods[q].request)
+	default:
+		request := empty(methods[l.Method].request)
 		_ = parse(l.Request, request) // there may be none
-		w.state[question(q, request)] = l
-	}
-	if l.Answer == nil {
-		return
-	}
-	message := empty(methods[l.Method].reply)
-	_ = parse(l.Answer, message)            // never fails: it was encoded before
-	for _, c := range statusesIn(message) { // they are redacted
-		w.state[question(c.method, c.request)] = line{At: l.At, Method: c.method, Request: jsonOf(c.request), Answer: jsonOf(c.reply)}
+		w.state[question(l.Method, request)] = l
 	}
 }
 
 // forgetGone forgets the statuses that are older than both lists, of what is in neither.
 func (w *window) forgetGone() {
 	before := min(w.state[listSandboxes].At, w.state[listContainers].At)
-	exists := map[string]bool{callEvents: true, listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
+	exists := map[string]bool{listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
 	for list := range kinds {
 		for _, it := range w.state[list].items {
 			exists[it.status] = true

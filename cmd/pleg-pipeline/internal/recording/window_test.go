@@ -17,13 +17,11 @@ import (
 func TestWindowHasTheLastMinutes(t *testing.T) {
 	long := churnSeed(3, 0.25, 180)
 	polling := pipeline.Options{RelistPeriod: 4 * time.Second}
-	following := pipeline.Options{Events: pipeline.EventsRequire}
 	for name, test := range map[string]struct {
 		scenario
 		least, most time.Duration
 	}{
-		"lists":  {scenario{pods: 15, play: long, options: polling}, 6 * time.Minute, 9 * time.Minute},
-		"events": {scenario{pods: 15, play: long, options: following}, 6 * time.Minute, 9 * time.Minute},
+		"lists": {scenario{pods: 15, play: long, options: polling}, 6 * time.Minute, 9 * time.Minute},
 		"a container that hangs": {scenario{pods: 5, play: func(t *testing.T, runtime *simruntime.Runtime) {
 			churnSeed(3, 0.25, 125)(t, runtime)
 			churnUntilHung("ContainerStatus")(t, runtime)
