@@ -97,6 +97,11 @@ func TestKeyboard(t *testing.T) {
 	n.press(kb.Enter)
 	n.wait(fmt.Sprintf(`document.querySelector("#details strong")?.textContent === %q`, pods[7].Namespace+"/"+pods[7].Name))
 	n.wait(`document.activeElement.id === "details"`)
+	for _, want := range []string{"crictl inspect " + pods[7].Containers[0].ID, "crictl logs " + pods[7].Containers[0].ID, "pgrep -fa " + pods[7].Sandboxes[0].ID} {
+		n.wait(fmt.Sprintf(`[...document.querySelectorAll("#details .command")].some(c => c.textContent === %q)`, want))
+	}
+	n.wait(`[...document.querySelectorAll("#details dd")].some(dd => /^\d+\.\d+\.\d+\.\d+$/.test(dd.textContent))`)
+	n.wait(`/started \d{4}-\d\d-\d\d \d\d:\d\d:\d\d/.test(document.querySelector("#details .more").textContent)`)
 	n.press(kb.Escape)
 	n.wait(`document.getElementById("details").hidden && document.activeElement.id === "grid"`)
 	n.slash()

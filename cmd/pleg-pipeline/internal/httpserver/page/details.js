@@ -1,7 +1,7 @@
-// The details of one pod: containers, exits, restarts, sandboxes and its events.
+// The details of one pod: containers, exits, commands to copy, sandboxes and its events.
 
 import { ageText } from './banner.js';
-import { clock, inert, make, podName, seconds } from './text.js';
+import { clock, inert, make, moment, podName, seconds } from './text.js';
 
 const maxEvents = 30;
 
@@ -42,14 +42,16 @@ export class Details {
 		this.#back?.focus();
 	}
 
-	// draw shows the pod, if it has changed.
+	// draw shows the pod, if it has changed and no text is selected.
 	draw(store, now) {
 		const pod = this.isOpen && store.pods.get(this.uid);
 		if (!pod) {
 			return;
 		}
 		const shown = JSON.stringify([pod.state, pod.view, pod.last?.seq, Math.floor(now / (pod.view?.stale ? 1e3 : 10e3))]);
-		if (shown === this.#shown) {
+		const selection = document.getSelection();
+		const selected = selection.type === 'Range' && this.#section.contains(selection.anchorNode);
+		if (shown === this.#shown || selected) {
 			return;
 		}
 		this.#shown = shown;
@@ -88,9 +90,10 @@ function summary(pod, now) {
 	}
 	add('error', inert(view?.error));
 	add('UID', inert(pod.uid));
-	add('addresses', (pod.view?.ips ?? []).map(inert).join(', '));
+	add('addresses', (pod.view?.ips ?? []).map(ip => inert(ip)).join(', '));
 	for (const s of pod.view?.sandboxes ?? []) {
-		add('sandbox', `${inert(s.id).slice(0, 13)}, attempt ${s.attempt}, ${inert(s.state)}`);
+		add('sandbox', `${inert(s.id)}, attempt ${s.attempt}, ${inert(s.state)}, age ${age(s.createdAt, now)}`);
+		list.append(...commands([`crictl inspectp ${s.id}`, `pgrep -fa ${s.id}`], s.id, 'dd'));
 	}
 	return list;
 }
@@ -105,13 +108,31 @@ function containers(view, now) {
 	const body = table.createTBody();
 	for (const c of all) {
 		const row = body.insertRow();
-		const since = Date.parse(c.finishedAt ?? c.startedAt ?? c.createdAt ?? '');
 		const state = make('td', inert(c.state));
 		state.dataset.state = c.state;
-		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), state, make('td', seconds((now - since) / 1000)), make('td', exit(c)));
-		row.title = inert(c.image);
+		const since = c.finishedAt ?? c.startedAt ?? c.createdAt;
+		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), state, make('td', age(since, now)), make('td', exit(c)));
+		const more = body.insertRow().insertCell();
+		more.colSpan = row.cells.length;
+		more.className = 'more';
+		const times = [['started', c.startedAt], ['finished', c.finishedAt]].filter(([, time]) => time);
+		for (const text of [inert(c.image), times.map(([what, time]) => `${what} ${moment(time)}`).join(', '), inert(c.id)]) {
+			more.append(make('p', text));
+		}
+		more.append(...commands([`crictl inspect ${c.id}`, `crictl logs ${c.id}`], c.id, 'p'));
 	}
 	return table;
+}
+
+// age returns the time since a time of the runtime.
+function age(time, now) {
+	return seconds((now - Date.parse(time ?? '')) / 1000);
+}
+
+// commands returns elements with commands that a click selects; none if the id could be more
+// than an id to a shell.
+function commands(all, id, tag) {
+	return /^[\w.-]+$/.test(id) ? all.map(text => make(tag, text, 'command')) : [];
 }
 
 // exit returns how a container ended.

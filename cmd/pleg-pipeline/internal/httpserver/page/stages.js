@@ -93,5 +93,5 @@ export function listsAreOld({ at, lister, hinter }) {
 // are slow have lent their places, so there may be more.
 function placesText({ inFlight, inspectors }) {
 	const extra = Math.max(0, inFlight - inspectors);
-	return `${inFlight - extra} of ${inspectors}${extra ? ` + ${extra}` : ''}`;
+	return `${inFlight - extra} of ${inspectors}${extra ? ` + ${extra} extra` : ''}`;
 }

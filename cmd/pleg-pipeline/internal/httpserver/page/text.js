@@ -71,6 +71,14 @@ export function clock(time) {
 	return Number.isFinite(time) ? clockFormat.format(time) : '–';
 }
 
+const momentFormat = new Intl.DateTimeFormat('sv-SE', { dateStyle: 'short', timeStyle: 'medium' });
+
+// moment returns the day and the time of a time of the server.
+export function moment(text) {
+	const time = Date.parse(text);
+	return Number.isFinite(time) ? momentFormat.format(time) : '–';
+}
+
 // podName returns namespace/name, or the UID of a pod whose name is not known.
 export function podName(pod) {
 	return inert(pod.name ? `${pod.namespace}/${pod.name}` : pod.uid);
