@@ -21,10 +21,15 @@ LINT_MODULES ?= podsapi tests/e2e tests/browser tests/clients tests/cluster test
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# What the program says of itself; empty outside a git checkout.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
+CLI := github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli
+
 .PHONY: build
 build: ## build bin/pleg-pipeline, static as in releases
 	@echo "building bin/pleg-pipeline"
-	@CGO_ENABLED=0 $(GO) build -o bin/pleg-pipeline ./cmd/pleg-pipeline
+	@CGO_ENABLED=0 $(GO) build -ldflags '-X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)' -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
 # Where install puts the program: DESTDIR is for packages.
 PREFIX ?= /usr/local
