@@ -33,7 +33,7 @@ const (
 // advice is what to do about each cause.
 var advice = map[Cause]string{
 	RuntimeStopped: start,
-	NoPermission:   "run this command as root",
+	NoPermission:   "run this command as root (sudo)",
 	RuntimeHangs:   restart,
 	RuntimeSlow:    "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart,
 	RuntimeUnready: restart,

@@ -22,7 +22,6 @@ func TestHabitsOfKubectl(t *testing.T) {
 		{"pods --sort-by=age -o name", names + "{2}$"},
 		{"pods -A", `^NAMESPACE +POD .*\n([a-z-]+ +[a-z0-9-]+ +ready +2/2 +0 +[0-9.]+m?s +[0-9.]+m?s\n){2}$`},
 		{"pods -o json", `^({"uid":.*"total":2,.*"currentAsOf":".*\n){2}$`},
-		{"pods -n nowhere --no-headers", "^$"},
 		{"events -A --since 10m --follow=false --no-sandboxes -o name", names + "{4}$"},
 		{"events --replay -f=false --no-sandboxes -o name", names + "{4}$"},
 		{"events --since 0s -f=false -o name", "^$"},
@@ -31,6 +30,15 @@ func TestHabitsOfKubectl(t *testing.T) {
 		args := append(strings.Fields(test.args), "--connect", socket)
 		if code, stdout, stderr := run(t, args...); code != cli.ExitOK || !quiet.MatchString(stderr) || !regexp.MustCompile(test.want).MatchString(stdout) {
 			t.Errorf("%s = %d %q and stderr %q, want %s", test.args, code, stdout, stderr, test.want)
+		}
+	}
+	for args, want := range map[string]string{ // unlike kubectl, which exits with 0
+		"pods -n nowhere --no-headers": "no pod is in the namespace nowhere\n",
+		"pods -l app=none":             "no pod matches the selector app=none\n",
+		"pods -n nowhere -l app=none":  "no pod in the namespace nowhere matches the selector app=none\n",
+	} {
+		if code, _, stderr := run(t, append(strings.Fields(args), "--connect", socket)...); code != cli.ExitFailure || !strings.HasSuffix(stderr, want) {
+			t.Errorf("%s = %d and stderr %q, want %q", args, code, stderr, want)
 		}
 	}
 	code, stdout, _ := run(t, "version", "-o", "json")

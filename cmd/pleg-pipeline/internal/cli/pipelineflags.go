@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -17,6 +18,9 @@ import (
 // defaultDeliverAfter makes the program print events of a pod whose inspection
 // keeps failing. The library, like the kubelet, by default never does.
 const defaultDeliverAfter = 5
+
+// shortestPeriod keeps a typing error, such as 1ms for 1m, from loading the runtime.
+const shortestPeriod = 10 * time.Millisecond
 
 // pipelineFlags configure a pipeline and the client of its runtime.
 type pipelineFlags struct {
@@ -70,6 +74,9 @@ func (f *pipelineFlags) validate() error {
 	)
 	if err != nil {
 		return err
+	}
+	if f.RelistPeriod < shortestPeriod || f.RelistPeriodWithEvents < shortestPeriod {
+		return fmt.Errorf("--relist-period and --relist-period-with-events must be %v or longer: each relist is work for the runtime", shortestPeriod)
 	}
 	if f.RelistThreshold <= f.RelistPeriod {
 		return fmt.Errorf("--relist-threshold (%v) must be longer than --relist-period (%v)", f.RelistThreshold, f.RelistPeriod)

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -137,8 +136,10 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	if missing != nil { // a part of the cluster
 		return missing
 	}
-	if len(c.filter.names) > 0 && len(pods) == 0 {
-		return fmt.Errorf("no pod has the name %s", strings.Join(c.filter.names, ", "))
+	if len(pods) == 0 {
+		if err := c.filter.nothing(c.watch); err != nil {
+			return err
+		}
 	}
 	if err := c.sayVerdict(ctx, out, from, pods); err != nil || !c.watch {
 		return err

@@ -46,6 +46,8 @@ logs. Nothing here waits for these servers.
 
 Each flag may also be set by an environment variable, such as
 PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
+That of --socket is PLEG_PIPELINE_RUN_SOCKET: PLEG_PIPELINE_SOCKET says which
+daemon the other commands ask.
 The command line counts first, then the environment, then the file. Those of
 --otlp may be set by the variables of OpenTelemetry, too, such as
 OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_CERTIFICATE. More flags

@@ -37,6 +37,8 @@ const (
 	// envPrefix begins the environment variable of a flag: that of --relist-period is
 	// PLEG_PIPELINE_RELIST_PERIOD. See also [variables].
 	envPrefix = "PLEG_PIPELINE_"
+	// runSocketVariable is that of --socket: [socketVariable] names the daemon to ask.
+	runSocketVariable = envPrefix + "RUN_SOCKET"
 	// commandLine is the source of what the user typed.
 	commandLine = "command line"
 )
@@ -122,6 +124,9 @@ func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 		if !ours || foreignVariable.MatchString(key) {
 			continue
 		}
+		if name == socketVariable || name == runSocketVariable {
+			continue
+		}
 		f := flags.Lookup(strings.ToLower(strings.ReplaceAll(key, "_", "-")))
 		if f == nil || name != variables(f.Name)[0] || !inEnvironment(f) {
 			err = errors.Join(err, fmt.Errorf("environment variable %s: no flag has this name: want one of --print-config, such as %sRELIST_PERIOD", name, envPrefix))
@@ -132,6 +137,9 @@ func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 
 // variables returns the environment variables of a flag. The first one that is set counts.
 func variables(flag string) []string {
+	if flag == "socket" {
+		return []string{runSocketVariable}
+	}
 	own := envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 	return append([]string{own}, otelVariables[flag]...)
 }

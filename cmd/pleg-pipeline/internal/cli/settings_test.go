@@ -52,6 +52,8 @@ func TestMisspeltVariables(t *testing.T) {
 		"PLEG_PIPELINE_RELIST_PERIODE=1s":                      false,
 		"PLEG_PIPELINE_relist-period=1s":                       false,
 		"PLEG_PIPELINE_HELP=1":                                 false,
+		"PLEG_PIPELINE_SOCKET=/run/s":                          true,
+		"PLEG_PIPELINE_RUN_SOCKET=/run/s":                      true,
 		"PLEG_PIPELINE_SERVICE_HOST=10.0.0.1":                  true,
 		"PLEG_PIPELINE_PORT=tcp://10.0.0.1:9090":               true,
 		"PLEG_PIPELINE_METRICS_PORT_9090_TCP_ADDR=10.0.0.1":    true,
@@ -161,11 +163,12 @@ func TestSettingsErrors(t *testing.T) {
 	}
 }
 
-// TestErrorNamesTheVariable uses the variable that also says which daemon events and pods ask.
+// TestErrorNamesTheVariable has also the variable that says which daemon events and pods ask, and that
+// run does not use.
 func TestErrorNamesTheVariable(t *testing.T) {
 	t.Parallel()
-	code, _, stderr := execute(t, with(map[string]string{"PLEG_PIPELINE_SOCKET": t.TempDir()}), "run", "--simulate=1")
-	if want := "--socket (PLEG_PIPELINE_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr, want) {
+	code, _, stderr := execute(t, with(map[string]string{"PLEG_PIPELINE_RUN_SOCKET": t.TempDir(), "PLEG_PIPELINE_SOCKET": "/nonexistent/s"}), "run", "--simulate=1")
+	if want := "--socket (PLEG_PIPELINE_RUN_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
 	}
 }

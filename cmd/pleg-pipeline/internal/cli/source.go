@@ -122,7 +122,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
 		return "", f.withoutDaemon(ctx, out, "no daemon answers at "+socket)
 	case errors.Is(err, fs.ErrPermission):
-		err = errors.New("permission denied: only root and the owner and group of the socket may connect")
+		err = errors.New("permission denied: only root (sudo) and the owner and group of the socket may connect")
 	case errors.Is(err, fs.ErrNotExist):
 		err = fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -45,6 +45,7 @@ var usageErrors = []struct{ args, want string }{
 	{"run --quiet=maybe", `flag: want true or false`},
 	{"run --simulate --churn-rate many", `"--churn-rate" flag: want a number`},
 	{"run --relist-period 0", "--relist-period must be longer than 0"},
+	{"run --relist-period 1ms", "must be 10ms or longer"},
 	{"run --relist-period=-1s", "--relist-period must be longer than 0, got -1s"},
 	{"run --relist-period 5", `invalid argument "5" for "--relist-period" flag: want a time with its unit, such as 10s`},
 	{"run --relist-threshold 0", "--relist-threshold must be longer than 0"},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -85,6 +86,22 @@ func (f *podFilter) validate() (err error) {
 		return fmt.Errorf("--selector: %w", err)
 	}
 	return nil
+}
+
+// nothing returns the error that no pod is selected, if the user selects some. A later one may match,
+// unless it is wanted by its name.
+func (f *podFilter) nothing(watch bool) error {
+	switch {
+	case len(f.names) > 0:
+		return fmt.Errorf("no pod has the name %s", strings.Join(f.names, ", "))
+	case watch || len(f.Namespaces) == 0 && f.Selector == "":
+		return nil
+	case f.Selector == "":
+		return fmt.Errorf("no pod is in the namespace %s", strings.Join(f.Namespaces, ", "))
+	case len(f.Namespaces) == 0:
+		return fmt.Errorf("no pod matches the selector %s", f.Selector)
+	}
+	return fmt.Errorf("no pod in the namespace %s matches the selector %s", strings.Join(f.Namespaces, ", "), f.Selector)
 }
 
 // wants reports whether a pod is selected.
