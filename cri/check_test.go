@@ -77,9 +77,9 @@ func brokenSockets() []brokenEndpoint {
 			must(t, os.Remove(path))
 		}, "the socket is gone", cri.SocketGone, codes.Unavailable},
 		{"another's socket", func(t *testing.T, path string) {
-			root, err := os.MkdirTemp("", "") // t.TempDir is too long
+			root, err := os.MkdirTemp("", "") //nolint:usetesting // the path of t.TempDir is too long for a socket
 			must(t, err)
-			t.Cleanup(func() { os.RemoveAll(root) })
+			t.Cleanup(func() { _ = os.RemoveAll(root) })
 			other := filepath.Join(root, path) // as /system/run/containerd/containerd.sock on Talos
 			must(t, os.MkdirAll(filepath.Dir(other), 0o700))
 			listen(t, other)

@@ -57,7 +57,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	f.PodUID = uid
 	o := serve(t, rt)
 	for _, f.RPC = range append(streamed[call], call) {
-		rt.Inject(f)
+		inject(t, rt, f)
 	}
 	o.CallTimeout *= 3 // longer than the delay of a slow call
 	r := doctor.Examine(t.Context(), o)

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"io/fs"
+	"maps"
 	"testing"
 	"testing/fstest"
 
@@ -41,9 +42,7 @@ func TestExamineFindsLostExits(t *testing.T) {
 	host := fstest.MapFS{"self/ns/pid": {Data: []byte("pid:[4026531836]"), Mode: fs.ModeSymlink}}
 	with := func(files fstest.MapFS, name, data string) fstest.MapFS {
 		more := fstest.MapFS{name: {Data: []byte(data)}}
-		for name, file := range files {
-			more[name] = file
-		}
+		maps.Copy(more, files)
 		return more
 	}
 	binary := func(name string) string { return runc + `"runtimeOptions": {"binary_name": "` + name + `"}, ` }
