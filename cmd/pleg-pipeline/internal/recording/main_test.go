@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"reflect"
-
 	"testing"
 	"time"
 
