@@ -5,128 +5,118 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
-	"sync/atomic"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
-	resourcev1 "go.opentelemetry.io/proto/otlp/resource/v1"
-	"google.golang.org/grpc"
+	"go.opentelemetry.io/otel/log"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/resource"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxBatch is the largest number of records in a request, maxBatchBytes their largest size, a
-// quarter of what a gRPC server accepts by default. A single record that is larger goes alone.
-const maxBatch, maxBatchBytes = 512, 1 << 20
-
-// exportTimeout is the time in which the receiver must answer a request.
-const exportTimeout = 10 * time.Second
-
-// minBackoff and maxBackoff are the shortest and the longest time until the exporter begins
-// again after an error, unless the receiver asks for a longer one. The time doubles with each
-// error, and half of it is random.
+// minBackoff and maxBackoff are the shortest and the longest time until a request is repeated
+// after an error. The time grows with each error, and a part of it is random.
 const minBackoff, maxBackoff = 500 * time.Millisecond, 15 * time.Second
 
-// ExporterOptions configure an [Exporter]. Conn, Source and Node are required.
+// maxBatch is the largest number of records in a request.
+const maxBatch = 256
+
+// ExporterOptions configure an [Exporter]. Client and Source are required.
 type ExporterOptions struct {
-	// Conn is the connection to the receiver; see [Dial]. The exporter does not close it.
-	Conn grpc.ClientConnInterface
-	// Source is where the events come from.
-	Source Source
-	// Node becomes the attribute k8s.node.name, Cluster, if it is not empty,
-	// k8s.cluster.name.
-	Node, Cluster string
-	// ServiceVersion becomes service.version.
-	ServiceVersion string
+	// Client sends the records; see [NewClient]. The exporter does not shut it down.
+	Client sdklog.Exporter
+	// Source is the pipeline of this process or the daemon of this node.
+	Source node.Pipeline
+	// Resource is what all records have in common, such as k8s.node.name.
+	// OTEL_RESOURCE_ATTRIBUTES adds to it.
+	Resource *resource.Resource
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_otlp_…. If nil, they are not registered.
 	Registerer prometheus.Registerer
-
-	maxBatch, maxBatchBytes int // only tests set them
-}
-
-func (o *ExporterOptions) complete() error {
-	switch {
-	case o.Conn == nil:
-		return errors.New("ExporterOptions.Conn must not be nil")
-	case o.Source == nil:
-		return errors.New("ExporterOptions.Source must not be nil")
-	case o.Node == "":
-		return errors.New("ExporterOptions.Node must not be empty")
-	}
-	o.maxBatch, o.maxBatchBytes = cmp.Or(o.maxBatch, maxBatch), cmp.Or(o.maxBatchBytes, maxBatchBytes)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	return nil
 }
 
 // Exporter exports the events of one node. Create it with [NewExporter].
 type Exporter struct {
-	o        ExporterOptions
-	client   collogsv1.LogsServiceClient
-	resource *resourcev1.Resource
-	log      *slog.Logger
-	metrics  *metrics
-	loop     exporter.Loop
-	// waiting is the time of the oldest event that waits for its acknowledgement; nil if
-	// none does.
-	waiting atomic.Pointer[time.Time]
+	client sdklog.Exporter
+	source node.Pipeline
+	loop   exporter.Loop
 
-	// Run owns the fields below. They outlive a session.
+	exported, rejected prometheus.Counter
+	lag                prometheus.Histogram
 
-	// acked is the position after which the next session begins.
-	acked pleg.Position
-	// owesSynced is true from a Gap until the end of the replay that follows it.
-	owesSynced bool
-	// warned is the last warning of the receiver.
-	warned string
+	// Run owns the fields below.
+
+	// logger adds records to batch, which become the next request.
+	logger log.Logger
+	batch  batch
+	// acked is the position after which the next session begins, and position is that of the last
+	// event in the batch. At first, both are of no pipeline, so that a Gap and the present state come.
+	acked, position pleg.Position
+	// replaying is true from a Gap to Synced. The position does not change meanwhile, so that
+	// an interrupted replay begins again.
+	replaying bool
 }
-
-// noEpoch is the epoch of no pipeline: a subscriber that resumes there gets a Gap and a replay.
-const noEpoch = "none"
 
 // NewExporter returns an exporter that does not run yet. The error names the bad option.
 func NewExporter(o ExporterOptions) (*Exporter, error) {
-	if err := o.complete(); err != nil {
-		return nil, fmt.Errorf("new exporter: %w", option.Invalid(err))
+	if o.Client == nil || o.Source == nil {
+		return nil, option.Invalid(errors.New("new exporter: ExporterOptions.Client and Source must not be nil"))
 	}
+	s := instrument.Registry{Registerer: o.Registerer}.NewSet()
+	retries := s.Counter("pleg_otlp_retries_total", "Times that exporting began again after an error.")
 	e := &Exporter{
-		o: o, client: collogsv1.NewLogsServiceClient(o.Conn), resource: newResource(&o),
-		log: o.Logger.With("stage", "otlp"), acked: pleg.Position{Epoch: noEpoch},
+		client: o.Client, source: o.Source, acked: pleg.Position{Epoch: "none"},
+		exported: s.Counter("pleg_otlp_exported_records_total", "Log records in requests that the OTLP receiver has accepted."),
+		rejected: s.Counter("pleg_otlp_rejected_requests_total", "Requests that the OTLP receiver has rejected, or accepted only in part. They are not sent again."),
+		lag:      s.Histogram("pleg_otlp_lag_seconds", "Time from the observation of an event to the answer of the OTLP receiver.", instrument.LagBuckets),
+		loop: exporter.Loop{
+			Log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("stage", "otlp"), Failed: "cannot export events", Recovered: "exporting again",
+			Backoff: backoff.Backoff{Min: minBackoff, Max: maxBackoff},
+			Count:   func(error) time.Duration { retries.Inc(); return 0 },
+		},
 	}
-	e.loop.Log, e.loop.Failed, e.loop.Recovered = e.log, "cannot export events", "exporting again"
-	e.loop.Backoff = backoff.Backoff{Min: minBackoff, Max: maxBackoff}
-	e.loop.Count = func(err error) time.Duration {
-		e.metrics.retries.Inc()
-		return askedFor(err)
-	}
-	e.loop.Acknowledged()
-	ackAge := func() float64 {
-		at, _ := e.loop.Status()
-		return age(&at)
-	}
-	var err error
-	e.metrics, err = newMetrics(o.Registerer, ackAge, func() float64 { return age(e.waiting.Load()) })
-	if err != nil {
+	if err := s.Register(); err != nil {
 		return nil, fmt.Errorf("new exporter: %w", err)
 	}
+	e.loop.Acknowledged()
+	e.logger = sdklog.NewLoggerProvider(
+		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),
+		// No variable of the environment takes away what identifies a record.
+		sdklog.WithAttributeCountLimit(-1), sdklog.WithAttributeValueLengthLimit(-1),
+		// The schema is that of the attributes without the prefix "pleg.".
+	).Logger("github.com/pleg-pipeline/pleg-pipeline/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))
 	return e, nil
 }
 
-// age returns the seconds since a time; 0 if there is none.
-func age(at *time.Time) float64 {
-	if at == nil {
-		return 0
-	}
-	return time.Since(*at).Seconds()
+// batch is a processor of the SDK that keeps the records of the next request. Of its methods only
+// OnEmit is ever called.
+type batch struct {
+	sdklog.Processor
+
+	records []sdklog.Record
 }
+
+// OnEmit implements [sdklog.Processor].
+func (b *batch) OnEmit(_ context.Context, r *sdklog.Record) error {
+	b.records = append(b.records, r.Clone())
+	return nil
+}
+
+// Status returns when the receiver last accepted a request, or when the exporter was made, and the
+// error of the last request; nil if that was accepted. It is safe for concurrent use.
+func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Status() }
 
 // Run exports until ctx or the source ends. In the first case it returns the cause of
 // ctx. Errors of the receiver are retried with backoff or counted; Run returns none. An
@@ -136,10 +126,101 @@ func (e *Exporter) Run(ctx context.Context) error { return e.loop.Run(ctx, e.ses
 // session exports until an error occurs. While the exporter waits for the next session, it
 // does not subscribe: what happens meanwhile waits in the history.
 func (e *Exporter) session(ctx context.Context) error {
-	s := &session{e: e, position: e.acked, owesSynced: e.owesSynced}
+	e.batch.records, e.position, e.replaying = nil, e.acked, false
 	after := e.acked
 	follow := func(ctx context.Context, events chan<- pleg.Event) error {
-		return e.o.Source.Follow(ctx, &after, events)
+		return exporter.Source{Pipeline: e.source, Name: "otlp"}.Follow(ctx, &after, events)
 	}
-	return exporter.Session(ctx, follow, s.run)
+	return exporter.Session(ctx, follow, e.exportAll)
+}
+
+// exportAll exports the events until an error occurs or the channel is closed.
+func (e *Exporter) exportAll(ctx context.Context, events <-chan pleg.Event) error {
+	accept := func(ev pleg.Event) error { return e.accept(ctx, &ev) }
+	more := func() bool { return len(e.batch.records) < maxBatch }
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return exporter.ErrSourceEnded
+			}
+			if err := exporter.Gather(ev, events, accept, more); err != nil {
+				return err
+			}
+			if err := e.flush(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// accept adds an event to the batch. An error ends the session.
+func (e *Exporter) accept(ctx context.Context, ev *pleg.Event) error {
+	switch {
+	case ev.Type == pleg.Bookmark, ev.Type == pleg.Synced && !e.replaying:
+		return nil
+	case ev.Type == pleg.Gap:
+		e.replaying = ev.Reason != pleg.Stopped
+	case ev.Missed > 0: // the events that it stands for are in the history
+		return cmp.Or(e.flush(ctx), exporter.ErrOverrun)
+	case ev.Type == pleg.Synced:
+		e.replaying = false
+	case !e.replaying:
+		if isNew, hole := exporter.IsNew(ev, e.position); !isNew {
+			return hole
+		}
+	}
+	if !e.replaying && ev.Type != pleg.Gap {
+		e.position = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+	}
+	e.logger.Emit(ctx, newRecord(ev))
+	return nil
+}
+
+// flush exports the batch, which the client tries for a minute. The exporter moves on once the
+// receiver has accepted or rejected it. After a rejection flush waits, because the receiver may
+// reject the next batch, too: the later events are safe in the history.
+func (e *Exporter) flush(ctx context.Context) error {
+	records := e.batch.records
+	if len(records) == 0 {
+		return nil
+	}
+	request, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	err := e.client.Export(request, records)
+	if err != nil && (request.Err() != nil || !isRejection(err)) {
+		return fmt.Errorf("export %d records: %w", len(records), err)
+	}
+	e.batch.records, e.acked = nil, e.position
+	if err != nil {
+		e.rejected.Inc()
+		return e.loop.Pause(ctx, fmt.Errorf("%d records are rejected: %w", len(records), err), 0)
+	}
+	e.exported.Add(float64(len(records)))
+	for _, r := range records {
+		e.lag.Observe(time.Since(r.ObservedTimestamp()).Seconds())
+	}
+	e.loop.Acknowledged()
+	e.loop.Works(ctx)
+	return nil
+}
+
+// isRejection reports whether an error is an answer that forbids to send the request again. The
+// OTLP specification (1.7, "Failures") lists the codes of gRPC. Over HTTP the client itself
+// repeats what may be repeated.
+func isRejection(err error) bool {
+	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
+		return false // no answer
+	}
+	s, _ := status.FromError(err)
+	switch s.Code() {
+	case codes.Canceled, codes.DeadlineExceeded, codes.Aborted, codes.OutOfRange, codes.Unavailable, codes.DataLoss:
+		return false
+	case codes.ResourceExhausted:
+		return len(s.Details()) == 0 // without a RetryInfo
+	default:
+		return true
+	}
 }

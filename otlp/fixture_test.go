@@ -4,243 +4,130 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	collogsv1 "go.opentelemetry.io/proto/otlp/collector/logs/v1"
-	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
+	"go.opentelemetry.io/otel/attribute"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
 	"go.uber.org/goleak"
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/logrecords"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// protocols are those over which each test of an exporter runs.
-var protocols = []string{otlp.ProtocolGRPC, otlp.ProtocolHTTP}
-
-// request is what a receiver got at a time.
-type request struct {
-	*collogsv1.ExportLogsServiceRequest
-
-	at time.Duration
-}
-
-func (r request) records() []*logsv1.LogRecord {
-	return r.GetResourceLogs()[0].GetScopeLogs()[0].GetLogRecords()
-}
-
 // answer is what a receiver does with a request. Unless keep is true, it loses the records.
 type answer struct {
-	keep    bool
-	partial *collogsv1.ExportLogsPartialSuccess
-	err     error
-	// after is the time until the answer. cut closes the connection instead.
+	keep bool
+	err  error
+	// after is the time until the answer.
 	after time.Duration
-	cut   bool
 }
 
-var accepts = answer{keep: true}
+var (
+	accepts     = answer{keep: true}
+	unavailable = answer{err: status.Error(codes.Unavailable, "no")}
+	rejects     = answer{err: status.Error(codes.InvalidArgument, "no")}
+)
 
-// refuse returns an answer with a status, and the wait that it asks for if there is one.
-func refuse(code codes.Code, wait time.Duration) answer {
-	s := status.New(code, "no")
-	if wait != 0 {
-		s, _ = s.WithDetails(&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
-	}
-	return answer{err: s.Err()}
-}
-
-// receiver is an OTLP receiver in memory. It can be stopped and started again.
+// receiver is the client and the receiver in one. As the client does, it returns once its
+// context ends.
 type receiver struct {
-	collogsv1.UnimplementedLogsServiceServer
+	sdklog.Exporter
 
-	protocol string
-	began    time.Time
-
-	mu       sync.Mutex
-	fault    func(request) answer // nil accepts everything
-	requests []request
-	records  []*logsv1.LogRecord // those that it has kept
-	down     bool
-	lives    int // how often it was stopped
+	mu    sync.Mutex
+	fault func(request int) answer // nil accepts everything
+	// at has the time of each request, sizes the number of its records.
+	at      []time.Time
+	sizes   []int
+	records []logrecords.Record // those that it has kept
 }
 
-func (r *receiver) start() {
+// Export implements [sdklog.Exporter].
+func (r *receiver) Export(ctx context.Context, records []sdklog.Record) error {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = false
-}
-
-func (r *receiver) stop() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = true
-	r.lives++
-}
-
-// deliver makes a call, unless the receiver is down; afterwards it may have lost the answer.
-func (r *receiver) deliver(ctx context.Context, call func() error) error {
-	r.mu.Lock()
-	down, life := r.down, r.lives
-	r.mu.Unlock()
-	if down {
-		return status.Error(codes.Unavailable, "connection refused")
-	}
-	err := call()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case ctx.Err() != nil:
-		return status.FromContextError(ctx.Err()).Err()
-	case r.lives != life:
-		return status.Error(codes.Unavailable, "connection reset")
-	}
-	return err
-}
-
-// Invoke implements grpc.ClientConnInterface: the call over gRPC.
-func (r *receiver) Invoke(ctx context.Context, _ string, in, reply any, _ ...grpc.CallOption) error {
-	return r.deliver(ctx, func() error {
-		out, err := r.Export(ctx, in.(*collogsv1.ExportLogsServiceRequest))
-		if err == nil {
-			proto.Merge(reply.(proto.Message), out)
-		}
-		return err
-	})
-}
-
-// NewStream implements grpc.ClientConnInterface.
-func (*receiver) NewStream(context.Context, *grpc.StreamDesc, string, ...grpc.CallOption) (grpc.ClientStream, error) {
-	return nil, errors.ErrUnsupported
-}
-
-// RoundTrip implements http.RoundTripper: the call over HTTP.
-func (r *receiver) RoundTrip(q *http.Request) (*http.Response, error) {
-	w := httptest.NewRecorder()
-	err := r.deliver(q.Context(), func() error {
-		r.ServeHTTP(w, q)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return w.Result(), nil
-}
-
-// Export implements the service.
-func (r *receiver) Export(ctx context.Context, in *collogsv1.ExportLogsServiceRequest) (*collogsv1.ExportLogsServiceResponse, error) {
-	r.mu.Lock()
-	q, a := request{in, time.Since(r.began)}, accepts
+	r.at, r.sizes = append(r.at, time.Now()), append(r.sizes, len(records))
+	a := accepts
 	if r.fault != nil {
-		a = r.fault(q)
+		a = r.fault(len(r.at))
 	}
-	r.requests = append(r.requests, q)
 	if a.keep {
-		r.records = append(r.records, q.records()...)
+		for i := range records {
+			r.records = append(r.records, received(&records[i]))
+		}
 	}
 	r.mu.Unlock()
-	if a.after > 0 {
-		select {
-		case <-time.After(a.after):
-		case <-ctx.Done(): // the exporter no longer waits
-			return nil, status.FromContextError(ctx.Err()).Err()
-		}
+	select {
+	case <-time.After(a.after):
+		return a.err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if a.cut {
-		r.stop()
-		r.start()
-	}
-	return &collogsv1.ExportLogsServiceResponse{PartialSuccess: a.partial}, a.err
 }
 
-// httpStatus has the status of HTTP for one of gRPC.
-var httpStatus = map[codes.Code]int{
-	codes.Unavailable: 503, codes.Aborted: 502, codes.ResourceExhausted: 429, codes.DeadlineExceeded: 504, codes.Canceled: 504, codes.InvalidArgument: 400,
-}
-
-// ServeHTTP answers over HTTP what Export does over gRPC.
-func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
-	var in collogsv1.ExportLogsServiceRequest
-	body, err := io.ReadAll(q.Body)
-	if err := errors.Join(err, proto.Unmarshal(body, &in)); err != nil || q.URL.Path != "/v1/logs" || q.Method != http.MethodPost {
-		http.Error(w, fmt.Sprint(q.Method, q.URL, err), http.StatusNotFound)
-		return
+// received returns a record of the SDK as a receiver has it.
+func received(r *sdklog.Record) logrecords.Record {
+	got := logrecords.Record{
+		Name: r.EventName(), Severity: r.SeverityText(), Body: r.Body().AsString(), Time: r.Timestamp(), Attributes: make(map[string]any),
 	}
-	var message proto.Message
-	message, err = r.Export(q.Context(), &in)
-	w.Header().Set("Content-Type", "application/x-protobuf")
-	if s := status.Convert(err); err != nil {
-		for _, detail := range s.Details() {
-			w.Header().Set("Retry-After", fmt.Sprint(int(detail.(*errdetails.RetryInfo).GetRetryDelay().AsDuration().Seconds())))
-		}
-		w.WriteHeader(httpStatus[s.Code()])
-		message = s.Proto()
-	}
-	body, _ = proto.Marshal(message)
-	_, _ = w.Write(body)
+	r.WalkAttributes(func(a attribute.KeyValue) bool {
+		got.Attributes[string(a.Key)] = a.Value.AsInterface()
+		return true
+	})
+	return got
 }
 
 // set changes what the receiver does from now on; nil accepts everything.
-func (r *receiver) set(fault func(request) answer) {
+func (r *receiver) set(fault func(request int) answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = fault
 }
 
 // always returns a fault that is the same for each request.
-func always(a answer) func(request) answer { return func(request) answer { return a } }
+func always(a answer) func(int) answer { return func(int) answer { return a } }
 
 // nth returns a fault of one request, the n-th.
-func nth(n int, a answer) func(request) answer {
-	number := 0
-	return func(request) answer {
-		if number++; number == n {
+func nth(n int, a answer) func(int) answer {
+	return func(request int) answer {
+		if request == n {
 			return a
 		}
 		return accepts
 	}
 }
 
-func (r *receiver) got() (requests []request, records []*logsv1.LogRecord) {
+func (r *receiver) got() []logrecords.Record {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.requests, r.records
+	return r.records
 }
 
 // names returns the events of records in short.
 func (r *receiver) names() (names []string) {
-	_, records := r.got()
-	for _, record := range records {
-		names = append(names, fmt.Sprint(record.GetEventName(), " ", attribute(record, "pleg.seq")))
+	for _, record := range r.got() {
+		names = append(names, fmt.Sprint(record.Name, " ", record.Attributes["pleg.seq"]))
 	}
 	return names
 }
 
+var errTestEnds = errors.New("the test ends")
+
 // export runs an exporter, and returns a function that ends it.
-func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.ExporterOptions) (stop func()) {
+func (r *receiver) export(t *testing.T, registry prometheus.Registerer, source nodes.Pipeline) (stop func()) {
 	t.Helper()
-	o.Conn, o.Node, o.Registerer = r, "node-1", registry
-	if r.protocol == otlp.ProtocolHTTP {
-		o.Conn = otlp.NewHTTPConn(r)
-	}
-	e, err := otlp.NewExporter(o)
+	e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: source, Registerer: registry})
 	kit.Must(t, err)
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(t.Context())) // it ends with a cause
 	ended := make(chan error, 1)
@@ -253,8 +140,6 @@ func (r *receiver) export(t *testing.T, registry prometheus.Registerer, o otlp.E
 	}
 }
 
-var errTestEnds = errors.New("the test ends")
-
 // node is a pipeline, its exporter, and the receiver, in a bubble.
 type node struct {
 	t        *testing.T
@@ -266,45 +151,41 @@ type node struct {
 }
 
 type nodeOptions struct {
-	history  int
-	exporter otlp.ExporterOptions
+	history int
 	// before is called before the node runs.
 	before func(*node)
 	// exporterFirst starts the exporter before the first list, not after it.
 	exporterFirst bool
 }
 
-// inBubble runs a test with a node on fake time, once over each protocol.
+// inBubble runs a test with a node on fake time.
 func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 	t.Helper()
-	for _, protocol := range protocols {
-		kit.Bubble(t, protocol, func(t *testing.T) { withNode(t, protocol, o, test) })
-	}
-}
-
-func withNode(t *testing.T, protocol string, o nodeOptions, test func(*node)) {
-	n := &node{t: t, runtime: plegtest.New(), receiver: &receiver{protocol: protocol, began: time.Now()}, registry: prometheus.NewPedanticRegistry()}
-	pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
-	kit.Must(t, err)
-	if n.truth, err = pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
-		t.Fatal(err)
-	}
-	if o.before != nil {
-		o.before(n)
-	}
-	if !o.exporterFirst {
-		kit.Run(t, pipe.Run)
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{t: t, runtime: plegtest.New(), receiver: new(receiver), registry: prometheus.NewPedanticRegistry()}
+		pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
+		kit.Must(t, err)
+		if n.truth, err = pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
+			t.Fatal(err)
+		}
+		if o.before != nil {
+			o.before(n)
+		}
+		start := func() {
+			kit.Run(t, pipe.Run)
+			synctest.Wait()
+		}
+		if !o.exporterFirst {
+			start()
+		}
+		stop := n.receiver.export(t, n.registry, pipe)
 		synctest.Wait()
-	}
-	o.exporter.Source = otlp.From(pipe)
-	stop := n.receiver.export(t, n.registry, o.exporter)
-	synctest.Wait()
-	if o.exporterFirst {
-		kit.Run(t, pipe.Run)
-		synctest.Wait()
-	}
-	t.Cleanup(stop) // before the pipeline ends
-	test(n)
+		if o.exporterFirst {
+			start()
+		}
+		t.Cleanup(stop) // before the pipeline ends
+		test(n)
+	})
 }
 
 // wait lets time pass and everything happen that then happens.
@@ -323,12 +204,18 @@ func (n *node) churn(pod pleg.PodUID, restarts int) {
 
 func (n *node) metric(name string) float64 { return kit.Metric(n.t, n.registry, "pleg_otlp_"+name) }
 
-// requireMetrics compares counters.
-func (n *node) requireMetrics(want map[string]float64) {
+// requirePromises fails the test if a promise is broken, or a request has more records than
+// allowed.
+func (n *node) requirePromises() {
 	n.t.Helper()
-	for name, value := range want {
-		if got := n.metric(name); got != value {
-			n.t.Errorf("pleg_otlp_%s is %v, want %v", name, got, value)
+	var published []pleg.Event
+	for len(n.truth.Events()) > 0 {
+		published = append(published, <-n.truth.Events())
+	}
+	kit.Must(n.t, logrecords.Check(n.receiver.got(), published))
+	for i, size := range n.receiver.sizes {
+		if size == 0 || size > otlp.MaxBatch {
+			n.t.Errorf("request %d has %d records, want 1 to %d", i, size, otlp.MaxBatch)
 		}
 	}
 }

@@ -2,12 +2,14 @@ package otlp_test
 
 import (
 	"context"
+	"iter"
 	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -15,37 +17,38 @@ import (
 
 // script is a source that sends the events of the next part with each call, and then waits.
 type script struct {
+	nodes.Pipeline
+
 	mu    sync.Mutex
 	parts [][]pleg.Event
 	// after are the positions that were asked for.
 	after []pleg.Position
-	// end ends the source after the last part, with err.
-	end bool
+	// err ends the source after the last part.
 	err error
 }
 
-// Follow implements otlp.Source.
-func (s *script) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	s.mu.Lock()
-	s.after = append(s.after, *after)
-	var part []pleg.Event
-	if len(s.parts) > 0 {
-		part, s.parts = s.parts[0], s.parts[1:]
-	}
-	last := len(s.parts) == 0
-	s.mu.Unlock()
-	for _, ev := range part {
-		select {
-		case events <- ev:
-		case <-ctx.Done():
-			return ctx.Err()
+// Watch implements [nodes.Pipeline].
+func (s *script) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		s.mu.Lock()
+		s.after = append(s.after, o.After)
+		var part []pleg.Event
+		if len(s.parts) > 0 {
+			part, s.parts = s.parts[0], s.parts[1:]
 		}
+		last := len(s.parts) == 0
+		s.mu.Unlock()
+		for _, ev := range part {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		if last && s.err != nil {
+			yield(pleg.Event{}, s.err)
+			return
+		}
+		<-ctx.Done()
 	}
-	if last && s.end {
-		return s.err
-	}
-	<-ctx.Done()
-	return ctx.Err()
 }
 
 func (s *script) asked() []pleg.Position {
@@ -95,20 +98,20 @@ func TestExporterFollowsItsSource(t *testing.T) {
 		"overrun during a replay": {
 			parts: [][]pleg.Event{
 				append(slices.Clone(start[:3]), event(pleg.PodSync, 6), missed(8, 2), event(pleg.Synced, 8)),
-				{event(pleg.PodSync, 6), event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8)},
+				start,
 			},
-			after: []pleg.Position{none, at(5)},
-			want:  append(slices.Clone(started[:3]), "pleg.pod.sync 6", "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.synced 8"),
+			after: []pleg.Position{none, none},
+			want:  append(append(slices.Clone(started[:3]), "pleg.pod.sync 6"), started...),
 		},
 		"a hole": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
 			after: []pleg.Position{none, none},
-			want:  append(append(slices.Clone(started), "pleg.pod.sync 6"), started...),
+			want:  started,
 		},
 		"another epoch": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.PodSync, Epoch: "f", Seq: 6}), start},
 			after: []pleg.Position{none, none},
-			want:  append(slices.Clone(started), started...),
+			want:  started,
 		},
 		"the pipeline stops": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.Gap, Reason: pleg.Stopped, Epoch: "e", Seq: 9, Missed: 4})},
@@ -118,7 +121,7 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			s, r := &script{parts: tc.parts}, new(receiver)
-			stop := r.export(t, nil, otlp.ExporterOptions{Source: s})
+			stop := r.export(t, nil, s)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			if got := r.names(); !slices.Equal(got, tc.want) {
@@ -137,7 +140,7 @@ func TestEndOfTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := new(receiver)
 		start := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
-		e, err := otlp.NewExporter(otlp.ExporterOptions{Conn: r, Source: &script{parts: [][]pleg.Event{start}, end: true}, Node: "n"})
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{start}, err: pleg.ErrStopped}})
 		kit.Must(t, err)
 		if err := e.Run(t.Context()); err != nil || len(r.names()) != 3 {
 			t.Errorf("first Run: %v with %v, want all three events", err, r.names())
@@ -145,8 +148,8 @@ func TestEndOfTheSource(t *testing.T) {
 		if err := e.Run(t.Context()); err == nil {
 			t.Error("no error of a second Run")
 		}
-		fails := &script{end: true, err: errTestEnds}
-		stop := r.export(t, nil, otlp.ExporterOptions{Source: fails})
+		fails := &script{err: errTestEnds}
+		stop := r.export(t, nil, fails)
 		time.Sleep(time.Minute)
 		if got := len(fails.asked()); got < 4 {
 			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)

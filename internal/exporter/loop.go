@@ -49,7 +49,6 @@ func (l *Loop) Run(ctx context.Context, session func(context.Context) error) err
 		if errors.Is(err, ErrSourceEnded) {
 			return nil
 		}
-		l.failure.Store(&err)
 		if err := l.Pause(ctx, err, l.Count(err)); err != nil {
 			return err
 		}
@@ -58,6 +57,7 @@ func (l *Loop) Run(ctx context.Context, session func(context.Context) error) err
 
 // Pause logs an error and waits with backoff, but at least as long as given.
 func (l *Loop) Pause(ctx context.Context, err error, atLeast time.Duration) error {
+	l.failure.Store(&err)
 	retryIn := max(l.Backoff.Next(), atLeast)
 	if text := err.Error(); text != l.logged {
 		l.logged = text
@@ -85,7 +85,7 @@ func (l *Loop) Acknowledged() {
 	l.lastAck.Store(&now)
 }
 
-// Status returns when the receiver answered last, and why the last session ended; nil while
+// Status returns when the receiver answered last, and why the loop last paused; nil while
 // the receiver accepts what is sent.
 func (l *Loop) Status() (lastAck time.Time, err error) {
 	if failure := l.failure.Load(); failure != nil {

@@ -5,11 +5,9 @@ package logrecords
 import (
 	"errors"
 	"fmt"
-	"slices"
-
-	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
-	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
-	"google.golang.org/protobuf/proto"
+	"maps"
+	"reflect"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -22,26 +20,12 @@ var (
 	ErrComplete = errors.New("an event did not arrive")
 )
 
-// Attribute returns the text, number or truth value of an attribute; nil without one.
-func Attribute(attributes []*commonv1.KeyValue, key string) any {
-	for _, a := range attributes {
-		if a.GetKey() == key {
-			return Plain(a.GetValue())
-		}
-	}
-	return nil
-}
-
-// Plain returns a text, a number or a truth value.
-func Plain(v *commonv1.AnyValue) any {
-	switch v := v.GetValue().(type) {
-	case *commonv1.AnyValue_StringValue:
-		return v.StringValue
-	case *commonv1.AnyValue_BoolValue:
-		return v.BoolValue
-	default:
-		return v.(*commonv1.AnyValue_IntValue).IntValue
-	}
+// Record is a log record as a receiver has it.
+type Record struct {
+	Name, Severity, Body string
+	Time                 time.Time
+	// Attributes are texts, numbers (int64) and truth values.
+	Attributes map[string]any
 }
 
 // epoch is what came of one life of a pipeline.
@@ -77,11 +61,12 @@ func (e *epoch) add(name string, seq int64) error {
 
 // Check returns a broken promise, if there is one. published are events of the node; those
 // that a Gap stands for need not arrive: their numbers are not above that of the Gap.
-func Check(records []*logsv1.LogRecord, published []pleg.Event) error {
-	byUID := make(map[any]*logsv1.LogRecord)
+func Check(records []Record, published []pleg.Event) error {
+	byUID := make(map[any]*Record)
 	epochs := make(map[any]*epoch)
-	for i, r := range records {
-		id, of, seq := attribute(r, "log.record.uid"), attribute(r, "pleg.epoch"), attribute(r, "pleg.seq").(int64)
+	for i := range records {
+		r := &records[i]
+		id, of, seq := r.Attributes["log.record.uid"], r.Attributes["pleg.epoch"], r.Attributes["pleg.seq"].(int64)
 		if before := byUID[id]; before == nil {
 			byUID[id] = r
 		} else if err := sameRecord(before, r); err != nil {
@@ -90,7 +75,7 @@ func Check(records []*logsv1.LogRecord, published []pleg.Event) error {
 		if epochs[of] == nil {
 			epochs[of] = &epoch{seen: make(map[int64]bool)}
 		}
-		if err := epochs[of].add(r.GetEventName(), seq); err != nil {
+		if err := epochs[of].add(r.Name, seq); err != nil {
 			return fmt.Errorf("record %d, %v: %w", i, id, err)
 		}
 	}
@@ -101,29 +86,27 @@ func Check(records []*logsv1.LogRecord, published []pleg.Event) error {
 		case r == nil && e != nil && int64(p.Seq) <= e.gap:
 		case r == nil:
 			return fmt.Errorf("%w: %s %s", ErrComplete, p, ev.Type)
-		case attribute(r, "k8s.pod.uid") != any(string(ev.PodUID)) || ev.ContainerID != "" && attribute(r, "container.id") != any(string(ev.ContainerID)):
+		case r.Attributes["k8s.pod.uid"] != any(string(ev.PodUID)) || ev.ContainerID != "" && r.Attributes["container.id"] != any(string(ev.ContainerID)):
 			return fmt.Errorf("%w: %+v and %v", ErrIdentity, ev, r)
 		}
 	}
 	return nil
 }
 
-func attribute(r *logsv1.LogRecord, key string) any { return Attribute(r.GetAttributes(), key) }
-
 // sameRecord compares a record with its duplicate. Whether it is replayed may differ.
-func sameRecord(a, b *logsv1.LogRecord) error {
-	same := func(r *logsv1.LogRecord) *logsv1.LogRecord {
-		c := proto.CloneOf(r)
-		c.Attributes = slices.DeleteFunc(c.GetAttributes(), func(a *commonv1.KeyValue) bool { return a.GetKey() == "pleg.replayed" })
-		if attribute(a, "pleg.replayed") != attribute(b, "pleg.replayed") {
-			c.Body = nil // it says so, too
+func sameRecord(a, b *Record) error {
+	same := func(r Record) Record {
+		r.Attributes = maps.Clone(r.Attributes)
+		delete(r.Attributes, "pleg.replayed")
+		if a.Attributes["pleg.replayed"] != b.Attributes["pleg.replayed"] {
+			r.Body = "" // it says so, too
 		}
-		if r.GetEventName() == "pleg.gap" || r.GetEventName() == "pleg.synced" {
-			c.TimeUnixNano, c.ObservedTimeUnixNano = 0, 0 // a mark is made when it is needed
+		if r.Name == "pleg.gap" || r.Name == "pleg.synced" {
+			r.Time = time.Time{} // a mark is made when it is needed
 		}
-		return c
+		return r
 	}
-	if !proto.Equal(same(a), same(b)) {
+	if !reflect.DeepEqual(same(*a), same(*b)) {
 		return fmt.Errorf("%w: %v and %v", ErrIdentity, a, b)
 	}
 	return nil

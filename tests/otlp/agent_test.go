@@ -21,12 +21,12 @@ type agent struct {
 	events, log kit.Log
 }
 
-func startAgent(t *testing.T, environment []string, args ...string) *agent {
+func startAgent(t *testing.T, environment []string) *agent {
 	t.Helper()
 	path, err := program()
 	kit.Must(t, err)
 	a := &agent{t: t}
-	c := exec.Command(path, append([]string{"run", "--simulate=5", "--churn-rate", "20", "-o", "json", "--cluster", "test"}, args...)...)
+	c := exec.Command(path, "run", "--simulate=5", "--churn-rate", "20", "-o", "json", "--cluster", "test")
 	c.Env = append(c.Environ(), environment...)
 	c.Stdout, c.Stderr = &a.events, &a.log
 	p, err := process.Start(c, filepath.Join(t.TempDir(), "log"))

@@ -11,9 +11,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	commonv1 "go.opentelemetry.io/proto/otlp/common/v1"
 	logsv1 "go.opentelemetry.io/proto/otlp/logs/v1"
-	resourcev1 "go.opentelemetry.io/proto/otlp/resource/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/encoding/protojson"
 
@@ -43,18 +44,39 @@ func (c *collector) exports() (exports []*logsv1.ResourceLogs, err error) {
 	return exports, nil
 }
 
+// attributes returns texts, numbers and truth values.
+func attributes(from []*commonv1.KeyValue) map[string]any {
+	values := make(map[string]any)
+	for _, a := range from {
+		switch v := a.GetValue().GetValue().(type) {
+		case *commonv1.AnyValue_StringValue:
+			values[a.GetKey()] = v.StringValue
+		case *commonv1.AnyValue_BoolValue:
+			values[a.GetKey()] = v.BoolValue
+		case *commonv1.AnyValue_IntValue:
+			values[a.GetKey()] = v.IntValue
+		}
+	}
+	return values
+}
+
 // converges waits until the collector has every event that was printed, and returns the
 // records and what they are about.
-func (c *collector) converges(printed []pleg.Event) (records []*logsv1.LogRecord, resource *resourcev1.Resource) {
+func (c *collector) converges(printed []pleg.Event) (records []logrecords.Record, resource map[string]any) {
 	c.t.Helper()
 	await(c.t, func() error {
 		exports, err := c.exports()
 		kit.Must(c.t, err)
 		records = nil
 		for _, export := range exports {
-			resource = export.GetResource()
+			resource = attributes(export.GetResource().GetAttributes())
 			for _, scope := range export.GetScopeLogs() {
-				records = append(records, scope.GetLogRecords()...)
+				for _, r := range scope.GetLogRecords() {
+					records = append(records, logrecords.Record{
+						Name: r.GetEventName(), Severity: r.GetSeverityText(), Body: r.GetBody().GetStringValue(),
+						Time: time.Unix(0, int64(r.GetTimeUnixNano())), Attributes: attributes(r.GetAttributes()),
+					})
+				}
 			}
 		}
 		err = logrecords.Check(records, printed)
@@ -66,7 +88,7 @@ func (c *collector) converges(printed []pleg.Event) (records []*logsv1.LogRecord
 	return records, resource
 }
 
-// overEachProtocol runs a test with a collector and the arguments that name it, once over
+// overEachProtocol runs a test with a collector and the variables that name it, once over
 // gRPC and once over HTTP.
 func overEachProtocol(t *testing.T, test func(*testing.T, *collector, []string)) {
 	t.Parallel()
@@ -74,11 +96,13 @@ func overEachProtocol(t *testing.T, test func(*testing.T, *collector, []string))
 		t.Run(protocol, func(t *testing.T) {
 			t.Parallel()
 			c := startCollector(t)
-			args := []string{"--otlp", c.grpc, "--otlp-insecure"}
+			environment := []string{"PLEG_PIPELINE_OTLP=" + c.grpc, "OTEL_EXPORTER_OTLP_INSECURE=true"}
 			if protocol == "http" {
-				args = []string{"--otlp", "http://" + c.http + "/v1/logs", "--otlp-compression", "gzip"}
+				environment = []string{
+					"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + c.http, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf", "OTEL_EXPORTER_OTLP_COMPRESSION=gzip",
+				}
 			}
-			test(t, c, args)
+			test(t, c, environment)
 		})
 	}
 }
@@ -88,36 +112,36 @@ func TestCollectorReadsTheRecords(t *testing.T) {
 	overEachProtocol(t, readsTheRecords)
 }
 
-func readsTheRecords(t *testing.T, c *collector, args []string) {
-	a := startAgent(t, []string{"NODE_NAME=n1.example"}, args...)
+func readsTheRecords(t *testing.T, c *collector, environment []string) {
+	a := startAgent(t, append(environment, "NODE_NAME=n1.example"))
 	printed := a.awaitEvents(100)
 	records, resource := c.converges(printed)
 	for key, want := range map[string]string{"service.name": "pleg-pipeline", "k8s.cluster.name": "test", "k8s.node.name": "n1.example"} {
-		if got := logrecords.Attribute(resource.GetAttributes(), key); got != want {
+		if got := resource[key]; got != want {
 			t.Errorf("resource attribute %s is %v, want %q", key, got, want)
 		}
 	}
-	if logrecords.Attribute(resource.GetAttributes(), "service.version") == nil {
+	if resource["service.version"] == nil {
 		t.Error("no service.version")
 	}
-	if r := records[0]; r.GetEventName() != "pleg.gap" || r.GetSeverityText() != "WARN" || r.GetBody().GetStringValue() == "" {
+	if r := records[0]; r.Name != "pleg.gap" || r.Severity != "WARN" || r.Body == "" {
 		t.Errorf("the first record is %v, want a Gap", r)
 	}
-	byUID := make(map[any]*logsv1.LogRecord)
+	byUID := make(map[any]logrecords.Record)
 	for _, r := range records {
-		byUID[attribute(r, "log.record.uid")] = r
+		byUID[r.Attributes["log.record.uid"]] = r
 	}
 	exits := 0
 	for _, ev := range printed {
 		r := byUID[fmt.Sprintf("%s:%d", ev.Epoch, ev.Seq)]
-		if attribute(r, "k8s.pod.name") != ev.PodName || r.GetTimeUnixNano() == 0 {
+		if r.Attributes["k8s.pod.name"] != ev.PodName || r.Time.Unix() == 0 {
 			t.Errorf("%+v became %v", ev, r)
 		}
 		if ev.ExitCode == nil {
 			continue
 		}
 		exits++
-		if reason, _ := attribute(r, "k8s.container.status.reason").(string); attribute(r, "process.exit.code") != int64(*ev.ExitCode) || reason != ev.Reason {
+		if reason, _ := r.Attributes["k8s.container.status.reason"].(string); r.Attributes["process.exit.code"] != int64(*ev.ExitCode) || reason != ev.Reason {
 			t.Errorf("%+v became %v", ev, r)
 		}
 	}
@@ -126,13 +150,9 @@ func readsTheRecords(t *testing.T, c *collector, args []string) {
 	}
 }
 
-func attribute(r *logsv1.LogRecord, key string) any {
-	return logrecords.Attribute(r.GetAttributes(), key)
-}
-
 func TestCollectorKilledAndRestarted(t *testing.T) {
-	overEachProtocol(t, func(t *testing.T, c *collector, args []string) {
-		a := startAgent(t, nil, args...)
+	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
+		a := startAgent(t, environment)
 		for range 2 {
 			c.converges(a.awaitEvents(50))
 			c.Kill()
@@ -147,8 +167,8 @@ func TestCollectorKilledAndRestarted(t *testing.T) {
 
 // A Collector that is stopped holds its connections but does not answer.
 func TestCollectorStopped(t *testing.T) {
-	overEachProtocol(t, func(t *testing.T, c *collector, args []string) {
-		a := startAgent(t, nil, args...)
+	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
+		a := startAgent(t, environment)
 		c.converges(a.awaitEvents(50))
 		kit.Must(t, c.Pause())
 		a.awaitLog("cannot export events") // after the time-out of a request
@@ -173,9 +193,9 @@ func TestAgentRestarted(t *testing.T) {
 	records, _ := c.converges(printed)
 	epochs := make(map[any]bool)
 	for _, r := range records {
-		if epoch := attribute(r, "pleg.epoch"); !epochs[epoch] {
+		if epoch := r.Attributes["pleg.epoch"]; !epochs[epoch] {
 			epochs[epoch] = true
-			if r.GetEventName() != "pleg.gap" {
+			if r.Name != "pleg.gap" {
 				t.Errorf("the first record of an epoch is %v, want a Gap", r)
 			}
 		}

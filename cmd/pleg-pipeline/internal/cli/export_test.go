@@ -11,8 +11,5 @@ func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 
-// ReadableOnTheWay reports whether others can read what is sent to an endpoint of OTLP.
-var ReadableOnTheWay = readableOnTheWay
-
 // ParseFault parses one value of --fault.
 var ParseFault = parseFault

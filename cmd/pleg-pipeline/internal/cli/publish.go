@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -29,27 +33,13 @@ const nodeVariable = "NODE_NAME"
 type publishFlags struct {
 	nats     natsFlags
 	endpoint string // of OTLP
-	otlp     otlp.DialOptions
 	node     string
-}
-
-// otlpFlags are named as the variables of OpenTelemetry.
-var otlpFlags = []string{
-	"otlp-protocol", "otlp-insecure", "otlp-headers-file", "otlp-certificate", "otlp-client-certificate", "otlp-client-key", "otlp-compression",
 }
 
 func (f *publishFlags) add(cmd *cobra.Command) {
 	f.nats.add(cmd, "nats", "publish the events and the state of every pod on the NATS server with this\n`URL`, such as nats://127.0.0.1:4222")
 	flags := cmd.Flags()
-	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs to this `ENDPOINT`: https://HOST:PORT or\nHOST:PORT with TLS, http://HOST:PORT without; over gRPC, or over HTTP if it has a\npath, such as /v1/logs")
-	flags.StringVar(&f.otlp.Protocol, "otlp-protocol", "", "`grpc|http/protobuf`; otherwise what the endpoint of --otlp says")
-	flags.BoolVar(&f.otlp.Insecure, "otlp-insecure", false, "connect to HOST:PORT without TLS, for --otlp")
-	flags.StringVar(&f.otlp.HeadersFile, "otlp-headers-file", "", "`FILE` with a NAME=VALUE in each line: headers of every request of --otlp")
-	flags.StringVar(&f.otlp.Certificate, "otlp-certificate", "", "`FILE` with the certificates that the receiver's must be signed by")
-	flags.StringVar(&f.otlp.ClientCertificate, "otlp-client-certificate", "", "`FILE` with the certificate of this client for --otlp")
-	flags.StringVar(&f.otlp.ClientKey, "otlp-client-key", "", "`FILE` with the key of that certificate")
-	flags.StringVar(&f.otlp.Compression, "otlp-compression", "none", "compress the requests of --otlp: `gzip|none`")
-	tuning(cmd, "otlp-protocol", "otlp-compression")
+	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs to this `ENDPOINT`: https://HOST:PORT or\nHOST:PORT with TLS, http://HOST:PORT without; over gRPC, or over HTTP if it has a\npath, such as /v1/logs, or the port 4318")
 	flags.StringVar(&f.nats.cluster, "cluster", "", "the `NAME` of the cluster, for --nats and --otlp")
 	flags.StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats and --otlp; otherwise the environment\nvariable NODE_NAME, otherwise the host name")
 }
@@ -68,30 +58,44 @@ func (f *publishFlags) validate(flags *pflag.FlagSet, s *settings) error {
 }
 
 func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
-	if f.endpoint != "" {
-		conn, err := f.dialOTLP()
-		if err != nil {
-			return fmt.Errorf("--otlp (%s): %w", s.sources["otlp"], err)
+	if f.endpoint == "" {
+		if flags.Changed("otlp") {
+			return errors.New("--otlp must not be empty: want an endpoint, such as http://127.0.0.1:4317")
 		}
-		return conn.Close() // it has not connected
+		return nil
 	}
-	if flags.Changed("otlp") {
-		return errors.New("--otlp must not be empty: want an endpoint, such as http://127.0.0.1:4317")
-	}
-	for _, name := range otlpFlags {
-		// A variable of OpenTelemetry may be there for other programs.
-		if err := needs(flags, "--otlp", name); err != nil && !strings.HasPrefix(s.sources[name], otelPrefix) {
-			return err
+	if s.sources["otlp"] == otelEndpoint { // that of all signals, to which the path of each is added
+		if u, err := url.Parse(f.endpoint); err == nil && strings.Trim(u.Path, "/") != "" {
+			f.endpoint = u.JoinPath("v1/logs").String()
 		}
+	}
+	if _, _, err := otlp.ParseEndpoint(f.endpoint); err != nil {
+		return fmt.Errorf("--otlp (%s): %w", s.sources["otlp"], err)
 	}
 	return nil
 }
 
-// dialOTLP does not connect yet.
-func (f *publishFlags) dialOTLP() (otlp.Conn, error) {
-	o := f.otlp
-	o.UserAgent = Name + "/" + programVersion()
-	return otlp.Dial(f.endpoint, o)
+// otelError has the last error that OpenTelemetry reported, such as a certificate that it cannot
+// read: it has one handler of errors for the process.
+var otelError lastError
+
+type lastError struct{ atomic.Pointer[error] }
+
+// Handle implements [otel.ErrorHandler].
+func (e *lastError) Handle(err error) { e.Store(&err) }
+
+// newOTLPClient does not connect yet. A bad variable of OpenTelemetry is an error.
+func newOTLPClient(ctx context.Context, endpoint string) (sdklog.Exporter, error) {
+	otel.SetErrorHandler(&otelError)
+	otelError.Store(nil)
+	client, err := otlp.NewClient(ctx, endpoint)
+	if err != nil {
+		return nil, err
+	}
+	if reported := otelError.Load(); reported != nil {
+		return nil, errors.Join(*reported, client.Shutdown(ctx))
+	}
+	return client, nil
 }
 
 func (f *publishFlags) nodeName(p Process) (string, error) {
@@ -156,38 +160,34 @@ func publishingState(s fleet.PublisherStatus) string {
 }
 
 func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, registry prometheus.Registerer) error {
-	conn, err := f.dialOTLP()
+	client, err := newOTLPClient(ctx, f.endpoint)
 	if err != nil {
 		return err
 	}
-	d.close = append(d.close, func() { _ = conn.Close() })
+	d.close = append(d.close, func() { _ = client.Shutdown(context.WithoutCancel(ctx)) })
+	common := []attribute.KeyValue{
+		attribute.String("service.name", Name), attribute.String("service.version", programVersion()), attribute.String("k8s.node.name", node),
+	}
+	if f.nats.cluster != "" {
+		common = append(common, attribute.String("k8s.cluster.name", f.nats.cluster))
+	}
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
-		Conn: conn, Source: otlp.From(d.pipe), Cluster: f.nats.cluster, Node: node,
-		ServiceVersion: programVersion(), Logger: d.out.log, Registerer: registry,
+		Client: client, Source: d.pipe, Resource: resource.NewSchemaless(common...), Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return err
 	}
 	d.parts = append(d.parts, exporter.Run)
+	d.states = append(d.states, httpserver.Part{Name: "otlp", State: func() string { return exportingState(exporter.Status()) }})
 	d.out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.endpoint)
-	if f.otlp.HeadersFile != "" && readableOnTheWay(f.endpoint, f.otlp.Insecure) {
-		d.out.say(ctx, "warning: the headers of --otlp-headers-file are sent without encryption: use https://")
-	}
 	return nil
 }
 
-// readableOnTheWay reports whether others can read what is sent to an endpoint of OTLP.
-func readableOnTheWay(endpoint string, withoutTLS bool) bool {
-	if !strings.Contains(endpoint, "://") {
-		if !withoutTLS {
-			return false
-		}
-		endpoint = "http://" + endpoint
+// exportingState says how exporting goes.
+func exportingState(lastAck time.Time, err error) string {
+	text := fmt.Sprintf("nothing accepted for %v", time.Since(lastAck).Round(time.Second))
+	if err != nil {
+		text = fmt.Sprintf("cannot export: %v; %s", err, text)
 	}
-	u, err := url.Parse(endpoint)
-	if err != nil || u.Scheme == "https" {
-		return err != nil
-	}
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() != "localhost" && (ip == nil || !ip.IsLoopback())
+	return text
 }

@@ -48,10 +48,10 @@ Each flag may also be set by an environment variable, such as
 PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
 That of --socket is PLEG_PIPELINE_RUN_SOCKET: PLEG_PIPELINE_SOCKET says which
 daemon the other commands ask.
-The command line counts first, then the environment, then the file. Those of
---otlp may be set by the variables of OpenTelemetry, too, such as
-OTEL_EXPORTER_OTLP_LOGS_ENDPOINT and OTEL_EXPORTER_OTLP_CERTIFICATE. More flags
-only tune: --print-config prints all, and docs/operations.md explains them.
+The command line counts first, then the environment, then the file. OpenTelemetry's
+variables count, too: OTEL_EXPORTER_OTLP_ENDPOINT sets --otlp, and those such as
+OTEL_EXPORTER_OTLP_HEADERS have no flag. More flags only tune: --print-config
+prints all, and docs/operations.md explains them.
 
 The first Ctrl-C ends the program in order, the second one at once.`
 

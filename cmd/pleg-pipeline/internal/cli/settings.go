@@ -15,21 +15,12 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// otelPrefix begins the environment variables that OpenTelemetry defines.
-const otelPrefix = "OTEL_"
+// otelEndpoint is the environment variable for the receiver of all of OpenTelemetry's signals.
+const otelEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 // otelVariables are those of OpenTelemetry that set a flag, after the variable with our
-// prefix. The endpoint for all signals is not among them: it may be there for other
-// programs, and exporting has to be asked for.
-var otelVariables = map[string][]string{
-	"otlp":                    {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
-	"otlp-protocol":           {"OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"},
-	"otlp-insecure":           {"OTEL_EXPORTER_OTLP_LOGS_INSECURE", "OTEL_EXPORTER_OTLP_INSECURE"},
-	"otlp-certificate":        {"OTEL_EXPORTER_OTLP_LOGS_CERTIFICATE", "OTEL_EXPORTER_OTLP_CERTIFICATE"},
-	"otlp-client-certificate": {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_CERTIFICATE", "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"},
-	"otlp-client-key":         {"OTEL_EXPORTER_OTLP_LOGS_CLIENT_KEY", "OTEL_EXPORTER_OTLP_CLIENT_KEY"},
-	"otlp-compression":        {"OTEL_EXPORTER_OTLP_LOGS_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION"},
-}
+// prefix. OpenTelemetry's own code reads the others.
+var otelVariables = map[string][]string{"otlp": {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", otelEndpoint}}
 
 const (
 	configFileFlag  = "config-file"

@@ -22,30 +22,6 @@ func printConfig(t *testing.T, env map[string]string, file string, args ...strin
 	return execute(t, with(env), args...)
 }
 
-func TestHeadersReadableOnTheWay(t *testing.T) {
-	for _, tt := range []struct {
-		endpoint   string
-		withoutTLS bool
-		want       bool
-	}{
-		{"https://collector:4317", true, false},
-		{"collector:4317", false, false},
-		{"collector:4317", true, true},
-		{"collector", true, true},
-		{"http://collector:4317/", false, true},
-		{"http://10.0.0.1:4317", false, true},
-		{"http://localhost:4317", false, false},
-		{"http://localhost/otlp/v1/logs", false, false},
-		{"http://loki/otlp/v1/logs", false, true},
-		{"http://[::1]:4317", false, false},
-		{"127.0.0.1:4317", true, false},
-	} {
-		if got := cli.ReadableOnTheWay(tt.endpoint, tt.withoutTLS); got != tt.want {
-			t.Errorf("%s, without TLS %v: %v, want %v", tt.endpoint, tt.withoutTLS, got, tt.want)
-		}
-	}
-}
-
 func TestMisspeltVariables(t *testing.T) {
 	for variable, ok := range map[string]bool{
 		"PLEG_PIPELINE_RELIST_PERIOD=1s":                       true,
@@ -94,37 +70,24 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 }
 
-// OpenTelemetry's own variables count as the environment does, and disturb nobody who does
-// not export.
+// OpenTelemetry's own variables of the endpoint count as the environment does.
 func TestSettingsOfOpenTelemetry(t *testing.T) {
-	env := map[string]string{
-		"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": "collector:4317",
-		"OTEL_EXPORTER_OTLP_PROTOCOL":      "http/protobuf",
-		"OTEL_EXPORTER_OTLP_INSECURE":      "true", "OTEL_EXPORTER_OTLP_LOGS_INSECURE": "false",
-	}
 	for _, tc := range []struct {
-		own, file, want string
-		args            []string
+		own, logs, all, file, want string
+		args                       []string
 	}{
-		{want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
-		{want: "otlp-protocol: http/protobuf # OTEL_EXPORTER_OTLP_PROTOCOL"},
-		{want: "otlp-insecure: false # OTEL_EXPORTER_OTLP_LOGS_INSECURE"},
-		{file: "otlp: file:1", want: "otlp: collector:4317 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
-		{own: "own:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},
-		{own: "own:1", args: []string{"--otlp", "line:1"}, want: "otlp: line:1 # command line"},
+		{want: `# otlp: "" # default`},
+		{all: "http://all:4317", want: "otlp: http://all:4317 # OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{all: "http://all/base", want: "otlp: http://all/base/v1/logs # OTEL_EXPORTER_OTLP_ENDPOINT"},
+		{logs: "logs:1", all: "all:1", file: "otlp: file:1", want: "otlp: logs:1 # OTEL_EXPORTER_OTLP_LOGS_ENDPOINT"},
+		{own: "own:1", logs: "logs:1", file: "otlp: file:1", want: "otlp: own:1 # PLEG_PIPELINE_OTLP"},
+		{own: "own:1", logs: "logs:1", args: []string{"--otlp", "line:1"}, want: "otlp: line:1 # command line"},
 	} {
-		env["PLEG_PIPELINE_OTLP"] = tc.own
+		env := map[string]string{"PLEG_PIPELINE_OTLP": tc.own, "OTEL_EXPORTER_OTLP_LOGS_ENDPOINT": tc.logs, "OTEL_EXPORTER_OTLP_ENDPOINT": tc.all}
 		code, out, errs := printConfig(t, env, tc.file, tc.args...)
 		if code != cli.ExitOK || errs != "" || !strings.Contains("\n"+out, "\n"+tc.want+"\n") {
 			t.Errorf("%+v: exit code %d, stderr %q, no line %q in:\n%s", tc, code, errs, tc.want, out)
 		}
-	}
-	others := map[string]string{
-		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_EXPORTER_OTLP_CERTIFICATE": "/does/not/exist", "OTEL_EXPORTER_OTLP_INSECURE": "true",
-		"OTEL_EXPORTER_OTLP_PROTOCOL": "http/json",
-	}
-	if code, out, errs := printConfig(t, others, ""); code != cli.ExitOK || errs != "" || !strings.Contains(out, `# otlp: "" # default`) {
-		t.Errorf("variables for other programs: exit code %d, stderr %q, stdout:\n%s", code, errs, out)
 	}
 }
 
