@@ -27,9 +27,10 @@
 // While the inspection of a pod fails, its events wait: the pod is inspected again
 // at each relist, and what has changed by then is delivered.
 //
-// A subscriber whose buffer is full misses events and gets one PodSync per pod in
-// their place; see [Subscription]. Events in flight when the context of Run ends
-// are dropped; the next process lists everything again.
+// A subscriber is a place in a log of the last events. Nobody waits for it. If the log
+// has moved past its place, it gets a Gap and the present state; see [Subscription].
+// Events in flight when the context of Run ends are dropped; the next process lists
+// everything again.
 //
 // # Concurrency
 //

@@ -11,10 +11,9 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// Defaults of [Options] and [SubscribeOptions]. Where the kubelet (v1.37) has the
+// Defaults of [Options]. Where the kubelet (v1.37) has the
 // same setting, its value is used.
 const (
 	DefaultRelistPeriod    = time.Second
@@ -27,13 +26,14 @@ const (
 	DefaultRelistPeriodWithEvents = 10 * time.Second
 
 	DefaultHistory = 8192
-	DefaultBuffer  = dispatcher.DefaultBuffer
 )
 
 const (
 	// hungAfter is the age at which an inspection counts as hung, if one that began later
 	// has already ended. Healthy runtimes answer within milliseconds.
 	hungAfter = time.Second
+	// minHistory is the capacity of the kubelet's event channel (v1.37).
+	minHistory = 1000
 	// slowAfter is how long a subscriber may leave an event unread before that is logged.
 	slowAfter = 30 * time.Second
 )
@@ -93,9 +93,9 @@ type Options struct {
 	// long, a retry that hangs is cancelled for it. If zero, [DefaultMaxQuarantine]; if at
 	// most RelistPeriod, or negative, a pod is inspected at every relist.
 	MaxQuarantine time.Duration
-	// History is the number of events kept for subscribers that resume, about 200
-	// bytes each. If zero, [DefaultHistory]; if negative, none: a subscriber
-	// that missed an event gets a Gap and a replay.
+	// History is the number of events in the log, about 300 bytes each: as far as that, a
+	// subscriber may be behind or resume without a Gap. If zero, [DefaultHistory]; if
+	// negative, as many as the channel of the kubelet holds, 1000.
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
@@ -131,7 +131,7 @@ func (o *Options) complete() error {
 	}
 	o.RelistPeriodWithEvents = min(o.RelistPeriodWithEvents, o.RelistThreshold/3)
 	option.OffOrDefault(&o.MaxQuarantine, DefaultMaxQuarantine, 1)
-	option.OffOrDefault(&o.History, DefaultHistory, 0)
+	option.OffOrDefault(&o.History, DefaultHistory, minHistory)
 	switch _, watches := o.Runtime.(pleg.EventWatcher); {
 	case o.Events == "":
 		o.Events = EventsOff

@@ -3,6 +3,7 @@ package pipeline_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,23 +36,29 @@ func TestNewNamesTheBadOption(t *testing.T) {
 	}
 }
 
-// Without a history, a subscriber that lacks an event starts again with the present state.
-func TestNoHistory(t *testing.T) {
+// The shortest log has as many events as the kubelet's channel holds.
+func TestShortestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{History: -1})
-		r.Runtime.Set("a", "c=running")
-		r.Start(t)
-		synctest.Wait()
-		r.Runtime.Set("a", "c=exited")
-		kit.Relist(1)
-		for seq, want := range map[uint64]string{1: "Gap() Died(c) Synced()", 2: "Synced()"} {
-			sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: seq}})
-			kit.Must(t, err)
-			synctest.Wait()
-			if got := plegtest.Words(kit.Drain(sub.Events())...); got != want {
-				t.Errorf("after event %d: got %s, want %s", seq, got, want)
+		const containers, kept = 600, 1000
+		for _, state := range []string{"running", "exited"} {
+			words := ""
+			for c := range containers {
+				words += fmt.Sprintf(" c%d=%s", c, state)
 			}
-			sub.Close()
+			r.Runtime.Set("a", words)
+			if r.Stop == nil {
+				r.Start(t)
+			}
+			kit.Relist(1)
+		}
+		const last = 2 * containers
+		for after, gap := range map[uint64]bool{last - kept - 1: true, last - kept: false} {
+			sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: after}})
+			kit.Must(t, err)
+			if got := kit.Read(t, sub); (got[0].Type == pleg.Gap) != gap {
+				t.Errorf("after event %d of %d: the first event is %s, want a Gap: %v", after, last, got[0].Type, gap)
+			}
 		}
 	})
 }

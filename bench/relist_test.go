@@ -39,9 +39,9 @@ func BenchmarkRelist(b *testing.B) {
 
 func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	runtime := &memory{lists: make(chan []*pleg.Pod)}
-	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 1})
+	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 1, History: 8 * pods})
 	kit.Must(b, err)
-	subscription, err := p.Subscribe(pipeline.SubscribeOptions{Buffer: 8 * pods})
+	subscription, err := p.Subscribe(pipeline.SubscribeOptions{})
 	kit.Must(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	var run errgroup.Group

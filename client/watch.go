@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"math"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -20,8 +19,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// WatchOptions configure one watch: see [pleg.SubscribeOptions]. If Name or Buffer is zero,
-// the server decides.
+// WatchOptions configure one watch: see [pleg.SubscribeOptions]. If Name is empty, the server
+// decides.
 type WatchOptions = pleg.SubscribeOptions
 
 // Watch ranges over the events until ctx ends. Across all connections it is a single
@@ -31,8 +30,7 @@ type WatchOptions = pleg.SubscribeOptions
 //
 // After a broken connection, the watch gets the events published since, and then a
 // Synced. If they are no longer available, it first gets a Gap, and then a replay that
-// replaces everything before. Sequence numbers go back in one case only: the connection
-// broke after a PodSync for missed events, and the watch now gets those events.
+// replaces everything before.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		w := &watch{client: c, options: o, yield: yield}
@@ -160,10 +158,7 @@ func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("WatchOptions.Filter: %w", err)
 	}
-	if o.Buffer < 0 || o.Buffer > math.MaxInt32 {
-		return nil, fmt.Errorf("WatchOptions.Buffer is out of range: %d", o.Buffer)
-	}
-	r.Name, r.Buffer, r.Bookmarks, r.Statuses = o.Name, uint32(o.Buffer), true, o.Statuses
+	r.Name, r.Bookmarks, r.Statuses = o.Name, true, o.Statuses
 	if o.After != (pleg.Position{}) {
 		if o.After.Epoch == "" {
 			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)

@@ -152,8 +152,6 @@ func TestWatchEnds(t *testing.T) {
 		{"selector", client.WatchOptions{Filter: pleg.Filter{Selector: "a in"}}, codes.InvalidArgument, "label selector"},
 		{"type", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
 		{"mark", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, codes.InvalidArgument, `unknown event type "Synced"`},
-		{"large buffer", client.WatchOptions{Buffer: 1 << 20}, codes.InvalidArgument, "buffer is 1048576, the limit is 4096"},
-		{"negative buffer", client.WatchOptions{Buffer: -1}, codes.Unknown, "Buffer"},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
 		{"bare number", client.WatchOptions{After: pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
 	}

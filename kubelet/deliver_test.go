@@ -12,9 +12,9 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 )
 
-// If the kubelet's channel is full, events are discarded and counted, and nothing is
-// delayed. Once there is room, each pod with discarded events gets one PodSync.
-func TestFullChannelDiscardsEvents(t *testing.T) {
+// If the kubelet's channel is full, nothing is discarded and nothing is delayed: the events wait
+// in the log.
+func TestFullChannelDiscardsNothing(t *testing.T) {
 	const pods, room = 30, 10
 	runFixtureWith(t, room, nil, func(f *fixture) {
 		before := counter(t)
@@ -22,32 +22,48 @@ func TestFullChannelDiscardsEvents(t *testing.T) {
 			f.runtime.set(types.UID(fmt.Sprint(i)), fmt.Sprintf("a%d=running b%d=running", i, i))
 		}
 		f.relist()
-		if got := counter(t) - before; got != 2*pods-room {
-			t.Errorf("%d discarded events counted, want %d", got, 2*pods-room)
-		}
 		if _, err := f.cache.Get("29"); err != nil || f.cache.cacheTime().IsZero() {
 			t.Errorf("the full channel delayed the cache: %v", err)
 		}
-		if got := f.log.containing("Event channel is full"); len(got) != 1 {
-			t.Errorf("logged %q, want one line", got)
-		}
-		reported := make(map[string]bool)
-		syncs := 0
+		got := make(map[string]int)
 		for range pods {
 			for _, e := range f.events() {
-				uid, what, _ := strings.Cut(e, " ")
-				reported[uid] = true
-				if what == "PodSync" {
-					syncs++
-				}
+				got[e]++
 			}
 			f.settle()
 		}
-		if len(reported) != pods {
-			t.Errorf("events of %d pods, want %d", len(reported), pods)
+		if len(got) != 2*pods || counter(t) != before {
+			t.Errorf("got %v and %d discarded events, want each of %d once", got, counter(t)-before, 2*pods)
 		}
-		if syncs < pods-room || syncs > pods {
-			t.Errorf("%d PodSyncs for %d pods", syncs, pods)
+	})
+}
+
+// If the kubelet reads nothing for longer than the log reaches, what it misses is counted and
+// logged, and the state of every pod follows.
+func TestLogMovesPastTheChannel(t *testing.T) {
+	const pods, containers, room = 100, 100, 10
+	runFixtureWith(t, room, nil, func(f *fixture) {
+		before := counter(t)
+		for i := range pods {
+			words := ""
+			for c := range containers {
+				words += fmt.Sprintf(" c%d-%d=running", i, c)
+			}
+			f.runtime.set(types.UID(fmt.Sprint(i)), words)
+		}
+		f.relist()
+		got := make(map[string]int)
+		for range pods * containers / room * 2 {
+			for _, e := range f.events() {
+				got[e]++
+			}
+			f.settle()
+		}
+		if missed := counter(t) - before; len(got) != pods*containers || missed < pods*containers/2 {
+			t.Errorf("%d different events and %d discarded, want %d and most of them", len(got), missed, pods*containers)
+		}
+		if got := f.log.containing("Event channel was not read"); len(got) != 1 {
+			t.Errorf("logged %q, want one line", got)
 		}
 	})
 }

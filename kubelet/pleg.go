@@ -108,7 +108,7 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 		return err
 	}
 	// Subscribed before the pipeline runs, so that it gets every event.
-	events, err := p.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "kubelet", Buffer: max(cap(to), minBuffer)})
+	events, err := p.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "kubelet"})
 	p.delivery = &delivery{from: events, to: to}
 	return err
 }
@@ -119,7 +119,7 @@ func (p *PLEG) Start(ctx context.Context) {
 		return
 	}
 	log := klog.FromContext(ctx)
-	go p.delivery.run(log)
+	go p.delivery.run(ctx, log)
 	go func() {
 		if err := p.pipeline.Run(ctx); !errors.Is(err, context.Cause(ctx)) {
 			log.Error(err, "The pod lifecycle event generator ended")

@@ -147,7 +147,7 @@ type node struct {
 	receiver *receiver
 	registry *prometheus.Registry
 	// truth has every event that was published.
-	truth *pipeline.Subscription
+	truth *kit.Subscriber
 }
 
 type nodeOptions struct {
@@ -165,9 +165,7 @@ func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 		n := &node{t: t, runtime: plegtest.New(), receiver: new(receiver), registry: prometheus.NewPedanticRegistry()}
 		pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
 		kit.Must(t, err)
-		if n.truth, err = pipe.Subscribe(pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}, Buffer: 100_000}); err != nil {
-			t.Fatal(err)
-		}
+		n.truth = (&kit.Pipeline{Pipeline: pipe}).Follow(t, pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}}, nil)
 		if o.before != nil {
 			o.before(n)
 		}
@@ -208,11 +206,7 @@ func (n *node) metric(name string) float64 { return kit.Metric(n.t, n.registry, 
 // allowed.
 func (n *node) requirePromises() {
 	n.t.Helper()
-	var published []pleg.Event
-	for len(n.truth.Events()) > 0 {
-		published = append(published, <-n.truth.Events())
-	}
-	kit.Must(n.t, logrecords.Check(n.receiver.got(), published))
+	kit.Must(n.t, logrecords.Check(n.receiver.got(), n.truth.Events()))
 	for i, size := range n.receiver.sizes {
 		if size == 0 || size > otlp.MaxBatch {
 			n.t.Errorf("request %d has %d records, want 1 to %d", i, size, otlp.MaxBatch)

@@ -11,6 +11,8 @@ var (
 	ErrUnknownPod = errors.New("the pod is unknown or gone")
 	// ErrStopped is returned by calls that wait for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
+	// ErrClosed is returned to the reader of a subscription that has been closed.
+	ErrClosed = errors.New("the subscription is closed")
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.
 	ErrUnavailable = errors.New("the runtime is not available")

@@ -4,12 +4,12 @@ import "time"
 
 // Reasons of a [Gap].
 const (
-	// HistoryTooShort means that the history no longer has the next event.
+	// HistoryTooShort means that the log no longer has the next event.
 	HistoryTooShort = "HistoryTooShort"
 	// OtherEpoch means that the sequence number belongs to another pipeline.
 	OtherEpoch = "OtherEpoch"
-	// Stopped means that the pipeline ended while events waited for the subscriber.
-	// No replay follows: the Gap is the last event.
+	// Stopped means that the pipeline ended before the subscriber got everything. No replay
+	// follows: the Gap is the last event.
 	Stopped = "Stopped"
 )
 
@@ -44,11 +44,10 @@ type Event struct {
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Missed is the number of discarded events that a PodSync stands for, or that a
-	// Gap reports.
+	// Missed is the number of events, of all pods, that a Gap reports.
 	Missed uint64 `json:"missed,omitempty"`
-	// Replayed is true if the event describes the present state of a container, not
-	// something that has just happened.
+	// Replayed is true if the event describes a state that was there before the
+	// subscription or when the pipeline began, not something that has just happened.
 	Replayed bool `json:"replayed,omitempty"`
 	// Uninspected is true if the inspection of the pod keeps failing and the event
 	// has only what the list knows; the cache has the error.

@@ -16,9 +16,8 @@ const (
 	ContainerDied EventType = "ContainerDied"
 	// ContainerRemoved means that a dead container or sandbox is gone.
 	ContainerRemoved EventType = "ContainerRemoved"
-	// PodSync asks a subscriber to read the pod's status again: the pod was
-	// reinspected without a visible change, or events of it were discarded because
-	// the subscriber's buffer was full.
+	// PodSync means that the pod was reinspected without a visible change: its status may
+	// have others.
 	PodSync EventType = "PodSync"
 
 	// ContainerCreated means that a container exists that has not been started. A runtime
@@ -43,9 +42,10 @@ const (
 	// resumed from: the subscriber has the initial state of every pod, except of
 	// those whose inspection fails or hangs. Live events follow.
 	Synced EventType = "Synced"
-	// Gap means that a subscription could not be resumed, missed too much, or ends; Reason
-	// says why. A replay follows, unless the pipeline has stopped. Missed is the number of
-	// events of all pods that are not delivered; 0 if it is not known.
+	// Gap means that the log had moved past the subscriber, that its position is another
+	// pipeline's, or that the pipeline ends; Reason says why. A replay follows, unless the
+	// pipeline has stopped. Missed is the number of events of all pods that are not
+	// delivered; 0 if it is not known.
 	Gap EventType = "Gap"
 	// Bookmark means that the subscriber has everything of its pods that was listed up
 	// to ObservedAt. While an inspection of one of them fails or hangs, ObservedAt

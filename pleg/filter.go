@@ -4,7 +4,7 @@ package pleg
 // except those that come only on request.
 type Filter struct {
 	// Types are the wanted event types. If empty, all but those that come only on request.
-	// Marks, and the PodSync that stands for missed events, always come.
+	// Marks always come.
 	Types []EventType
 	// Namespaces and PodUIDs are the wanted pods. If empty, all.
 	Namespaces []string

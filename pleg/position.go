@@ -36,9 +36,8 @@ func (p Position) String() string {
 	return p.Epoch + ":" + strconv.FormatUint(p.Seq, 10)
 }
 
-// Position returns the place of an event. It is false if a subscriber that resumes there
-// could miss something: after a PodSync for missed events, others with lower numbers may
-// still follow, and a Gap precedes the replay that it announces.
+// Position returns the place of an event. It is false for a Gap: it precedes the replay that it
+// announces, so that a subscriber that resumes there could miss something.
 func (e Event) Position() (Position, bool) {
-	return Position{Epoch: e.Epoch, Seq: e.Seq}, e.Epoch != "" && e.Missed == 0 && e.Type != Gap
+	return Position{Epoch: e.Epoch, Seq: e.Seq}, e.Epoch != "" && e.Type != Gap
 }

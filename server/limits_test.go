@@ -203,21 +203,6 @@ func TestWaitingCallsAreNotCut(t *testing.T) {
 	})
 }
 
-// The buffers of all watchers together are limited.
-func TestTooLargeBuffers(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 5, Buffer: 10, MaxBuffer: 100, MaxBuffers: 150}, func(t *testing.T, f *fixture) {
-		c := f.client()
-		ctx, cancel := context.WithCancel(t.Context())
-		f.mustWatch(ctx, c, &plegv1.WatchRequest{Buffer: 100})
-		_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{Buffer: 51})
-		wantStatus(t, "51 more", err, codes.ResourceExhausted, "this server keeps 150 events")
-		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Buffer: 50})
-		cancel()
-		synctest.Wait()
-		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Buffer: 100})
-	})
-}
-
 // A client that makes refused calls without end loses its connection: gRPC keeps something of
 // each of them until then.
 func TestRefusedCallsAreLimited(t *testing.T) {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"log/slog"
 	"math"
 	"time"
@@ -21,9 +20,6 @@ const (
 	DefaultMaxCalls       = 2048
 	DefaultMaxLists       = 16
 	DefaultMaxStatusCalls = 512
-	DefaultBuffer         = 1000
-	DefaultMaxBuffer      = 4096
-	DefaultMaxBuffers     = 128 * DefaultBuffer
 	DefaultKeepalive      = 30 * time.Second
 )
 
@@ -61,15 +57,6 @@ type Options struct {
 	MaxCalls       int
 	MaxLists       int
 	MaxStatusCalls int
-	// Buffer is the number of events that can wait for a watcher that does not
-	// request a number. MaxBuffer is the greatest number that it can request. An
-	// event needs about 200 bytes. If zero, [DefaultBuffer] (or MaxBuffer if that
-	// is smaller) and [DefaultMaxBuffer].
-	Buffer    int
-	MaxBuffer int
-	// MaxBuffers is the greatest sum of the buffers of all watchers. If zero,
-	// [DefaultMaxBuffers], or MaxWatchers times Buffer if that is greater.
-	MaxBuffers int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive]; if negative, the server never pings.
@@ -81,10 +68,6 @@ type Options struct {
 }
 
 func (o *Options) complete() error {
-	defaultBuffer := DefaultBuffer
-	if o.MaxBuffer > 0 {
-		defaultBuffer = min(DefaultBuffer, o.MaxBuffer)
-	}
 	if err := cmp.Or(
 		option.Default("MaxConnections", &o.MaxConnections, DefaultMaxConnections),
 		option.Default("MaxStreams", &o.MaxStreams, DefaultMaxStreams),
@@ -92,16 +75,10 @@ func (o *Options) complete() error {
 		option.Default("MaxCalls", &o.MaxCalls, max(DefaultMaxCalls, o.MaxWatchers)),
 		option.Default("MaxLists", &o.MaxLists, DefaultMaxLists),
 		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
-		option.Default("Buffer", &o.Buffer, defaultBuffer),
-		option.Default("MaxBuffer", &o.MaxBuffer, max(DefaultMaxBuffer, o.Buffer)),
-		option.Default("MaxBuffers", &o.MaxBuffers, max(DefaultMaxBuffers, o.MaxWatchers*o.Buffer)),
 	); err != nil {
 		return err
 	}
 	option.OffOrDefault(&o.Keepalive, DefaultKeepalive, math.MaxInt64)
-	if o.Buffer > o.MaxBuffer {
-		return fmt.Errorf("Options.Buffer must not exceed Options.MaxBuffer, got %d and %d", o.Buffer, o.MaxBuffer)
-	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -32,7 +32,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -78,7 +77,6 @@ type Server struct {
 	metrics  *metrics
 	limits   *limits
 	watchers *places
-	buffered atomic.Int64 // the sum of the watchers' buffers, in events
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or

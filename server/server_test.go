@@ -47,7 +47,6 @@ func TestBadRequests(t *testing.T) {
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be that of another pipeline"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
-		{"buffer", &plegv1.WatchRequest{Buffer: 4097}, codes.InvalidArgument, "buffer is 4097, the limit is 4096"},
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
 	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
@@ -61,7 +60,7 @@ func TestBadRequests(t *testing.T) {
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
 		err = f.connect().Invoke(t.Context(), "/pleg.v1.PLEG/Nothing", &plegv1.GetStatusRequest{}, &plegv1.GetStatusResponse{})
 		wantStatus(t, "unknown method", err, codes.Unimplemented, "there is no method /pleg.v1.PLEG/Nothing")
-		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100), Buffer: 4096})
+		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100)})
 		f.wantEvent("another watch of the same connection", other, longest)
 	})
 }
@@ -219,9 +218,7 @@ func TestNewRejectsBadOptions(t *testing.T) {
 	kit.Must(t, err)
 	for name, o := range map[string]server.Options{
 		"MaxConnections": {MaxConnections: -1}, "MaxStreams": {MaxStreams: -1}, "MaxWatchers": {MaxWatchers: -1},
-		"Options.Buffer": {Buffer: -1}, "MaxBuffer": {MaxBuffer: -1},
 		"MaxCalls": {MaxCalls: -1}, "MaxLists": {MaxLists: -1}, "MaxStatusCalls": {MaxStatusCalls: -1},
-		"MaxBuffers": {MaxBuffers: -1}, "must not exceed": {Buffer: 10, MaxBuffer: 5},
 	} {
 		if _, err := server.New(pipe, o); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("New(%+v) = %v, want an error with %q", o, err, name)
@@ -229,8 +226,5 @@ func TestNewRejectsBadOptions(t *testing.T) {
 	}
 	if _, err := server.New(nil, server.Options{}); err == nil {
 		t.Error("New without a pipeline: no error")
-	}
-	if _, err := server.New(pipe, server.Options{MaxBuffer: 10}); err != nil {
-		t.Errorf("New with a maximum below the default: %v", err)
 	}
 }

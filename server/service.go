@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -42,11 +43,6 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	defer leave()
 	s.metrics.watchers.Inc()
 	defer s.metrics.watchers.Dec()
-	defer s.buffered.Add(-int64(options.Buffer))
-	if s.buffered.Add(int64(options.Buffer)) > int64(s.options.MaxBuffers) {
-		s.metrics.refusedWatchers.Inc()
-		return status.Errorf(codes.ResourceExhausted, "the buffers of all watchers are too large: this server keeps %d events", s.options.MaxBuffers)
-	}
 	sub, err := s.pipe.Subscribe(options)
 	if err != nil {
 		return callError(ctx, err)
@@ -59,27 +55,28 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	return s.forward(ctx, sub, stream)
 }
 
-// forward sends the events of a subscription. Only a client that does not read blocks
-// it.
-func (s *service) forward(ctx context.Context, sub *pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+// forward sends the events of a subscription. A client that does not read blocks it, and nobody
+// else.
+func (s *service) forward(ctx context.Context, sub pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	for {
-		select {
-		case ev, ok := <-sub.Events():
-			if !ok {
-				return status.Error(codes.Unavailable, pleg.ErrStopped.Error())
-			}
-			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
-				return err
-			}
-			if ev.Replayed {
-				runtime.Gosched() // many replays at once delay nobody else
-			}
-		case <-ctx.Done():
-			if errors.Is(context.Cause(ctx), errTakenOver) {
-				s.metrics.refusedWatchers.Inc()
-				return status.Error(codes.ResourceExhausted, errTakenOver.Error())
-			}
-			return status.FromContextError(ctx.Err()).Err()
+		ev, err := sub.Next(ctx)
+		switch {
+		case errors.Is(err, errTakenOver):
+			s.metrics.refusedWatchers.Inc()
+			return status.Error(codes.ResourceExhausted, errTakenOver.Error())
+		case err != nil:
+			return callError(ctx, err)
+		}
+		lag := sub.Lag()
+		m := &plegv1.WatchResponse{Event: wire.FromEvent(ev), LagEvents: lag.Events}
+		if lag.Age > 0 {
+			m.LagAge = durationpb.New(lag.Age)
+		}
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+		if ev.Replayed {
+			runtime.Gosched() // many replays at once delay nobody else
 		}
 	}
 }
@@ -181,19 +178,12 @@ const maxName = 100
 func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOptions, error) {
 	o := pipeline.SubscribeOptions{
 		Name:      r.GetName(),
-		Buffer:    s.options.Buffer,
 		Replay:    r.GetReplay(),
 		Bookmarks: r.GetBookmarks(),
 		Statuses:  r.GetStatuses(),
 	}
 	if len(o.Name) > maxName {
 		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
-	}
-	if r.GetBuffer() > uint32(s.options.MaxBuffer) {
-		return o, fmt.Errorf("buffer is %d, the limit is %d", r.GetBuffer(), s.options.MaxBuffer)
-	}
-	if r.GetBuffer() > 0 {
-		o.Buffer = int(r.GetBuffer())
 	}
 	var err error
 	if o.Filter, err = wire.ToFilter(r); err != nil {

@@ -16,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// eventBuffer has room for every event of the largest burst: the benchmark
+// history has room for every event of the largest burst: the benchmark
 // compares how fast events arrive, not how many are discarded.
-const eventBuffer = 1 << 15
+const history = 1 << 15
 
 type config struct {
 	socket          string
@@ -62,6 +62,7 @@ func (c config) candidate(runtime *cri.Client) probe.Candidate {
 		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, InspectTimeout: c.timeout,
 			Inspectors: max(1, c.inspectors/2), // each makes two calls at once
+			History:    history,
 		}
 		if c.events {
 			opts.Events = pipeline.EventsRequire
@@ -70,13 +71,16 @@ func (c config) candidate(runtime *cri.Client) probe.Candidate {
 		if err != nil {
 			return err
 		}
-		subscription, err := p.Subscribe(pipeline.SubscribeOptions{Name: "probe", Buffer: eventBuffer})
+		subscription, err := p.Subscribe(pipeline.SubscribeOptions{Name: "probe"})
 		if err != nil {
 			return err
 		}
 		var run errgroup.Group
 		run.Go(func() error { return p.Run(ctx) })
-		for e := range subscription.Events() {
+		for e, err := range subscription.All(context.WithoutCancel(ctx)) {
+			if err != nil {
+				break // everything has been read
+			}
 			emit(probe.Event{Type: string(e.Type), ID: string(e.ContainerID), At: e.ObservedAt})
 		}
 		return run.Wait()

@@ -60,7 +60,10 @@ func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) 
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return p.Run(ctx) })
 	tasks.Go(func() error {
-		for ev := range sub.Events() { // until Run returns
+		for ev, err := range sub.All(context.WithoutCancel(ctx)) { // until Run has returned
+			if err != nil {
+				break
+			}
 			fmt.Fprintln(out, ev.Type, ev.PodNamespace+"/"+ev.PodName, ev.ContainerName)
 		}
 		return nil

@@ -49,7 +49,7 @@ func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logge
 	if err != nil {
 		return err
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Filter: pleg.Filter{OmitSandboxes: true}})
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,10 @@ func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logge
 	tasks.Go(func() error { return p.Run(ctx) })
 	tasks.Go(func() error {
 		s := newShipper(out)
-		for ev := range sub.Events() { // until Run returns
+		for ev, err := range sub.All(context.WithoutCancel(ctx)) { // until Run has returned
+			if err != nil {
+				break
+			}
 			s.handle(ev)
 		}
 		return nil
@@ -70,6 +73,8 @@ type shipper struct {
 	out io.Writer
 	// logs has the logs of containers that have not been removed.
 	logs map[pleg.PodUID]map[pleg.ContainerID]*log
+	// unseen are those that have not been seen since a Gap, until Synced.
+	unseen map[pleg.ContainerID]pleg.PodUID
 }
 
 type log struct {
@@ -84,6 +89,7 @@ func newShipper(out io.Writer) *shipper {
 // handle acts on one event. The first event of a container that started and exited
 // between two relists is its end.
 func (s *shipper) handle(ev pleg.Event) {
+	delete(s.unseen, ev.ContainerID)
 	switch ev.Type {
 	case pleg.ContainerStarted:
 		s.read(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
@@ -91,28 +97,30 @@ func (s *shipper) handle(ev pleg.Event) {
 		s.finish(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
 	case pleg.ContainerRemoved:
 		s.forget(ev.PodUID, ev.ContainerID)
-	case pleg.PodSync:
-		s.resync(ev)
+	case pleg.Gap:
+		s.startOver()
+	case pleg.Synced:
+		s.synced()
 	}
 }
 
-// resync compares the logs with the current state of the pod: a PodSync can replace
-// events that were discarded because this subscriber was too slow.
-func (s *shipper) resync(ev pleg.Event) {
-	for _, c := range ev.Status.Containers {
-		switch c.State {
-		case pleg.StateRunning:
-			s.read(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
-		case pleg.StateExited:
-			s.finish(ev.PodUID, c.ID, path(ev, c.Name, c.Attempt))
+// startOver is told that events were missed: the present state of all containers follows.
+func (s *shipper) startOver() {
+	s.unseen = make(map[pleg.ContainerID]pleg.PodUID)
+	for uid, logs := range s.logs {
+		for id := range logs {
+			s.unseen[id] = uid
 		}
 	}
-	for id, l := range s.logs[ev.PodUID] {
-		if ev.Status.Container(id) == nil {
-			s.finish(ev.PodUID, id, l.path)
-			s.forget(ev.PodUID, id)
-		}
+}
+
+// synced ends that state: the containers that were not in it have been removed.
+func (s *shipper) synced() {
+	for id, uid := range s.unseen {
+		s.finish(uid, id, s.logs[uid][id].path)
+		s.forget(uid, id)
 	}
+	s.unseen = nil
 }
 
 func (s *shipper) read(uid pleg.PodUID, id pleg.ContainerID, path string) *log {

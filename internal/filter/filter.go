@@ -28,8 +28,7 @@ var (
 
 // Filter is a [pleg.Filter] that can be applied.
 type Filter struct {
-	// Selector is nil for all labels.
-	Selector labels.Selector
+	selector labels.Selector // nil for all labels
 
 	types         map[pleg.EventType]struct{}
 	namespaces    map[string]struct{}
@@ -47,7 +46,7 @@ func New(f pleg.Filter) (Filter, error) {
 	}
 	selector, err := parseSelector(f.Selector)
 	return Filter{
-		Selector: selector,
+		selector: selector,
 		types:    set(f.Types), namespaces: set(f.Namespaces), podUIDs: set(f.PodUIDs),
 		omitSandboxes: f.OmitSandboxes, networkEvents: f.NetworkEvents,
 	}, err
@@ -91,14 +90,9 @@ func (f *Filter) WantsPod(namespace string, uid pleg.PodUID) bool {
 	return has(f.namespaces, namespace) && has(f.podUIDs, uid)
 }
 
-// MayWantPod is WantsPod, but an empty namespace is not known and may be a wanted one.
-func (f *Filter) MayWantPod(namespace string, uid pleg.PodUID) bool {
-	return (namespace == "" || has(f.namespaces, namespace)) && has(f.podUIDs, uid)
-}
-
 // WantsLabels reports whether pods with these labels are wanted.
 func (f *Filter) WantsLabels(podLabels map[string]string) bool {
-	return f.Selector == nil || f.Selector.Matches(labels.Set(podLabels))
+	return f.selector == nil || f.selector.Matches(labels.Set(podLabels))
 }
 
 func set[T comparable](values []T) map[T]struct{} {

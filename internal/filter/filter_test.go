@@ -52,21 +52,6 @@ func TestTypes(t *testing.T) {
 	}
 }
 
-// A pod whose namespace is not known may be a wanted one, so that it counts as behind.
-func TestUnknownNamespaceMayBeWanted(t *testing.T) {
-	f, err := filter.New(pleg.Filter{Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"a"}})
-	kit.Must(t, err)
-	for _, test := range []struct {
-		namespace string
-		uid       pleg.PodUID
-		want      bool
-	}{{"shop", "a", true}, {"", "a", true}, {"batch", "a", false}, {"", "b", false}} {
-		if got := f.MayWantPod(test.namespace, test.uid); got != test.want {
-			t.Errorf("pod %q of namespace %q: %v, want %v", test.uid, test.namespace, got, test.want)
-		}
-	}
-}
-
 func FuzzSelector(f *testing.F) {
 	for _, s := range []string{"", "app=web", "app!=web,tier in (a, b)", "!app", "app==", "=", "a in ("} {
 		f.Add(s, "app", "web")

@@ -1,5 +1,5 @@
-// Package dispatcher is the last stage: it numbers the events and fans them out to
-// the subscribers. It never waits for a subscriber. It has no stability promise.
+// Package dispatcher is the last stage: it numbers the events and keeps the log, which the
+// subscribers read. It never waits for a subscriber. It has no stability promise.
 package dispatcher
 
 import (
@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/sourcegraph/conc"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/mailbox"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
@@ -18,14 +16,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// recheckAfter is the longest delay until the dispatcher notices that a stalled
-// subscriber reads again while no event is published. With a goroutine that waits
-// for the subscriber, the dispatcher would wait for that goroutine at each miss.
-const recheckAfter = 10 * time.Millisecond
-
 // Options configure a [Dispatcher].
 type Options struct {
-	// History is the number of events kept for subscribers that resume.
+	// History is the number of events in the log; at least 1.
 	History int
 	// SlowAfter is how long a subscriber may leave an event unread before that is
 	// logged; positive.
@@ -36,64 +29,54 @@ type Options struct {
 	Metrics instrument.Registry
 }
 
-// Dispatcher owns the subscribers, the history and the present state of the pods
-// according to the events.
+// Dispatcher writes the log and the present state of the pods according to the events.
 type Dispatcher struct {
 	epoch     string
-	began     time.Time // zero of the times in the dispatcher
+	began     time.Time // zero of the times in the log
 	slowAfter time.Duration
 	status    func(pleg.PodUID) *pleg.PodStatus
-	log       *slog.Logger
+	logger    *slog.Logger
 	metrics   *metrics
+	log       *log
 
-	joining *mailbox.Box[*Subscription]
-	leaving *mailbox.Box[*Subscription]
-	names   atomic.Uint64
-	// fed is where a feeder reports that its batch is delivered.
-	fed chan *Subscription
+	// starting are new subscribers, and those that the log has moved past: they wait for a
+	// place in the log. leaving are those that have closed.
+	starting, leaving *mailbox.Box[*Subscription]
+	names             atomic.Uint64
 	// queries are requests for the figures of the subscribers.
 	queries chan chan<- []stats
-	// started and stopped are closed when Run begins and ends.
-	started, stopped chan struct{}
+	// started is closed when Run begins, stopping when it has published its last state, and
+	// stopped when it ends.
+	started, stopping, stopped chan struct{}
 
-	seq uint64
-	// complete is set by the first mark: the initial state is published.
-	complete    bool
-	subscribers []*Subscription
+	// The loop owns the fields below.
+
+	last        state // the last published, or what is to be published next
+	subscribers map[*Subscription]struct{}
 	labels      names
-	selectors   selectors
-	feeders     conc.WaitGroup
-	// recheck fires while there are stalled subscribers.
-	recheck    *time.Timer
-	rechecking bool
-	history    *history
-	present    present
-	// replayed is the present state for the next of many new subscribers; nil if it has
-	// changed.
-	replayed []past
-	// scratch is room for what a new subscriber gets first: subscribers that come by the
-	// hundred leave little for the garbage collector.
-	scratch []held
+	present     present
+	// pods is the present state for the next of many subscribers; nil if it has changed.
+	pods []*presentPod
 }
 
 // New returns a dispatcher that does not run yet.
 func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
-		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
-		began:     time.Now(),
-		slowAfter: o.SlowAfter,
-		status:    o.Status,
-		log:       o.Logger.With("stage", "dispatcher"),
-		joining:   mailbox.New[*Subscription](),
-		leaving:   mailbox.New[*Subscription](),
-		fed:       make(chan *Subscription),
-		queries:   make(chan chan<- []stats),
-		started:   make(chan struct{}),
-		stopped:   make(chan struct{}),
-		history:   newHistory(o.History),
-		present:   make(present),
-		labels:    newNames(),
-		selectors: make(selectors),
+		epoch:       fmt.Sprintf("%016x", rand.Uint64()),
+		began:       time.Now(),
+		slowAfter:   o.SlowAfter,
+		status:      o.Status,
+		logger:      o.Logger.With("stage", "dispatcher"),
+		log:         newLog(o.History),
+		starting:    mailbox.New[*Subscription](),
+		leaving:     mailbox.New[*Subscription](),
+		queries:     make(chan chan<- []stats),
+		started:     make(chan struct{}),
+		stopping:    make(chan struct{}),
+		stopped:     make(chan struct{}),
+		subscribers: make(map[*Subscription]struct{}),
+		labels:      newNames(),
+		present:     make(present),
 	}
 	var err error
 	d.metrics, err = newMetrics(o.Metrics, d.queryStats)
@@ -108,37 +91,32 @@ func (d *Dispatcher) Epoch() string { return d.epoch }
 // for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
 // Run has returned.
 func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
-	f, err := complete(&o)
+	f, err := check(&o)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", option.Invalid(err))
 	}
 	if o.Name == "" {
 		o.Name = fmt.Sprintf("subscriber-%d", d.names.Add(1))
 	}
-	s := newSubscription(o, f, d.leaving)
-	if o.Statuses {
-		s.status = d.status
-	}
-	if !d.joining.Put(s) {
+	s := newSubscription(d, o, f)
+	s.at.Store(d.log.state.Load().newest)
+	if !d.starting.Put(s) {
 		return nil, pleg.ErrStopped
 	}
 	return s, nil
 }
 
-// Run publishes the events of every outcome, and the marks behind those that were sent
-// before them, until in is closed. It then closes the channels of all subscribers. It
-// runs once.
+// Run appends the events of every outcome to the log, and the marks behind those that were
+// sent before them, until in is closed. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error {
 	close(d.started)
-	defer d.closeAll()
+	defer d.stop()
 	slow := time.NewTicker(d.slowAfter)
 	defer slow.Stop()
-	d.recheck = time.NewTimer(recheckAfter)
-	defer d.recheck.Stop()
 	for {
 		select {
 		case outcome, ok := <-in:
-			if !ok || !d.publishAll(outcome, in) {
+			if !ok || !d.appendAll(outcome, in) {
 				return nil
 			}
 		case mark, ok := <-marks:
@@ -147,32 +125,27 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error
 				continue
 			}
 			for range len(in) { // what the mark counts on waits there
-				d.publishOutcome(<-in)
+				d.append(<-in)
 			}
-			d.applyMark(mark)
-		case <-d.joining.Wake():
-			d.addJoining()
+			d.mark(mark)
+		case <-d.starting.Wake():
+			d.placeAll()
 		case <-d.leaving.Wake():
-			d.removeLeaving()
-		case s := <-d.fed:
-			s.finishFeed(len(s.feeding.batch), d.now())
-			d.feed(s)
+			d.leave()
 		case reply := <-d.queries:
 			reply <- d.stats()
-		case <-d.recheck.C:
-			d.checkStalled()
 		case <-slow.C:
-			d.warnSlow(d.now())
+			d.warnSlow()
 		}
 	}
 }
 
-// publishAll publishes an outcome and a bounded number of those that wait behind it,
-// because the whole select for each costs more than publishing it. It reports whether
-// in is still open.
-func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
+// appendAll appends an outcome and a bounded number of those that wait behind it, and wakes
+// the subscribers once for all. It reports whether in is still open.
+func (d *Dispatcher) appendAll(o stage.Outcome, in <-chan stage.Outcome) bool {
+	defer d.publish()
 	for taken := 0; ; taken++ {
-		d.publishOutcome(o)
+		d.append(o)
 		if taken == stage.OutcomeBuffer {
 			return true
 		}
@@ -188,72 +161,131 @@ func (d *Dispatcher) publishAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 	}
 }
 
-func (d *Dispatcher) publishOutcome(o stage.Outcome) {
+// append appends the events of an outcome. Those that come first of a pod before the first
+// list is settled are the state that the pipeline has found.
+func (d *Dispatcher) append(o stage.Outcome) {
 	d.admit()
-	d.replayed = nil
-	now := d.now()
-	labels, known := d.present.labels(o.UID, o.Pod)
-	first := d.present[o.UID] == nil
-	if known && d.present.isUnlabelled(o.UID) {
-		d.resolveLabels(o.UID, labels)
-	}
+	d.pods = nil
+	labels, now := d.present.labels(o.UID, o.Pod), d.now()
+	known := d.present[o.UID] != nil
+	found := d.last.synced == nil && !known
+	entries := make([]entry, 0, len(o.Events))
 	for _, ev := range o.Events {
-		if ev.Type == stage.ContainerChanged {
-			continue
+		counter := d.metrics.events[ev.Type]
+		if counter == nil {
+			continue // it only causes an inspection
 		}
-		d.seq++
-		ev.Seq, ev.Epoch = d.seq, d.epoch
-		d.metrics.count(ev.Type)
-		d.history.add(past{ev, labels, known})
-		d.present.apply(ev)
-		d.publish(published{Event: ev, labels: labels, known: known, first: first}, now)
+		counter.Inc()
+		d.last.newest++
+		ev.Seq, ev.Epoch, ev.Replayed = d.last.newest, d.epoch, found
+		entries = append(entries, entry{ev, labels, now})
+		d.log.append(&entries[len(entries)-1])
 	}
-	d.present.settle(o.UID, o.Pod == nil, labels, known)
+	switch {
+	case o.Pod == nil:
+		delete(d.present, o.UID)
+	case known || len(entries) > 0:
+		d.present.apply(o.UID, labels, entries)
+	}
 }
 
-// admit adds the subscribers that wait: one that joined before something was sent must
-// not miss it.
+// publish shows the readers what was appended.
+func (d *Dispatcher) publish() {
+	known := *d.log.state.Load()
+	if known.changed = nil; d.last != known {
+		d.log.publish(d.last)
+	}
+}
+
+// admit gives a place in the log to those that wait for one: who subscribed before something
+// was sent must not miss it.
 func (d *Dispatcher) admit() {
 	select {
-	case <-d.joining.Wake():
-		d.addJoining()
+	case <-d.starting.Wake():
+		d.placeAll()
 	default:
 	}
 }
 
-// published is an event that has just got its number.
-type published struct {
-	pleg.Event
-	labels map[string]string
-	known  bool // whether the labels are
-	first  bool // nothing of the pod was published before its outcome
+func (d *Dispatcher) placeAll() {
+	for _, s := range d.starting.Take() {
+		d.place(s)
+	}
 }
 
-func (d *Dispatcher) publish(p published, now time.Duration) {
-	for _, s := range d.subscribers {
-		ev := &p.Event
-		unlabelled := !p.known && s.filter.Selector != nil
-		if !s.filter.WantsEvent(ev) || !unlabelled && !s.filter.WantsLabels(p.labels) {
-			continue
+// place gives a subscriber its place, and the present state if it needs that.
+func (d *Dispatcher) place(s *Subscription) {
+	p := place{seq: d.last.newest, at: d.last.newest, mark: d.last.mark}
+	if _, known := d.subscribers[s]; known {
+		p.gap, p.missed = pleg.HistoryTooShort, p.seq-s.at.Load()
+	} else {
+		d.subscribers[s] = struct{}{}
+		s.label, s.number = d.labels.assign(s.options.Name)
+		if p.gap, p.missed = d.missing(s.options.After); p.gap == "" && s.options.After != (pleg.Position{}) {
+			p.at = s.options.After.Seq
 		}
-		if p.first && s.syncing && s.replay {
-			replayed := *ev
-			replayed.Replayed = true
-			ev = &replayed
+	}
+	if p.gap != "" || s.options.Replay {
+		if d.pods == nil {
+			d.pods = make([]*presentPod, 0, len(d.present))
+			for _, pod := range d.present {
+				d.pods = append(d.pods, pod)
+			}
 		}
-		if s.stalled() {
-			d.feed(s) // it may read again; what it missed goes first
+		p.pods = d.pods
+	}
+	s.at.Store(p.at) // until the reader takes it
+	s.places <- p
+}
+
+// missing says why a subscriber cannot resume after a position, and how much it misses; "" if
+// it can.
+func (d *Dispatcher) missing(after pleg.Position) (gap string, missed uint64) {
+	switch {
+	case after == pleg.Position{}:
+		return "", 0
+	case after.Epoch != d.epoch || after.Seq > d.last.newest:
+		return pleg.OtherEpoch, 0
+	case after.Seq < d.last.newest && d.log.at(after.Seq+1) == nil:
+		return pleg.HistoryTooShort, d.last.newest - after.Seq
+	}
+	return "", 0
+}
+
+// leave removes the subscribers that called Close.
+func (d *Dispatcher) leave() {
+	d.placeAll() // one that leaves may have joined a moment ago
+	for _, s := range d.leaving.Take() {
+		if _, known := d.subscribers[s]; known {
+			delete(d.subscribers, s)
+			d.labels.release(s.options.Name, s.label, s.number)
 		}
-		if d.hold(s, ev, unlabelled) || s.offer(ev, now) {
-			continue
+	}
+}
+
+// stop publishes the last state, which ends the subscriptions, and waits for their pumps.
+func (d *Dispatcher) stop() {
+	d.last.stopped = true
+	d.publish()
+	for _, s := range d.starting.Close() {
+		d.place(s)
+	}
+	d.leaving.Close()
+	close(d.stopping)
+	for s := range d.subscribers {
+		if p := s.pump.Load(); p != nil {
+			<-p.ended
 		}
-		if !s.warnedFull {
-			s.warnedFull = true
-			d.log.Warn("subscriber buffer full, discarding events",
-				"subscriber", s.label, "buffer", s.buffer, "repair", "one PodSync for each pod")
+	}
+	close(d.stopped)
+}
+
+func (d *Dispatcher) warnSlow() {
+	for s := range d.subscribers {
+		if lag := s.Lag(); lag.Age > d.slowAfter && !s.warned {
+			s.warned = true
+			d.logger.Warn("subscriber is not reading", "subscriber", s.label, "age", lag.Age, "events", lag.Events)
 		}
-		d.metrics.discarded.Inc()
-		d.feed(s)
 	}
 }
 

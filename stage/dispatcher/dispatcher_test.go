@@ -1,12 +1,14 @@
 package dispatcher_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -16,79 +18,295 @@ import (
 
 func TestEverySubscriberGetsEveryEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+		f := newFixture(t, history, discard)
 		early := f.subscribe(t, pleg.SubscribeOptions{})
 		f.run(t)
 		late := f.subscribe(t, pleg.SubscribeOptions{})
-		f.publish("a", "Started(c) Changed(d) Started(/s)")
+		f.publish("a", "Started(c) Changed(d) Other(e) Started(/s)")
 		later := f.subscribe(t, pleg.SubscribeOptions{})
 		f.publish("b", "Changed(c)")
 		f.publish("a", "Died(c) PodSync")
 		const first, second = "a:Started(c) a:Started(/s)", "a:Died(c) a:PodSync"
 		requireRead(t, later, second)
 		requireRead(t, early, first+" "+second)
-		got := read(t, late)
+		got, _ := read(t, late)
 		if wordsOf(got) != first+" "+second {
 			t.Errorf("got %q", wordsOf(got))
 		}
-		// ContainerChanged has no sequence number.
-		for n, ev := range got {
-			if ev.Seq != uint64(n+1) {
-				t.Errorf("event %d has number %d", n, ev.Seq)
+		for n, ev := range got { // what only causes an inspection takes no number
+			if ev.Seq != uint64(n+1) || ev.Epoch != f.Epoch() {
+				t.Errorf("event %d is %d of epoch %q", n, ev.Seq, ev.Epoch)
 			}
 		}
 	})
 }
 
-// If an event arrives after the subscriber has read and before the feeder goes on,
-// the buffer has room, but the PodSyncs come first. Until then there is no bookmark.
-func TestNoEventOvertakesAPodSync(t *testing.T) {
-	for range 50 {
-		testDispatcher(t, func(t *testing.T, f *fixture) {
-			synctest.Wait() // the first mark is for nobody
-			s := f.subscribe(t, pleg.SubscribeOptions{Buffer: 2, Bookmarks: true})
-			f.publish("a", "Started(c) Died(c)")
-			for _, uid := range []pleg.PodUID{"b", "c", "d", "e"} {
-				f.publish(uid, "Started(c)")
+// A subscriber has the same place in the log whether it asks for the state, a position or a time.
+func TestBeginning(t *testing.T) {
+	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
+	for name, test := range map[string]struct {
+		options pleg.SubscribeOptions // an After without an epoch is of this one
+		want    string                // before the live event
+	}{
+		"from now on":                {pleg.SubscribeOptions{}, ""},
+		"the state":                  {pleg.SubscribeOptions{Replay: true}, "=a:Died(c) =a:Started(d) =b:Started(c) :Synced()"},
+		"the state of some":          {pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Selector: "app=b"}}, "=b:Started(c) :Synced()"},
+		"after the last":             {pleg.SubscribeOptions{After: pleg.Position{Seq: 6}}, ":Synced()"},
+		"after the third":            {pleg.SubscribeOptions{After: pleg.Position{Seq: 3}}, "a:Started(d) x:Removed(c) b:Started(c) :Synced()"},
+		"after the third, some":      {pleg.SubscribeOptions{After: pleg.Position{Seq: 3}, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"b"}}}, "b:Started(c) :Synced()"},
+		"after the third, and state": {pleg.SubscribeOptions{After: pleg.Position{Seq: 3}, Replay: true}, "=a:Died(c) a:Started(d) x:Removed(c) b:Started(c) :Synced()"},
+		"after one that is to come":  {pleg.SubscribeOptions{After: pleg.Position{Seq: 7}}, "Gap(OtherEpoch)*0 =a:Died(c) =a:Started(d) =b:Started(c) :Synced()"},
+		"after one of another epoch": {pleg.SubscribeOptions{After: pleg.Position{Epoch: "other", Seq: 3}}, "Gap(OtherEpoch)*0 =a:Died(c) =a:Started(d) =b:Started(c) :Synced()"},
+		"since the beginning":        {pleg.SubscribeOptions{Since: began(9)}, "=a:Started(c) x:Started(c) a:Died(c) a:Started(d) x:Removed(c) b:Started(c) :Synced()"},
+		"since an end":               {pleg.SubscribeOptions{Since: began(2)}, "a:Died(c) a:Started(d) x:Removed(c) b:Started(c) :Synced()"},
+		"since a later end":          {pleg.SubscribeOptions{Since: began(1)}, "a:Started(d) x:Removed(c) :Synced()"},
+		"since an end, and state":    {pleg.SubscribeOptions{Since: began(1), Replay: true}, "=a:Died(c) a:Started(d) x:Removed(c) b:Started(c) :Synced()"},
+		"since now":                  {pleg.SubscribeOptions{Since: at(2)}, ":Synced()"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, history, discard)
+				f.start(t)
+				publish := func(o stage.Outcome, times ...time.Time) {
+					for i := range times {
+						o.Events[i].StartedAt, o.Events[i].FinishedAt = times[i], times[i]
+					}
+					if o.Pod != nil {
+						o.Pod.Labels = map[string]string{"app": string(o.UID)}
+					}
+					f.in <- o
+				}
+				publish(outcome("a", "Started(c)"), began(3))
+				f.mark(stage.Mark{Current: at(1)})
+				publish(outcome("x", "Started(c)"), began(3))
+				publish(outcome("a", "Died(c) Started(d)"), began(2), time.Time{})
+				gone := outcome("x", "Removed(c)")
+				gone.Pod = nil
+				publish(gone)
+				publish(outcome("b", "Started(c)"), began(2))
+				synctest.Wait()
+				o := test.options
+				if o.After.Seq > 0 && o.After.Epoch == "" {
+					o.After.Epoch = f.Epoch()
+				}
+				first, second := f.subscribe(t, o), f.subscribe(t, o)
+				f.publishLabelled("b", "Died(c)", map[string]string{"app": "b"})
+				want := strings.TrimSpace(test.want + " b:Died(c)")
+				requireRead(t, first, want)
+				requireRead(t, second, want)
+			})
+		})
+	}
+}
+
+// The log has moved past the place of a subscriber, before it begins or while it reads: it gets
+// one Gap, the state and then live events.
+func TestGap(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		f.publish("stays", "Started(c)")
+		slow := f.subscribe(t, pleg.SubscribeOptions{})
+		f.publish("stays", "Started(d)")
+		requireRead(t, slow, "stays:Started(d)")
+		f.churn(history)
+		f.publish("stays", "Died(d)")
+		late := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 2}})
+		filtered := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 2}, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"none"}}})
+		gap := fmt.Sprintf("Gap(HistoryTooShort)*%d", 3*history+1)
+		want := gap + " =stays:Started(c) =stays:Died(d) :Synced()"
+		requireRead(t, slow, want)
+		f.publish("stays", "Removed(d)")
+		requireRead(t, slow, "stays:Removed(d)")
+		requireRead(t, late, want+" stays:Removed(d)")
+		requireRead(t, filtered, gap+" :Synced()")
+	})
+}
+
+// A subscriber at any place within the log has lost nothing, and at any place before has a Gap.
+func TestPlaceInTheLog(t *testing.T) {
+	const length = 8
+	for behind := range 2 * length {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, length, discard)
+			f.run(t)
+			f.publish("a", "Started(c)")
+			s := f.subscribe(t, pleg.SubscribeOptions{})
+			for range behind {
+				f.publish("a", "PodSync")
 			}
-			<-s.Events()
-			<-s.Events()
-			f.marks <- stage.Mark{Current: at(2)}
-			f.publish("f", "Started(c)")
-			got := []pleg.Event{<-s.Events(), <-s.Events()}
-			f.publish("g", "Started(c)")
-			got = append(got, read(t, s)...)
-			// If d and e are in the buffer already, there is no room for both f and g.
-			const want = "b:PodSync*1 c:PodSync*1 d:PodSync*1 e:PodSync*1 f:Started(c) g:"
-			if words := wordsOf(got); words != want+"Started(c)" && words != want+"PodSync*1" {
-				t.Errorf("got %q, want %q and an event or a PodSync", words, want)
+			if lag := s.Lag(); lag.Events != uint64(behind) {
+				t.Errorf("the lag is %d events, want %d", lag.Events, behind)
+			}
+			want := strings.TrimSpace(strings.Repeat(" a:PodSync", behind))
+			if behind > length {
+				want = fmt.Sprintf("Gap(HistoryTooShort)*%d =a:Started(c) :Synced()", behind)
+			}
+			requireRead(t, s, want)
+			if lag := s.Lag(); lag != (pleg.Lag{}) {
+				t.Errorf("the lag is %+v after everything was read", lag)
 			}
 		})
 	}
 }
 
-func TestCloseBeforeRun(t *testing.T) {
+// Three subscribers of different speed, over many lives: what each got and what its gaps count
+// adds up to everything, and one that keeps within the log has no Gap.
+func TestThreeSpeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		s := f.subscribe(t, pleg.SubscribeOptions{})
-		s.Close()
+		const lives, perSecond = 20_000, 100
+		f := newFixture(t, 1000, discard)
 		f.run(t)
-		requireClosed(t, s)
+		type reader struct {
+			sub       pleg.Subscription
+			got, gaps uint64
+			missed    uint64
+		}
+		newReader := func() *reader { return &reader{sub: f.subscribe(t, pleg.SubscribeOptions{})} }
+		var wg sync.WaitGroup
+		read := func(r *reader, pause time.Duration) {
+			wg.Go(func() {
+				for ev, err := range r.sub.All(t.Context()) {
+					switch {
+					case err != nil:
+						return
+					case ev.Type == pleg.Gap:
+						r.gaps++
+						r.missed += ev.Missed
+					case ev.PodUID != "" && !ev.Replayed:
+						r.got++
+					}
+					time.Sleep(pause)
+				}
+			})
+		}
+		quick, steady, slow, never := newReader(), newReader(), newReader(), newReader()
+		read(quick, 0)
+		read(steady, time.Second/(3*perSecond))
+		read(slow, time.Second/10)
+		for n := range lives {
+			uid := pleg.PodUID(fmt.Sprint(n))
+			f.in <- outcome(uid, "Started(c)")
+			last := outcome(uid, "Died(c) Removed(c)")
+			last.Pod = nil
+			f.in <- last
+			time.Sleep(time.Second / perSecond)
+		}
+		f.stop()
+		read(never, 0)
+		wg.Wait()
+		for name, r := range map[string]*reader{"quick": quick, "steady": steady, "slow": slow, "never": never} {
+			if r.got+r.missed != 3*lives {
+				t.Errorf("%s got %d events and missed %d, want %d together", name, r.got, r.missed, 3*lives)
+			}
+			if behind := name == "slow" || name == "never"; (r.gaps > 0) != behind {
+				t.Errorf("%s had %d gaps", name, r.gaps)
+			}
+		}
 	})
+}
+
+// The first state of a pod is marked for whoever reads it, and what changes later is not.
+func TestFirstStateIsReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, history, discard)
+		before, replay := f.subscribe(t, pleg.SubscribeOptions{}), f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+		f.start(t)
+		f.publish("a", "Started(c) Started(d)")
+		joined := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+		f.publish("a", "Died(c)")
+		f.publish("b", "Died(c)")
+		f.mark(stage.Mark{Current: at(1)})
+		f.publish("c", "Started(c)")
+		after := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}})
+		const want = "=a:Started(c) =a:Started(d) a:Died(c) =b:Died(c)"
+		requireRead(t, before, want+" c:Started(c)")
+		requireRead(t, replay, want+" :Synced() c:Started(c)")
+		requireRead(t, joined, want+" :Synced() c:Started(c)")
+		requireRead(t, after, want+" c:Started(c) :Synced()")
+	})
+}
+
+func TestReplayIsThePresentState(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		f.publish("b", "Created(c)")
+		for _, step := range []struct{ publish, replay string }{
+			{"Started(c)", "=b:Created(c) =a:Started(c) :Synced()"},
+			{"Died(c) Started(d)", "=b:Created(c) =a:Died(c) =a:Started(d) :Synced()"},
+			{"Corrected(c) PodSync", "=b:Created(c) =a:Died(c) =a:Started(d) :Synced()"},
+			{"Removed(c)", "=b:Created(c) =a:Started(d) :Synced()"},
+		} {
+			f.publish("a", step.publish)
+			for range 2 {
+				s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}})
+				requireRead(t, s, step.replay)
+			}
+		}
+		f.remove("a", "Died(d) Removed(d)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Replay: true}), ":Synced()")
+	})
+}
+
+// A pod keeps its labels until its last event, also if a list shows it without them.
+func TestLabelsOfTheCommit(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		web, mail := map[string]string{"app": "web"}, map[string]string{"app": "mail"}
+		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
+		f.publishLabelled("a", "Started(1)", web)
+		f.publishLabelled("b", "Started(2)", mail)
+		f.publishLabelled("a", "Started(3)", nil)
+		f.publishLabelled("b", "Started(4)", web)
+		f.publishLabelled("a", "Died(3)", mail)
+		f.remove("b", "Died(4)")
+		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4)")
+	})
+}
+
+func TestStatusIsThatOfTheDelivery(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		f.publish("a", "Started(c)")
+		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Statuses: true})
+		f.publish("a", "Died(c)")
+		got, _ := read(t, s)
+		for _, ev := range got {
+			if (ev.Status == nil) != (ev.Type == pleg.Synced) {
+				t.Errorf("%s has the status %v", ev.Type, ev.Status)
+			}
+		}
+	})
+}
+
+func TestSubscribeNamesTheBadOption(t *testing.T) {
+	f := newFixture(t, history, discard)
+	for field, o := range map[string]pleg.SubscribeOptions{
+		"Name":      {Name: "bad\xff"}, // not valid in a metric label
+		"printable": {Name: "red\x1b[31m"},
+		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
+		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
+		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
+		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
+	} {
+		if _, err := f.Subscribe(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), field) {
+			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)
+		}
+	}
 }
 
 // Subscribers come and leave while the dispatcher is busy with others that do.
 func TestCloseAtOnce(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
-		for n := range 100 {
+		for n := range history {
 			f.publish(pleg.PodUID(fmt.Sprint(n)), "Started(c)")
 		}
-		left := make([][]*dispatcher.Subscription, 8)
+		left := make([][]pleg.Subscription, 8)
 		var leaving sync.WaitGroup
 		for n := range left {
 			leaving.Go(func() {
 				for range 500 {
-					s := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+					s, err := f.Subscribe(pleg.SubscribeOptions{Replay: true})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					s.Close()
 					s.Close()
 					left[n] = append(left[n], s)
 				}
@@ -97,43 +315,143 @@ func TestCloseAtOnce(t *testing.T) {
 		leaving.Wait()
 		synctest.Wait()
 		for _, s := range slices.Concat(left...) {
-			requireClosed(t, s)
-		}
-	})
-}
-
-func TestSubscribeNamesTheBadOption(t *testing.T) {
-	f := newFixture(t)
-	for field, o := range map[string]pleg.SubscribeOptions{
-		"Buffer":    {Buffer: -1},
-		"Name":      {Name: "bad\xff"}, // not valid in a metric label
-		"printable": {Name: "red\x1b[31m"},
-		"After":     {After: pleg.Position{Seq: 475}}, // it may be of another pipeline
-		"exclude":   {After: pleg.Position{Epoch: f.Epoch()}, Since: at(1)},
-		"Types":     {Filter: pleg.Filter{Types: []pleg.EventType{"ContainerBorn"}}},
-		"selector":  {Filter: pleg.Filter{Selector: "a in"}},
-	} {
-		if _, err := f.Subscribe(o); err == nil || !strings.Contains(err.Error(), field) {
-			t.Errorf("Subscribe(%+v) = %v, want an error that names %s", o, err, field)
-		}
-	}
-}
-
-func TestReplayIsThePresentState(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		for _, step := range []struct{ publish, replay string }{
-			{"Started(c)", "a:Started(c) :Synced()"},
-			{"Died(c) Started(d)", "a:Died(c) a:Started(d) :Synced()"},
-			{"Removed(c)", "a:Started(d) :Synced()"},
-		} {
-			f.publish("a", step.publish)
-			for range 2 {
-				s := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
-				synctest.Wait()
-				if got := wordsOf(kit.Drain(s.Events())); got != step.replay {
-					t.Errorf("after %s: got %q, want %q", step.publish, got, step.replay)
-				}
+			requireEnd(t, s, pleg.ErrClosed)
+			if _, open := <-s.Events(); open {
+				t.Error("an event came after Close")
 			}
 		}
 	})
 }
+
+func TestCloseBeforeRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, history, discard)
+		s := f.subscribe(t, pleg.SubscribeOptions{})
+		events := s.Events()
+		synctest.Wait()
+		s.Close()
+		if _, open := <-events; open { // although nothing runs
+			t.Error("an event came after Close")
+		}
+		requireEnd(t, s, pleg.ErrClosed)
+		f.run(t)
+	})
+}
+
+// What a reader waits for ends with its context, and it goes on where it was.
+func TestNextEndsWithItsContext(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, pleg.SubscribeOptions{})
+		requireRead(t, s, "")
+		f.publish("a", "Started(c)")
+		requireRead(t, s, "a:Started(c)")
+	})
+}
+
+// At the end everything in the log can still be read.
+func TestReadAfterTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		lives int
+		want  string
+	}{
+		"within the log":   {1, "a:Started(c) churn-0:Started(c) churn-0:Died(c) churn-0:Removed(c)"},
+		"the log moved on": {history, fmt.Sprintf("Gap(Stopped)*%d", 3*history+1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			testDispatcher(t, func(t *testing.T, f *fixture) {
+				s := f.subscribe(t, pleg.SubscribeOptions{})
+				f.publish("a", "Started(c)")
+				f.churn(test.lives)
+				joins := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+				f.stop()
+				synctest.Wait()
+				got, err := read(t, s)
+				if words := wordsOf(got); words != test.want || !errors.Is(err, pleg.ErrStopped) {
+					t.Errorf("got %q, %v; want %q and %v", words, err, test.want, pleg.ErrStopped)
+				}
+				got, err = read(t, joins)
+				if words := wordsOf(got); words != "=a:Started(c) :Synced()" || !errors.Is(err, pleg.ErrStopped) {
+					t.Errorf("the new one got %q, %v", words, err)
+				}
+				if _, err := f.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
+					t.Errorf("Subscribe = %v, want %v", err, pleg.ErrStopped)
+				}
+			})
+		})
+	}
+}
+
+// At the end the channel says how much of the log its reader did not take.
+func TestEventsAtTheEnd(t *testing.T) {
+	for events := range 5 {
+		testDispatcher(t, func(t *testing.T, f *fixture) {
+			s := f.subscribe(t, pleg.SubscribeOptions{})
+			for range events {
+				f.publish("a", "PodSync")
+			}
+			channel := s.Events()
+			synctest.Wait()
+			f.stop()
+			synctest.Wait()
+			var got []pleg.Event
+			for ev := range channel {
+				got = append(got, ev)
+			}
+			want := strings.TrimSpace(strings.Repeat("a:PodSync ", min(1, events)))
+			if events > 1 { // there is one place in the channel
+				want = fmt.Sprintf("Gap(Stopped)*%d", events)
+			}
+			if words := wordsOf(got); words != want {
+				t.Errorf("%d events: got %q, want %q", events, words, want)
+			}
+		})
+	}
+}
+
+// Who has not read is logged once, whichever way it reads.
+func TestUnreadIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := &kit.Log{}
+		f := newFixture(t, history, log.Logger())
+		f.run(t)
+		subs := []pleg.Subscription{f.subscribe(t, pleg.SubscribeOptions{Name: "silent"}), f.subscribe(t, pleg.SubscribeOptions{Name: "channel"})}
+		events := subs[1].Events()
+		f.subscribe(t, pleg.SubscribeOptions{Name: "reads"}).Events()
+		f.publish("a", "Started(c) Died(c)")
+		<-events
+		time.Sleep(5 * time.Minute)
+		for _, s := range subs {
+			if lag := s.Lag(); lag.Age != 5*time.Minute {
+				t.Errorf("the lag of %s is %+v", s.Name(), lag)
+			}
+		}
+		log.RequireLines(t, 1, "subscriber=silent")
+		log.RequireLines(t, 1, "subscriber=channel")
+	})
+}
+
+// What a publication costs does not grow with subscribers that do not read, and memory not
+// with what they do not read.
+func TestUnreadCostsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, history, discard)
+		f.run(t)
+		cost := func() float64 {
+			o := outcome("a", "Died(c)")
+			return testing.AllocsPerRun(100, func() {
+				f.in <- o
+				synctest.Wait()
+			})
+		}
+		alone := cost()
+		for range 1000 {
+			f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+		}
+		synctest.Wait()
+		if with := cost(); with > alone+1 {
+			t.Errorf("an event takes %v allocations with 1000 subscribers, %v without", with, alone)
+		}
+	})
+}
+
+var _ pleg.Subscription = (*dispatcher.Subscription)(nil)

@@ -1,6 +1,8 @@
 package dispatcher_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -15,7 +17,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -33,11 +34,15 @@ type fixture struct {
 	stop  func()
 }
 
+// history is the length of the log of most tests.
+const history = 100
+
 // newFixture returns a dispatcher that does not run yet.
-func newFixture(t *testing.T) *fixture {
+func newFixture(t *testing.T, history int, logger *slog.Logger) *fixture {
 	t.Helper()
 	d, err := dispatcher.New(dispatcher.Options{
-		History: 100, SlowAfter: 30 * time.Second, Logger: discard,
+		History: history, SlowAfter: 30 * time.Second, Logger: logger,
+		Status: func(uid pleg.PodUID) *pleg.PodStatus { return &pleg.PodStatus{UID: uid} },
 	})
 	if err != nil {
 		t.Fatalf("New: %v", err)
@@ -71,13 +76,13 @@ func (f *fixture) run(t *testing.T) {
 func testDispatcher(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
+		f := newFixture(t, history, discard)
 		f.run(t)
 		test(t, f)
 	})
 }
 
-func (f *fixture) subscribe(t *testing.T, o pleg.SubscribeOptions) *dispatcher.Subscription {
+func (f *fixture) subscribe(t *testing.T, o pleg.SubscribeOptions) pleg.Subscription {
 	t.Helper()
 	s, err := f.Subscribe(o)
 	if err != nil {
@@ -103,10 +108,10 @@ func outcome(uid pleg.PodUID, words string) stage.Outcome {
 	return o
 }
 
-// publish sends an outcome and waits until it is delivered.
+// publish sends an outcome and waits until it is published.
 func (f *fixture) publish(uid pleg.PodUID, words string) { f.publishLabelled(uid, words, nil) }
 
-// publishLabelled is publish for a pod with these labels; nil if they are not known.
+// publishLabelled is publish for a pod with these labels.
 func (f *fixture) publishLabelled(uid pleg.PodUID, words string, labels map[string]string) {
 	o := outcome(uid, words)
 	o.Pod.Labels = labels
@@ -114,67 +119,74 @@ func (f *fixture) publishLabelled(uid pleg.PodUID, words string, labels map[stri
 	synctest.Wait()
 }
 
-// resumeTime is longer than the dispatcher takes to see that a subscriber reads
-// again.
-const resumeTime = 20 * time.Millisecond
+// remove publishes the last events of a pod that is gone.
+func (f *fixture) remove(uid pleg.PodUID, words string) {
+	o := outcome(uid, words)
+	o.Pod = nil
+	f.in <- o
+	synctest.Wait()
+}
 
-// read returns the events in the channel, until it stays empty. Their sequence
-// numbers must grow; a mark may have that of the event before it.
-func read(t *testing.T, s *dispatcher.Subscription) []pleg.Event {
-	t.Helper()
-	var got []pleg.Event
-	for waited := false; ; {
-		select {
-		case ev, ok := <-s.Events():
-			if !ok {
-				return got
-			}
-			if last := len(got) - 1; last >= 0 && (ev.Seq < got[last].Seq || ev.Seq == got[last].Seq && ev.PodUID != "") {
-				t.Errorf("event number %d after %d", ev.Seq, got[len(got)-1].Seq)
-			}
-			got = append(got, ev)
-			waited = false
-		default:
-			if waited {
-				return got
-			}
-			time.Sleep(resumeTime)
-			synctest.Wait()
-			waited = true
-		}
+// churn publishes n lives of pods that are gone at once, of three events each.
+func (f *fixture) churn(n int) {
+	for i := range n {
+		uid := pleg.PodUID(fmt.Sprint("churn-", i))
+		f.publish(uid, "Started(c) Died(c)")
+		f.remove(uid, "Removed(c)")
 	}
 }
 
-// wordsOf returns the events as words, such as "a:Died(c)" or "a:PodSync*2" for
-// one with Missed 2.
+// mark sends a mark and waits until it is published.
+func (f *fixture) mark(m stage.Mark) {
+	f.marks <- m
+	synctest.Wait()
+}
+
+// read returns what there is to read, and how the reading ended; nil if more may come.
+func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // passes once all wait
+	defer cancel()
+	for {
+		ev, err := s.Next(ctx)
+		if errors.Is(err, context.DeadlineExceeded) {
+			return got, nil
+		}
+		if err != nil {
+			return got, err
+		}
+		got = append(got, ev)
+	}
+}
+
+// wordsOf returns the events as words, such as "a:Died(c)", "=a:Died(c)" if it is replayed, and
+// "Gap(HistoryTooShort)*2" for one with Missed 2.
 func wordsOf(events []pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {
 		words[i] = fmt.Sprintf("%s:%s", ev.PodUID, plegtest.Words(ev))
-		if ev.Missed > 0 {
-			words[i] += fmt.Sprintf("*%d", ev.Missed)
+		if ev.Replayed {
+			words[i] = "=" + words[i]
+		}
+		if ev.Type == pleg.Gap {
+			words[i] = fmt.Sprintf("Gap(%s)*%d", ev.Reason, ev.Missed)
 		}
 	}
 	return strings.Join(words, " ")
 }
 
-func requireRead(t *testing.T, s *dispatcher.Subscription, want string) {
+func requireRead(t *testing.T, s pleg.Subscription, want string) {
 	t.Helper()
-	if got := wordsOf(read(t, s)); got != want {
-		t.Errorf("subscriber %s got %q, want %q", s.Name(), got, want)
+	got, err := read(t, s)
+	if words := wordsOf(got); words != want || err != nil {
+		t.Errorf("subscriber %s got %q, %v; want %q", s.Name(), words, err, want)
 	}
 }
 
-// requireClosed drains the channel, which must then be closed.
-func requireClosed(t *testing.T, s *dispatcher.Subscription) {
+// requireEnd fails unless the subscription ends after what it has to read.
+func requireEnd(t *testing.T, s pleg.Subscription, want error) {
 	t.Helper()
-	synctest.Wait()
-	if got := len(kit.Drain(s.Events())); got > cap(s.Events()) {
-		t.Fatalf("the channel of subscriber %s has %d events, more than its capacity", s.Name(), got)
-	}
-	select {
-	case <-s.Events(): // it is empty, so it is closed
-	default:
-		t.Fatalf("the channel of subscriber %s is open", s.Name())
+	if got, err := read(t, s); !errors.Is(err, want) {
+		t.Errorf("subscriber %s ended with %v after %q, want %v", s.Name(), err, wordsOf(got), want)
 	}
 }

@@ -3,8 +3,10 @@ package dispatcher_test
 import (
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -13,12 +15,12 @@ import (
 func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 	for range 20 { // a select takes either channel
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t)
+			f := newFixture(t, history, discard)
 			f.in = make(chan stage.Outcome, 3)
 			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
 			relisted := make(chan error, 1)
 			for range 3 {
-				f.in <- outcome("a", "Started(c)")
+				f.in <- outcome("a", "PodSync")
 			}
 			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
 			synctest.Wait()
@@ -26,61 +28,87 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
 			}
-			for range 3 {
-				if ev := <-s.Events(); ev.Type == pleg.Bookmark {
-					t.Fatal("the mark came before the events")
-				}
+			if lag := s.Lag(); lag.Events != 3 {
+				t.Errorf("%d events are published, want 3", lag.Events)
 			}
-			if ev := <-s.Events(); ev.Type != pleg.Bookmark || !ev.ObservedAt.Equal(at(4)) {
-				t.Errorf("event %+v, want the mark", ev)
+			got, _ := read(t, s)
+			if words := wordsOf(got); words != "=a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
+				t.Errorf("got %q of %v", words, got)
 			}
 		})
 	}
 }
 
-// Synced comes behind what was missed before the subscriber read, also if that is newer.
-func TestOwedSyncedFollowsTheRepairs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t)
-		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Buffer: 1})
-		f.start(t)
-		f.publish("a", "Started(1)")
-		f.publish("b", "Started(1)")
-		f.marks <- stage.Mark{Current: at(1)}
-		f.publish("c", "Started(1)")
-		got := read(t, s)
-		if words := wordsOf(got); words != "a:Started(1) b:PodSync*1 c:PodSync*1 :Synced()" {
-			t.Errorf("got %q", words)
+// A subscriber gets the marks that are sent after Subscribe has returned, each once, and none
+// of before. While it is behind, only the newest counts.
+func TestBookmarks(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
+		without := f.subscribe(t, pleg.SubscribeOptions{})
+		f.mark(stage.Mark{Current: at(1)})
+		requireRead(t, s, ":Bookmark()")
+		f.mark(stage.Mark{}) // for callers only
+		requireRead(t, s, "")
+		f.publish("a", "Started(c)")
+		f.mark(stage.Mark{Current: at(2)})
+		f.publish("a", "Died(c)")
+		requireRead(t, s, "a:Started(c) :Bookmark() a:Died(c)")
+		f.publish("a", "Removed(c)")
+		f.mark(stage.Mark{Current: at(3)})
+		f.publish("b", "Started(c)")
+		f.mark(stage.Mark{Current: at(4)})
+		got, _ := read(t, s)
+		if words := wordsOf(got); words != "a:Removed(c) b:Started(c) :Bookmark()" || got[2].Seq != 4 || !got[2].ObservedAt.Equal(at(4)) {
+			t.Errorf("got %q of %v", words, got)
+		}
+		requireRead(t, without, "a:Started(c) a:Died(c) a:Removed(c) b:Started(c)")
+	})
+}
+
+// A bookmark keeps the time of the last list that is settled for the pods that its subscriber
+// wants.
+func TestBookmarkOfAPodThatIsBehind(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		hung := plegtest.Pod("hung", "")
+		hung.Namespace, hung.Labels = "web", map[string]string{"app": "web"}
+		want := map[pleg.Subscription]time.Time{}
+		for filter, current := range map[*pleg.Filter]time.Time{
+			{}:                                  at(2),
+			{Namespaces: []string{"web"}}:       at(2),
+			{Selector: "app=web"}:               at(2),
+			{PodUIDs: []pleg.PodUID{"hung"}}:    at(2),
+			{Namespaces: []string{"shop"}}:      at(5),
+			{Selector: "app!=web"}:              at(5),
+			{PodUIDs: []pleg.PodUID{"another"}}: at(5),
+		} {
+			want[f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Filter: *filter})] = current
+		}
+		f.mark(stage.Mark{Current: at(5), Behind: []stage.Behind{{Pod: hung, Until: at(2)}}})
+		for s, current := range want {
+			got, _ := read(t, s)
+			if len(got) != 1 || got[0].Type != pleg.Bookmark || !got[0].ObservedAt.Equal(current) {
+				t.Errorf("got %v, want a bookmark of %v", got, current)
+			}
 		}
 	})
 }
 
-// A subscriber gets the marks that are sent after Subscribe has returned.
-func TestNewSubscriberGetsTheNextMark(t *testing.T) {
-	for range 20 { // a select takes either channel
-		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t)
-			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
-			go func() { f.marks <- stage.Mark{Current: at(1)} }()
-			synctest.Wait()
-			f.start(t)
-			if got := read(t, s); len(got) != 1 || got[0].Type != pleg.Bookmark {
-				t.Errorf("got %v, want a bookmark", got)
-			}
-		})
-	}
-}
-
-// At the end, the mark also stands for events that wait for the labels of their pod.
-func TestEndCountsWhatWaitsForLabels(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}})
-		f.publishLabelled("a", "Started(1)", nil)
-		f.publishLabelled("a", "Started(2)", nil)
-		f.stop()
-		got := read(t, s)
-		if len(got) != 1 || got[0].Type != pleg.Gap || got[0].Reason != pleg.Stopped || got[0].Missed != 2 {
-			t.Errorf("got %+v, want a Gap for two events", got)
-		}
+// Synced waits for the first mark, and comes behind everything that was published before it.
+func TestSyncedWaitsForTheInitialState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, history, discard)
+		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
+		live := f.subscribe(t, pleg.SubscribeOptions{})
+		f.start(t)
+		f.publish("a", "Started(1)")
+		requireRead(t, s, "=a:Started(1)")
+		f.publish("b", "Started(1)")
+		f.mark(stage.Mark{})
+		requireRead(t, s, "=b:Started(1)")
+		f.publish("c", "Started(1)")
+		f.mark(stage.Mark{Current: at(1)})
+		f.publish("d", "Started(1)")
+		requireRead(t, s, "=c:Started(1) :Synced() d:Started(1)")
+		requireRead(t, live, "=a:Started(1) =b:Started(1) =c:Started(1) d:Started(1)")
 	})
 }

@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -10,16 +8,17 @@ import (
 )
 
 type metrics struct {
-	events    map[pleg.EventType]prometheus.Counter
-	discarded prometheus.Counter
+	// events has a counter for each type that subscribers may get.
+	events map[pleg.EventType]prometheus.Counter
+	missed prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
 		events: make(map[pleg.EventType]prometheus.Counter),
-		discarded: s.Counter(reg.Name("pleg_discarded_events_total", "kubelet_pleg_discard_events"),
-			"Events that a subscriber missed because its buffer was full."),
+		missed: s.Counter(reg.Name("pleg_discarded_events_total", "kubelet_pleg_discard_events"),
+			"Events that a subscriber missed because the log had moved past it."),
 	}
 	events := s.CounterVec("pleg_events_total", "Events published, each counted once whatever the number of subscribers.", "type")
 	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
@@ -29,14 +28,11 @@ func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error)
 	return m, s.Register()
 }
 
-func (m *metrics) count(t pleg.EventType) { m.events[t].Inc() }
-
 // stats are the figures of one subscriber.
 type stats struct {
-	label                          string
-	delivered, discarded, repaired uint64
-	queued                         int
-	oldest                         time.Duration
+	label        string
+	lag          pleg.Lag
+	gaps, missed uint64
 }
 
 // queryStats asks the loop for the figures of the subscribers; it returns none unless
@@ -57,10 +53,9 @@ func (d *Dispatcher) queryStats() []stats {
 }
 
 func (d *Dispatcher) stats() []stats {
-	now := d.now()
 	all := make([]stats, 0, len(d.subscribers))
-	for _, s := range d.subscribers {
-		all = append(all, stats{s.label, s.delivered, s.discarded, s.repaired, len(s.events), s.oldest(now)})
+	for s := range d.subscribers {
+		all = append(all, stats{s.label, s.Lag(), s.gaps.Load(), s.missed.Load()})
 	}
 	return all
 }
@@ -75,16 +70,15 @@ func subscriberDesc(name, help string) *prometheus.Desc {
 
 var (
 	subscribersDesc = prometheus.NewDesc("pleg_subscribers", "Subscribers at present.", nil, nil)
-	deliveredDesc   = subscriberDesc("delivered_events_total", "Events put into the subscriber's buffer, without repairs.")
-	discardedDesc   = subscriberDesc("discarded_events_total", "Events that the subscriber missed because its buffer was full.")
-	repairedDesc    = subscriberDesc("repaired_pods_total", "PodSync events put into the subscriber's buffer in place of missed ones.")
-	queuedDesc      = subscriberDesc("queue_length", "Events in the subscriber's buffer.")
-	oldestDesc      = subscriberDesc("oldest_event_seconds", "Age of the oldest event in the subscriber's buffer; 0 if it is empty.")
+	lagEventsDesc   = subscriberDesc("lag_events", "Published events, of all pods, that the subscriber has not read.")
+	lagSecondsDesc  = subscriberDesc("lag_seconds", "Age of the oldest event that the subscriber has not read; 0 if there is none.")
+	gapsDesc        = subscriberDesc("gaps_total", "Gaps that the subscriber got.")
+	missedDesc      = subscriberDesc("missed_events_total", "Events, of all pods, that the gaps of the subscriber skipped.")
 )
 
 // Describe implements [prometheus.Collector].
 func (query subscribers) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{subscribersDesc, deliveredDesc, discardedDesc, repairedDesc, queuedDesc, oldestDesc} {
+	for _, d := range []*prometheus.Desc{subscribersDesc, lagEventsDesc, lagSecondsDesc, gapsDesc, missedDesc} {
 		ch <- d
 	}
 }
@@ -94,18 +88,9 @@ func (query subscribers) Collect(ch chan<- prometheus.Metric) {
 	all := query()
 	ch <- prometheus.MustNewConstMetric(subscribersDesc, prometheus.GaugeValue, float64(len(all)))
 	for _, s := range all {
-		for _, m := range []struct {
-			desc  *prometheus.Desc
-			kind  prometheus.ValueType
-			value float64
-		}{
-			{deliveredDesc, prometheus.CounterValue, float64(s.delivered)},
-			{discardedDesc, prometheus.CounterValue, float64(s.discarded)},
-			{repairedDesc, prometheus.CounterValue, float64(s.repaired)},
-			{queuedDesc, prometheus.GaugeValue, float64(s.queued)},
-			{oldestDesc, prometheus.GaugeValue, s.oldest.Seconds()},
-		} {
-			ch <- prometheus.MustNewConstMetric(m.desc, m.kind, m.value, s.label)
-		}
+		ch <- prometheus.MustNewConstMetric(lagEventsDesc, prometheus.GaugeValue, float64(s.lag.Events), s.label)
+		ch <- prometheus.MustNewConstMetric(lagSecondsDesc, prometheus.GaugeValue, s.lag.Age.Seconds(), s.label)
+		ch <- prometheus.MustNewConstMetric(gapsDesc, prometheus.CounterValue, float64(s.gaps), s.label)
+		ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(s.missed), s.label)
 	}
 }

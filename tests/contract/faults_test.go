@@ -131,6 +131,9 @@ func containersOf(pod *pleg.Pod) []*pleg.Container {
 	return slices.Concat(pod.Containers, pod.Sandboxes)
 }
 
+// logLength is shorter than what is published while subscribers do not read.
+const logLength = 200
+
 // TestContractPromisesUnderFaults checks every promise with every fault, for subscribers
 // of several kinds, in the process and over the socket: one reads everything, one is slow,
 // two do not read until the pipeline has ended, one has a filter, and one each replays,
@@ -138,7 +141,7 @@ func containersOf(pod *pleg.Pod) []*pleg.Container {
 func TestContractPromisesUnderFaults(t *testing.T) {
 	for _, fault := range contractFaults {
 		t.Run(fault.name, func(t *testing.T) {
-			o := pipeline.Options{ListTimeout: 2 * time.Second}
+			o := pipeline.Options{ListTimeout: 2 * time.Second, History: logLength}
 			if fault.deliver != nil {
 				o.Events, o.RelistPeriodWithEvents = pipeline.EventsRequire, 2*time.Second
 			}
@@ -165,11 +168,11 @@ func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscriber
 	if set == nil {
 		set = func(*fixture, bool) {}
 	}
-	all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000})
-	slow := f.subscribe(pipeline.SubscribeOptions{Buffer: 4})
+	all = f.subscribe(pipeline.SubscribeOptions{})
+	slow := f.subscribeSlowly(pipeline.SubscribeOptions{}, nil, func() {})
 	slow.Pause()
 	ended := make(chan struct{})
-	unread := []subscriber{f.subscribeUnread(pipeline.SubscribeOptions{Buffer: 4}, ended)}
+	unread := []subscriber{f.subscribeUnread(pipeline.SubscribeOptions{}, ended)}
 	subscribers = []subscriber{
 		slow,
 		f.subscribe(pipeline.SubscribeOptions{Bookmarks: true}),
@@ -181,13 +184,13 @@ func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscriber
 	f.live(len(podLife))
 	published := all.Events()
 	subscribers = append(subscribers,
-		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: published[len(published)/2].Seq}}),
+		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: published[len(published)-30].Seq}}),
 		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}))
 	set(f, false)
 	f.live(3)
 	slow.Resume()
 	kit.Relist(5)
-	unread = append(unread, f.subscribeUnread(pipeline.SubscribeOptions{Buffer: 4, Replay: true}, ended))
+	unread = append(unread, f.subscribeUnread(pipeline.SubscribeOptions{Replay: true}, ended))
 	synctest.Wait()
 	_ = f.Stop() // kit.Run reports the error
 	close(ended)

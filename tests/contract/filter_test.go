@@ -1,7 +1,6 @@
 package contract_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -15,7 +14,7 @@ import (
 func TestContractCreated(t *testing.T) {
 	inProcess(t, pipeline.Options{}, func(f *fixture) {
 		named := pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
-		subscribe := func(o pipeline.SubscribeOptions) *pipeline.Subscription {
+		subscribe := func(o pipeline.SubscribeOptions) pipeline.Subscription {
 			sub, err := f.Subscribe(o)
 			kit.Must(f, err)
 			return sub
@@ -26,11 +25,10 @@ func TestContractCreated(t *testing.T) {
 		late := subscribe(named)
 		f.Runtime.Set("p0", "c=running d=running")
 		kit.Relist(1)
-		for sub, want := range map[*pipeline.Subscription]string{
+		for sub, want := range map[pipeline.Subscription]string{
 			first: "Synced() Created(c) Started(c) Started(d)", late: "Created(c) Synced() Started(c) Started(d)", others: "Started(c) Started(d)",
 		} {
-			sub.Close()
-			if got := plegtest.Words(slices.Collect(sub.All(f.Context()))...); got != want {
+			if got := plegtest.Words(kit.Read(f, sub)...); got != want {
 				f.Errorf("got %s, want %s", got, want)
 			}
 		}

@@ -102,22 +102,26 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 
 func (f *fixture) subscribe(o pipeline.SubscribeOptions) subscriber {
 	f.Helper()
-	return f.subscribeSlowly(o, nil, func() {})
+	return f.subscribeSlowly(o, nil, nil)
 }
 
-// subscribeSlowly returns a subscriber that pauses after each event. wants is what its
-// filter wants.
+// subscribeSlowly returns a subscriber that pauses after each event, unless pause is nil. wants
+// is what its filter wants.
 func (f *fixture) subscribeSlowly(o pipeline.SubscribeOptions, wants func(promises.Pod, promises.Container) bool, pause func()) subscriber {
 	f.Helper()
 	s := &promises.Stream{
 		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types, Wants: wants,
 		Epoch: f.Epoch(), Kept: f.kept, State: promises.State{Look: f.Cache().Get, Statuses: o.Statuses},
-		Late: o.Buffer > 0 && o.Buffer < pipeline.DefaultBuffer, // subscribers with a small buffer read slowly here
+		Late: pause != nil,
 	}
 	if o.After.Epoch != f.Epoch() { // the history is older than the cache
 		s.Cache = f.Cache()
 	}
-	return subscriber{f.open(o, func(ev pleg.Event) { s.Add(ev); pause() }), s}
+	return subscriber{f.open(o, func(ev pleg.Event) {
+		if s.Add(ev); pause != nil {
+			pause()
+		}
+	}), s}
 }
 
 // require fails unless a subscriber's stream keeps all promises. published is a
@@ -208,7 +212,7 @@ func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchReques
 	t.Helper()
 	r, err := wire.FromFilter(o.Filter)
 	kit.Must(t, err)
-	r.Name, r.Buffer, r.Replay, r.Bookmarks, r.Statuses = o.Name, uint32(o.Buffer), o.Replay, o.Bookmarks, o.Statuses
+	r.Name, r.Replay, r.Bookmarks, r.Statuses = o.Name, o.Replay, o.Bookmarks, o.Statuses
 	if o.After != (pleg.Position{}) {
 		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
 	}

@@ -64,7 +64,7 @@ func TestContractRandomSubscribers(t *testing.T) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			eachWay(t, pipeline.Options{History: 200}, func(f *fixture) {
 				r := &random{fixture: f, rng: rand.New(rand.NewPCG(seed, 7))}
-				r.all = f.subscribe(pipeline.SubscribeOptions{Buffer: 4000, Filter: pleg.Filter{NetworkEvents: true}})
+				r.all = f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}})
 				f.Runtime.SetInspectFault(randomDelay(seed))
 				for range randomSteps {
 					r.change()
@@ -129,7 +129,7 @@ func (r *random) change() {
 
 func (r *random) join() {
 	published := r.all.Events()
-	o := pipeline.SubscribeOptions{Buffer: 1 + r.rng.IntN(20), Bookmarks: r.rng.IntN(2) == 0}
+	o := pipeline.SubscribeOptions{Bookmarks: r.rng.IntN(2) == 0}
 	if r.rng.IntN(4) > 0 {
 		o.Replay = true
 	}
@@ -156,10 +156,10 @@ func (r *random) join() {
 		slowness = time.Duration(1+r.rng.IntN(400)) * time.Millisecond
 	}
 	rng := rand.New(rand.NewPCG(r.rng.Uint64(), 0))
-	s := r.subscribeSlowly(o, filter.wants, func() {
-		if slowness > 0 {
-			time.Sleep(time.Duration(rng.Int64N(int64(slowness))))
-		}
-	})
+	var pause func()
+	if slowness > 0 {
+		pause = func() { time.Sleep(time.Duration(rng.Int64N(int64(slowness)))) }
+	}
+	s := r.subscribeSlowly(o, filter.wants, pause)
 	r.subscribers = append(r.subscribers, s)
 }

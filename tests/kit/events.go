@@ -34,6 +34,20 @@ func Drain(events <-chan pleg.Event) []pleg.Event {
 	}
 }
 
+// Read returns what there is to read of a subscription.
+func Read(t testing.TB, sub pleg.Subscription) (got []pleg.Event) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // passes once all wait
+	defer cancel()
+	for ev, err := range sub.All(ctx) {
+		if err != nil {
+			break
+		}
+		got = append(got, ev)
+	}
+	return got
+}
+
 // ByPod returns the events of each pod, in order.
 func ByPod(events []pleg.Event) map[pleg.PodUID][]pleg.Event {
 	pods := make(map[pleg.PodUID][]pleg.Event)
@@ -114,12 +128,8 @@ func (s *Subscriber) Events() []pleg.Event {
 // Pause makes the next Add wait.
 func (s *Subscriber) Pause() { <-s.turn }
 
-// Resume ends a pause, and waits until the pipeline notices that the subscriber
-// reads again.
-func (s *Subscriber) Resume() {
-	s.turn <- struct{}{}
-	time.Sleep(20 * time.Millisecond)
-}
+// Resume ends a pause.
+func (s *Subscriber) Resume() { s.turn <- struct{}{} }
 
 // Metric returns the sum of a metric's counters and gauges, and of the counts of its
 // histograms; with label values, of those that have all of them. It is 0 if there is no such series.

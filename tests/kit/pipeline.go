@@ -8,6 +8,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,14 +105,29 @@ func (p *Pipeline) StartBetweenLists(t testing.TB) {
 	time.Sleep(pipeline.DefaultRelistPeriod / 2)
 }
 
-// Events subscribes to all events, with a buffer; 0 is the default.
+// Events subscribes to all events until the test ends. The channel holds a number of them; 0
+// is enough for most tests.
 func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
 	t.Helper()
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Buffer: buffer})
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{})
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
-	return sub.Events()
+	events := make(chan pleg.Event, cmp.Or(buffer, 1000))
+	go func() {
+		defer close(events)
+		for ev, err := range sub.All(t.Context()) {
+			if err != nil {
+				return
+			}
+			select {
+			case events <- ev:
+			case <-t.Context().Done():
+				return
+			}
+		}
+	}()
+	return events
 }
 
 // Follow subscribes until the pipeline ends. The subscriber's See is called with each event.
@@ -124,7 +140,10 @@ func (p *Pipeline) Follow(t testing.TB, o pipeline.SubscribeOptions, see func(pl
 	s := NewSubscriber(see, sub.Close)
 	go func() {
 		defer close(s.Done)
-		for ev := range sub.Events() {
+		for ev, err := range sub.All(context.Background()) {
+			if err != nil {
+				return
+			}
 			s.Add(ev)
 		}
 	}()

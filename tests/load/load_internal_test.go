@@ -24,7 +24,6 @@ func TestParseMetrics(t *testing.T) {
 func TestNumbers(t *testing.T) {
 	event := func(seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: pleg.ContainerDied, PodUID: "p"} }
 	mark := func(seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: pleg.Bookmark} }
-	missed := pleg.Event{Seq: 9, Type: pleg.PodSync, PodUID: "p", Missed: 2}
 	gap := pleg.Event{Type: pleg.Gap}
 	replayed := event(3)
 	replayed.Replayed = true
@@ -38,7 +37,6 @@ func TestNumbers(t *testing.T) {
 		"the first is lost":       {[]pleg.Event{mark(4), event(6)}, 1, 0, 0},
 		"a mark shows two":        {[]pleg.Event{event(5), mark(7), event(8)}, 2, 0, 0},
 		"one comes twice":         {[]pleg.Event{event(5), event(6), event(6)}, 0, 1, 0},
-		"a PodSync tells":         {[]pleg.Event{event(5), missed, event(10)}, 0, 0, 1},
 		"a Gap tells":             {[]pleg.Event{event(5), gap, replayed, mark(20), event(21)}, 0, 0, 1},
 		"lost after a Gap":        {[]pleg.Event{event(5), gap, replayed, mark(20), event(22)}, 1, 0, 1},
 		"a Gap to another number": {[]pleg.Event{event(500), gap, mark(2), event(3)}, 0, 0, 1},

@@ -7,7 +7,7 @@ import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 // It keeps no events, so that there may be many readers. One goroutine at a time may use it.
 type Numbers struct {
 	Events int
-	// Told counts the Gaps, and the PodSyncs for events that did not fit into a buffer.
+	// Told counts the Gaps.
 	Told int
 	// Lost counts the events that are missing without a Gap, Repeated those that came
 	// twice.
@@ -30,7 +30,7 @@ func (s *Numbers) Add(ev pleg.Event) {
 	}
 	mark := ev.Type == pleg.Synced || ev.Type == pleg.Bookmark
 	switch {
-	case ev.Type == pleg.Gap || ev.Missed > 0:
+	case ev.Type == pleg.Gap:
 		s.Told++
 		s.known, s.last = false, 0
 		return

@@ -9,12 +9,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// complete: each event that was published comes, or a PodSync, a Gap or the replay
-// stands for it; and the events of each container go as far as it did.
+// complete: each event that was published comes, or a Gap counts it or the replay stands for
+// it; and the events of each container go as far as it did.
 func (p part) complete() error {
 	known := len(p.published()) > 0
 	for _, ev := range p.events {
-		if ev.Type == pleg.PodSync && (ev.Missed > 0 && !p.MayMiss && !known || ev.Missed == 0 && p.NoSync) {
+		if ev.Type == pleg.PodSync && p.NoSync || ev.PodUID != "" && ev.Missed > 0 {
 			return fmt.Errorf("%s for %d missed events", describe(ev), ev.Missed)
 		}
 	}
@@ -28,14 +28,14 @@ func (p part) complete() error {
 	if !p.latest {
 		return nil
 	}
-	lives, missed, _ := p.lives() // its error is that of Life
+	lives, _ := p.lives() // its error is that of Life
 	if p.History != nil && p.Wants == nil && p.rebuilds() {
-		if err := p.wholeLives(lives, missed); err != nil {
+		if err := p.wholeLives(lives); err != nil {
 			return err
 		}
 	}
 	if p.Truth != nil && p.rebuilds() {
-		return p.present(lives, missed)
+		return p.present(lives)
 	}
 	return nil
 }
@@ -54,7 +54,11 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	case p.first && p.known.last.Seq > 0:
 		after = p.known.last.Seq
 	}
-	if !p.latest && !p.Merged {
+	switch {
+	case p.Merged:
+	case p.end.Type != "" && p.end.Reason != pleg.OtherEpoch:
+		until = p.end.Seq - p.end.Missed // what the Gap counts comes after that
+	case !p.latest:
 		until = p.last().Seq
 	}
 	due := make(map[pleg.PodUID][]uint64)
@@ -67,40 +71,24 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	return due
 }
 
-// delivered requires each event that is due, or for those that were missed of a pod one
-// PodSync. It comes before any newer event of the pod and has the number of the last one.
+// delivered requires each event that is due, in the order of the numbers of each pod.
 func (p part) delivered() error {
 	if p.replay && !p.Merged && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced }) {
-		return nil // the rest of the replay counts into the mark at the end
+		return nil // the Gap behind it counts from the state on
 	}
 	due := p.due()
-	counted := uint64(0)
 	for _, ev := range p.events {
-		numbers := due[ev.PodUID]
-		switch {
-		case ev.PodUID == "" && ev.Reason == pleg.Stopped:
-			counted = ev.Missed
-		case ev.PodUID == "" || ev.Replayed:
-		case ev.Missed == 1 && len(numbers) == 0 && p.Wants != nil && !p.wants(ev):
-			// nobody knows the labels of a pod that has gone before its first event
-		case ev.Missed > uint64(len(numbers)):
-			return fmt.Errorf("%s for %d events, %d were missed", describe(ev), ev.Missed, len(numbers))
-		case ev.Missed > 0 && numbers[ev.Missed-1] != ev.Seq:
-			return fmt.Errorf("%s for %d events, the last of which is %d", describe(ev), ev.Missed, numbers[ev.Missed-1])
-		case ev.Missed > 0:
-			due[ev.PodUID] = numbers[ev.Missed:]
-		case len(numbers) > 0 && numbers[0] < ev.Seq:
-			return fmt.Errorf("%s comes, but number %d of this pod is missing", describe(ev), numbers[0])
-		case len(numbers) > 0 && numbers[0] == ev.Seq:
+		switch numbers := due[ev.PodUID]; {
+		case ev.PodUID == "" || len(numbers) == 0:
+		case numbers[0] == ev.Seq:
 			due[ev.PodUID] = numbers[1:]
+		case numbers[0] < ev.Seq && !ev.Replayed:
+			return fmt.Errorf("%s comes, but number %d of this pod is missing", describe(ev), numbers[0])
 		}
 	}
-	missing := uint64(0)
-	for _, numbers := range due {
-		missing += uint64(len(numbers))
-	}
-	if missing != counted {
-		return fmt.Errorf("%d events are missing, the end counts %d: %v", missing, counted, due)
+	maps.DeleteFunc(due, func(_ pleg.PodUID, numbers []uint64) bool { return len(numbers) == 0 })
+	if len(due) > 0 {
+		return fmt.Errorf("events are missing: %v", due)
 	}
 	return nil
 }
@@ -157,9 +145,9 @@ func (p part) contiguous() error {
 }
 
 // wholeLives compares the events of each container with what it went through. Unless All
-// is set, one that came and went between two lists may have none; and so may those of pods
-// with missed events.
-func (p part) wholeLives(lives map[container]life, missed map[pleg.PodUID]bool) error {
+// is set, or after a Gap, one that came and went may have none.
+func (p part) wholeLives(lives map[container]life) error {
+	all := p.All && p.first
 	for c := range lives {
 		if !p.History.has(c) {
 			return fmt.Errorf("container %s of pod %s never existed", c.id, c.pod)
@@ -167,23 +155,21 @@ func (p part) wholeLives(lives map[container]life, missed map[pleg.PodUID]bool) 
 	}
 	for c, step := range p.History.steps {
 		switch got := lives[c]; {
-		case missed[c.pod]:
-		case got.step != step && (p.All || got.step != NoStep || step != Removed):
+		case got.step != step && (all || got.step != NoStep || step != Removed):
 			return fmt.Errorf("the events of %s go to step %d, its life to step %d%s", c.id, got.step, step, p.of(c.pod))
-		case p.All && got.count != int(step) && !p.Repeats:
+		case all && got.count != int(step) && !p.Repeats:
 			return fmt.Errorf("%s has %d events, want %d%s", c.id, got.count, step, p.of(c.pod))
 		}
 	}
 	return nil
 }
 
-// present compares the last event of each container with the truth, except of pods with
-// missed events.
-func (p part) present(lives map[container]life, missed map[pleg.PodUID]bool) error {
+// present compares the last event of each container with the truth.
+func (p part) present(lives map[container]life) error {
 	for uid, pod := range p.Truth {
 		for id, now := range pod.Containers {
 			got := lives[container{uid, id}]
-			if p.Wants != nil && !p.Wants(pod, now) || missed[uid] {
+			if p.Wants != nil && !p.Wants(pod, now) {
 				continue
 			}
 			if want := StateSteps[now.State]; got.step != want {
@@ -195,7 +181,7 @@ func (p part) present(lives map[container]life, missed map[pleg.PodUID]bool) err
 		}
 	}
 	for c, got := range lives {
-		if _, there := p.Truth[c.pod].Containers[c.id]; !there && got.step != Removed && !missed[c.pod] {
+		if _, there := p.Truth[c.pod].Containers[c.id]; !there && got.step != Removed {
 			return fmt.Errorf("container %.12s of pod %s is gone, its last event was step %d%s", c.id, c.pod, got.step, p.of(c.pod))
 		}
 	}

@@ -38,22 +38,18 @@ type life struct {
 }
 
 func (p part) life() error {
-	_, _, err := p.lives()
+	_, err := p.lives()
 	return err
 }
 
-// lives returns the life of each container and the pods of which events were missed, so
-// that steps may be missing. Its error says that a container starts, dies or is removed
-// twice, in another order, or is removed without having died.
-func (p part) lives() (lives map[container]life, missed map[pleg.PodUID]bool, broken error) {
-	lives, missed = make(map[container]life), make(map[pleg.PodUID]bool)
+// lives returns the life of each container. Its error says that a container starts, dies or is
+// removed twice, in another order, or is removed without having died.
+func (p part) lives() (lives map[container]life, broken error) {
+	lives = make(map[container]life)
 	if p.first {
 		maps.Copy(lives, p.known.lives)
 	}
 	for i, ev := range p.events {
-		if ev.Missed > 0 && ev.PodUID != "" {
-			missed[ev.PodUID] = true
-		}
 		next, of := EventSteps[ev.Type], container{ev.PodUID, ev.ContainerID}
 		if next == NoStep || p.Lies && !p.History.has(of) {
 			continue
@@ -62,7 +58,7 @@ func (p part) lives() (lives map[container]life, missed map[pleg.PodUID]bool, br
 		if l.step == Removed && p.Lies {
 			l.step = NoStep
 		}
-		unseen := missed[ev.PodUID] || len(p.Types) > 0 || l.step == NoStep && (p.first && p.After.Epoch != "" || p.Merged)
+		unseen := len(p.Types) > 0 || l.step == NoStep && (p.first && p.After.Epoch != "" || p.Merged)
 		if (next < l.step || next == l.step && !p.Repeats || next == Removed && l.step != Died && !unseen) && broken == nil {
 			broken = fmt.Errorf("%s follows step %d of the same container%s", describe(ev), l.step, part{Stream: p.Stream, events: p.events[:i]}.of(ev.PodUID))
 		}
@@ -70,7 +66,7 @@ func (p part) lives() (lives map[container]life, missed map[pleg.PodUID]bool, br
 		l.count++
 		lives[of] = l
 	}
-	return lives, missed, broken
+	return lives, broken
 }
 
 // of lists the last events of a pod, for a problem.

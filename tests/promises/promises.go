@@ -91,12 +91,12 @@ type Stream struct {
 	// State is rebuilt as events come.
 	State State
 	// Events are those that came, and Breaks their numbers when the connection was lost:
-	// then a resumed stream repeats repairs and Synced.
+	// then a resumed stream repeats Synced.
 	Events []pleg.Event
 	Breaks []int
 
 	// Epoch is the only one of the stream; empty if there may be others. Kept is how many
-	// events its history keeps, for who resumes; 0 for all. Published returns every event
+	// events its log keeps; 0 for all. Published returns every event
 	// that was published in an epoch and has had the time to come.
 	Epoch     string
 	Kept      uint64
@@ -115,12 +115,9 @@ type Stream struct {
 	Wall bool
 	// Merged: the replay is read pod by pod, while events come, as from a fleet.
 	Merged bool
-	// MayMiss: events may be missed, although it is not known what was published.
-	MayMiss bool
 	// Unread: the subscriber had not read everything when the pipeline ended.
 	Unread bool
-	// NoSync: no pod was reinspected without a change, so each PodSync stands for
-	// missed events.
+	// NoSync: no pod was reinspected without a change, so that no PodSync comes.
 	NoSync bool
 	// All: the history shows every step, also those between two lists.
 	All bool

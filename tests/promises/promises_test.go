@@ -69,11 +69,7 @@ func gap(reason string, seq, missed uint64) pleg.Event {
 	return ev
 }
 
-func sync(seq, missed uint64, pod pleg.PodUID) pleg.Event {
-	ev := event(seq, pleg.PodSync, pod, "")
-	ev.Missed = missed
-	return ev
-}
+func sync(seq uint64, pod pleg.PodUID) pleg.Event { return event(seq, pleg.PodSync, pod, "") }
 
 func synced(seq uint64) pleg.Event { return mark(pleg.Synced, seq) }
 
@@ -155,8 +151,16 @@ var kept = map[string]stream{
 		publishedOnly(resumes(7, "old")),
 		slices.Concat([]pleg.Event{gap(pleg.OtherEpoch, 5, 0)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6)),
 	},
-	"missed":   {publishedOnly(func(s *promises.Stream) { s.Truth = present }), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 2, "q")})},
-	"unread":   {publishedOnly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 4)})},
+	"missed": {
+		publishedOnly(func(s *promises.Stream) { s.Truth, s.Kept = present, 2 }),
+		slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.HistoryTooShort, 5, 3)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6)),
+	},
+	"read to the end": {publishedOnly(func(s *promises.Stream) { s.Unread = true }), numbers(1, 2, 3, 4, 5, 6)},
+	"unread":          {publishedOnly(func(s *promises.Stream) { s.Unread, s.Kept = true, 2 }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 4)})},
+	"the first state": {publishedOnly(func(s *promises.Stream) {
+		found := slices.Concat(replay(1, 3), numbers(4, 5, 6))
+		s.Published = func(string) []pleg.Event { return found }
+	}), slices.Concat(replay(1, 3), numbers(4, 5, 6))},
 	"filtered": {publishedOnly(func(s *promises.Stream) { s.Types = []pleg.EventType{died} }), numbers(3, 6)},
 	"bookmarks": {
 		publishedOnly(func(s *promises.Stream) { s.Bookmarks = true }),
@@ -184,8 +188,8 @@ var kept = map[string]stream{
 		slices.Concat(ofNext(1), replay(4), []pleg.Event{synced(4)}, numbers(6)),
 	},
 	"a lost connection": {
-		func(s *promises.Stream) { s.Replay, s.MayMiss, s.Breaks = true, true, []int{5} },
-		slices.Concat(replay(1, 2), []pleg.Event{synced(2), sync(3, 1, "p"), sync(4, 1, "q")}, numbers(3), []pleg.Event{synced(4)}, numbers(5)),
+		func(s *promises.Stream) { s.Replay, s.Breaks = true, []int{4} },
+		slices.Concat(replay(1, 2), []pleg.Event{synced(2)}, numbers(3, 4), []pleg.Event{synced(4)}, numbers(5)),
 	},
 	"a Gap":            {replays, slices.Concat(replay(1), []pleg.Event{synced(1), gap(pleg.HistoryTooShort, 3, 2)}, replay(2, 3), []pleg.Event{synced(3)}, numbers(5))},
 	"the runtime lies": {func(s *promises.Stream) { s.Lies, s.History = true, promises.NewHistory() }, numbers(1, 2)},
@@ -237,13 +241,13 @@ var broken = map[string]struct {
 	"an epoch that has ended": {promises.ErrUnique, stream{func(s *promises.Stream) { s.Replay, s.Merged = true, true }, slices.Concat(ofNext(1), []pleg.Event{gap(pleg.OtherEpoch, 5, 0)}, replay(4), ofNext(1), []pleg.Event{synced(5)})}},
 	"an event lost":           {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 3, 4, 5, 6)}},
 	"the last event lost":     {promises.ErrComplete, stream{publishedOnly(nothing), numbers(1, 2, 3, 4, 5)}},
-	"too few counted":         {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 2, "p"), sync(6, 2, "q")})}},
-	"too many counted":        {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(5, 3, "p"), sync(6, 3, "q")})}},
-	"a repair too early":      {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1), []pleg.Event{sync(3, 3, "p"), sync(6, 2, "q")})}},
-	"a repair too late":       {promises.ErrComplete, stream{publishedOnly(nothing), slices.Concat(numbers(1, 3, 4), []pleg.Event{sync(5, 2, "p")}, numbers(6))}},
-	"missed for no reason":    {promises.ErrComplete, stream{nothing, []pleg.Event{sync(1, 1, "p")}}},
-	"a sync for no reason":    {promises.ErrComplete, stream{func(s *promises.Stream) { s.NoSync = true }, []pleg.Event{sync(1, 0, "p")}}},
-	"the end counts too few":  {promises.ErrComplete, stream{publishedOnly(func(s *promises.Stream) { s.Unread = true }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 3)})}},
+	"too few counted": {promises.ErrComplete, stream{
+		publishedOnly(func(s *promises.Stream) { s.Kept = 2 }),
+		slices.Concat(numbers(1), []pleg.Event{gap(pleg.HistoryTooShort, 5, 3)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6)),
+	}},
+	"missed, not in a Gap":    {promises.ErrComplete, stream{nothing, with(event(1, started, "p", "c"), func(ev *pleg.Event) { ev.Missed = 1 })}},
+	"a sync for no reason":    {promises.ErrComplete, stream{func(s *promises.Stream) { s.NoSync = true }, []pleg.Event{sync(1, "p")}}},
+	"the end counts too few":  {promises.ErrComplete, stream{publishedOnly(func(s *promises.Stream) { s.Unread, s.Kept = true, 2 }), slices.Concat(numbers(1, 2), []pleg.Event{gap(pleg.Stopped, 6, 3)})}},
 	"a hole in a fleet":       {promises.ErrComplete, stream{func(s *promises.Stream) { s.Merged = true }, numbers(1, 2, 4)}},
 	"a hole the replay lacks": {promises.ErrComplete, stream{publishedOnly(func(s *promises.Stream) { s.Replay, s.Merged = true, true }), slices.Concat(replay(2, 3), []pleg.Event{synced(2)}, numbers(4, 6))}},
 	"a step lost":             {promises.ErrComplete, stream{knowing(func(s *promises.Stream) { s.Published, s.Truth = nil, nil }), numbers(2, 3, 4, 5, 6)}},
@@ -280,14 +284,15 @@ var broken = map[string]struct {
 		slices.Concat(replay(2, 4), []pleg.Event{synced(5)}, numbers(6)),
 	}},
 	"a Gap for no reason":    {promises.ErrGap, stream{publishedOnly(replays), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 4, 0)}, replay(2, 3, 4), []pleg.Event{synced(4)}, numbers(5, 6))}},
-	"another count in a Gap": {promises.ErrGap, stream{publishedOnly(func(s *promises.Stream) { resumes(1, epoch)(s); s.Kept = 3 }), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 5, 2)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
+	"another count in a Gap": {promises.ErrGap, stream{publishedOnly(func(s *promises.Stream) { resumes(1, epoch)(s); s.Kept = 3 }), slices.Concat([]pleg.Event{gap(pleg.HistoryTooShort, 5, 5)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
 	"no Gap":                 {promises.ErrGap, stream{func(s *promises.Stream) { s.Epoch = epoch; resumes(3, "old")(s) }, slices.Concat(numbers(4), []pleg.Event{synced(4)})}},
 	"an end for no reason":   {promises.ErrEnd, stream{nothing, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 1, 0)})}},
-	"an end without a mark":  {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread = true }, numbers(1)}},
-	"an old repair": {promises.ErrState, stream{func(s *promises.Stream) {
-		s.Truth, s.MayMiss = present, true
+	"a Gap within the log":   {promises.ErrGap, stream{publishedOnly(func(s *promises.Stream) { s.Kept = 4 }), slices.Concat(numbers(1), []pleg.Event{gap(pleg.HistoryTooShort, 5, 4)}, replay(2, 4), []pleg.Event{synced(5)}, numbers(6))}},
+	"an end within the log":  {promises.ErrEnd, stream{func(s *promises.Stream) { s.Unread, s.Kept = true, 2 }, slices.Concat(numbers(1), []pleg.Event{gap(pleg.Stopped, 2, 1)})}},
+	"an old status": {promises.ErrState, stream{func(s *promises.Stream) {
+		s.Truth = present
 		s.State.Look = func(uid pleg.PodUID) (*pleg.PodStatus, error) { return &pleg.PodStatus{UID: uid}, nil }
-	}, slices.Concat(numbers(2, 4, 6), []pleg.Event{sync(7, 1, "p")})}},
+	}, slices.Concat(numbers(2, 4, 6), []pleg.Event{sync(7, "p")})}},
 	"an older cache":  {promises.ErrCache, stream{func(s *promises.Stream) { s.Cache = stale(at(1)) }, numbers(1, 2)}},
 	"an empty cache":  {promises.ErrCache, stream{func(s *promises.Stream) { s.Cache = stale{} }, numbers(1)}},
 	"started twice":   {promises.ErrLife, stream{nothing, slices.Concat(numbers(1), []pleg.Event{event(2, started, "p", "c")})}},

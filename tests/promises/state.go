@@ -19,10 +19,9 @@ type State struct {
 	Look func(pleg.PodUID) (*pleg.PodStatus, error)
 	// Statuses says that the events have the status, so that Look is not called.
 	Statuses bool
-	// Gaps counts the gaps, Repairs the PodSyncs for missed events, and Missed
-	// those events.
-	Gaps, Repairs int
-	Missed        uint64
+	// Gaps counts the gaps, and Missed the events that they report.
+	Gaps   int
+	Missed uint64
 
 	pods map[pleg.PodUID]map[pleg.ContainerID]bool // whether each runs
 	// unsure are the pods whose inspection had failed when they were looked at:
@@ -38,12 +37,9 @@ func (s *State) Add(ev pleg.Event) {
 	switch {
 	case ev.Type == pleg.Gap:
 		s.Gaps++
+		s.Missed += ev.Missed
 		s.Reset()
 	case ev.Type == pleg.PodSync || s.unsure[ev.PodUID]:
-		if ev.Missed > 0 {
-			s.Repairs++
-			s.Missed += ev.Missed
-		}
 		switch {
 		case s.Statuses:
 			s.look(ev.PodUID, ev.Status, nil)

@@ -17,18 +17,23 @@ type part struct {
 	at            int // its place in the stream
 	replay        bool
 	first, latest bool
+	// end is the Gap behind it, if there is one.
+	end pleg.Event
 }
 
 func (s *Stream) parts() (parts []part) {
 	p := part{Stream: s, replay: s.Replay, first: true}
 	for i, ev := range s.Events {
 		if ev.Type == pleg.Gap && ev.Reason != pleg.Stopped {
-			p.events = s.Events[p.at:i]
+			p.events, p.end = s.Events[p.at:i], ev
 			parts = append(parts, p)
 			p = part{Stream: s, replay: true, at: i + 1}
 		}
 	}
 	p.events, p.latest = s.Events[p.at:], true
+	if last := p.last(); last.Type == pleg.Gap {
+		p.end = last
+	}
 	return append(parts, p)
 }
 
@@ -77,10 +82,10 @@ func (s *Stream) wantsType(t pleg.EventType) bool {
 	return EventSteps[t] != NoStep || t == pleg.PodSync
 }
 
-// live returns the events of pods that are neither replayed nor stand for others.
+// live returns the events of pods that are not replayed.
 func (p part) live() (events []pleg.Event) {
 	for _, ev := range p.events {
-		if ev.PodUID != "" && !ev.Replayed && ev.Missed == 0 {
+		if ev.PodUID != "" && !ev.Replayed {
 			events = append(events, ev)
 		}
 	}
@@ -150,6 +155,16 @@ func (p part) publishedIn(epoch string, seq uint64) (ev pleg.Event, ok bool) {
 	return all[i], true
 }
 
+// found reports whether an event may be one of the state that the pipeline found when it began:
+// those are replayed for everybody.
+func (s *Stream) found(ev pleg.Event) bool {
+	if s.Published == nil {
+		return !s.Replay && s.After.Epoch == ""
+	}
+	of, known := part{Stream: s}.publishedIn(ev.Epoch, ev.Seq)
+	return known && of.Replayed
+}
+
 func describe(ev pleg.Event) string {
 	return fmt.Sprintf("%d %s of %s/%s %s %.12s, observed %s", ev.Seq, ev.Type, ev.PodNamespace, ev.PodName, ev.ContainerName,
 		ev.ContainerID, ev.ObservedAt.Format("15:04:05.000000000"))
@@ -185,7 +200,7 @@ func (p part) ordered() error {
 			want, known = p.publishedIn(epoch, ev.Seq)
 		}
 		want.Replayed = ev.Replayed
-		if ev.PodUID != "" && ev.Missed == 0 && len(published) > 0 && (!known || !Equal(ev, want)) {
+		if ev.PodUID != "" && len(published) > 0 && (!known || !Equal(ev, want)) {
 			return fmt.Errorf("got %+v, published was %+v", ev, want)
 		}
 	}
@@ -201,15 +216,12 @@ func (p part) unique() error {
 	}
 	replayed := make(map[container]uint64)
 	epoch, next := p.epoch(), p.nextEpoch()
-	for i, ev := range p.events {
-		if slices.Contains(p.Breaks, p.at+i) && p.MayMiss {
-			last = pleg.Event{}
-		}
+	for _, ev := range p.events {
 		if want := cmp.Or(next[ev.PodUID], epoch); ev.Epoch != want && (!p.Merged || ev.PodUID != "") {
 			return fmt.Errorf("%s has the epoch %q, not %q", describe(ev), ev.Epoch, want)
 		}
 		of := container{ev.PodUID, ev.ContainerID}
-		if number, twice := replayed[of]; twice && EventSteps[ev.Type] != NoStep && (ev.Replayed || ev.Seq <= number) {
+		if number, twice := replayed[of]; twice && EventSteps[ev.Type] != NoStep && (ev.Replayed && !p.found(ev) || ev.Seq <= number) {
 			return fmt.Errorf("%s, which number %d has replayed", describe(ev), number)
 		}
 		if ev.Replayed {
@@ -237,7 +249,7 @@ func (p part) synced() error {
 			if err := p.hasAtLeast(lastOfEach(p.events[:i], p.wants)); err != nil {
 				return err
 			}
-		case ev.Replayed && (marks > 0 && !p.Merged || !p.replay && p.After.Epoch == ""):
+		case ev.Replayed && !p.Merged && (marks > 0 || !p.replay && p.After.Epoch == "") && !p.found(ev):
 			return fmt.Errorf("%s is replayed after Synced", describe(ev))
 		}
 	}
@@ -286,10 +298,10 @@ func (p part) bookmarks() error {
 	return nil
 }
 
-// filtered: marks, and a PodSync that stands for missed events, always come.
+// filtered: marks always come.
 func (p part) filtered() error {
 	for _, ev := range p.events {
-		if ev.PodUID != "" && ev.Missed == 0 && !p.wants(ev) {
+		if ev.PodUID != "" && !p.wants(ev) {
 			return errors.New(describe(ev))
 		}
 	}

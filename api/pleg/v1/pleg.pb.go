@@ -37,8 +37,7 @@ const (
 	EventType_EVENT_TYPE_CONTAINER_DIED EventType = 2
 	// A dead container or sandbox is gone.
 	EventType_EVENT_TYPE_CONTAINER_REMOVED EventType = 3
-	// The client should look at the pod again: it was reinspected without a visible
-	// change or, if missed is set, events of the pod were discarded for this client.
+	// The pod was reinspected without a visible change.
 	EventType_EVENT_TYPE_POD_SYNC EventType = 4
 	// A sandbox is ready and has an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
@@ -53,9 +52,9 @@ const (
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
 	EventType_EVENT_TYPE_SYNCED EventType = 16
-	// The stream could not be resumed; reason says why. A replay follows, which
-	// replaces everything that the client knows. With the reason Stopped the pipeline
-	// has ended, and nothing follows.
+	// The server no longer has the next event, or the position is another pipeline's; reason
+	// says why. A replay follows, which replaces everything that the client knows. With the
+	// reason Stopped the pipeline has ended, and nothing follows.
 	EventType_EVENT_TYPE_GAP EventType = 17
 	// The client has all changes of its pods that were listed up to observed_at. If the
 	// inspection of one of them fails or hangs, observed_at stands still, but the number
@@ -239,10 +238,6 @@ type WatchRequest struct {
 	// Identifies the client in the logs and metrics of the server; at most 100
 	// bytes. If empty, the server assigns a name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The number of events that can wait until the client reads, in addition to
-	// those in the transport. If 0, the server's default; the server also has a
-	// maximum.
-	Buffer uint32 `protobuf:"varint,2,opt,name=buffer,proto3" json:"buffer,omitempty"`
 	// Requests the current state first: for each container and sandbox the event
 	// that led to its state, and then a SYNCED.
 	Replay bool `protobuf:"varint,3,opt,name=replay,proto3" json:"replay,omitempty"`
@@ -252,8 +247,8 @@ type WatchRequest struct {
 	ResumeAfter *Position `protobuf:"bytes,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
 	// Requests a BOOKMARK whenever all changes listed so far have been delivered.
 	Bookmarks bool `protobuf:"varint,5,opt,name=bookmarks,proto3" json:"bookmarks,omitempty"`
-	// Selects event types; if empty, all but those that are sent only on request. Marks,
-	// and a POD_SYNC for discarded events, are always sent.
+	// Selects event types; if empty, all but those that are sent only on request. Marks are
+	// always sent.
 	Types []EventType `protobuf:"varint,6,rep,packed,name=types,proto3,enum=pleg.v1.EventType" json:"types,omitempty"`
 	// Selects namespaces; if empty, all.
 	Namespaces []string `protobuf:"bytes,7,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
@@ -267,7 +262,8 @@ type WatchRequest struct {
 	// Requests NETWORK_SETUP_COMPLETED and NETWORK_FAILED too if types is empty.
 	NetworkEvents bool `protobuf:"varint,11,opt,name=network_events,json=networkEvents,proto3" json:"network_events,omitempty"`
 	// Requests the events of this time and later first, as far as the server still has them,
-	// and then a SYNCED. Excludes resume_after.
+	// and then a SYNCED. Starts and ends go by started_at and finished_at if these are set.
+	// Excludes resume_after.
 	Since *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=since,proto3" json:"since,omitempty"`
 	// Requests the status of the pod in each event.
 	Statuses      bool `protobuf:"varint,13,opt,name=statuses,proto3" json:"statuses,omitempty"`
@@ -310,13 +306,6 @@ func (x *WatchRequest) GetName() string {
 		return x.Name
 	}
 	return ""
-}
-
-func (x *WatchRequest) GetBuffer() uint32 {
-	if x != nil {
-		return x.Buffer
-	}
-	return 0
 }
 
 func (x *WatchRequest) GetReplay() bool {
@@ -397,8 +386,12 @@ func (x *WatchRequest) GetStatuses() bool {
 }
 
 type WatchResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Event         *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Event *Event                 `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
+	// How far the stream was behind when the server sent this: the number of events of all pods
+	// that were published and that it had not read, and the age of the oldest; missing if none.
+	LagEvents     uint64               `protobuf:"varint,2,opt,name=lag_events,json=lagEvents,proto3" json:"lag_events,omitempty"`
+	LagAge        *durationpb.Duration `protobuf:"bytes,3,opt,name=lag_age,json=lagAge,proto3" json:"lag_age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -440,6 +433,20 @@ func (x *WatchResponse) GetEvent() *Event {
 	return nil
 }
 
+func (x *WatchResponse) GetLagEvents() uint64 {
+	if x != nil {
+		return x.LagEvents
+	}
+	return 0
+}
+
+func (x *WatchResponse) GetLagAge() *durationpb.Duration {
+	if x != nil {
+		return x.LagAge
+	}
+	return nil
+}
+
 // Event is one step in the life of a pod, or a mark.
 type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -464,12 +471,10 @@ type Event struct {
 	// Why the container ended, as the runtime reports it, such as Completed, Error
 	// or OOMKilled. On a GAP: HistoryTooShort, OtherEpoch or Stopped.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	// On a POD_SYNC: the number of events that were discarded because the client's
-	// buffer was full. On a GAP: the number of events that are missing; 0 if it is
-	// unknown.
+	// On a GAP: the number of events, of all pods, that are missing; 0 if it is unknown.
 	Missed uint64 `protobuf:"varint,13,opt,name=missed,proto3" json:"missed,omitempty"`
-	// Whether the event describes the current state rather than something that just
-	// happened.
+	// Whether the event describes a state that was there before the call or when the pipeline
+	// began, rather than something that just happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
 	// The time at which the list that showed the change began, or the time of the
 	// CRI event that announced it.
@@ -2272,10 +2277,9 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x12pleg/v1/pleg.proto\x12\apleg.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n" +
 	"\bPosition\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\tR\x05epoch\x12\x10\n" +
-	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xce\x03\n" +
+	"\x03seq\x18\x02 \x01(\x04R\x03seq\"\xc4\x03\n" +
 	"\fWatchRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
-	"\x06buffer\x18\x02 \x01(\rR\x06buffer\x12\x16\n" +
 	"\x06replay\x18\x03 \x01(\bR\x06replay\x124\n" +
 	"\fresume_after\x18\x04 \x01(\v2\x11.pleg.v1.PositionR\vresumeAfter\x12\x1c\n" +
 	"\tbookmarks\x18\x05 \x01(\bR\tbookmarks\x12(\n" +
@@ -2289,9 +2293,12 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	" \x01(\bR\romitSandboxes\x12%\n" +
 	"\x0enetwork_events\x18\v \x01(\bR\rnetworkEvents\x120\n" +
 	"\x05since\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
-	"\bstatuses\x18\r \x01(\bR\bstatuses\"5\n" +
+	"\bstatuses\x18\r \x01(\bR\bstatusesJ\x04\b\x02\x10\x03R\x06buffer\"\x88\x01\n" +
 	"\rWatchResponse\x12$\n" +
-	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\"\xc3\x05\n" +
+	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\x12\x1d\n" +
+	"\n" +
+	"lag_events\x18\x02 \x01(\x04R\tlagEvents\x122\n" +
+	"\alag_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06lagAge\"\xc3\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12&\n" +
@@ -2559,71 +2566,72 @@ var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
 	30, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	0,  // 4: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	30, // 5: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	30, // 6: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	30, // 7: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
-	13, // 8: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
-	8,  // 9: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	13, // 10: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	30, // 11: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	13, // 12: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	30, // 13: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	13, // 14: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	30, // 15: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	13, // 16: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	31, // 17: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
-	14, // 18: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	24, // 19: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	25, // 20: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	30, // 21: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
-	14, // 22: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	15, // 23: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	30, // 24: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 25: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	30, // 26: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	30, // 27: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	30, // 28: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	26, // 29: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	27, // 30: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	30, // 31: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	28, // 32: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	29, // 33: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	18, // 34: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	30, // 35: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	19, // 36: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	20, // 37: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	22, // 38: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	23, // 39: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	31, // 40: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	30, // 41: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	31, // 42: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	30, // 43: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 44: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	30, // 45: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	31, // 46: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	30, // 47: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 48: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	30, // 49: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	30, // 50: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	30, // 51: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	21, // 52: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	30, // 53: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 54: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 55: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 56: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 57: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 58: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 59: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 60: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 61: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 62: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 63: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	59, // [59:64] is the sub-list for method output_type
-	54, // [54:59] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	31, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
+	30, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	30, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	30, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
+	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
+	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	30, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	30, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	30, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	31, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
+	24, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	25, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	30, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	30, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	30, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	30, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	30, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	26, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	27, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	30, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	28, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	29, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	30, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	19, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	20, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	22, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	23, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	31, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	30, // 42: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	31, // 43: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	30, // 44: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	21, // 45: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	30, // 46: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	31, // 47: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	30, // 48: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	21, // 49: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	30, // 50: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	30, // 51: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	30, // 52: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	21, // 53: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	30, // 54: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 55: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 56: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 57: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 58: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 59: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 60: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 61: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 62: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 63: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 64: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	60, // [60:65] is the sub-list for method output_type
+	55, // [55:60] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }

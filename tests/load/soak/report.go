@@ -58,7 +58,7 @@ func (s *soak) reportDaemon(table *tabwriter.Writer, d *load.Daemon) {
 		}
 		fmt.Fprintf(table, "%s %s\t%.4g\t%.4g\t%.4g\t%+.2f ± %.2f\t%g\t%s\n", f.name, f.unit, f.first, f.most, f.last, f.perHour, f.stdErr, f.bound, verdict)
 	}
-	fmt.Fprintln(table, "\nsubscriber\tevents\tmissed\trepairs\tgaps\tvisits\tlost connections\tcompared\t")
+	fmt.Fprintln(table, "\nsubscriber\tevents\tmissed\tgaps\tvisits\tlost connections\tcompared\t")
 	for _, sub := range s.subscribers {
 		if sub.daemon == d {
 			sub.report(table)

@@ -18,8 +18,6 @@ const (
 	// slowTurn is the number of rests between two reads of the slow subscriber. More
 	// events come meanwhile than sockets and buffers hold.
 	slowTurn = 8
-	// slowBuffer is its buffer at the daemon.
-	slowBuffer = 16
 	// filterNamespace is the namespace of the subscriber with filters.
 	filterNamespace = "shop"
 	// lookTimeout bounds one PodStatus call.
@@ -50,7 +48,7 @@ func newSubscribers(d *load.Daemon, p *phase, seed uint64) []*subscriber {
 	filtered := func(p promises.Pod, c promises.Container) bool { return p.Namespace == filterNamespace && !c.Sandbox }
 	list := []*subscriber{
 		{name: "all"},
-		{name: "slow", slow: true, options: client.WatchOptions{Buffer: slowBuffer}},
+		{name: "slow", slow: true},
 		{name: "comes and goes", goes: true, options: client.WatchOptions{Bookmarks: true}},
 		{
 			name: "filters", stream: promises.Stream{Wants: filtered},
@@ -61,7 +59,7 @@ func newSubscribers(d *load.Daemon, p *phase, seed uint64) []*subscriber {
 		s.daemon, s.phase, s.rng = d, p, rand.New(rand.NewPCG(seed, uint64(i)))
 		s.options.Name, s.options.Replay = s.name, true
 		s.options.Disconnected = func(error, time.Duration) { s.disconnected() }
-		s.stream.MayMiss, s.stream.Bookmarks, s.stream.Wall = s.slow || s.goes, s.options.Bookmarks, true
+		s.stream.Bookmarks, s.stream.Wall = s.options.Bookmarks, true
 	}
 	return list
 }
@@ -202,7 +200,7 @@ func (s *subscriber) startVisit(replay bool) error {
 	state := s.stream.State
 	state.Reset()
 	s.stream = promises.Stream{
-		Replay: true, Bookmarks: s.options.Bookmarks, MayMiss: s.slow || s.goes, Wall: true, Wants: s.stream.Wants, State: state,
+		Replay: true, Bookmarks: s.options.Bookmarks, Wall: true, Wants: s.stream.Wants, State: state,
 	}
 	return err
 }
@@ -218,5 +216,5 @@ func (s *subscriber) report(w io.Writer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := &s.stream.State
-	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.name, s.events, state.Missed, state.Repairs, state.Gaps, s.visits, s.breaks, s.compared)
+	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t\n", s.name, s.events, state.Missed, state.Gaps, s.visits, s.breaks, s.compared)
 }

@@ -69,7 +69,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	if err != nil {
 		return err
 	}
-	d := &daemon{out: out, pipe: pipe, began: time.Now(), command: c}
+	d := &daemon{out: out, pipe: pipe, command: c}
 	defer func() {
 		for _, f := range d.close {
 			f()
@@ -133,7 +133,7 @@ func (d *daemon) addHTTP(l net.Listener, registry *prometheus.Registry, client *
 	runtime.Store(address)
 	handler := httpserver.Handler(httpserver.Options{
 		Pipeline: d.pipe, Gatherer: registry, Logger: d.out.log, Address: l.Addr(), WebConfig: d.command.webConfig,
-		MaxStreams: d.command.streams, Buffer: d.command.server.Buffer, Parts: d.states,
+		MaxStreams: d.command.streams, Parts: d.states,
 		Hour: hour, Node: node, Runtime: func() string { return runtime.Load().(string) },
 	})
 	d.parts = append(d.parts, hour.Run,
@@ -239,7 +239,6 @@ type daemon struct {
 	out     console
 	command *runCommand
 	pipe    *pipeline.Pipeline
-	began   time.Time // just before the first list
 	// parts run beside the pipeline and end with their context.
 	parts []func(context.Context) error
 	// states are the lines of the parts in /readyz?verbose, close closes their connections.
@@ -256,7 +255,7 @@ func (d *daemon) run(ctx context.Context) error {
 			return err
 		}
 		d.parts = append(d.parts, func(ctx context.Context) error {
-			return printing(ctx, d.out, d.command.process.Out, func(context.Context) error { return d.print(subscription) })
+			return printing(ctx, d.out, d.command.process.Out, func(ctx context.Context) error { return d.print(ctx, subscription) })
 		})
 	}
 	parts, ctx := errgroup.WithContext(ctx)
@@ -267,20 +266,16 @@ func (d *daemon) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// print prints all events until the pipeline has ended. Those of the first list say what was
-// there before: they are marked as replayed.
-func (d *daemon) print(subscription *pipeline.Subscription) error {
+// print prints all events until the pipeline has ended.
+func (d *daemon) print(ctx context.Context, subscription pipeline.Subscription) error {
 	printer := view.EventPrinter(d.command.process.Out, d.command.output.options(d.command.process))
 	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
-	var first time.Time // the time of the first list, if the first event is of that
-	events := 0
-	for ev := range subscription.Events() {
-		if events++; events == 1 && ev.ObservedAt.Before(d.began.Add(d.command.pipeline.RelistPeriod)) {
-			first = ev.ObservedAt
+	for ev, err := range subscription.All(context.WithoutCancel(ctx)) {
+		if err != nil {
+			break // everything has been read
 		}
-		ev.Replayed = ev.Replayed || !first.IsZero() && ev.ObservedAt.Equal(first)
 		if err := printer.Print(fleet.Event{Event: ev}); err != nil {
 			return outputError(err)
 		}

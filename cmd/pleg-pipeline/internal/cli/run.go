@@ -120,8 +120,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&c.server.MaxConnections, "max-connections", server.DefaultMaxConnections, "greatest `NUMBER` of connections to --socket at the same time")
 	flags.IntVar(&c.server.MaxWatchers, "max-watchers", server.DefaultMaxWatchers, "greatest `NUMBER` of clients of --socket that follow the events")
 	flags.IntVar(&c.streams, "max-event-streams", httpserver.DefaultMaxStreams, "greatest `NUMBER` of clients of /events")
-	flags.IntVar(&c.server.Buffer, "client-buffer", server.DefaultBuffer, "`NUMBER` of events that can wait for each of these clients, about 250 bytes\neach; one of --socket may ask for up to 4096")
-	tuning(cmd, "max-connections", "max-watchers", "max-event-streams", "client-buffer")
+	tuning(cmd, "max-connections", "max-watchers", "max-event-streams")
 	group(cmd, "Service on this node")
 
 	c.publish.add(cmd)
@@ -145,7 +144,7 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	err := cmp.Or(
 		c.runtime.validate(flags), c.pipeline.validate(),
 		between(flags, "max-connections", 1, maxClients), between(flags, "max-watchers", 1, maxClients),
-		between(flags, "max-event-streams", 1, httpserver.MaxStreams), between(flags, "client-buffer", 1, server.DefaultMaxBuffer),
+		between(flags, "max-event-streams", 1, httpserver.MaxStreams),
 		notEmpty(flags, "socket"), isAddress(flags, "listen"), isAddress(flags, "health-listen"), c.publish.validate(flags, &c.settings),
 	)
 	if err != nil {

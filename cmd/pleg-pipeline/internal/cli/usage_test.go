@@ -94,7 +94,6 @@ var usageErrors = []struct{ args, want string }{
 	{"run --max-connections 0", "--max-connections must be between 1 and 100000, got 0"},
 	{"run --max-watchers=-1", "--max-watchers must be between 1 and 100000, got -1"},
 	{"run --max-event-streams 513", "--max-event-streams must be between 1 and 512, got 513"},
-	{"run --client-buffer 4097", "--client-buffer must be between 1 and 4096, got 4097"},
 	{"run --web-config f", "--web-config needs --listen"},
 	{"run -v trace", `"-v, --log-level" flag: want info, debug, warn, error`},
 	{"run --log-format xml", `"--log-format" flag: want text, json`},

@@ -24,8 +24,7 @@ const keepalive = 15 * time.Second
 
 // events is the handler of /events.
 type events struct {
-	pipe   *pipeline.Pipeline
-	buffer int
+	pipe *pipeline.Pipeline
 }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +33,6 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	options.Buffer = h.buffer
 	sub, err := h.pipe.Subscribe(options)
 	switch {
 	case errors.Is(err, pleg.ErrStopped):
@@ -69,7 +67,7 @@ type stream struct {
 }
 
 // run ends when the client disconnects or stops reading, or the pipeline ends.
-func (s *stream) run(r *http.Request, sub *pipeline.Subscription) {
+func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
 	s.batch.WriteString("retry: 1000\n\n")

@@ -52,11 +52,8 @@ type Options struct {
 	Pipeline *pipeline.Pipeline
 	// Gatherer has the metrics.
 	Gatherer prometheus.Gatherer
-	// MaxStreams is the greatest number of clients of /events, Buffer the number of
-	// events that can wait for each. If zero, [DefaultMaxStreams] and that of the
-	// pipeline.
+	// MaxStreams is the greatest number of clients of /events. If zero, [DefaultMaxStreams].
 	MaxStreams int
-	Buffer     int
 	// Address is that of the listener, and WebConfig the path that [Serve] gets. If other
 	// machines can reach the address, only clients that the web configuration authenticates
 	// see pods. If nil, everybody sees them.
@@ -99,7 +96,7 @@ func Handler(o Options) http.Handler {
 	mux.Handle("GET /pods/{uid...}", guarded)
 	mux.Handle("GET /stages", guarded)
 	mux.Handle("GET /hour", guarded)
-	streams := limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline, buffer: o.Buffer})
+	streams := limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline})
 	mux.Handle("GET /events", o.guard(streams))
 	lookups := o.guard(limit(maxRequests, maxWait, "lookups", containers{o.Pipeline}))
 	mux.Handle("GET /containers", lookups)

@@ -1,0 +1,43 @@
+package dispatcher
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// Nothing is left of subscribers that have left and of pods that are gone.
+func TestNothingIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{History: 1, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, ended := make(chan stage.Outcome), make(chan error, 1)
+		go func() { ended <- d.Run(in, nil) }()
+		for range 3 {
+			s, err := d.Subscribe(pleg.SubscribeOptions{Name: "audit", Replay: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			in <- stage.Outcome{UID: "a", Pod: plegtest.Pod("a", ""), Events: []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}}}
+			synctest.Wait()
+			s.Close()
+			in <- stage.Outcome{UID: "a", Events: []pleg.Event{{Type: pleg.ContainerDied, PodUID: "a", ContainerID: "c"}}}
+		}
+		in <- stage.Outcome{UID: "never seen"}
+		synctest.Wait()
+		if len(d.labels.taken) > 0 || len(d.subscribers) > 0 || len(d.present) > 0 {
+			t.Errorf("left: %v, %v, %v", d.labels, d.subscribers, d.present)
+		}
+		close(in)
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}

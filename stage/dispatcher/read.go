@@ -1,0 +1,136 @@
+package dispatcher
+
+import (
+	"errors"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// errEnded is the error of next when what it was given to wait for has ended.
+var errEnded = errors.New("the wait has ended")
+
+// next returns the next event, and waits for it until ended is closed.
+func (s *Subscription) next(ended <-chan struct{}) (pleg.Event, error) {
+	for {
+		select {
+		case <-s.left:
+			return pleg.Event{}, pleg.ErrClosed
+		case <-ended:
+			return pleg.Event{}, errEnded
+		default:
+		}
+		if ev, ok := s.take(); ok {
+			if s.options.Statuses && ev.PodUID != "" {
+				ev.Status = s.d.status(ev.PodUID)
+			}
+			return ev, nil
+		}
+		if s.placed && s.seen.stopped {
+			return pleg.Event{}, pleg.ErrStopped
+		}
+		s.wait(ended)
+	}
+}
+
+// wait waits until there may be something to take, or until the subscription or the wait ends.
+func (s *Subscription) wait(ended <-chan struct{}) {
+	if !s.placed {
+		select {
+		case p := <-s.places:
+			s.place(p)
+		case <-s.left:
+		case <-ended:
+		}
+		return
+	}
+	select {
+	case <-s.seen.changed:
+	case <-s.left:
+	case <-ended:
+	}
+}
+
+// place goes on at a place.
+func (s *Subscription) place(p place) {
+	s.placed, s.mark = true, p.mark
+	s.synced, s.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()
+	at := p.at
+	switch {
+	case p.gap != "":
+		s.gap = s.newMark(pleg.Gap, p.seq)
+		s.gap.Reason, s.gap.Missed = p.gap, p.missed
+	case !s.options.Since.IsZero():
+		if at = s.d.log.before(s.options.Since, p.seq); !s.options.Replay {
+			s.skip = p.seq
+		}
+	}
+	s.at.Store(at)
+	s.replay = replay(p.pods, &s.filter, at)
+}
+
+// take returns what comes next, if it is there.
+func (s *Subscription) take() (ev pleg.Event, ok bool) {
+	switch {
+	case !s.placed:
+		return ev, false
+	case s.gap != nil:
+		ev, s.gap = *s.gap, nil
+		s.gaps.Add(1)
+		s.missed.Add(ev.Missed)
+		s.d.metrics.missed.Add(float64(ev.Missed))
+		return ev, true
+	case len(s.replay) > 0:
+		ev, s.replay = s.replay[0].event, s.replay[1:]
+		ev.Replayed = true
+		return ev, true
+	}
+	s.replay = nil
+	for {
+		s.seen = s.d.log.state.Load()
+		at := s.at.Load()
+		switch mark := s.seen.mark; {
+		case s.syncing && s.seen.synced != nil && at >= max(s.synced, *s.seen.synced):
+			s.syncing = false
+			return *s.newMark(pleg.Synced, at), true
+		case s.options.Bookmarks && mark != s.mark && at >= mark.seq:
+			s.mark = mark
+			ev = *s.newMark(pleg.Bookmark, at)
+			ev.ObservedAt = mark.currentFor(s)
+			return ev, true
+		case at >= s.seen.newest:
+			return ev, false
+		}
+		e := s.d.log.at(at + 1)
+		if e == nil {
+			return s.fallenOut(at)
+		}
+		s.at.Store(at + 1)
+		if s.wants(e) {
+			return e.event, true
+		}
+	}
+}
+
+func (s *Subscription) wants(e *entry) bool {
+	return s.filter.WantsEvent(&e.event) && s.filter.WantsLabels(e.labels) &&
+		(e.event.Seq > s.skip || !happened(&e.event).Before(s.options.Since))
+}
+
+// fallenOut asks for the present state, because the log has moved past the place. If no more
+// comes, the subscriber only learns what it missed.
+func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
+	if !s.seen.stopped && s.d.starting.Put(s) {
+		s.placed = false
+		return ev, false
+	}
+	last := s.d.log.state.Load().newest
+	s.at.Store(last)
+	ev = *s.newMark(pleg.Gap, last)
+	ev.Reason, ev.Missed = pleg.Stopped, last-at
+	return ev, true
+}
+
+func (s *Subscription) newMark(t pleg.EventType, seq uint64) *pleg.Event {
+	return &pleg.Event{Type: t, Seq: seq, Epoch: s.d.epoch, ObservedAt: time.Now()}
+}
