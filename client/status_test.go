@@ -171,7 +171,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		future := time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range server.DefaultMaxStatusCalls / server.DefaultMaxStreams { // they take all places
+		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all places
 			c := f.newClient()
 			for range server.DefaultMaxStreams {
 				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })

@@ -33,9 +33,14 @@ type WatchOptions = pleg.SubscribeOptions
 // replaces everything before.
 func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
-		w := &watch{client: c, options: o, yield: yield}
+		request, err := newRequest(o)
+		if err != nil {
+			yield(pleg.Event{}, fmt.Errorf("watch: %w", option.Invalid(err)))
+			return
+		}
+		w := &watch{client: c, options: o, request: request, yield: yield}
 		if err := w.run(ctx); err != nil && ctx.Err() == nil {
-			yield(pleg.Event{}, fmt.Errorf("watch: %w", err))
+			yield(pleg.Event{}, err)
 		}
 	}
 }
@@ -46,22 +51,22 @@ var errStopped = errors.New("the loop over the range has ended")
 type watch struct {
 	client  *Client
 	options WatchOptions
+	request *plegv1.WatchRequest
 	yield   func(pleg.Event, error) bool
 
 	// last is the position of the last event that was delivered; nil before the first.
 	last *plegv1.Position
 	// stateless is set while a watch that resumes at a position lacks the state at it.
 	stateless bool
+	// lag is how far the server was behind when it sent the last event.
+	lag pleg.Lag
 	// received is when the current connection delivered its first event; zero before.
 	received time.Time
 }
 
 // run connects with backoff. It returns nil if the loop over the range has ended.
 func (w *watch) run(ctx context.Context) error {
-	request, err := newRequest(w.options)
-	if err != nil {
-		return option.Invalid(err)
-	}
+	request := w.request
 	w.last = request.GetResumeAfter()
 	w.stateless = w.last != nil && w.options.Replay
 	options := &w.client.options
@@ -73,7 +78,7 @@ func (w *watch) run(ctx context.Context) error {
 			return nil
 		}
 		if ctx.Err() != nil || isFinal(err) {
-			return err
+			return fmt.Errorf("watch: %w", err)
 		}
 		// A server that ends each connection at once must not be asked again and again.
 		if !w.received.IsZero() && time.Since(w.received) >= retries.Longest() {
@@ -123,6 +128,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 		if w.received.IsZero() {
 			w.received = time.Now()
 		}
+		w.lag = pleg.Lag{Events: m.GetLagEvents(), Age: m.GetLagAge().AsDuration()}
 		if !w.deliver(m.GetEvent(), request) {
 			return errStopped
 		}

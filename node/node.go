@@ -19,6 +19,8 @@ import (
 // Pipeline is the pipeline of a node: a pipeline.Pipeline or a client.Client. Its methods are
 // safe for concurrent use, and what they return is read-only.
 type Pipeline interface {
+	// Subscribe returns a subscription.
+	Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error)
 	// Watch subscribes once the range begins, and ranges over the events until ctx ends. The
 	// range ends with an error only if no attempt can succeed: if an option is bad
 	// ([pleg.ErrInvalidOption]), or the pipeline of this process has stopped

@@ -1,7 +1,4 @@
 package server
 
-// For tests of this package.
-const (
-	AnswerTimeout = answerTimeout
-	Grace         = grace
-)
+// Grace is for tests of this package.
+const Grace = grace

@@ -26,8 +26,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if role := os.Getenv(roleVariable); role != "" {
-		os.Exit(playRole(role))
+	if os.Getenv(roleVariable) != "" {
+		os.Exit(playRole())
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -134,14 +134,10 @@ const (
 	socketVariable = "PLEG_TEST_SOCKET"
 
 	roleWatch = "watch" // prints one line per event
-	roleHoard = "hoard" // has four connections, begins a list and watches on each, and prints so
 )
 
-func playRole(role string) (exit int) {
+func playRole() (exit int) {
 	ctx, path := context.Background(), os.Getenv(socketVariable)
-	if role == roleHoard {
-		return hoard(ctx, path)
-	}
 	c, err := client.New(path, client.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -155,28 +151,6 @@ func playRole(role string) (exit int) {
 		fmt.Println(ev.Type, ev.PodUID, ev.ContainerID, ev.Missed)
 	}
 	return 0
-}
-
-func hoard(ctx context.Context, path string) (exit int) {
-	for range 4 {
-		conn, err := grpc.NewClient("unix:"+path, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err == nil {
-			_, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, plegv1.PLEG_ListPods_FullMethodName)
-		}
-		var stream grpc.ServerStreamingClient[plegv1.WatchResponse]
-		if err == nil {
-			stream, err = plegv1.NewPLEGClient(conn).Watch(ctx, &plegv1.WatchRequest{})
-		}
-		if err == nil {
-			_, err = stream.Header()
-		}
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-	}
-	fmt.Println("hoarded")
-	select {}
 }
 
 func roleCommand(t *testing.T, role, socket string) *exec.Cmd {

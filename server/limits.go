@@ -3,129 +3,163 @@ package server
 import (
 	"context"
 	"net"
-	"time"
+	"strings"
+	"sync"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-	"google.golang.org/grpc/peer"
-	reflectionv1 "google.golang.org/grpc/reflection/grpc_reflection_v1"
-	reflectionv1alpha "google.golang.org/grpc/reflection/grpc_reflection_v1alpha"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/tap"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 )
 
-const (
-	// maxHealthCalls is the greatest number of calls of each method of the health
-	// service at the same time, maxReflections the same for reflection.
-	maxHealthCalls = 64
-	maxReflections = 8
-	// maxRefusedCalls is the number of refused calls after which a connection is closed,
-	// because gRPC keeps the context and the timer of each (see observer.TagConn).
-	maxRefusedCalls = 256
-)
+// maxHealthCalls is the greatest number of calls of the health service at the same time: they
+// are counted apart, so that a probe is answered while all other places are taken.
+const maxHealthCalls = 64
 
-// limits are the calls on all connections together. They are checked before a call costs
-// a goroutine. A call counts until gRPC has written its answer, or given it up.
+// limits are the calls on all connections together.
 type limits struct {
-	all     *places
-	methods map[string]method
-	timeout time.Duration
-	metrics *metrics
-}
-
-// method has the limit of one method.
-type method struct {
-	places *places
-	// brief is true for a method whose calls end within the timeout. Other calls must
-	// have sent their request by then; after the end of such a call its client has this
-	// time again to read the rest. Otherwise the connection is closed.
-	brief bool
+	watchers, health, calls places
+	metrics                 *metrics
 }
 
 func newLimits(o Options, m *metrics) *limits {
-	return &limits{
-		all: newPlaces(o.MaxCalls), timeout: answerTimeout, metrics: m,
-		methods: map[string]method{
-			plegv1.PLEG_Watch_FullMethodName:        {newPlaces(o.MaxCalls), false}, // the handler counts them
-			plegv1.PLEG_ListPods_FullMethodName:     {newPlaces(o.MaxLists), true},
-			plegv1.PLEG_GetPodStatus_FullMethodName: {newPlaces(o.MaxStatusCalls), false},
-			plegv1.PLEG_GetStatus_FullMethodName:    {newPlaces(o.MaxStatusCalls), true},
-			plegv1.PLEG_Lookup_FullMethodName:       {newPlaces(o.MaxStatusCalls), false},
-			healthv1.Health_Check_FullMethodName:    {newPlaces(maxHealthCalls), true},
-			healthv1.Health_List_FullMethodName:     {newPlaces(maxHealthCalls), true},
-			healthv1.Health_Watch_FullMethodName:    {newPlaces(maxHealthCalls), false},
+	return &limits{newPlaces("watchers", o.MaxWatchers), newPlaces("health calls", maxHealthCalls), newPlaces("calls", o.MaxCalls), m}
+}
 
-			reflectionv1.ServerReflection_ServerReflectionInfo_FullMethodName:      {newPlaces(maxReflections), true},
-			reflectionv1alpha.ServerReflection_ServerReflectionInfo_FullMethodName: {newPlaces(maxReflections), true},
-		},
+// places are a limited number of calls of one kind.
+type places struct {
+	what string
+	free chan struct{}
+}
+
+func newPlaces(what string, n int) places { return places{what, make(chan struct{}, n)} }
+
+// acquire takes a place for a call of a method, or returns the error of one too many.
+func (l *limits) acquire(method string) (release func(), err error) {
+	p, refused := l.calls, l.metrics.refusedCalls
+	switch {
+	case method == plegv1.PLEG_Watch_FullMethodName:
+		p, refused = l.watchers, l.metrics.refusedWatchers
+	case strings.HasPrefix(method, "/grpc.health."):
+		p = l.health
+	}
+	select {
+	case p.free <- struct{}{}:
+		return func() { <-p.free }, nil
+	default:
+		refused.Inc()
+		return nil, status.Errorf(codes.ResourceExhausted, "too many %s: this server allows %d at a time", p.what, cap(p.free))
 	}
 }
 
-// countCall counts a call. gRPC calls it when the headers of the call have arrived.
-func (l *limits) countCall(ctx context.Context, info *tap.Info) (context.Context, error) {
-	conn := heldConnOf(ctx)
-	if conn.refusal != nil {
-		return nil, conn.refusal
-	}
-	called, release, err := l.acquire(conn, info.FullMethodName)
-	if err != nil {
-		l.metrics.refusedCalls.Inc()
-		if conn.refused.Add(1) >= maxRefusedCalls {
-			conn.closeNow()
+// interceptUnary bounds the calls, and ends a call when closing ends.
+func (l *limits) interceptUnary(closing context.Context) grpc.UnaryServerInterceptor {
+	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		release, err := l.acquire(info.FullMethod)
+		if err != nil {
+			return nil, err
 		}
-		return nil, err
+		defer release()
+		ending, cancel := untilClosing(ctx, closing)
+		defer cancel()
+		answer, err := handler(ending, request)
+		return answer, unavailable(ending, err)
 	}
-	return context.WithValue(ctx, callKey{}, newCall(ctx, conn, called.brief, l.timeout, release)), nil
 }
 
-// acquire counts a call, and closes the connection of another one that gives up its place.
-func (l *limits) acquire(conn *heldConn, name string) (called method, release func(), err error) {
-	called, known := l.methods[name]
-	if !known {
-		return called, nil, status.Errorf(codes.Unimplemented, "there is no method %s", name)
+// interceptStream does the same.
+func (l *limits) interceptStream(closing context.Context) grpc.StreamServerInterceptor {
+	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+		release, err := l.acquire(info.FullMethod)
+		if err != nil {
+			return err
+		}
+		defer release()
+		ending, cancel := untilClosing(stream.Context(), closing)
+		defer cancel()
+		return unavailable(ending, handler(server, endingStream{stream, ending}))
 	}
-	ofAll, ofMethod := newPlace(conn.process, conn.closeNow), newPlace(conn.process, conn.closeNow)
-	release = func() {
-		called.places.release(ofMethod)
-		l.all.release(ofAll)
+}
+
+// endingStream is a stream that ends with ctx.
+type endingStream struct {
+	grpc.ServerStream
+	ctx context.Context //nolint:containedctx // gRPC gets the context from the stream
+}
+
+// Context implements [grpc.ServerStream].
+func (s endingStream) Context() context.Context { return s.ctx }
+
+// gate is a listener that has a limited number of connections open and closes further ones at
+// once: their clients try again.
+type gate struct {
+	net.Listener
+	max     int
+	metrics *metrics
+
+	mu   sync.Mutex
+	open map[*gateConn]struct{}
+}
+
+func newGate(l net.Listener, limit int, m *metrics) *gate {
+	return &gate{Listener: l, max: limit, metrics: m, open: make(map[*gateConn]struct{})}
+}
+
+// Accept implements [net.Listener].
+func (g *gate) Accept() (net.Conn, error) {
+	for {
+		conn, err := g.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := g.admit(conn); c != nil {
+			return c, nil
+		}
+		g.metrics.refusedConnections.Inc()
+		conn.Close()
 	}
-	if _, ok := l.all.acquire(ofAll); !ok {
-		return called, nil, status.Errorf(codes.ResourceExhausted, "too many calls: this server allows %d at a time", l.all.max)
+}
+
+// admit returns nil if there are too many.
+func (g *gate) admit(conn net.Conn) *gateConn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.open) == g.max {
+		return nil
 	}
-	if _, ok := called.places.acquire(ofMethod); !ok {
-		release()
-		return called, nil, status.Errorf(codes.ResourceExhausted, "too many calls of %s: this server allows %d at a time", name, called.places.max)
+	c := &gateConn{conn, g}
+	g.open[c] = struct{}{}
+	g.metrics.connections.Inc()
+	return c
+}
+
+// closeAll closes all connections, also those before their handshake, which gRPC does not.
+func (g *gate) closeAll() {
+	g.mu.Lock()
+	var all []net.Conn
+	for c := range g.open {
+		all = append(all, c.Conn)
 	}
-	return called, release, nil
+	g.mu.Unlock()
+	for _, c := range all {
+		c.Close()
+	}
 }
 
-// plaintext are credentials that encrypt nothing and make the connection known to its
-// calls.
-type plaintext struct {
-	credentials.TransportCredentials
+// gateConn is a connection that counts until it is closed.
+type gateConn struct {
+	net.Conn
+	gate *gate
 }
 
-// ServerHandshake implements [credentials.TransportCredentials].
-func (plaintext) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return conn, heldBy{conn.(*heldConn)}, nil // the listener is a gate
+// Close implements [net.Conn].
+func (c *gateConn) Close() error {
+	c.gate.mu.Lock()
+	if _, open := c.gate.open[c]; open {
+		delete(c.gate.open, c)
+		c.gate.metrics.connections.Dec()
+	}
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
 }
-
-// Clone implements [credentials.TransportCredentials].
-func (p plaintext) Clone() credentials.TransportCredentials {
-	return plaintext{p.TransportCredentials.Clone()}
-}
-
-// heldBy is the connection of a call.
-type heldBy struct{ conn *heldConn }
-
-// heldConnOf returns the connection of a call.
-func heldConnOf(ctx context.Context) *heldConn {
-	p, _ := peer.FromContext(ctx)
-	return p.AuthInfo.(heldBy).conn
-}
-
-// AuthType implements [credentials.AuthInfo].
-func (heldBy) AuthType() string { return "none" }

@@ -14,22 +14,15 @@ import (
 
 // Defaults of [Options].
 const (
-	DefaultMaxConnections = 256
+	DefaultMaxConnections = 1024
 	DefaultMaxStreams     = 64
-	DefaultMaxWatchers    = 128
-	DefaultMaxCalls       = 2048
-	DefaultMaxLists       = 16
-	DefaultMaxStatusCalls = 512
+	DefaultMaxWatchers    = 1024
+	DefaultMaxCalls       = 512
 	DefaultKeepalive      = 30 * time.Second
 )
 
 // maxRequestBytes is the greatest size of a request: a filter with some thousand names.
 const maxRequestBytes = 64 << 10
-
-// answerTimeout is the time in which a client must send the request of a call, and in which it
-// must read the answer; that of a Watch and a health Watch only when they have ended. Otherwise
-// its connection is closed.
-const answerTimeout = 30 * time.Second
 
 // grace is the time in which connections must end when the server ends: clients that read need
 // milliseconds.
@@ -43,20 +36,13 @@ type Options struct {
 	// MaxStreams is the greatest number of calls on one connection at the same
 	// time; a gRPC client delays further calls. If zero, [DefaultMaxStreams].
 	MaxStreams int
-	// MaxWatchers is the greatest number of Watch calls on all connections at the
-	// same time. Beyond it a process, or a connection whose process is not known, gets
-	// the newest place of the one that has most, unless it would then have more. So it
-	// is with MaxConnections, MaxCalls, MaxLists and MaxStatusCalls if the process is
-	// known. If zero, [DefaultMaxWatchers].
+	// MaxWatchers is the greatest number of Watch calls on all connections at the same
+	// time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
-	// MaxCalls is the greatest number of calls of all methods on all connections at
-	// the same time; MaxLists that of ListPods, and MaxStatusCalls those of GetStatus
-	// and of GetPodStatus, which waits for an answer if newer_than is set. If zero,
-	// [DefaultMaxCalls], [DefaultMaxLists] and [DefaultMaxStatusCalls]. A connection
-	// ends after 256 refused calls.
-	MaxCalls       int
-	MaxLists       int
-	MaxStatusCalls int
+	// MaxCalls is the greatest number of calls of all other methods on all connections at
+	// the same time, except those of the health service. Those of GetPodStatus and Lookup may
+	// wait. If zero, [DefaultMaxCalls].
+	MaxCalls int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive]; if negative, the server never pings.
@@ -72,9 +58,7 @@ func (o *Options) complete() error {
 		option.Default("MaxConnections", &o.MaxConnections, DefaultMaxConnections),
 		option.Default("MaxStreams", &o.MaxStreams, DefaultMaxStreams),
 		option.Default("MaxWatchers", &o.MaxWatchers, DefaultMaxWatchers),
-		option.Default("MaxCalls", &o.MaxCalls, max(DefaultMaxCalls, o.MaxWatchers)),
-		option.Default("MaxLists", &o.MaxLists, DefaultMaxLists),
-		option.Default("MaxStatusCalls", &o.MaxStatusCalls, DefaultMaxStatusCalls),
+		option.Default("MaxCalls", &o.MaxCalls, DefaultMaxCalls),
 	); err != nil {
 		return err
 	}
@@ -93,7 +77,7 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	set := instrument.Registry{Registerer: reg}.NewSet()
-	refused := set.CounterVec("pleg_server_refused_total", "Connections, watchers and other calls refused, or watchers ended for others, because there were too many.", "what")
+	refused := set.CounterVec("pleg_server_refused_total", "Connections, watchers and other calls refused because there were too many.", "what")
 	return &metrics{
 		connections:        set.Gauge("pleg_server_connections", "Current connections to the gRPC service."),
 		watchers:           set.Gauge("pleg_server_watchers", "Current Watch calls."),

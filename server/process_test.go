@@ -196,34 +196,6 @@ func TestThousandsOfConnections(t *testing.T) {
 	f.follow(socket)("c1")
 }
 
-// One process has all connections, all calls of a method or all places for watchers, and
-// leaves them. Others get places of it, each with its own connection.
-func TestProcessThatHoards(t *testing.T) {
-	watch := func(f *fixture) error {
-		_, err := f.watch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		return err
-	}
-	for name, tt := range map[string]struct {
-		options server.Options
-		call    func(*fixture) error
-	}{
-		"connections": {server.Options{MaxConnections: 4}, (*fixture).list},
-		"calls":       {server.Options{MaxLists: 4}, (*fixture).list},
-		"watchers":    {server.Options{MaxWatchers: 4}, watch},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f, socket := newSocketFixture(t, quick, tt.options)
-			_, lines := child(t, roleHoard, socket)
-			seek(t, lines, "it hoards", func(line string) bool { return line == "hoarded" })
-			for range 2 {
-				if err := tt.call(f); err != nil {
-					t.Errorf("another process: %v", err)
-				}
-			}
-		})
-	}
-}
-
 // A client that does not answer pings loses its connection; an idle client that answers
 // them keeps it.
 func TestKeepalive(t *testing.T) {

@@ -11,13 +11,13 @@
 //
 // # Bounds
 //
-// The server limits connections, calls per connection, calls of each method, watchers,
-// their buffers and the size of a request. Above a limit it returns RESOURCE_EXHAUSTED
-// and names the limit. A client that does not read an answer loses its connection.
+// The server limits connections, calls per connection, watchers, other calls and the size of
+// a request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the
+// limit; a connection too many is closed. Calls of the health service are counted apart.
 //
-// Each watcher is a subscriber of the pipeline with its own goroutine: a client that
-// does not read, or is stopped, delays nobody. It stays connected as long as it answers
-// keepalive pings.
+// Each watcher is a place in the log of the pipeline, and its own goroutine reads the log and
+// waits for the client: one that does not read, or is stopped, delays nobody. It stays
+// connected as long as it answers keepalive pings.
 //
 // # Shutdown
 //
@@ -38,8 +38,6 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/health"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
@@ -71,12 +69,11 @@ const (
 // Server serves one pipeline. Create it with [New]. Its methods are safe for
 // concurrent use.
 type Server struct {
-	pipe     *pipeline.Pipeline
-	options  Options
-	log      *slog.Logger
-	metrics  *metrics
-	limits   *limits
-	watchers *places
+	pipe    *pipeline.Pipeline
+	options Options
+	log     *slog.Logger
+	metrics *metrics
+	limits  *limits
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or
@@ -94,8 +91,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	}
 	return &Server{
 		pipe: p, options: o, metrics: m, limits: newLimits(o, m),
-		log:      o.Logger.With("part", "server"),
-		watchers: newPlaces(o.MaxWatchers),
+		log: o.Logger.With("part", "server"),
 	}, nil
 }
 
@@ -148,10 +144,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 // newGRPC returns a gRPC server whose calls end when closing does.
 func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	return grpc.NewServer(
-		grpc.Creds(plaintext{insecure.NewCredentials()}),
-		grpc.InTapHandle(s.limits.countCall),
-		grpc.StatsHandler(observer{}),
-		grpc.ForceServerCodecV2(countingCodec{encoding.GetCodecV2(proto.Name)}),
+		grpc.Creds(insecure.NewCredentials()),
 		grpc.MaxRecvMsgSize(maxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaderBytes),
 		grpc.ReadBufferSize(readBuffer),
@@ -162,8 +155,8 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 		}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 		grpc.WaitForHandlers(true),
-		grpc.UnaryInterceptor(interceptUnary(closing)),
-		grpc.StreamInterceptor(interceptStream(closing)),
+		grpc.UnaryInterceptor(s.limits.interceptUnary(closing)),
+		grpc.StreamInterceptor(s.limits.interceptStream(closing)),
 	)
 }
 
@@ -173,8 +166,7 @@ func (s *Server) stop(srv *grpc.Server, g *gate) {
 	forced := make(chan struct{})
 	force := time.AfterFunc(grace, func() {
 		defer close(forced)
-		// gRPC does not close a connection before its handshake. Refused ones end by themselves.
-		g.open.evictAll()
+		g.closeAll()
 		srv.Stop()
 	})
 	srv.GracefulStop()

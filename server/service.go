@@ -35,12 +35,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	ctx, leave := s.joinWatchers(stream.Context())
-	if leave == nil {
-		s.metrics.refusedWatchers.Inc()
-		return status.Errorf(codes.ResourceExhausted, "too many watchers: this server allows %d at a time", s.options.MaxWatchers)
-	}
-	defer leave()
+	ctx := stream.Context()
 	s.metrics.watchers.Inc()
 	defer s.metrics.watchers.Dec()
 	sub, err := s.pipe.Subscribe(options)
@@ -60,11 +55,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 func (s *service) forward(ctx context.Context, sub pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	for {
 		ev, err := sub.Next(ctx)
-		switch {
-		case errors.Is(err, errTakenOver):
-			s.metrics.refusedWatchers.Inc()
-			return status.Error(codes.ResourceExhausted, errTakenOver.Error())
-		case err != nil:
+		if err != nil {
 			return callError(ctx, err)
 		}
 		lag := sub.Lag()

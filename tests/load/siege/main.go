@@ -88,7 +88,7 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
 		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address, "--health-listen", health},
 		Settings: load.Settings{
-			"max-connections": strconv.Itoa(256 + s.grpcReaders), "max-watchers": strconv.Itoa(128 + s.grpcReaders),
+			"max-connections": strconv.Itoa(1024 + s.grpcReaders), "max-watchers": strconv.Itoa(1024 + s.grpcReaders),
 			"max-event-streams": strconv.Itoa(64 + s.sseReaders),
 		},
 	})
