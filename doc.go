@@ -7,7 +7,7 @@
 //	hinter ----^ ^            |
 //	             +--settled---+--> cache
 //
-// The lister lists all pods. The hinter lists single pods: those of
+// Only lists are data. The lister lists all pods. The hinter lists single pods: those of
 // [Pipeline.RequestRelist] and, with [Options].Events, those of CRI events.
 //
 // # Usage
@@ -21,8 +21,8 @@
 //
 // Events of one pod reach every subscriber in the order in which the states were
 // seen. Events of different pods have no order. Whoever receives an event finds in
-// the cache a status at least as new as the observation behind it. If a change
-// begins and ends between two listings, it is seen only if CRI events announce it.
+// the cache a status at least as new as the answer behind it. A container that comes and
+// goes between two lists is told only if CRI events announce it.
 //
 // While the inspection of a pod fails, its events wait: the pod is inspected again
 // at each relist, and what has changed by then is delivered.

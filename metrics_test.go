@@ -118,7 +118,7 @@ func (d *recorder) Register(c prometheus.Collector) error {
 func registered(t *testing.T, kubelet bool) []string {
 	t.Helper()
 	d := &recorder{}
-	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: d, KubeletMetricNames: kubelet})
+	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Events: pipeline.EventsAuto, Registerer: d, KubeletMetricNames: kubelet})
 	kit.Must(t, err)
 	client, err := cri.New("unix:///nowhere", cri.Options{Registerer: d, KubeletMetricNames: kubelet})
 	kit.Must(t, err)

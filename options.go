@@ -56,42 +56,41 @@ type Options struct {
 	// Runtime lists and inspects the pods.
 	Runtime pleg.Runtime
 	// RelistPeriod is the time from the end of one list of all pods to the start of
-	// the next. A list for a request or a CRI event begins at once, but if such a list
+	// the next. A list for a request or a hint begins at once, but if such a list
 	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
 	// that time. If zero, [DefaultRelistPeriod].
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
-	// Events says whether CRI events are used. With them a change is known within
+	// Events says whether CRI events are used as hints. With them a change is known within
 	// milliseconds, and all pods are listed once per RelistPeriodWithEvents.
 	// If empty, [EventsOff]. The reason for that default: if a process opens the
 	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
 	// containerd blocks after about 250 unread events, and no pod starts any more.
 	// A Runtime with events is a [pleg.EventWatcher].
 	Events EventsMode
-	// RelistPeriodWithEvents is the relist period while the stream is up and announces
-	// all changes, if it is longer than RelistPeriod. It is at most a third of
+	// RelistPeriodWithEvents is the relist period while the event stream is up, if it is longer
+	// than RelistPeriod: at worst a change is known after that time. It is at most a third of
 	// RelistThreshold. If zero, [DefaultRelistPeriodWithEvents].
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once. It bounds the
-	// load on the runtime. While inspections hang or none ends, as many extra ones may
-	// begin: one hangs if it is older than a second and one that began later has ended.
-	// Beside them, as many single pods may be relisted. If zero, [DefaultInspectors].
+	// load on the runtime. As many again may hang: an inspection hangs if it is older than a
+	// second and one that began later has ended in at most half its age. While all places are
+	// taken and nothing has ended for a second, one more begins, up to twice as many. If zero,
+	// [DefaultInspectors].
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
-	// MaxQuarantine is the longest wait of a quarantined pod. A pod whose
-	// inspection hung is inspected again at the next relist, as after any failure.
-	// After that the wait starts at RelistPeriod and doubles each time. A pod whose
-	// inspection failed by itself after a second or more waits for RelistPeriod, and one
-	// such pod is inspected at a time. Other pods go before retries, but for no longer
-	// than MaxQuarantine. Retries take at most half of the places; if one is due for that
-	// long, a retry that hangs is cancelled for it. If zero, [DefaultMaxQuarantine]; if at
-	// most RelistPeriod, or negative, a pod is inspected at every relist.
+	// MaxQuarantine is the longest wait of a quarantined pod: one whose inspection hung, or
+	// failed after a second or more. Its wait begins at RelistPeriod and doubles each time, and
+	// so does the timeout of its inspection, from 10 s. Retries take at most half of the places,
+	// and other pods go first, for at most MaxQuarantine. A request for the pod ends the wait.
+	// If zero, [DefaultMaxQuarantine]; if at most RelistPeriod, or negative, a pod is inspected
+	// at every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events in the log, about 300 bytes each: as far as that, a
 	// subscriber may be behind or resume without a Gap. If zero, [DefaultHistory]; if
@@ -99,10 +98,10 @@ type Options struct {
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
-	// DeliverAfterFailures is the number of failed inspections of a pod after which
-	// subscribers get what the list knows of it, marked as uninspected. If zero,
-	// never, as in the kubelet: while its inspection fails, a pod has no events.
-	DeliverAfterFailures int
+	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the
+	// kubelet does. Otherwise such a container is told as started, if its status says when it
+	// was, and then as died: so every container that a list shows is told.
+	OmitInferredStarts bool
 	// Logger gets what an operator needs to know, from a goroutine that may wait: while
 	// its handler blocks, up to 2048 records wait and further ones are counted. If nil,
 	// nothing is logged.
@@ -125,7 +124,6 @@ func (o *Options) complete() error {
 		option.Default("ListTimeout", &o.ListTimeout, DefaultListTimeout),
 		option.Default("InspectTimeout", &o.InspectTimeout, DefaultInspectTimeout),
 		option.Default("Inspectors", &o.Inspectors, DefaultInspectors),
-		option.Default("DeliverAfterFailures", &o.DeliverAfterFailures, 0),
 	); err != nil {
 		return err
 	}

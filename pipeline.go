@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/hint/crievents"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -42,6 +43,8 @@ type Pipeline struct {
 	// threshold is Options.RelistThreshold.
 	threshold time.Duration
 
+	ticks      stage.Ticks
+	events     *crievents.Follower // nil if CRI events are off
 	lister     *lister.Lister
 	hinter     *hinter.Hinter
 	differ     *differ.Differ
@@ -63,35 +66,35 @@ func New(o Options) (*Pipeline, error) {
 	p := &Pipeline{ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store, &p.index, o.Logger}
-	var errs [7]error
+	var errs [8]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
-		Runtime: p.runtime, RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
+		Runtime: p.runtime, Ticks: &p.ticks,
+		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
-	fromEvents := hinter.Options{
-		Pods: p.runtime.PodLister(), Required: o.Events == EventsRequire, Lister: p.lister, Relists: o.Inspectors,
-		Logger: o.Logger, Metrics: metrics,
-	}
-	if o.Events != EventsOff {
-		fromEvents.Events = p.runtime.EventWatcher()
-	}
-	p.hinter, errs[2] = hinter.New(fromEvents)
+	p.hinter, errs[2] = hinter.New(hinter.Options{
+		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
+	})
 	p.differ, errs[3] = differ.New(differ.Options{
-		Cache: statuses, Lister: p.lister, Pods: p.hinter, DeliverAfterFailures: o.DeliverAfterFailures,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine,
+		Cache: statuses, Lister: p.lister, Pods: p.hinter,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors, InferStarts: !o.OmitInferredStarts,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
-		CallOf: func(uid pleg.PodUID) *pleg.Call { return border.CallOf(p.runtime.Calls(), uid) },
 		Logger: o.Logger, Metrics: metrics,
 	})
+	if o.Events != EventsOff {
+		p.events, errs[6] = crievents.New(p.runtime.EventWatcher(), hints{p}, crievents.Options{
+			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
+		})
+	}
 	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
 		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
 	})
-	errs[6] = metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	errs[7] = metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",
 		Help: "1 while Healthy returns true, otherwise 0.",
 	}, func() float64 {
@@ -125,21 +128,24 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
 	retry := make(chan stage.Change)
-	known := make(chan stage.Change)
+	gone := make(chan stage.Change)
 	cancel := make(chan stage.Cancel)
 	marks := make(chan stage.Mark)
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	settled := make(chan stage.Settled)
-	// Only the two sources and the runtime calls end with ctx. Every other stage
+	// Only the sources and the runtime calls end with ctx. Every other stage
 	// ends when the one before it has closed its channel.
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
+	if p.events != nil {
+		stages.Go(func() error { return p.events.Run(ctx) })
+	}
 	stages.Go(func() error {
-		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Known: known, Cancel: cancel, Marks: marks})
+		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel, Marks: marks})
 	})
 	stages.Go(func() error {
-		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Known: known, Cancel: cancel}, outcomes, settled)
+		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel}, outcomes, settled)
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
@@ -153,25 +159,58 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // every process has its own.
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
+// WaitSynced waits until the first list of all pods is committed: each of its pods was
+// inspected, or its inspection failed or hangs. It returns the cause of ctx if that ends
+// first, and [pleg.ErrStopped] once Run has returned.
+func (p *Pipeline) WaitSynced(ctx context.Context) error {
+	select {
+	case <-p.cache.Synced():
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-p.ended:
+		return pleg.ErrStopped
+	}
+}
+
 // Cache returns the statuses of all pods. After Run has returned, the cache stays
 // readable and does not change, and GetNewerThan returns [pleg.ErrStopped] in place of waiting.
 func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
-// RequestReinspect requests an inspection of the pod at the next relist, whether or not
-// it changed, even if it is quarantined. If it did not change, subscribers get a
-// PodSync. RequestReinspect does not block. A pod that the next relist does not
-// show is not waited for. While CRI events stand in for lists, that relist comes
-// within Options.RelistPeriod.
+// RequestReinspect requests an inspection of the pod at the next relist, which comes within
+// Options.RelistPeriod, whether or not it changed. It ends the pod's wait in quarantine, and
+// an inspection of it that hangs. If the pod did not change, subscribers get a PodSync.
+// RequestReinspect does not block. A pod that the next relist does not show is not waited for.
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist requests a list of one pod, and an inspection if it changed, without
-// waiting for the next relist, even if it is quarantined. It does not block. Requests for
+// waiting for the next relist. It ends the pod's wait in quarantine, and an inspection of it
+// that hangs. It does not block. Requests for
 // the same pod that wait are served by one list. If Runtime is not a [pleg.PodLister],
 // all pods are listed, with a pause between two such lists (Options.RelistPeriod).
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
+
+// hints is the pipeline as the event stream sees it.
+type hints struct{ *Pipeline }
+
+// RequestRelist ends no inspection: that of a slow runtime would never end.
+func (h hints) RequestRelist(uid pleg.PodUID) {
+	h.differ.EndWait(uid)
+	h.hinter.RequestRelist(uid)
+}
+
+func (h hints) RelistAll() { h.lister.RelistNow() }
+
+func (h hints) Announce(hint pleg.Hint) {
+	h.differ.Announce(differ.Announcement{Hint: hint, Tick: h.ticks.Next()})
+}
+
+func (h hints) StreamUp(up bool) { h.lister.StreamUp(up) }
+
+func (h hints) Recovered() <-chan struct{} { return h.lister.Recovered() }
 
 // Relist requests a list of all pods. It returns the error of that list, or nil once each
 // changed pod has been inspected, successfully or not, and the events have been
@@ -205,7 +244,7 @@ func (p *Pipeline) Status() pleg.Status {
 		At: time.Now(), Relist: p.lister.Status(), Inspectors: p.inspectors,
 		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
 	}
-	s.Waiting, _ = p.differ.Waiting()
+	s.Waiting = p.differ.Waiting().Pods
 	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
 		s.Degraded = p.runtime.Degraded()
 	}
@@ -257,7 +296,8 @@ func (p *Pipeline) Healthy() (bool, error) {
 
 // stalled returns an error if pods wait and the runtime answers no inspection.
 func (p *Pipeline) stalled() error {
-	count, first := p.differ.Waiting()
+	waiting := p.differ.Waiting()
+	count, first := waiting.Pods, waiting.First
 	if len(first) < 2 {
 		return nil
 	}

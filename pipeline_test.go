@@ -28,7 +28,6 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},
 		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
-		"DeliverAfterFailures":   {Runtime: plegtest.New(), DeliverAfterFailures: -1},
 	} {
 		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)

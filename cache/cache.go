@@ -28,8 +28,8 @@ type Cache struct {
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
-	// closed is closed by Close.
-	closed chan struct{}
+	// closed is closed by Close, synced by MarkSynced.
+	closed, synced chan struct{}
 }
 
 type entry struct {
@@ -72,7 +72,7 @@ func New() *Cache {
 		removed: removed{byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
 		waiters: make(map[pleg.PodUID][]*waiter),
-		closed:  make(chan struct{}),
+		closed:  make(chan struct{}), synced: make(chan struct{}),
 	}
 }
 
@@ -220,6 +220,8 @@ func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == 
 
 func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	switch e := c.entries[uid]; {
+	case (e == nil || e.gone) && c.isUnsynced(e):
+		return nil, pleg.ErrNotSynced
 	case e == nil || e.gone:
 		return nil, pleg.ErrUnknownPod
 	case e.err != nil:
@@ -228,6 +230,24 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 		return e.status, nil
 	}
 }
+
+// isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or
+// the pod is in the first one and not inspected. e may be nil.
+func (c *Cache) isUnsynced(e *entry) bool {
+	select {
+	case <-c.synced:
+		return false
+	default:
+		return e == nil && c.listings == 0 || e != nil && c.isPending(e)
+	}
+}
+
+// MarkSynced notes that the first list is committed. It is called once.
+func (c *Cache) MarkSynced() { close(c.synced) }
+
+// Synced returns a channel that is closed once the first list is committed: each of its pods
+// was inspected, or its inspection failed or hangs.
+func (c *Cache) Synced() <-chan struct{} { return c.synced }
 
 // freshness is the time of the newest applied observation of the pod; e may be nil.
 func (c *Cache) freshness(e *entry) time.Time {

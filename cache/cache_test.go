@@ -57,13 +57,17 @@ func listed(uids ...pleg.PodUID) []*pleg.Pod {
 }
 
 // getCases want the status of that name, or the error.
+func synced(c *cache.Cache) { c.MarkSynced() }
+
 var getCases = map[string]struct {
 	steps []step
 	want  string
 	err   error
 }{
-	"listed, its first inspection has not ended": {steps: []step{list(1, "a")}, err: pleg.ErrUnknownPod},
-	"unknown pod":                              {err: pleg.ErrUnknownPod},
+	"listed, its first inspection has not ended":              {steps: []step{list(1, "a")}, err: pleg.ErrNotSynced},
+	"before the first list":                                   {err: pleg.ErrNotSynced},
+	"its first inspection has not ended after the first list": {steps: []step{synced, list(1, "a")}, err: pleg.ErrUnknownPod},
+	"unknown pod":                              {steps: []step{synced}, err: pleg.ErrUnknownPod},
 	"listed and never inspected":               {steps: []step{list(1)}, err: pleg.ErrUnknownPod},
 	"inspected":                                {steps: []step{setNamed("first", 1)}, want: "first"},
 	"newer inspection wins":                    {steps: []step{setNamed("first", 1), setNamed("second", 2)}, want: "second"},

@@ -164,12 +164,16 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
 // observation that began after newerThan has been applied, or ctx ends. If the last
 // inspection of the pod failed, the error is a [pleg.InspectionError]; for a pod that is
-// unknown or gone it wraps [pleg.ErrUnknownPod]. While the daemon refuses the call because it
+// unknown or gone it wraps [pleg.ErrUnknownPod], and before the daemon has committed its first
+// list [pleg.ErrNotSynced]. While the daemon refuses the call because it
 // has too many, the call is made again for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	m, err := c.calls.pleg.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
-	if s := status.Convert(err); s.Code() == codes.NotFound {
+	switch s := status.Convert(err); {
+	case s.Code() == codes.NotFound:
 		err = &callError{s, pleg.ErrUnknownPod}
+	case s.Code() == codes.Unavailable && s.Message() == pleg.ErrNotSynced.Error():
+		err = &callError{s, pleg.ErrNotSynced}
 	}
 	if err != nil {
 		return nil, c.calls.callError("status of pod "+string(uid), err)

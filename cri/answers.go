@@ -32,7 +32,7 @@ func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, 
 		}
 		t.finishList()
 	}
-	j := newJoiner()
+	j := newJoiner(nil)
 	pods = j.join(tables[0].items, tables[1].items)
 	add := func(sandbox bool, it *item, r reason) {
 		skipped = append(skipped, Skipped{Sandbox: sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: r.String()})
@@ -44,6 +44,9 @@ func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, 
 	}
 	for _, c := range j.homeless {
 		add(false, c, noPod)
+	}
+	for _, it := range j.renamed {
+		add(it.SandboxID == "", it, sharedUID)
 	}
 	return pods, skipped, nil
 }

@@ -8,6 +8,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +50,9 @@ type Client struct {
 	lists chan *lists
 	// known is the result of the last list; nil before the first.
 	known atomic.Pointer[known]
+	// unlisted are the sandboxes that a container names and no list has, each an
+	// unlistedSandbox by its id.
+	unlisted sync.Map
 	// unlabelledEvents counts the CRI events of sandboxes and containers without
 	// the kubelet's label. unlabelledListed is that count when the last list began.
 	unlabelledEvents, unlabelledListed atomic.Int64
@@ -63,7 +67,11 @@ type Client struct {
 	// uncarried is true if the last sandbox status did not carry those of its containers.
 	// It may change when the runtime restarts.
 	uncarried atomic.Bool
-	inFlight  inFlight
+	// inspected has the number of the connection on which a pod was last inspected, by its UID.
+	inspected sync.Map
+	// identity holds what is known of the runtime while no call asks for it.
+	identity chan identity
+	inFlight inFlight
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
@@ -92,6 +100,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		logs:     logs,
 		metrics:  m,
 		lists:    make(chan *lists, 1),
+		identity: make(chan identity, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
@@ -105,7 +114,8 @@ func New(endpoint string, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, errors.Join(err, c.conn.Close()))
 	}
 	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
-	c.lists <- newLists(opts.Logger, m)
+	c.lists <- newLists(c)
+	c.identity <- identity{connection: noConnection}
 	return c, nil
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // eventCodec decodes the CRI events of a stream with the generated code, also if text in
-// them is not UTF-8. Then it removes the sandbox's id, so that the event is only a reason to
-// list the pod.
+// them is not UTF-8. Then it removes what identifies the container, so that the event is only a
+// reason to list the pod.
 type eventCodec struct {
 	encoding.CodecV2
 	notUTF8 func() // called for each such event
@@ -38,6 +38,7 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	if !replaced {
 		return err
 	}
+	event.ContainerId = ""
 	if event.PodSandboxStatus != nil {
 		event.PodSandboxStatus.Id = ""
 	}

@@ -23,6 +23,11 @@
 // In all cases it counts the item in pleg_malformed_items_total and logs it once. All
 // other items are listed as usual.
 //
+// A container belongs to the sandbox that it names. If the list does not have that sandbox, the
+// client knows its pod from an earlier list, or asks for the sandbox once. Pods that share a UID,
+// as crictl makes them from the example in its documentation, are listed apart: the first keeps
+// the UID, each other one is UID@namespace.name while it exists.
+//
 // # Metrics
 //
 //   - pleg_runtime_operations_total{operation_type}: calls of the runtime.

@@ -41,8 +41,7 @@ var errStreamEnded = errors.New("the runtime ended the stream")
 // The error wraps [pleg.ErrNoEvents] if the runtime has no events or has them
 // switched off, and otherwise the grpc status if there is one.
 //
-// An event that is malformed, or does not carry all that the runtime knows of the
-// sandbox, becomes a hint without Pod, with as much else as it says.
+// An event that is malformed becomes a hint with as much as it says.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
@@ -76,6 +75,6 @@ func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.Cont
 		case err != nil:
 			return err
 		}
-		hint(c.hint(event, time.Now()))
+		hint(c.hint(event))
 	}
 }

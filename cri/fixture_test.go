@@ -27,6 +27,7 @@ type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	before func(ctx context.Context, request any) error // if not nil, its error comes in place of an answer to a unary call
 
+	name       string // of the runtime
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
 	streams    bool         // serve the lists as streams too, one item in each message
@@ -52,7 +53,7 @@ func (f *fakeRuntime) intercept(ctx context.Context, request any, _ *grpc.UnaryS
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
-		Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "v7", RuntimeApiVersion: "v1",
+		Version: "0.1.0", RuntimeName: cmp.Or(f.name, "fake"), RuntimeVersion: "v7", RuntimeApiVersion: "v1",
 	}, nil
 }
 
@@ -238,6 +239,12 @@ func container(id, sandboxID string, state runtimeapi.ContainerState, created in
 		Id: id, PodSandboxId: sandboxID, State: state, CreatedAt: created,
 		Metadata: &runtimeapi.ContainerMetadata{Name: "name-" + id, Attempt: uint32(created)},
 	}
+}
+
+// ofPod names the pod of a sandbox.
+func ofPod(s *runtimeapi.PodSandbox, namespace, name string) *runtimeapi.PodSandbox {
+	s.Metadata.Namespace, s.Metadata.Name = namespace, name
+	return s
 }
 
 func labelled(c *runtimeapi.Container, uid string) *runtimeapi.Container {

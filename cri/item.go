@@ -31,7 +31,8 @@ type item struct {
 	podUID       pleg.PodUID
 	podName      string
 	podNamespace string
-	labels       map[string]string // the pod's; nil for a container
+	label        pleg.PodUID       // the pod in the kubelet's label
+	labels       map[string]string // the pod's; nil for a container, unless its sandbox has told them
 	// skip is why the item cannot be used as it is, or 0.
 	skip reason
 	// labelled is true if the metadata is missing and the kubelet's labels have
@@ -49,6 +50,7 @@ const (
 	noPodUID
 	duplicateID
 	noPod
+	sharedUID
 	notUTF8
 	reasons // the number of reasons
 )
@@ -59,6 +61,7 @@ var reasonNames = [reasons]string{
 	noPodUID:    "no_pod_uid",
 	duplicateID: "duplicate_id",
 	noPod:       "no_pod",
+	sharedUID:   "shared_pod_uid",
 	notUTF8:     "not_utf8",
 }
 
@@ -78,6 +81,7 @@ func sandboxItem(s *runtimeapi.PodSandbox) *item {
 		podUID:       pleg.PodUID(meta.GetUid()),
 		podName:      meta.GetName(),
 		podNamespace: meta.GetNamespace(),
+		label:        pleg.PodUID(s.GetLabels()[labelPodUID]),
 		labels:       s.GetLabels(),
 	}
 	switch {
@@ -85,7 +89,7 @@ func sandboxItem(s *runtimeapi.PodSandbox) *item {
 		it.skip = noID
 	case meta == nil:
 		it.skip = noMetadata
-		it.podUID, it.podName, it.podNamespace = pleg.PodUID(it.labels[labelPodUID]), it.labels[labelPodName], it.labels[labelPodNamespace]
+		it.podUID, it.podName, it.podNamespace = it.label, it.labels[labelPodName], it.labels[labelPodNamespace]
 		it.Name, it.labelled = it.podName, it.podUID != ""
 	case it.podUID == "":
 		it.skip = noPodUID
@@ -105,6 +109,7 @@ func containerItem(c *runtimeapi.Container) *item {
 			CreatedAt: wallTime(c.GetCreatedAt()),
 		},
 		podUID:       pleg.PodUID(labels[labelPodUID]),
+		label:        pleg.PodUID(labels[labelPodUID]),
 		podName:      labels[labelPodName],
 		podNamespace: labels[labelPodNamespace],
 	}
@@ -119,6 +124,8 @@ func containerItem(c *runtimeapi.Container) *item {
 	}
 	return it
 }
+
+func (it *item) key() podKey { return podKey{it.podUID, it.podNamespace, it.podName} }
 
 // checkText marks an item with replaced text. What it says of itself cannot be used, since
 // no call can ask for it.

@@ -10,68 +10,147 @@ import (
 // joiner joins sandboxes and containers to pods. It keeps the pods of the last list
 // and returns the same pointers for those that did not change.
 type joiner struct {
-	groups     map[pleg.PodUID]*group
+	// unlisted returns what is known of a sandbox that is not listed, or nil. It may be nil.
+	unlisted   func(pleg.ContainerID) *item
+	groups     map[podKey]*group
+	byUID      map[pleg.PodUID]*group // by the UID under which the pod is listed
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
-	homeless   []*item // containers of the last list that belong to no pod
-	// unlabelled are the pods of the last list that have a sandbox or container
-	// without the kubelet's label. Each list has a new map, nil if there are none.
+
+	// What follows is of the last list; a map is new in each, and nil if it is empty.
+
+	homeless []*item // containers that belong to no pod
+	// orphans are the containers whose sandbox is not listed.
+	orphans []*item
+	// unlabelled are the pods that have a sandbox or container without the kubelet's label.
 	unlabelled map[pleg.PodUID]struct{}
+	// renamed has an item of each pod that is listed under another UID than its own, by that UID.
+	renamed map[pleg.PodUID]*item
+}
+
+// podKey tells pods apart. A UID alone does not: everybody copies that of crictl's
+// documentation.
+type podKey struct {
+	uid             pleg.PodUID
+	namespace, name string
 }
 
 // group is a pod and its items in the current list.
 type group struct {
-	uid        pleg.PodUID
+	key        podKey
+	uid        pleg.PodUID // under which the pod is listed
 	generation uint64
 	sandboxes  []*item
 	containers []*item
 	pod        *pleg.Pod // as last returned
 }
 
-func newJoiner() *joiner {
+func newJoiner(unlisted func(pleg.ContainerID) *item) *joiner {
 	return &joiner{
-		groups:    make(map[pleg.PodUID]*group),
+		unlisted:  unlisted,
+		groups:    make(map[podKey]*group),
+		byUID:     make(map[pleg.PodUID]*group),
 		bySandbox: make(map[pleg.ContainerID]*group),
 	}
 }
 
-// join returns the pods of one list, in no order. Sandboxes with the same pod UID
-// are one pod. A container belongs to the pod of its sandbox, or, if that sandbox is
-// not listed, to the pod in the kubelet's labels.
+// join returns the pods of one list, in no order. Sandboxes with the same pod UID, namespace and
+// name are one pod. A container belongs to the pod of its sandbox, or, if nothing is known of
+// that sandbox, to the pod in the kubelet's labels.
+//
+// If pods share a UID, the first of them keeps it. Each other one is listed as
+// UID@namespace.name while it exists, so that no pod has two names. Of several new pods, the one
+// with the oldest sandbox is the first.
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
-	j.homeless, j.unlabelled = nil, nil
+	j.homeless, j.orphans, j.unlabelled, j.renamed = nil, nil, nil, nil
+	// Pods that were listed before come first: a new one must not take their UID.
+	var newSandboxes, newContainers, waiting []*item
 	for _, s := range sandboxes {
-		j.checkLabel(s.podUID, pleg.PodUID(s.labels[labelPodUID]))
-		g := j.group(s.podUID)
-		g.sandboxes = append(g.sandboxes, s)
+		g := j.group(s)
 		j.bySandbox[s.ID] = g
-	}
-	for _, c := range containers {
-		g := j.bySandbox[c.SandboxID]
-		if g != nil {
-			j.checkLabel(g.uid, c.podUID)
-		}
-		if g == nil && c.podUID != "" {
-			g = j.group(c.podUID)
-		}
 		if g == nil {
-			j.homeless = append(j.homeless, c)
+			newSandboxes = append(newSandboxes, s)
 			continue
 		}
-		g.containers = append(g.containers, c)
+		j.addSandbox(g, s)
 	}
+	for _, c := range containers {
+		g, listed := j.bySandbox[c.SandboxID]
+		if !listed {
+			c = j.complete(c)
+			g = j.group(c)
+		}
+		switch {
+		case g != nil:
+			j.addContainer(g, c)
+		case listed:
+			waiting = append(waiting, c)
+		case c.podUID == "":
+			j.homeless = append(j.homeless, c)
+		default:
+			newContainers = append(newContainers, c)
+		}
+	}
+	for _, s := range oldestFirst(newSandboxes) {
+		g := j.groupOrNew(s)
+		j.bySandbox[s.ID] = g
+		j.addSandbox(g, s)
+	}
+	for _, c := range waiting {
+		j.addContainer(j.bySandbox[c.SandboxID], c)
+	}
+	for _, c := range oldestFirst(newContainers) {
+		j.addContainer(j.groupOrNew(c), c)
+	}
+	return j.pods()
+}
 
+func (j *joiner) pods() []*pleg.Pod {
 	pods := make([]*pleg.Pod, 0, len(j.groups))
-	for uid, g := range j.groups {
+	for key, g := range j.groups {
 		if g.generation != j.generation {
-			delete(j.groups, uid)
+			delete(j.groups, key)
+			if j.byUID[g.uid] == g {
+				delete(j.byUID, g.uid)
+			}
 			continue
 		}
 		pods = append(pods, g.build())
+		if g.uid != key.uid {
+			if j.renamed == nil {
+				j.renamed = make(map[pleg.PodUID]*item)
+			}
+			j.renamed[g.uid] = g.newest()
+		}
 	}
 	return pods
+}
+
+// complete returns a container whose sandbox is not listed with what is known of that sandbox.
+func (j *joiner) complete(c *item) *item {
+	j.orphans = append(j.orphans, c)
+	if j.unlisted == nil {
+		return c
+	}
+	s := j.unlisted(c.SandboxID)
+	if s == nil {
+		return c
+	}
+	completed := *c
+	completed.podUID, completed.podName, completed.podNamespace, completed.labels = s.podUID, s.podName, s.podNamespace, s.labels
+	return &completed
+}
+
+func (j *joiner) addSandbox(g *group, s *item) {
+	j.checkLabel(g.uid, s.label)
+	g.sandboxes = append(g.sandboxes, s)
+}
+
+func (j *joiner) addContainer(g *group, c *item) {
+	j.checkLabel(g.uid, c.label)
+	g.containers = append(g.containers, c)
 }
 
 // checkLabel records a pod that has an item with another pod's label or without one.
@@ -86,14 +165,14 @@ func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	j.unlabelled[uid], j.unlabelled[label] = struct{}{}, struct{}{}
 }
 
-// group returns the group of a pod. The first call of a list empties it.
-func (j *joiner) group(uid pleg.PodUID) *group {
-	g := j.groups[uid]
-	if g == nil {
-		g = &group{uid: uid}
-		j.groups[uid] = g
+// group returns the group of the pod of an item, or nil if the pod is new. The first call of a
+// list empties it. An item without the name of its pod belongs to the pod that has the UID.
+func (j *joiner) group(it *item) *group {
+	g := j.groups[it.key()]
+	if g == nil && it.podName == "" && it.podNamespace == "" {
+		g = j.byUID[it.podUID]
 	}
-	if g.generation != j.generation {
+	if g != nil && g.generation != j.generation {
 		g.generation = j.generation
 		clear(g.sandboxes)
 		clear(g.containers)
@@ -102,15 +181,30 @@ func (j *joiner) group(uid pleg.PodUID) *group {
 	return g
 }
 
-// build returns the pod of the last list if no item changed: equal pointers mean
-// equal items, and a pod's name and labels come from its items.
+// groupOrNew is called once all pods that were listed before and still exist have a group in
+// this list.
+func (j *joiner) groupOrNew(it *item) *group {
+	if g := j.group(it); g != nil {
+		return g
+	}
+	g := &group{key: it.key(), uid: it.podUID, generation: j.generation}
+	for taken := j.byUID[g.uid]; taken != nil && taken.generation == j.generation; taken = j.byUID[g.uid] {
+		g.uid += pleg.PodUID("@" + it.podNamespace + "." + it.podName)
+	}
+	j.groups[g.key], j.byUID[g.uid] = g, g
+	return g
+}
+
+// build returns the pod of the last list if no item changed: equal pointers mean equal items.
+// The labels of a pod without a listed sandbox may become known later.
 func (g *group) build() *pleg.Pod {
 	slices.SortFunc(g.sandboxes, newestFirst)
 	slices.SortFunc(g.containers, newestFirst)
-	if g.pod != nil && sameItems(g.pod.Sandboxes, g.sandboxes) && sameItems(g.pod.Containers, g.containers) {
+	newest := g.newest()
+	if g.pod != nil && sameItems(g.pod.Sandboxes, g.sandboxes) && sameItems(g.pod.Containers, g.containers) &&
+		(g.pod.Labels == nil) == (newest.labels == nil) {
 		return g.pod
 	}
-	newest := slices.Concat(g.sandboxes, g.containers)[0]
 	g.pod = &pleg.Pod{
 		UID:        g.uid,
 		Name:       newest.podName,
@@ -120,6 +214,21 @@ func (g *group) build() *pleg.Pod {
 		Sandboxes:  listed(g.sandboxes),
 	}
 	return g.pod
+}
+
+// newest returns the item that has the pod's name and labels: its newest sandbox, or else its
+// newest container of whose sandbox something is known.
+func (g *group) newest() *item {
+	if len(g.sandboxes) > 0 {
+		return g.sandboxes[0]
+	}
+	i := slices.IndexFunc(g.containers, func(c *item) bool { return c.labels != nil })
+	return g.containers[max(i, 0)]
+}
+
+func oldestFirst(items []*item) []*item {
+	slices.SortFunc(items, func(a, b *item) int { return newestFirst(b, a) })
+	return items
 }
 
 // newestFirst orders by creation. Items created at the same time are ordered by id,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"path"
 	"slices"
 	"time"
@@ -48,7 +47,7 @@ type list struct {
 	unstreamed int64
 }
 
-func newLists(log *slog.Logger, m *metrics) *lists {
+func newLists(c *Client) *lists {
 	return &lists{
 		sandboxes: &list{
 			table: newSandboxTable(), what: "list pod sandboxes", unstreamed: noConnection,
@@ -60,8 +59,8 @@ func newLists(log *slog.Logger, m *metrics) *lists {
 			unary: runtimeapi.RuntimeService_ListContainers_FullMethodName, every: &runtimeapi.ListContainersRequest{},
 			stream: runtimeapi.RuntimeService_StreamContainers_FullMethodName, streamAll: &runtimeapi.StreamContainersRequest{},
 		},
-		joiner:  newJoiner(),
-		skipped: &skipped{log: log, metrics: m, warned: make(map[skippedItem]struct{})},
+		joiner:  newJoiner(c.unlistedSandbox),
+		skipped: &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[skippedItem]struct{})},
 	}
 }
 
@@ -110,8 +109,15 @@ func (c *Client) listPods(ctx context.Context, l *lists) ([]*pleg.Pod, error) {
 		return nil, err
 	}
 	l.began = began
-	if l.join() {
-		c.known.Store(&known{pods: l.last, unlabelled: l.joiner.unlabelled})
+	if c.join(callCtx, l) {
+		c.known.Store(&known{pods: l.last, unlabelled: l.joiner.unlabelled, renamed: l.joiner.renamed})
+		c.forgetUnlisted(l.joiner.orphans)
+		c.inspected.Range(func(uid, _ any) bool {
+			if l.joiner.byUID[uid.(pleg.PodUID)] == nil {
+				c.inspected.Delete(uid)
+			}
+			return true
+		})
 	}
 	c.unlabelledListed.Store(unlabelled)
 	l.countSkipped(ctx)
@@ -203,8 +209,17 @@ func (c *Client) receive(ctx context.Context, l *list) error {
 	}
 }
 
-// join joins the items of both tables if one of them changed, and reports whether
-// one did.
+// join joins the items of both tables, and what the runtime says of sandboxes that they lack. It
+// reports whether something changed.
+func (c *Client) join(ctx context.Context, l *lists) bool {
+	changed := l.join()
+	if c.askUnlisted(ctx, l.joiner) {
+		l.sandboxes.changed = true
+		changed = l.join()
+	}
+	return changed
+}
+
 func (l *lists) join() bool {
 	if !l.sandboxes.changed && !l.containers.changed {
 		return false
@@ -221,6 +236,9 @@ func (l *lists) countSkipped(ctx context.Context) {
 	}
 	for _, c := range l.joiner.homeless {
 		l.skipped.add(ctx, c, noPod)
+	}
+	for _, it := range l.joiner.renamed {
+		l.skipped.add(ctx, it, sharedUID)
 	}
 }
 

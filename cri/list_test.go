@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -47,17 +48,17 @@ func listCases() []listCase {
 		},
 		{
 			name:       "labels name the pod of a container whose sandbox is skipped",
-			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "", ready, 1), sandbox("s2", "u1", ready, 1)},
+			sandboxes:  []*runtimeapi.PodSandbox{sandbox("s1", "", ready, 1), ofPod(sandbox("s2", "u1", ready, 1), "space", "labelled")},
 			containers: []*runtimeapi.Container{labelled(container("c1", "s1", running, 2), "u1")},
-			want:       "u1 ns-s2/name-s2 map[app:web of:s2] [s2< name-s2#1 running@1] c1<s1 name-c1#2 running@2\n",
+			want:       "u1 space/labelled map[app:web of:s2] [s2< labelled#1 running@1] c1<s1 name-c1#2 running@2\n",
 		},
 		{
-			name: "sandboxes of one uid are one pod, named by the newest",
+			name: "sandboxes of one pod have the labels of the newest",
 			sandboxes: []*runtimeapi.PodSandbox{
-				sandbox("s1", "u1", notReady, 1), sandbox("s3", "u1", ready, 3), sandbox("s2", "u1", notReady, 2),
+				ofPod(sandbox("s1", "u1", notReady, 1), "shop", "web"), ofPod(sandbox("s3", "u1", ready, 3), "shop", "web"), ofPod(sandbox("s2", "u1", notReady, 2), "shop", "web"),
 			},
 			containers: []*runtimeapi.Container{container("c1", "s1", exited, 4), container("c3", "s3", running, 5)},
-			want: "u1 ns-s3/name-s3 map[app:web of:s3] [s3< name-s3#3 running@3] [s2< name-s2#2 exited@2] [s1< name-s1#1 exited@1]" +
+			want: "u1 shop/web map[app:web of:s3] [s3< web#3 running@3] [s2< web#2 exited@2] [s1< web#1 exited@1]" +
 				" c3<s3 name-c3#5 running@5 c1<s1 name-c1#4 exited@4\n",
 		},
 		{
@@ -118,8 +119,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"sandbox without metadata", []*runtimeapi.PodSandbox{noMetadata}, nil, "no_metadata", 1},
 		{"container without metadata", nil, []*runtimeapi.Container{containerNoMetadata}, "no_metadata", 1},
 		{"sandbox without pod uid", []*runtimeapi.PodSandbox{sandbox("bad", "", 0, 1)}, nil, "no_pod_uid", 1},
-		{"sandbox twice", []*runtimeapi.PodSandbox{sandbox("good", "u9", 1, 1)}, nil, "duplicate_id", 1},
-		{"container twice", nil, []*runtimeapi.Container{container("c1", "good", 2, 9)}, "duplicate_id", 1},
+		{"sandbox twice", []*runtimeapi.PodSandbox{sandbox("good", "u9", 0, 1)}, nil, "duplicate_id", 1},
+		{"container twice", nil, []*runtimeapi.Container{container("c1", "good", 0, 9)}, "duplicate_id", 1},
 		{"container three times", nil, []*runtimeapi.Container{container("c1", "good", 1, 1), container("c1", "good", 1, 1)}, "duplicate_id", 2},
 		{"container of no pod", nil, []*runtimeapi.Container{container("bad", "gone", 0, 1)}, "no_pod", 1},
 		{"text in the name of a sandbox", []*runtimeapi.PodSandbox{badSandbox(sandbox("bad", "u9", 0, 1))}, nil, "not_utf8", 1},
@@ -183,6 +184,24 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 		want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
 		wantList(t, client, want)
 		wantList(t, client, want)
+	}
+}
+
+// One id in two states is as far in its life as either says, whichever comes first.
+func TestItemThatIsListedTwice(t *testing.T) {
+	for _, streams := range []bool{false, true} {
+		fake := &fakeRuntime{streams: streams}
+		client := connect(t, fake, cri.Options{})
+		for n := range 4 {
+			dead, ready := sandbox("s", "u", 1, 1), sandbox("s", "u", 0, 1)
+			exited, running, created := container("c", "s", 2, 1), container("c", "s", 1, 1), container("c", "s", 0, 1)
+			fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{dead, ready}, []*runtimeapi.Container{running, exited, created}
+			if n%2 == 1 {
+				slices.Reverse(fake.sandboxes)
+				slices.Reverse(fake.containers)
+			}
+			wantList(t, client, "u ns-s/name-s map[app:web of:s] [s< name-s#1 exited@1] c<s name-c#1 exited@1\n")
+		}
 	}
 }
 

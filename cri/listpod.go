@@ -18,6 +18,26 @@ type known struct {
 	// unlabelled are the pods with sandboxes or containers that the kubelet's label
 	// does not find, because another client created them.
 	unlabelled map[pleg.PodUID]struct{}
+	// renamed are the pods that are listed under another UID than their own.
+	renamed map[pleg.PodUID]*item
+}
+
+// ownUID returns the UID that the runtime has for a pod.
+func (k *known) ownUID(p *pleg.Pod) pleg.PodUID {
+	if it := k.renamed[p.UID]; it != nil {
+		return it.podUID
+	}
+	return p.UID
+}
+
+// shared reports whether pods of the list share a UID.
+func (k *known) shared(uid pleg.PodUID) bool {
+	for _, it := range k.renamed {
+		if it.podUID == uid {
+			return true
+		}
+	}
+	return false
 }
 
 // ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
@@ -60,15 +80,15 @@ func (c *Client) labelFinds(uid pleg.PodUID) bool {
 // is complete and contains this pod alone, or nothing.
 func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*pleg.Pod, certain bool, err error) {
 	label := map[string]string{labelPodUID: string(uid)}
-	l := newLists(c.opts.Logger, c.metrics)
+	l := newLists(c)
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
-	calls, ctx := errgroup.WithContext(ctx)
+	calls, callCtx := errgroup.WithContext(ctx)
 	calls.Go(func() error {
-		return c.listUnary(ctx, uid, l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
+		return c.listUnary(callCtx, uid, l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
 	})
 	calls.Go(func() error {
-		return c.listUnary(ctx, uid, l.containers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}})
+		return c.listUnary(callCtx, uid, l.containers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}})
 	})
 	if err := calls.Wait(); err != nil {
 		return nil, false, err
@@ -76,7 +96,7 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	for _, s := range l.sandboxes.items {
 		c.seen.add(s.ID)
 	}
-	l.join()
+	c.join(ctx, l)
 	certain = len(l.sandboxes.skipped)+len(l.containers.skipped)+len(l.joiner.homeless)+len(l.joiner.unlabelled) == 0 &&
 		(len(l.last) == 0 || len(l.last) == 1 && l.last[0].UID == uid)
 	return l.last, certain, nil

@@ -58,7 +58,7 @@ func listPodCases() []listPodCase {
 		},
 		{
 			"another client's sandbox beside its own",
-			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 1, 1)), sandbox("s2", "u1", 0, 2)},
+			[]*runtimeapi.PodSandbox{ofKubelet(ofPod(sandbox("s1", "u1", 1, 1), "a", "b")), ofPod(sandbox("s2", "u1", 0, 2), "a", "b")},
 			nil, "u1", 1,
 		},
 		{
@@ -72,6 +72,16 @@ func listPodCases() []listPodCase {
 			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u2", 0, 1))},
 			[]*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u2")},
 			"u2", 1,
+		},
+		{
+			"the first of two pods with the UID",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u1", 0, 2))},
+			nil, "u1", 1,
+		},
+		{
+			"the second of two pods with the UID",
+			[]*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1)), ofKubelet(sandbox("s2", "u1", 0, 2))},
+			nil, "u1@ns-s2.name-s2", 1,
 		},
 		{
 			"without its sandbox", nil, []*runtimeapi.Container{labelled(container("c1", "s1", 1, 2), "u1")}, "u1", 0,

@@ -3,7 +3,6 @@ package cri
 import (
 	"context"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -21,17 +20,35 @@ const podCalls = 2
 // the newest ready sandbox. ObservedAt is left to the caller, who knows when the pod was
 // listed.
 //
-// Without last it asks for everything. With last it takes from there what cannot
-// have changed: a container that is listed as exited and had exited (unless it was
-// killed just before, so that its reason may have become OOMKilled), and a sandbox
-// that is listed as ready, was ready, and had its addresses, or that is not ready and
-// was not. If the runtime's sandbox statuses carry those of the containers, these are
-// used, and the containers are not asked.
+// Without last, and the first time that it inspects a pod after a reconnection, it asks for
+// everything. Otherwise it takes from last what cannot have changed: a container that is listed
+// as exited and had exited (unless it was killed just before, so that its reason may have
+// become OOMKilled), a sandbox that is listed as not ready and was not ready, and, if the
+// runtime is one that keeps addresses, a sandbox that is listed as ready, was ready, and had its
+// addresses. If the runtime's sandbox statuses carry those of the containers, these are used,
+// and the containers are not asked.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended; then
 // the error names the call and the id and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	q := newQuery(c, pod, last)
+	for {
+		connection := c.connections.Load()
+		if before, ok := c.inspected.Load(pod.UID); !ok || before != connection {
+			last = nil // what is reused ends with the connection
+		}
+		st, err := c.inspect(ctx, pod, last, connection)
+		if err != nil {
+			return nil, err
+		}
+		if last == nil || connection == c.connections.Load() {
+			c.inspected.Store(pod.UID, connection)
+			return st, nil
+		}
+	}
+}
+
+func (c *Client) inspect(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, connection int64) (*pleg.PodStatus, error) {
+	q := newQuery(ctx, c, pod, last, connection)
 	if first := q.sandboxesFirst(); len(first) > 0 {
 		if err := q.fetch(ctx, first, nil); err != nil {
 			return nil, err
@@ -54,7 +71,7 @@ type query struct {
 	openContainers, openSandboxes []int
 }
 
-func newQuery(c *Client, pod *pleg.Pod, last *pleg.PodStatus) *query {
+func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatus, connection int64) *query {
 	q := &query{
 		client: c, pod: pod,
 		containers: make([]*pleg.ContainerStatus, len(pod.Containers)),
@@ -66,48 +83,15 @@ func newQuery(c *Client, pod *pleg.Pod, last *pleg.PodStatus) *query {
 		}
 	}
 	for i, listed := range pod.Sandboxes {
-		if q.sandboxes[i] = settledSandbox(listed, last); q.sandboxes[i] == nil {
+		q.sandboxes[i] = settledSandbox(listed, last)
+		if q.sandboxes[i] != nil && q.sandboxes[i].Ready && !c.keepsAddresses(ctx, connection) {
+			q.sandboxes[i] = nil
+		}
+		if q.sandboxes[i] == nil {
 			q.openSandboxes = append(q.openSandboxes, i)
 		}
 	}
 	return q
-}
-
-// finalStatus returns the status in last of a container that had exited by then, or
-// nil. Such a status does not change.
-func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if listed.State != pleg.StateExited {
-		return nil
-	}
-	final := last.Container(listed.ID)
-	if final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
-		return nil
-	}
-	return final
-}
-
-// lateReason is how long after the end of a container its reason may change.
-const lateReason = time.Second
-
-// mayBeOutOfMemory reports whether the reason of a container that was killed may have
-// changed to OOMKilled since: containerd may learn of the end before it learns why
-// (containerd#12133).
-func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
-	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < lateReason
-}
-
-// settledSandbox returns the status in last of a sandbox that is as ready as it was then, or
-// nil. One that is ready must have had its addresses: no runtime changes those of a sandbox that
-// stays ready. A pod that fails to start may have thousands that are not (containerd#10865).
-func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
-	if last == nil || listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
-		return nil
-	}
-	same := last.Sandbox(listed.ID)
-	if same == nil || same.Ready != (listed.State == pleg.StateRunning) || same.Ready && len(same.IPs) == 0 && !same.HostNetwork {
-		return nil
-	}
-	return same
 }
 
 // sandboxesFirst returns the sandboxes to ask before the containers, because their

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +89,62 @@ func TestPodStatusCalls(t *testing.T) {
 			}
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
 				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
+			}
+		})
+	}
+}
+
+// The address of a sandbox that stays ready is only reused on the connection on which it was
+// told, and only of a runtime that is known to keep it.
+func TestAddressesAreReused(t *testing.T) {
+	for _, tt := range []struct {
+		runtime      string
+		before, then int32 // the sandboxes asked for by two inspections before a restart and two after it
+	}{{"containerd", 1, 2}, {"cri-o", 1, 2}, {"docker", 2, 4}} {
+		t.Run(tt.runtime, func(t *testing.T) {
+			var asked atomic.Int32
+			fake := &fakeRuntime{
+				name:            tt.runtime,
+				sandboxes:       []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
+				sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": sandboxStatus("s1", true, 1, "10.0.0.1")},
+				before: func(_ context.Context, request any) error {
+					if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+						asked.Add(1)
+					}
+					return nil
+				},
+			}
+			o := &outlet{}
+			stop := serve(t, fake, o.listen())
+			client := o.client(t, cri.Options{})
+			var last *pleg.PodStatus
+			inspect := func(want string) {
+				t.Helper()
+				p := listPods(t, client)[0]
+				st, err := client.PodStatus(t.Context(), p, last)
+				must(t, err)
+				if got := fmt.Sprint(st.IPs); got != want {
+					t.Errorf("the addresses are %s, want %s", got, want)
+				}
+				last = st
+			}
+			inspect("[10.0.0.1]")
+			inspect("[10.0.0.1]")
+			if n := asked.Load(); n != tt.before {
+				t.Errorf("asked %d times for the sandbox, want %d", n, tt.before)
+			}
+			stop()
+			fake.sandboxStatuses["s1"] = sandboxStatus("s1", true, 1, "10.0.0.2") // the restart changed it
+			serve(t, fake, o.listen())
+			for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
+				if t.Context().Err() != nil {
+					t.Fatal(err)
+				}
+			}
+			inspect("[10.0.0.2]")
+			inspect("[10.0.0.2]")
+			if n := asked.Load(); n != tt.then {
+				t.Errorf("asked %d times for the sandbox, want %d", n, tt.then)
 			}
 		})
 	}

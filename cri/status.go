@@ -150,3 +150,8 @@ func podIPs(sandboxes []*pleg.SandboxStatus) []string {
 	}
 	return newest.IPs
 }
+
+func defined[N any](names map[int32]N, value int32) bool {
+	_, ok := names[value]
+	return ok
+}

@@ -52,6 +52,7 @@ type knownItem struct {
 	item   *item
 	print  fingerprint
 	seenIn uint64
+	index  int // in the items of that list
 }
 
 type skippedEntry struct {
@@ -143,9 +144,12 @@ func (t *table) add(raw []byte) error {
 		known = &knownItem{}
 		t.known[string(it.ID)] = known
 	}
-	if known.seenIn != t.current {
+	switch {
+	case known.seenIn != t.current:
 		known.item, known.print = it, seen
 		t.changed = true
+	case it.State > known.item.State:
+		t.setState(known, it.State)
 	}
 	t.place(known)
 	return nil
@@ -165,14 +169,23 @@ func (t *table) addMalformed(it *item, known *knownItem) {
 		known = &knownItem{item: &completed}
 		t.known[string(it.ID)] = known
 		t.changed = true
-	case known.seenIn != t.current && it.State != known.item.State:
-		completed, container := *known.item, *known.item.Container
-		container.State = it.State
-		completed.Container = &container
-		known.item, known.print = &completed, fingerprint{}
-		t.changed = true
+	case known.seenIn != t.current && it.State != known.item.State || it.State > known.item.State:
+		t.setState(known, it.State)
 	}
 	t.place(known)
+}
+
+// setState changes the state of an item. One that the list has twice is as far in its life as
+// either says.
+func (t *table) setState(known *knownItem, state pleg.State) {
+	changed, container := *known.item, *known.item.Container
+	container.State = state
+	changed.Container = &container
+	known.item, known.print = &changed, fingerprint{}
+	t.changed = true
+	if known.seenIn == t.current {
+		t.items[known.index] = &changed
+	}
 }
 
 // place adds a known item to the list, unless the list already has an item with its
@@ -185,7 +198,7 @@ func (t *table) place(known *knownItem) {
 		t.skipped = append(t.skipped, skippedEntry{known.item, duplicateID})
 		return
 	}
-	known.seenIn = t.current
+	known.seenIn, known.index = t.current, len(t.items)
 	t.items = append(t.items, known.item)
 }
 

@@ -32,7 +32,7 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, com
 	}
 	sandboxItems, sandboxLacks := usable(s.GetItems(), sandboxItem)
 	containerItems, containerLacks := usable(c.GetContainers(), containerItem)
-	j := newJoiner()
+	j := newJoiner((&Client{}).unlistedSandbox)
 	pods = j.join(sandboxItems, containerItems)
 	bad := badSandboxes + badContainers
 	skipped = bad + len(s.GetItems()) + len(c.GetContainers()) - len(sandboxItems) - len(containerItems) + len(j.homeless)
@@ -41,13 +41,19 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, com
 
 // usable returns the items that are complete, and whether one lacks something.
 func usable[E any](elements []E, convert func(E) *item) (items []*item, lacks bool) {
-	seen := make(map[pleg.ContainerID]bool)
+	at := make(map[pleg.ContainerID]int)
 	for _, e := range elements {
 		it := convert(e)
 		lacks = lacks || it.skip != keep && it.skip != noID
-		if it.skip == keep && !seen[it.ID] {
-			seen[it.ID] = true
+		switch i, twice := at[it.ID]; {
+		case it.skip != keep:
+		case !twice:
+			at[it.ID] = len(items)
 			items = append(items, it)
+		case it.State > items[i].State:
+			first := *items[i].Container
+			first.State = it.State
+			items[i].Container = &first
 		}
 	}
 	return items, lacks
@@ -59,7 +65,7 @@ func testLists(t testing.TB) *lists {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newLists(slog.New(slog.DiscardHandler), m)
+	return newLists(&Client{opts: Options{Logger: slog.New(slog.DiscardHandler)}, metrics: m})
 }
 
 // readBoth does what ListPods does with two answers.

@@ -55,7 +55,7 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 		for _, e := range []*runtimeapi.ContainerEventResponse{bad, event()} {
 			fake.events <- e
 			h := <-w.hints
-			if h.UID != "u" || h.State != pleg.StateRunning || (h.Pod == nil) != (e == bad) {
+			if h.UID != "u" || h.State != pleg.StateRunning || (h.Container == "") != (e == bad) {
 				t.Errorf("got %+v of %v", h, e)
 			}
 		}

@@ -102,7 +102,9 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 		InspectTimeout: o.RuntimeRequestTimeout * 5,
 		Inspectors:     o.Inspectors,
 		Store:          newStore(cache),
-		Logger:         slog.New(logr.ToSlogHandler(klog.Background())),
+		// The kubelet does not know a start that no list showed.
+		OmitInferredStarts: true,
+		Logger:             slog.New(logr.ToSlogHandler(klog.Background())),
 	})
 	if err != nil {
 		return err

@@ -39,3 +39,18 @@ func TestReinspectDuringInspectionInspectsAgain(t *testing.T) {
 		f.expect("1 PodSync")
 	})
 }
+
+// A request for a pod that has no containers any more, because it was removed before the next
+// relist, ends with a PodSync, and the pod cache forgets the pod.
+func TestReinspectOfRemovedPodWithoutContainers(t *testing.T) {
+	runFixture(t, func(r *fakeRuntime) { r.setEmpty("1") }, func(f *fixture) {
+		f.events()
+		f.pleg.RequestReinspect("1")
+		f.runtime.set("1", "")
+		f.relist()
+		f.expect("1 PodSync")
+		if status, err := f.cache.Get("1"); err != nil || status.Name != "" {
+			t.Errorf("the cache has %+v, %v", status, err)
+		}
+	})
+}

@@ -64,6 +64,13 @@ func (r *fakeRuntime) set(uid types.UID, words string) {
 	r.AllPodList = append(r.AllPodList, &containertest.FakePod{Pod: pod})
 }
 
+// setEmpty adds a pod that has neither containers nor sandboxes.
+func (r *fakeRuntime) setEmpty(uid types.UID) {
+	r.Lock()
+	defer r.Unlock()
+	r.AllPodList = append(r.AllPodList, &containertest.FakePod{Pod: &kubecontainer.Pod{ID: uid, Name: string(uid), Namespace: "test"}})
+}
+
 // fail makes lists fail until err is nil.
 func (r *fakeRuntime) fail(err error) {
 	r.Lock()

@@ -9,6 +9,9 @@ var (
 	// ErrUnknownPod is wrapped by every error about a pod that is gone or was never
 	// inspected: no event of it has been delivered since.
 	ErrUnknownPod = errors.New("the pod is unknown or gone")
+	// ErrNotSynced is wrapped by the error of every question about a pod that is asked before
+	// the first list of all pods is committed: the pod may exist.
+	ErrNotSynced = errors.New("the first list of all pods is not committed yet")
 	// ErrStopped is returned by calls that wait for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrClosed is returned to the reader of a subscription that has been closed.

@@ -49,18 +49,14 @@ type Event struct {
 	// Replayed is true if the event describes a state that was there before the
 	// subscription or when the pipeline began, not something that has just happened.
 	Replayed bool `json:"replayed,omitempty"`
-	// Uninspected is true if the inspection of the pod keeps failing and the event
-	// has only what the list knows; the cache has the error.
-	Uninspected bool `json:"uninspected,omitempty"`
 	// Epoch names the pipeline that published the event. Seq means something only
 	// together with it; see [Event.Position].
 	Epoch string `json:"epoch,omitempty"`
-	// ObservedAt is the time before the list that showed the change, or, for a CRI
-	// event, a time before its statuses were gathered. When the event is delivered, the
+	// ObservedAt is the time before the list that showed the change. When the event is delivered, the
 	// cache has a status at least as new.
 	ObservedAt time.Time `json:"observedAt,omitzero"`
 	// Status is the pod's newest good status when the event was delivered, if
-	// SubscribeOptions.Statuses is set: at least as new as an event that is not Uninspected. It
+	// SubscribeOptions.Statuses is set: at least as new as the event. It
 	// has only the UID once the pod is gone, and is nil for a mark.
 	Status *PodStatus `json:"-"`
 }

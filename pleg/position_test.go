@@ -48,7 +48,6 @@ func TestPositionOfEvent(t *testing.T) {
 		{"an event", pleg.Event{Seq: 7, Epoch: "e", Type: pleg.ContainerStarted}, true},
 		{"a reinspected pod", pleg.Event{Seq: 7, Epoch: "e", Type: pleg.PodSync}, true},
 		{"a mark", pleg.Event{Seq: 7, Epoch: "e", Type: pleg.Bookmark}, true},
-		{"a repair", pleg.Event{Seq: 7, Epoch: "e", Type: pleg.PodSync, Missed: 3}, false},
 		{"a gap", pleg.Event{Seq: 7, Epoch: "e", Type: pleg.Gap}, false},
 		{"an event that no pipeline published", pleg.Event{Seq: 7, Type: pleg.ContainerStarted}, false},
 	} {

@@ -3,7 +3,6 @@ package pleg
 import (
 	"context"
 	"fmt"
-	"time"
 )
 
 // Runtime is what the pipeline needs of a container runtime. Package cri implements
@@ -22,8 +21,9 @@ type Runtime interface {
 	// PodStatus inspects one pod by the ids in it. Ids that the runtime no longer
 	// knows are left out of the status and are not an error. last is the pod's last
 	// good status, or nil if the runtime must be asked for everything. What cannot have
-	// changed since may be taken from it: an exited container, and a sandbox that is
-	// listed as ready, was ready, and had its addresses.
+	// changed since may be taken from it: what had exited, and, if the runtime keeps the
+	// addresses of a ready sandbox, a sandbox that is listed as ready, was ready, and had its
+	// addresses.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 
@@ -71,28 +71,24 @@ type EventWatcher interface {
 	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
 }
 
-// Hint is a CRI event as the pipeline reads it: something happened to a pod. It is
-// only a hint: a later observation overrules it.
+// Hint is a CRI event: something happened to a container or a sandbox. It is a reason to list
+// the pod, and never data about it; a container that no list shows is told by what its hints
+// say of it.
 type Hint struct {
+	// UID is empty if the event does not say which pod it is about.
 	UID PodUID
-	// At is when the runtime made the event; zero if unknown. It orders the events
-	// of a pod: an event that is not later than what is known of the pod is not used.
-	At time.Time
-	// AsOf is a time before the statuses were gathered: whatever happened to the
-	// sandbox earlier is in them. Zero means At.
-	AsOf time.Time
-	// Container is the container or sandbox that the event is about, Sandbox
-	// the sandbox it belongs to or is.
-	Container ContainerID
-	Sandbox   ContainerID
-	// State is the container's state according to the event. Removed means that it
-	// is gone.
+	// Container is the container or sandbox that the event is about, Sandbox the sandbox it
+	// belongs to. Both are the same if the event is about a sandbox; either may be empty.
+	Container, Sandbox ContainerID
+	// State is the container's state according to the event. Removed means that it is gone.
 	State   State
 	Removed bool
-	// Pod is the sandbox with its containers as of the event, without what was
-	// removed; Status is the same in full. Both are nil if the event did not carry
-	// everything. They do not have other sandboxes of the pod. A Pod with another
-	// UID, or a nil container in either, makes both nil.
-	Pod    *Pod
-	Status *PodStatus
+	// Name and Attempt are the container's, PodName and PodNamespace its pod's. They may be
+	// empty.
+	Name                  string
+	Attempt               uint32
+	PodName, PodNamespace string
+	// Status is the status of a container that has exited, nil if the event has none. It is
+	// final.
+	Status *ContainerStatus
 }

@@ -64,8 +64,8 @@ func (r *Runtime) EndWatches(err error) {
 }
 
 // Announce sends a CRI event that says what the runtime has of a container or
-// sandbox now: its state, or that it is removed. If the pod has one sandbox or
-// none, the event carries the pod and its status, as those of containerd do.
+// sandbox now: its state, or that it is removed. The event of a container that has exited
+// carries its status.
 func (r *Runtime) Announce(uid pleg.PodUID, id pleg.ContainerID) {
 	r.AnnounceHint(r.hint(uid, id))
 }
@@ -84,22 +84,25 @@ func (r *Runtime) AnnounceHint(h pleg.Hint) {
 func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	h := pleg.Hint{UID: uid, At: time.Now(), Container: id, State: pleg.StateExited, Removed: true}
+	h := pleg.Hint{UID: uid, Container: id, State: pleg.StateExited, Removed: true}
 	i := r.index(uid)
 	if i < 0 {
 		return h
 	}
 	pod := r.pods[i]
-	for _, c := range slices.Concat(pod.Containers, pod.Sandboxes) {
+	h.PodName, h.PodNamespace = pod.Name, pod.Namespace
+	for _, c := range pod.Containers {
 		if c.ID == id {
-			h.State, h.Removed, h.Sandbox = c.State, false, c.SandboxID
+			h.Sandbox, h.State, h.Removed, h.Name, h.Attempt = c.SandboxID, c.State, false, c.Name, c.Attempt
 		}
 	}
-	if len(pod.Sandboxes) == 1 {
-		h.Sandbox = pod.Sandboxes[0].ID
+	for _, s := range pod.Sandboxes {
+		if s.ID == id {
+			h.Sandbox, h.State, h.Removed, h.Name, h.Attempt = s.ID, s.State, false, s.Name, s.Attempt
+		}
 	}
-	if len(pod.Sandboxes) < 2 {
-		h.Pod, h.Status = pod, r.statusOf(pod)
+	if st := r.statusOf(pod).Container(id); st != nil && st.State == pleg.StateExited {
+		h.Status = st
 	}
 	return h
 }

@@ -106,18 +106,33 @@ func TestEventStream(t *testing.T) {
 		synctest.Wait()
 		r.Set("a", "c=running /s=running")
 		r.Announce("a", "c")
-		r.Set("a", "/s=running /t=running")
+		r.Announce("a", "s")
+		r.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].Message = "detail" })
+		r.Set("a", "c=exited /s=running")
+		r.Announce("a", "c")
+		r.SetDetails(nil)
+		r.Set("a", "/s=running")
 		r.Announce("a", "c")
 		r.AnnounceHint(pleg.Hint{})
 		r.EndWatches(errFault)
-		if err := <-ended; !errors.Is(err, errFault) || len(hints) != 3 {
-			t.Fatalf("the stream ended with %v after %d events, want %v after 3", err, len(hints), errFault)
+		if err := <-ended; !errors.Is(err, errFault) || len(hints) != 5 {
+			t.Fatalf("the stream ended with %v after %d events, want %v after 5", err, len(hints), errFault)
 		}
-		if h := hints[0]; h.State != pleg.StateRunning || h.Removed || h.Sandbox != "s" || h.Pod == nil || h.Status.Container("c") == nil {
-			t.Errorf("event of a running container = %+v", h)
+		h := hints[2]
+		if h.Status == nil || h.Status.ExitCode != 3 || h.Status.Message != "detail" {
+			t.Errorf("event of an exited container has the status %+v", h.Status)
 		}
-		if h := hints[1]; !h.Removed || h.Pod != nil {
-			t.Errorf("event of a removed container = %+v", h)
+		h.Status = nil
+		for i, want := range []pleg.Hint{
+			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateRunning, Name: "of-c", PodName: "name-a", PodNamespace: "ns"},
+			{UID: "a", Container: "s", Sandbox: "s", State: pleg.StateRunning, Name: "name-a", PodName: "name-a", PodNamespace: "ns"},
+			{UID: "a", Container: "c", Sandbox: "s", State: pleg.StateExited, Name: "of-c", PodName: "name-a", PodNamespace: "ns"},
+			{UID: "a", Container: "c", State: pleg.StateExited, Removed: true, PodName: "name-a", PodNamespace: "ns"},
+			{},
+		} {
+			if hints[2] = h; hints[i] != want {
+				t.Errorf("event %d is %+v, want %+v", i, hints[i], want)
+			}
 		}
 		r.SetWatchFault(plegtest.Fail(pleg.ErrNoEvents))
 		watch(t.Context())

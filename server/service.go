@@ -152,7 +152,7 @@ func callError(ctx context.Context, err error) error {
 		code = codes.FailedPrecondition
 	case errors.Is(err, pleg.ErrInvalidOption):
 		code = codes.InvalidArgument
-	case errors.Is(err, pleg.ErrStopped):
+	case errors.Is(err, pleg.ErrStopped), errors.Is(err, pleg.ErrNotSynced):
 		code = codes.Unavailable
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()

@@ -189,13 +189,13 @@ type eventWatcher struct {
 	events pleg.EventWatcher
 }
 
-// WatchEvents implements [pleg.EventWatcher]. A hint whose pod or status is
-// malformed is passed on without either.
+// WatchEvents implements [pleg.EventWatcher]. A status that is not the final one of the hint's
+// container is left out.
 func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	err := w.call(ctx, "WatchEvents", "", func() error {
 		return w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
-			if !isWellFormedHint(&h) {
-				h.Pod, h.Status = nil, nil
+			if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited) {
+				h.Status = nil
 			}
 			hint(h)
 		})

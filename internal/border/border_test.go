@@ -190,26 +190,25 @@ func TestMalformedAnswersAreRefused(t *testing.T) {
 	}
 }
 
-func TestMalformedHintHasNoPodAndStatus(t *testing.T) {
+func TestHintHasNoOtherStatusThanAFinalOne(t *testing.T) {
 	for name, tc := range map[string]struct {
-		hint pleg.Hint
-		kept bool
+		status *pleg.ContainerStatus
+		kept   bool
 	}{
-		"complete":          {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{}}, true},
-		"without a status":  {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}}, true},
-		"another pod":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "b"}}, false},
-		"nil container":     {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Containers: make([]*pleg.Container, 1)}}, false},
-		"nil sandbox":       {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a", Sandboxes: make([]*pleg.Container, 1)}}, false},
-		"nil in its status": {pleg.Hint{UID: "a", Pod: &pleg.Pod{UID: "a"}, Status: &pleg.PodStatus{Containers: make([]*pleg.ContainerStatus, 1)}}, false},
+		"none":              {nil, false},
+		"exited":            {&pleg.ContainerStatus{ID: "c", State: pleg.StateExited}, true},
+		"running":           {&pleg.ContainerStatus{ID: "c", State: pleg.StateRunning}, false},
+		"another container": {&pleg.ContainerStatus{ID: "d", State: pleg.StateExited}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error { hint(tc.hint); return errBroken }})
+			sent := pleg.Hint{UID: "a", Container: "c", Status: tc.status}
+			r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error { hint(sent); return errBroken }})
 			var got pleg.Hint
 			if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }); !errors.Is(err, errBroken) {
 				t.Errorf("error %v, want %v", err, errBroken)
 			}
-			if kept := got.Pod != nil; kept != tc.kept || !kept && got.Status != nil || got.UID != "a" {
-				t.Errorf("hint %+v, want it with a pod: %v", got, tc.kept)
+			if kept := got.Status != nil; kept != tc.kept || got.UID != "a" {
+				t.Errorf("hint %+v, want it with its status: %v", got, tc.kept)
 			}
 		})
 	}

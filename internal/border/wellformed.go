@@ -49,10 +49,6 @@ func withoutNil(containers []*pleg.Container) []*pleg.Container {
 
 func isWellFormed(pod *pleg.Pod, uid pleg.PodUID) bool { return pod.UID == uid && !hasNil(pod) }
 
-func isWellFormedHint(h *pleg.Hint) bool {
-	return h.Pod != nil && isWellFormed(h.Pod, h.UID) && (h.Status == nil || checkStatus(h.Status, h.UID) == nil)
-}
-
 // checkStatus refuses a status that is not one of the pod. It may leave the UID out.
 func checkStatus(status *pleg.PodStatus, uid pleg.PodUID) error {
 	switch {

@@ -60,7 +60,6 @@ func FromEvent(ev pleg.Event) *plegv1.Event {
 		FinishedAt:    FromTime(ev.FinishedAt),
 		Missed:        ev.Missed,
 		Replayed:      ev.Replayed,
-		Uninspected:   ev.Uninspected,
 		ObservedAt:    FromTime(ev.ObservedAt),
 		Status:        FromStatus(ev.Status),
 	}
@@ -89,7 +88,6 @@ func ToEvent(m *plegv1.Event) pleg.Event {
 		FinishedAt:    ToTime(m.GetFinishedAt()),
 		Missed:        m.GetMissed(),
 		Replayed:      m.GetReplayed(),
-		Uninspected:   m.GetUninspected(),
 		ObservedAt:    ToTime(m.GetObservedAt()),
 		Status:        ToStatus(m.GetStatus()),
 	}

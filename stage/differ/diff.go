@@ -49,7 +49,7 @@ func transition(from, to kind) []pleg.EventType {
 	}
 }
 
-// same reports whether two observations of a pod have no event between them. It is
+// same reports whether two answers about a pod have no event between them. It is
 // the whole cost of an unchanged pod, so it allocates nothing. It may return false if
 // only the order differs; events then finds none.
 func same(old, cur *pleg.Pod) bool {
@@ -67,11 +67,12 @@ func sameContainer(a, b *pleg.Container) bool {
 	return a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
 }
 
-// events returns what happened to a pod between two observations; either may be nil.
-// The order is the kubelet's (getContainersFromPods): the old pod's containers, its
-// sandboxes, then those that only the new pod has.
-func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
-	if same(old, cur) {
+// events returns what happened to a pod between two answers; either may be nil. passed are
+// the containers that have come and gone in between. The order is the kubelet's
+// (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the
+// new pod has. If infer is set, a container that is first seen exited may have been started.
+func events(old, cur *pleg.Pod, passed []passed, infer bool, at time.Time) []pleg.Event {
+	if same(old, cur) && len(passed) == 0 {
 		return nil
 	}
 	before, after := kindsOf(old), kindsOf(cur)
@@ -86,27 +87,45 @@ func events(old, cur *pleg.Pod, at time.Time) []pleg.Event {
 			return
 		}
 		seen[c.ID] = struct{}{}
-		for _, t := range transition(before[c.ID], after[c.ID]) {
-			if before[c.ID] == absent && c.State == pleg.StateCreated {
+		from, to := before[c.ID], after[c.ID]
+		for _, t := range transition(from, to) {
+			if from == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
 			}
-			ev := podEvent(t, pod, at)
-			ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
-			out = append(out, ev)
+			if infer && t == pleg.ContainerDied && to == exited && !sandbox && !wasStarted(old, c.ID) {
+				out = append(out, containerEvent(stage.ContainerRan, pod, c, sandbox, at))
+			}
+			out = append(out, containerEvent(t, pod, c, sandbox, at))
 		}
 	}
-	for _, p := range []*pleg.Pod{old, cur} {
-		if p == nil {
-			continue
-		}
-		for _, c := range p.Containers {
-			step(c, false)
-		}
-		for _, s := range p.Sandboxes {
-			step(s, true)
+	each(old, step)
+	for _, p := range passed {
+		for _, t := range p.told(cur) {
+			out = append(out, containerEvent(t, p.pod, p.container, p.sandbox, at))
 		}
 	}
+	each(cur, step)
 	return out
+}
+
+// wasStarted reports whether a container may have been told as started: it was seen running,
+// exited, or in a state that says nothing.
+func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
+	c := containerOf(old, id)
+	return c != nil && c.State != pleg.StateCreated
+}
+
+// each calls f with the containers of a pod, then with its sandboxes; the pod may be nil.
+func each(pod *pleg.Pod, f func(c *pleg.Container, sandbox bool)) {
+	if pod == nil {
+		return
+	}
+	for _, c := range pod.Containers {
+		f(c, false)
+	}
+	for _, s := range pod.Sandboxes {
+		f(s, true)
+	}
 }
 
 // kindsOf maps every id of the pod to its kind. If a runtime lists an id twice, the
@@ -116,14 +135,18 @@ func kindsOf(p *pleg.Pod) map[pleg.ContainerID]kind {
 		return nil
 	}
 	kinds := make(map[pleg.ContainerID]kind, len(p.Containers)+len(p.Sandboxes))
-	for _, list := range [][]*pleg.Container{p.Containers, p.Sandboxes} {
-		for _, c := range list {
-			if _, ok := kinds[c.ID]; !ok {
-				kinds[c.ID] = kindOf(c.State)
-			}
+	each(p, func(c *pleg.Container, _ bool) {
+		if _, ok := kinds[c.ID]; !ok {
+			kinds[c.ID] = kindOf(c.State)
 		}
-	}
+	})
 	return kinds
+}
+
+func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool, at time.Time) pleg.Event {
+	ev := podEvent(t, pod, at)
+	ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
+	return ev
 }
 
 func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
@@ -131,7 +154,7 @@ func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 }
 
 // skippedAttempts returns the number of containers that must have existed between
-// two observations of a pod: the attempts between the last known one of a
+// two answers about a pod: the attempts between the last known one of a
 // container's name and the next one seen.
 func skippedAttempts(old, cur *pleg.Pod) int {
 	if old == nil || cur == nil {

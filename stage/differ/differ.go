@@ -1,16 +1,18 @@
 // Package differ is the second stage: it keeps the old and the current record of
-// every pod and computes what changed between two observations. It has no stability promise.
+// every pod and computes what changed between two answers. It has no stability promise.
 //
-// Observations come in (listing.go, observe.go) and go to the records (record.go), which
-// decide which change comes next; its end moves the record on (settle.go). Each rule has a
-// file of its own and no clock: which observation counts (order.go), which events a
-// difference makes (diff.go), which pods are unsettled (unsettled.go), when a hung pod is
-// inspected again (retry.go), when a dead one is listed alone (dead.go), and what CRI events
-// announced (announcements.go).
+// [Differ.Run] waits for an input, has the machine apply it (machine.go), and carries out the
+// effects. The machine decides which answer counts and what follows from it (answer.go), how a
+// pod goes on after its inspection (settle.go), and which events a difference makes (diff.go).
+// Each of its rooms has one question: when a hung pod is tried again (quarantine.go), which
+// listing waits for which pod (backlog.go), which containers came and went unseen (lives.go),
+// and what CRI events announced (announced.go).
 package differ
 
 import (
+	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -19,38 +21,24 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Cache learns what a listing covers without an inspection.
+// Cache learns what an answer covers without an inspection.
 type Cache interface {
 	// Observe notes a listing that covers every pod except the pending ones. The
 	// slice is only lent, the pods may be kept.
 	Observe(at time.Time, pending []*pleg.Pod)
-	// Touch notes an observation that found the pod as the cache has it.
+	// Touch notes an answer that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
 	// KeepRemoved keeps the final status of a container that may be removed before it is
 	// inspected.
 	KeepRemoved(status *pleg.ContainerStatus)
-}
-
-// StreamJudge decides whether the event stream is trusted. Its methods do not
-// block.
-type StreamJudge interface {
-	// ChangesUnannounced reports n changes that the stream failed to announce
-	// while it was up.
-	ChangesUnannounced(n int)
-	// ChangesAnnounced reports a listing that showed nothing unannounced since the one
-	// before, and whether since the last report lists confirmed a change that a CRI event
-	// announced.
-	ChangesAnnounced(confirmed bool)
+	// MarkSynced notes that the first listing is committed.
+	MarkSynced()
 }
 
 // Lister is the stage before this one. Its methods do not block.
 type Lister interface {
-	StreamJudge
-	// RelistNow requests a list at once.
-	RelistNow()
-	// RelistSoon requests a list within the relist period: a failed inspection or
-	// a request waits for it, or a change that may still be announced, or there is
-	// too much that only a listing clears.
+	// RelistSoon requests a list within the relist period: a failed inspection or a request
+	// waits for it.
 	RelistSoon()
 }
 
@@ -62,97 +50,111 @@ type Options struct {
 	Cache  Cache
 	Lister Lister
 	Pods   PodRelister
-	// DeliverAfterFailures is the number of failed inspections of a pod after
-	// which its events are delivered uninspected; 0 means never.
-	DeliverAfterFailures int
-	// RelistPeriod is the first wait of a pod whose inspection keeps hanging,
-	// MaxQuarantine the longest; both positive.
+	// RelistPeriod is the first wait of a pod whose inspection hung, MaxQuarantine the
+	// longest; both positive.
 	RelistPeriod  time.Duration
 	MaxQuarantine time.Duration
-	Logger        *slog.Logger
-	Metrics       instrument.Registry
+	// Inspectors is the number of pods inspected at once.
+	Inspectors int
+	// InferStarts has a container that is first seen exited told as started too, if its status
+	// says when it started.
+	InferStarts bool
+	Logger      *slog.Logger
+	Metrics     instrument.Registry
 }
 
 // Outputs are the channels to the stages behind this one.
 type Outputs struct {
 	// Inspect are pods to inspect. It is closed after the last message to the inspector.
-	// Retry are those whose last inspection hung or failed late.
-	// Known are changes that need no inspection.
-	Inspect, Retry, Known chan<- stage.Change
-	// Cancel are pods that are gone while they are inspected.
+	// Retry are those in quarantine. Gone are those that need no inspection.
+	Inspect, Retry, Gone chan<- stage.Change
+	// Cancel ends inspections.
 	Cancel chan<- stage.Cancel
 	// Marks go to the dispatcher.
 	Marks chan<- stage.Mark
 }
 
-// Differ owns the records.
+// Differ has the loop around the machine.
 type Differ struct {
-	cache        Cache
-	lister       Lister
-	pods         PodRelister
-	deliverAfter int
-	log          *slog.Logger
-	metrics      *metrics
-	requests     *mailbox.Box[request]
+	opts     Options
+	log      *slog.Logger
+	metrics  *metrics
+	requests *mailbox.Box[request]
+	hints    *mailbox.Box[Announcement]
 
-	records map[pleg.PodUID]*record
-	// requested are the reinspections of pods without a record: the next listing
-	// may have them.
-	requested map[pleg.PodUID]struct{}
-	// listings numbers the listings; listAnswered is when the answer of the newest came.
-	listings     uint64
-	listAnswered time.Time
+	machine machine
+	// gone, cancel and marks hold what the other stages have not accepted yet.
+	gone   queue[stage.Change]
+	cancel queue[stage.Cancel]
+	marks  queue[stage.Mark]
+	synced bool
+	// listing and observation are room for one input, change for what the inspector may accept.
+	listing     listing
+	observation observation
+	change      [2]stage.Change
 
-	removals      removals
-	unsettled     unsettled
-	retries       retries
-	dead          deadPods
-	announcements announcements
-	queues        queues
-	// pending is scratch space of applyListing.
-	pending []*pleg.Pod
+	quarantined atomic.Pointer[[]pleg.Quarantined]
+	waiting     atomic.Pointer[Waiting]
 }
 
-// request is what is asked for one pod: a reinspection, or only the end of its
-// wait in quarantine.
-type request struct {
-	uid       pleg.PodUID
-	reinspect bool
+// Waiting are the pods that have changed and were not inspected with success since: their
+// number, and up to three that changed first.
+type Waiting struct {
+	Pods  int
+	First []WaitingPod
 }
 
 // New returns a differ that does not run yet.
 func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
-	log := o.Logger.With("stage", "differ")
-	return &Differ{
-		cache:         o.Cache,
-		lister:        o.Lister,
-		pods:          o.Pods,
-		deliverAfter:  o.DeliverAfterFailures,
-		log:           log,
-		metrics:       m,
-		requests:      mailbox.New[request](),
-		records:       make(map[pleg.PodUID]*record),
-		requested:     make(map[pleg.PodUID]struct{}),
-		retries:       retries{firstWait: o.RelistPeriod, maxWait: o.MaxQuarantine, log: log, size: m.quarantined},
-		dead:          deadPods{firstWait: o.RelistPeriod * 3 / 2, pods: make(map[pleg.PodUID]*deadPod)},
-		announcements: newAnnouncements(o.Lister, m.missed),
-	}, err
+	d := &Differ{
+		opts: o, log: o.Logger.With("stage", "differ"), metrics: m,
+		requests: mailbox.New[request](), hints: mailbox.New[Announcement](),
+		machine: newMachine(o),
+	}
+	d.quarantined.Store(&[]pleg.Quarantined{})
+	d.waiting.Store(&Waiting{})
+	return d, err
+}
+
+func newMachine(o Options) machine {
+	return machine{
+		infer:       o.InferStarts,
+		records:     make(map[pleg.PodUID]*record),
+		requested:   make(map[pleg.PodUID]struct{}),
+		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, places: max(1, o.Inspectors/2)},
+		lives:       newLives(),
+	}
 }
 
 // RequestReinspect requests an inspection of the pod at the next relist, whether or not
-// it changed, even if it is quarantined; without a change its subscribers get a
-// PodSync. It never blocks and is safe for concurrent use. A pod that the next
-// relist does not show is not waited for.
-func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true}) }
+// it changed, even if it is quarantined or its inspection hangs; without a change its
+// subscribers get a PodSync. It never blocks and is safe for concurrent use. A pod that the
+// next relist does not show is not waited for.
+func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true, true}) }
 
-// RequestRetry ends the wait of a quarantined pod: the next observation of it is
-// inspected. It never blocks and is safe for concurrent use.
-func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, false}) }
+// RequestRetry ends the wait of a quarantined pod, and an inspection that hangs. It never
+// blocks and is safe for concurrent use.
+func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, true, false}) }
 
-// Run compares every listing and every observation of one pod with the records
-// and sends what changed, until both channels are closed. It then closes Inspect and Marks, and
-// returns once settled is closed too.
+// EndWait ends the wait of a quarantined pod. It never blocks and is safe for concurrent use.
+func (d *Differ) EndWait(uid pleg.PodUID) { d.requests.Put(request{uid, false, false}) }
+
+// Announce notes a CRI event. A list that begins after Announce has returned answers it. It
+// never blocks and is safe for concurrent use.
+func (d *Differ) Announce(a Announcement) { d.hints.Put(a) }
+
+// Quarantined returns the quarantined pods in the order in which their waits end.
+// The slice must not be modified. It is safe for concurrent use.
+func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load() }
+
+// Waiting returns the pods that wait for an inspection. They must not be modified. It is safe
+// for concurrent use.
+func (d *Differ) Waiting() Waiting { return *d.waiting.Load() }
+
+// Run compares every listing and every observation with the records and sends what changed,
+// until both channels are closed. It then closes Inspect and Marks, and returns once settled
+// is closed too.
 //
 // One select feeds the inspector and listens to it. While the inspector is busy,
 // changes wait in the queues, so that neither side ever waits for the other.
@@ -166,97 +168,120 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 }
 
 func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) {
-	q := &d.queues
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for listings != nil || observations != nil {
-		now := time.Now()
-		stage.SetAlarm(alarm, d.checkDue(now), now)
-		toInspect, inspect := q.inspect.offer(out.Inspect)
-		toRetry, waited, retry := d.offerRetry(out.Retry, now)
-		toKnown, known := q.known.offer(out.Known)
-		toCancel, cancel := q.cancel.offer(out.Cancel)
-		toMarks, mark := q.marks.offer(out.Marks)
+		d.change[0], d.change[1] = d.machine.next(time.Now())
+		var done stage.Settled
+		var in input
+		open := true
 		select {
-		case l, ok := <-listings:
-			if !ok {
+		case d.listing.Listing, open = <-listings:
+			d.takeMail()
+			if in = &d.listing; !open {
 				listings = nil
-				continue
 			}
-			d.applyListing(l, time.Now())
-		case o, ok := <-observations:
-			if !ok {
+		case d.observation.Observation, open = <-observations:
+			d.takeMail()
+			if in = &d.observation; !open {
 				observations = nil
-				continue
 			}
-			d.applyObservation(o, time.Now())
-		case done := <-settled:
-			d.settle(done, time.Now())
-		case toInspect <- inspect:
-			q.inspect.pop()
-			d.unsettled.accepted(d.records[inspect.UID], time.Now())
-		case toRetry <- retry:
-			waited.send(retry)
-			d.retries.sent(waited, time.Now())
-		case toKnown <- known:
-			q.known.pop()
-		case toCancel <- cancel:
-			q.cancel.pop()
-		case toMarks <- mark:
-			q.marks.pop()
+		case done = <-settled:
+			d.cancel.remove(func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
+			in = settle{done}
+		case when(d.change[0].Pod != nil, out.Inspect) <- d.change[0]:
+			in = accepted{&d.change[0]}
+		case when(d.change[1].Pod != nil, out.Retry) <- d.change[1]:
+			in = accepted{&d.change[1]}
+		case when(d.gone.len() > 0, out.Gone) <- d.gone.peek():
+			d.gone.pop()
+		case when(d.cancel.len() > 0, out.Cancel) <- d.cancel.peek():
+			d.cancel.pop()
+		case when(d.marks.len() > 0, out.Marks) <- d.marks.peek():
+			d.marks.pop()
 		case <-d.requests.Wake():
-			d.takeRequests(time.Now())
+			d.takeMail()
+		case <-d.hints.Wake():
+			d.takeMail()
 		case <-alarm.C:
+			in = tick{}
 		}
-		d.metrics.queue.Set(float64(q.inspect.len()))
+		if open && in != nil {
+			stage.SetAlarm(alarm, d.step(in), time.Now())
+		}
 	}
 }
 
-// checkDue does what is due at a time, and returns when something will be again.
-func (d *Differ) checkDue(now time.Time) time.Time {
-	list, nextRetry := d.retries.check(now)
-	if list {
-		d.lister.RelistSoon()
+// when returns the channel of a select case that is off unless a condition holds.
+func when[T any](on bool, c chan<- T) chan<- T {
+	if on {
+		return c
 	}
-	yields, nextYield := d.retries.yield(now)
-	if yields != nil {
-		d.queues.cancel.push(stage.Cancel{UID: yields.uid, Yield: true})
-	}
-	alone, all, nextDead := d.dead.check(now)
-	if all {
-		d.lister.RelistNow()
-	}
-	for _, uid := range alone {
-		d.pods.RequestRelist(uid)
-	}
-	return stage.Earlier(stage.Earlier(nextRetry, nextYield), nextDead)
+	return nil
 }
 
-// offerRetry returns the channel and the change of a select case that inspects a
-// quarantined pod. The case is off while none is due.
-func (d *Differ) offerRetry(to chan<- stage.Change, now time.Time) (chan<- stage.Change, *record, stage.Change) {
-	rec, change := d.retries.next(d.queues.inspect.len() > 0, now)
-	if rec == nil {
-		to = nil
+// takeMail applies the CRI events and the requests that wait: an answer that comes after them
+// must find them.
+func (d *Differ) takeMail() {
+	for _, a := range d.hints.Take() {
+		d.step(a)
 	}
-	return to, rec, change
-}
-
-func (d *Differ) takeRequests(now time.Time) {
 	for _, r := range d.requests.Take() {
-		rec := d.records[r.uid]
-		if rec != nil && rec.hang != nil {
-			d.retries.request(rec, now)
-		}
-		if !r.reinspect {
-			continue
-		}
-		d.lister.RelistSoon()
-		if rec != nil {
-			rec.reinspect = true
-		}
-		if (rec == nil || rec.current.pod == nil) && len(d.requested) < maxRecent { // it may be there already
-			d.requested[r.uid] = struct{}{}
-		}
+		d.step(r)
 	}
+}
+
+// step has the machine apply an input and carries out the effects. It returns when to step
+// again if nothing happens.
+func (d *Differ) step(in input) (wake time.Time) {
+	do := d.machine.step(in, time.Now())
+	for _, n := range do.notes {
+		args := append([]any{"podUID", n.rec.uid, "pod", n.rec.podName()}, n.args...)
+		d.log.Log(context.Background(), n.level, n.event, args...)
+	}
+	for _, status := range do.keep {
+		d.opts.Cache.KeepRemoved(status)
+	}
+	for _, t := range do.touch {
+		d.opts.Cache.Touch(t.uid, t.at)
+	}
+	if do.observe {
+		d.opts.Cache.Observe(do.at, do.pending)
+		d.metrics.publish(do.census)
+	}
+	for _, uid := range do.relist {
+		d.opts.Pods.RequestRelist(uid)
+	}
+	if do.relistSoon {
+		d.opts.Lister.RelistSoon()
+	}
+	d.gone.push(do.leaving...)
+	d.cancel.push(do.cancel...)
+	if !do.mark.Current.IsZero() {
+		if !d.synced {
+			d.synced = true
+			d.opts.Cache.MarkSynced()
+		}
+		d.marks.push(do.mark)
+	}
+	d.metrics.add(do.count)
+	d.publish()
+	return do.wake
+}
+
+// publish copies what other goroutines read, if it has changed.
+func (d *Differ) publish() {
+	m := &d.machine
+	if m.quarantines.changed {
+		m.quarantines.changed = false
+		pods := m.quarantines.published()
+		d.quarantined.Store(&pods)
+		d.metrics.quarantined.Set(float64(len(pods)))
+	}
+	if w := d.waiting.Load(); m.backlog.changed || w.Pods != m.backlog.waiting {
+		m.backlog.changed = false
+		now := m.backlog.published()
+		d.waiting.Store(&now)
+	}
+	d.metrics.queue.Set(float64(m.queue.len()))
 }

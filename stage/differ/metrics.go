@@ -8,22 +8,22 @@ import (
 )
 
 type metrics struct {
-	queue, quarantined, runningPods                            prometheus.Gauge
-	duplicates, stale, missed, skippedSteps, skippedContainers prometheus.Counter
-	containers                                                 [pleg.StateExited + 1]prometheus.Gauge
+	queue, quarantined, runningPods                prometheus.Gauge
+	duplicates, stale, unannounced, lost, attempts prometheus.Counter
+	containers                                     [pleg.StateExited + 1]prometheus.Gauge
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
-		queue:             s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
-		quarantined:       s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung or failed late; their retries wait."),
-		duplicates:        s.Counter("pleg_duplicate_pods_total", "Pods skipped because one listing had their UID twice."),
-		stale:             s.Counter("pleg_stale_observations_total", "Observations of one pod that were not used because a newer one had come before."),
-		missed:            s.Counter("pleg_missed_events_total", "Changes that a relist found and no CRI event announced, although the event stream was up at the relist before."),
-		skippedSteps:      s.Counter("pleg_skipped_events_total", "Events that no subscriber gets, because too many CRI events of their pod waited for its inspection."),
-		skippedContainers: s.Counter("pleg_missed_attempts_total", "Containers that were never seen, known from a jump in the attempt number of their successor."),
-		runningPods:       s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),
+		queue:       s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
+		quarantined: s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung; their retries wait."),
+		duplicates:  s.Counter("pleg_duplicate_pods_total", "Pods skipped because one listing had their UID twice."),
+		stale:       s.Counter("pleg_stale_observations_total", "Answers about a pod that did not count because they had begun before a newer one arrived."),
+		unannounced: s.Counter("pleg_missed_events_total", "Changes that a list of all pods found and no CRI event announced, although the event stream was up since the list before."),
+		lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
+		attempts:    s.Counter("pleg_missed_attempts_total", "Containers that were never seen, known from a jump in the attempt number of their successor."),
+		runningPods: s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),
 	}
 	containers := s.GaugeVec(reg.Name("pleg_running_containers", "kubelet_running_containers"),
 		"Containers in the last listing, by state; sandboxes do not count.", "container_state")
@@ -31,6 +31,15 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		m.containers[state] = containers.WithLabelValues(pleg.State(state).String())
 	}
 	return m, s.Register()
+}
+
+// add adds what a step has counted.
+func (m *metrics) add(c counts) {
+	m.duplicates.Add(float64(c.duplicates))
+	m.stale.Add(float64(c.stale))
+	m.unannounced.Add(float64(c.unannounced))
+	m.lost.Add(float64(c.lost))
+	m.attempts.Add(float64(c.attempts))
 }
 
 // census counts what one listing has.

@@ -1,7 +1,7 @@
-// Package hinter turns hints into observations of single pods. A hint is a
-// request for a relist of one pod, or a CRI event. The package has no stability promise.
+// Package hinter lists single pods, because a CRI event, the kernel or a caller hints that
+// something happened to them. It has no stability promise.
 //
-// A hint is never a second source of truth: what it yields passes through the
+// A hint is never data: what it causes is a list, whose answer passes through the
 // same differ as the listings. The kubelet's Evented PLEG wrote the pod cache
 // from two places and lost that race for years (kubernetes#139262).
 package hinter
@@ -19,13 +19,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// maxQueued bounds the observations that wait for the differ, and the pods that
-// wait for a relist. Beyond it one relist of all pods is cheaper.
-const maxQueued = 4096
-
-// tick is how far ahead of its arrival an event may be dated: two events of one
-// reading of the clock differ only by that.
-const tick = time.Microsecond
+const (
+	// maxRelists is the number of single pods listed at once, with two calls each. containerd
+	// on 2 cores reaches its maximum throughput with 4 calls.
+	maxRelists = 4
+	// maxDue is the number of pods that may wait for that. One list of all pods is cheaper than
+	// more of them.
+	maxDue = 32
+)
 
 // Lister is the stage that lists all pods. Its methods do not block.
 type Lister interface {
@@ -33,24 +34,16 @@ type Lister interface {
 	RelistNow()
 	// RelistSoon requests one within the relist period.
 	RelistSoon()
-	// StreamOpened and StreamEnded report the state of the event stream.
-	StreamOpened()
-	StreamEnded()
-	// LastSuccess returns when the newest successful list of all pods began.
-	LastSuccess() time.Time
+	// LastBegan returns the tick at which the newest successful list of all pods began.
+	LastBegan() uint64
 }
 
 // Options configure a [Hinter].
 type Options struct {
 	// Pods lists one pod. If nil, all pods are listed instead.
-	Pods pleg.PodLister
-	// Events opens the event stream. If nil, there is none.
-	Events pleg.EventWatcher
-	// Required makes a runtime without events an error that ends Run.
-	Required bool
-	Lister   Lister
-	// Relists is the number of pods relisted at once; at least 1.
-	Relists int
+	Pods    pleg.PodLister
+	Ticks   *stage.Ticks
+	Lister  Lister
 	Logger  *slog.Logger
 	Metrics instrument.Registry
 }
@@ -62,24 +55,20 @@ type Hinter struct {
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
 
-	// queue holds observations that wait for the differ, due holds pods that wait
-	// for a relist.
-	queue []stage.Observation
-	due   []pleg.PodUID
-	// requested is when the relist of a waiting pod was last requested; busy are
-	// the pods being relisted.
-	requested map[pleg.PodUID]time.Time
+	// due are the pods that wait for a list, requested is when it was last requested of
+	// each. busy are the pods being listed.
+	due       []pleg.PodUID
+	requested map[pleg.PodUID]uint64
 	busy      map[pleg.PodUID]struct{}
+	// answers wait for the differ: at most maxRelists.
+	answers []stage.Observation
 }
 
 // New returns a hinter that does not run yet.
 func New(o Options) (*Hinter, error) {
 	h := &Hinter{
-		opts:      o,
-		log:       o.Logger.With("stage", "hinter"),
-		requests:  mailbox.New[pleg.PodUID](),
-		requested: make(map[pleg.PodUID]time.Time),
-		busy:      make(map[pleg.PodUID]struct{}),
+		opts: o, log: o.Logger.With("stage", "hinter"), requests: mailbox.New[pleg.PodUID](),
+		requested: make(map[pleg.PodUID]uint64), busy: make(map[pleg.PodUID]struct{}),
 	}
 	var err error
 	h.metrics, err = newMetrics(o.Metrics)
@@ -92,9 +81,7 @@ func New(o Options) (*Hinter, error) {
 // for concurrent use.
 func (h *Hinter) RequestRelist(uid pleg.PodUID) { h.requests.Put(uid) }
 
-// Run serves requests and follows the event stream until ctx ends; it returns the
-// cause of ctx and closes out. The only other error is that of a runtime without
-// events if they are required.
+// Run serves requests until ctx ends; it returns the cause of ctx and closes out.
 func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	ctx, stop := context.WithCancelCause(ctx)
 	workers := pool.New()
@@ -103,146 +90,85 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 		workers.Wait()
 		close(out)
 	}()
-	updates := make(chan streamUpdate)
-	if h.opts.Events != nil {
-		workers.Go(func() { h.followStream(ctx, updates) })
-	}
-	relisted := make(chan stage.Observation)
+	listed := make(chan stage.Observation)
 	for {
-		// There is room for what each list yields, or its pod would be listed again at once.
-		for len(h.due) > 0 && len(h.busy) < h.opts.Relists && len(h.queue)+len(h.busy) < maxQueued {
-			h.startRelist(ctx, workers, relisted)
+		for len(h.due) > 0 && len(h.busy)+len(h.answers) < maxRelists {
+			h.startRelist(ctx, workers, listed)
 		}
-		send, next := h.offer(out)
+		var send chan<- stage.Observation
+		var next stage.Observation
+		if len(h.answers) > 0 {
+			send, next = out, h.answers[0]
+		}
 		select {
-		case u := <-updates:
-			if err := h.applyUpdate(u); err != nil {
-				return err
-			}
 		case <-h.requests.Wake():
 			for _, uid := range h.requests.Take() {
 				h.metrics.requests.Inc()
-				h.enqueueRelist(uid)
+				h.enqueue(uid)
 			}
-		case o := <-relisted:
+		case o := <-listed:
 			h.finishRelist(o)
 		case send <- next:
-			h.queue = h.queue[1:]
+			h.answers = h.answers[1:]
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-func (h *Hinter) applyUpdate(u streamUpdate) error {
-	switch {
-	case u.hint != nil:
-		h.applyHint(u.hint)
-	case u.opened:
-		h.metrics.opened.Inc()
-		h.opts.Lister.StreamOpened()
-	default:
-		h.opts.Lister.StreamEnded()
-	}
-	return u.fatal
-}
-
-func (h *Hinter) offer(out chan<- stage.Observation) (chan<- stage.Observation, stage.Observation) {
-	if len(h.queue) == 0 {
-		h.queue = nil
-		return nil, stage.Observation{}
-	}
-	return out, h.queue[0]
-}
-
-// applyHint queues the hint itself if it carries the whole pod; otherwise the pod
-// is relisted.
-func (h *Hinter) applyHint(hint *pleg.Hint) {
-	h.metrics.events.Inc()
-	now := time.Now()
-	switch {
-	case hint.UID == "":
-		h.metrics.incomplete.Inc()
-		h.opts.Lister.RelistNow()
-	case hint.Pod == nil, hint.At.IsZero(), hint.At.After(now.Add(time.Second)):
-		h.metrics.incomplete.Inc()
-		// The announcement counts all the same.
-		h.enqueue(stage.Observation{UID: hint.UID, Answered: now, Hint: &pleg.Hint{
-			UID: hint.UID, Container: hint.Container, Sandbox: hint.Sandbox, State: hint.State, Removed: hint.Removed,
-		}})
-		h.enqueueRelist(hint.UID)
-	default:
-		// From here on times are read from the monotonic clock, and no event is
-		// newer than its arrival: a listing must be able to follow it.
-		at := now
-		if ahead := hint.At.Sub(now); ahead < tick {
-			at = now.Add(ahead)
-		}
-		var asOf time.Time
-		if !hint.AsOf.IsZero() && hint.AsOf.Before(hint.At) {
-			asOf = at.Add(hint.AsOf.Sub(hint.At))
-		}
-		h.enqueue(stage.Observation{UID: hint.UID, At: at, AsOf: asOf, Answered: now, Hint: hint})
-	}
-}
-
-func (h *Hinter) enqueue(o stage.Observation) {
-	if len(h.queue) < maxQueued {
-		h.queue = append(h.queue, o)
-		return
-	}
-	h.metrics.overflow.Inc()
-	h.enqueueRelist(o.UID)
-}
-
-func (h *Hinter) enqueueRelist(uid pleg.PodUID) {
+// enqueue has a pod listed. If many are due, all pods are listed at once instead. If all lists
+// of single pods are in progress, they may hang, and all pods are listed soon.
+func (h *Hinter) enqueue(uid pleg.PodUID) {
 	if h.opts.Pods == nil {
-		h.opts.Lister.RelistNow()
-		return
-	}
-	if len(h.due) >= maxQueued {
-		h.metrics.overflow.Inc()
 		h.opts.Lister.RelistNow()
 		return
 	}
 	_, waits := h.requested[uid]
 	_, busy := h.busy[uid]
-	h.requested[uid] = time.Now()
+	h.requested[uid] = h.opts.Ticks.Next()
 	if !waits && !busy {
 		h.due = append(h.due, uid)
 	}
-	if len(h.busy) >= h.opts.Relists { // these may hang
+	if len(h.busy) >= maxRelists {
 		h.opts.Lister.RelistSoon()
+	}
+	if len(h.due) > maxDue {
+		h.metrics.merged.Add(float64(len(h.due)))
+		for _, uid := range h.due {
+			delete(h.requested, uid)
+		}
+		h.due = nil
+		h.opts.Lister.RelistNow()
 	}
 }
 
 // startRelist has a worker list the next pod that is due, unless a list of all
 // pods that began after the request covers it.
-func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, relisted chan<- stage.Observation) {
+func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, listed chan<- stage.Observation) {
 	uid := h.due[0]
 	h.due = h.due[1:]
 	requested := h.requested[uid]
 	delete(h.requested, uid)
-	if h.opts.Lister.LastSuccess().After(requested) {
+	if h.opts.Lister.LastBegan() > requested {
 		return
 	}
 	h.busy[uid] = struct{}{}
 	workers.Go(func() {
 		select {
-		case relisted <- h.list(ctx, uid):
+		case listed <- h.list(ctx, uid):
 		case <-ctx.Done():
 		}
 	})
 }
 
-// list lists one pod, on a worker. An observation without a time means that the
-// list failed; all pods are relisted instead.
+// list lists one pod, on a worker. If that fails, all pods are listed instead, and the
+// observation has no tick.
 func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
-	start := time.Now()
+	start, began := time.Now(), h.opts.Ticks.Next()
 	pod, err := h.opts.Pods.ListPod(ctx, uid)
 	h.metrics.duration.Observe(time.Since(start).Seconds())
 	if err == nil {
-		return stage.Observation{UID: uid, At: start, Answered: time.Now(), Pod: pod}
+		return stage.Observation{Asked: stage.Asked{Began: began, Answered: h.opts.Ticks.Next(), At: start}, UID: uid, Pod: pod}
 	}
 	if ctx.Err() == nil {
 		h.metrics.errors.Inc()
@@ -259,7 +185,7 @@ func (h *Hinter) finishRelist(o stage.Observation) {
 	if _, again := h.requested[o.UID]; again {
 		h.due = append(h.due, o.UID)
 	}
-	if !o.At.IsZero() {
-		h.enqueue(o)
+	if o.Began > 0 {
+		h.answers = append(h.answers, o)
 	}
 }

@@ -1,9 +1,8 @@
 package hinter_test
 
 import (
-	"slices"
+	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -14,53 +13,46 @@ import (
 func TestRequestsOfOnePodShareOneList(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.slow()
-		f.RequestRelist("x")
-		f.RequestRelist("y")
-		synctest.Wait() // further requests wait: two lists run at a time
-		for range 3 {
-			f.RequestRelist("a")
-		}
-		f.RequestRelist("b")
-		f.RequestRelist("c")
-		f.requireObserved(time.Second, "x y")
-		f.requireObserved(time.Second, "a b")
-		f.requireObserved(time.Second, "c")
-		f.requireCalls(5, 0)
+		f.request("w x y z a a a b c d e") // four lists run at a time
+		time.Sleep(time.Minute)
+		f.requireCalls(4, 0) // until the differ has their answers
+		f.requireObserved(0, "w x y z")
+		f.requireObserved(time.Second, "a b c d")
+		f.requireObserved(time.Second, "e")
+		f.requireCalls(9, 0)
 	})
 }
 
 func TestRequestDuringAListStartsAnother(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.slow()
-		f.RequestRelist("a")
-		synctest.Wait()
-		f.RequestRelist("a")
-		f.RequestRelist("a")
-		f.requireObserved(3*time.Second, "a a")
+		f.request("a a a")
+		f.requireObserved(time.Second, "a")
+		f.requireObserved(time.Second, "a")
+		f.requireObserved(time.Minute, "")
 	})
 }
 
 func TestRequestCoveredByANewerListingIsSkipped(t *testing.T) {
-	testHinter(t, func(o *hinter.Options) { o.Relists = 1 }, func(f *fixture) {
+	testHinter(t, nil, func(f *fixture) {
 		f.slow()
-		f.RequestRelist("a")
-		f.RequestRelist("b")
-		synctest.Wait()
-		listed := time.Now().Add(time.Millisecond)
-		f.lister.listed.Store(&listed)
-		f.requireObserved(2*time.Second, "a")
+		f.request("w x y z a b")
+		f.lister.began.Store(f.ticks.Next())
+		f.request("b c")
+		f.requireObserved(time.Second, "w x y z")
+		f.requireObserved(time.Minute, "b c")
 	})
 }
 
 func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.runtime.SetListFault(plegtest.Fail(errUnavailable))
-		f.RequestRelist("a")
+		f.request("a")
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(1, 1)
 	})
 	testHinter(t, func(o *hinter.Options) { o.Pods = nil }, func(f *fixture) {
-		f.RequestRelist("a")
+		f.request("a")
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(0, 1)
 	})
@@ -70,34 +62,33 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.runtime.SetListFault(plegtest.Hang)
-		f.RequestRelist("hung-0")
-		f.RequestRelist("hung-1")
-		synctest.Wait()
+		f.request("w x y z")
 		if f.lister.soon.Load() > 0 {
-			t.Error("a list of all pods was requested although a place was free")
+			f.t.Error("a list of all pods was requested although a place was free")
 		}
-		f.RequestRelist("a")
-		synctest.Wait()
+		f.request("a")
 		if f.lister.soon.Load() == 0 {
-			t.Error("no list of all pods was requested")
+			f.t.Error("no list of all pods was requested")
 		}
 	})
 }
 
-// An event for which there is no room is counted, and its pod is listed once there is.
-func TestOverflowingEventRelistsThePod(t *testing.T) {
+// A list of all pods is cheaper than many of one.
+func TestManyRequestsListAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
-		const room = 4096
-		for range room {
-			f.announce("a", nil)
+		f.slow()
+		f.request("w x y z")
+		var many []string
+		for _, uid := range kit.UIDs(33) {
+			many = append(many, string(uid))
 		}
-		f.announce("b", nil)
-		synctest.Wait()
-		f.requireCalls(0, 0)
-		kit.RequireMetric(t, f.metrics, 1, "pleg_overflowed_hints_total")
-		if got := f.observations(); !slices.Equal(got, append(slices.Repeat([]string{"a"}, room), "b")) {
-			t.Errorf("%d observations, want %d of a and one of b", len(got), room)
-		}
-		f.requireCalls(1, 0)
+		f.request(strings.Join(many[:32], " "))
+		f.requireCalls(4, 0)
+		f.request(many[32])
+		f.requireCalls(4, 1)
+		kit.RequireMetric(f.t, f.metrics, 33, "pleg_overflowed_hints_total")
+		f.requireObserved(time.Second, "w x y z")
+		f.request(many[0])
+		f.requireObserved(time.Minute, many[0]) // the others are not listed one by one
 	})
 }

@@ -33,27 +33,43 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 
 // fillFromStatus copies the image and the time of the start from the status into the events of
 // containers, and how and when a container ended into its end and its correction. If the
-// container was removed before this inspection, an earlier status may have that.
-func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) {
-	for n := range events {
-		ev := &events[n]
-		if ev.Sandbox || ev.Type == pleg.ContainerRemoved {
-			continue
+// container was removed before this inspection, an earlier status may have that. A
+// [stage.ContainerRan] becomes a start if the status says when that was, and otherwise is
+// removed.
+func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
+	kept := events[:0]
+	for _, ev := range events {
+		c := i.statusFor(&ev, status, last)
+		if ev.Type == stage.ContainerRan {
+			if c == nil || c.StartedAt.IsZero() {
+				continue
+			}
+			ev.Type = pleg.ContainerStarted
 		}
-		c := status.Container(ev.ContainerID)
-		if c == nil && ev.Type == pleg.ContainerDied {
-			c = i.finalStatus(ev.ContainerID, last)
+		if c != nil {
+			ev.Image, ev.StartedAt = c.Image, c.StartedAt
+			if (ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerCorrected) && c.State == pleg.StateExited {
+				// A copy, because the log would keep the whole status alive.
+				code := c.ExitCode
+				ev.ExitCode, ev.Reason, ev.FinishedAt = &code, c.Reason, c.FinishedAt
+			}
 		}
-		if c == nil {
-			continue
-		}
-		ev.Image, ev.StartedAt = c.Image, c.StartedAt
-		if (ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerCorrected) && c.State == pleg.StateExited {
-			// A copy, because the history would keep the whole status alive.
-			code := c.ExitCode
-			ev.ExitCode, ev.Reason, ev.FinishedAt = &code, c.Reason, c.FinishedAt
-		}
+		kept = append(kept, ev)
 	}
+	return kept
+}
+
+// statusFor returns the status that an event of a container is filled from; nil if there is
+// none.
+func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if ev.Sandbox || ev.ContainerID == "" || ev.Type == pleg.ContainerRemoved {
+		return nil
+	}
+	c := status.Container(ev.ContainerID)
+	if c == nil && (ev.Type == pleg.ContainerDied || ev.Type == stage.ContainerRan) {
+		c = i.finalStatus(ev.ContainerID, last)
+	}
+	return c
 }
 
 // corrections returns an event for each container whose end has another exit code or reason

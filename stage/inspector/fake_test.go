@@ -54,7 +54,7 @@ type fixture struct {
 	cache     *cache.Cache
 	inspect   chan stage.Change
 	retry     chan stage.Change
-	known     chan stage.Change
+	gone      chan stage.Change
 	stop      chan stage.Cancel
 	outcomes  chan stage.Outcome
 	settled   chan stage.Settled
@@ -74,7 +74,7 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 	t.Helper()
 	f := &fixture{
 		runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), cache: cache.New(),
-		inspect: make(chan stage.Change), retry: make(chan stage.Change), known: make(chan stage.Change),
+		inspect: make(chan stage.Change), retry: make(chan stage.Change), gone: make(chan stage.Change),
 		stop:     make(chan stage.Cancel),
 		outcomes: make(chan stage.Outcome, size), settled: make(chan stage.Settled, size),
 		ended: make(chan error, 1),
@@ -97,7 +97,7 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 	f.finish = sync.OnceFunc(func() { close(f.inspect) })
 	t.Cleanup(func() { f.cancel(); f.finish() })
 	go func() {
-		f.ended <- i.Run(ctx, inspector.Inputs{Inspect: f.inspect, Retry: f.retry, Known: f.known, Cancel: f.stop}, f.outcomes, f.settled)
+		f.ended <- i.Run(ctx, inspector.Inputs{Inspect: f.inspect, Retry: f.retry, Gone: f.gone, Cancel: f.stop}, f.outcomes, f.settled)
 	}()
 	return f
 }
@@ -117,7 +117,7 @@ func change(n int, pod *pleg.Pod) stage.Change {
 // outcome too, if there is one.
 func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	f.inspect <- c
-	s := <-f.settled
+	s := f.end()
 	synctest.Wait()
 	select {
 	case o := <-f.outcomes:
@@ -125,6 +125,16 @@ func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	default:
 		return s, stage.Outcome{}, false
 	}
+}
+
+// end waits for the end of an inspection, and passes over those that hang.
+func (f *fixture) end() stage.Settled {
+	for s := range f.settled {
+		if !s.Hangs {
+			return s
+		}
+	}
+	return stage.Settled{}
 }
 
 // accepts reports whether the inspector receives the change now.

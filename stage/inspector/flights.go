@@ -11,40 +11,37 @@ import (
 
 const (
 	// crowded is how long nothing may begin or end, although all places are taken,
-	// before an inspection is cancelled; in multiples of Options.HungAfter.
+	// before an inspection is cancelled; in multiples of Options.HungAfter. For one that hangs it
+	// is also in multiples of the time that others take.
 	crowded = 4
-	// lends is the age, in multiples of the time of the one that overtook it, from which
-	// an inspection lends its place: otherwise 40 hung pods of 110 delay the others by 5.6 s.
-	// Hung ones that take all places are cancelled after as long a silence: otherwise it
-	// would be 101 s (TestHungPodsDelayNoOther).
-	lends = 4
-	// Of those that are not hung, at most one in share of the last window is cancelled:
-	// in a burst that is a tenth. Before any has ever ended, cold are, because of 25 pods
-	// that hang from the start (TestFirstWaveHangs).
+	// Of those that are not hung, at most one in share of the last window is cancelled.
 	share  = 20
 	window = 128
-	cold   = 10
 	// maxAbandoned bounds the calls that keep running although their context has
 	// ended. One more keeps its place.
 	maxAbandoned = 256
+	// hopeless is the age, in multiples of Options.HungAfter, from which nobody waits for an
+	// inspection, even if nothing has overtaken it.
+	hopeless = 10
 )
 
 // flight is one inspection in progress.
 type flight struct {
 	change  stage.Change
 	started time.Time
-	// ends is when the call's context ends, or has ended.
-	ends   time.Time
-	cancel context.CancelCauseFunc
-	// superseded is set once the inspection was cancelled because its pod is gone.
-	superseded bool
+	// ends is when the call's context ends, or has ended. timeout is how long it may take.
+	ends    time.Time
+	timeout time.Duration
+	cancel  context.CancelCauseFunc
 	// overtaken is set once an inspection that began later has ended by itself in at
-	// most half of this one's age, lent once in at most a part that [lends] says.
-	overtaken, lent bool
-	// abandoned is set once it was settled although it has not returned.
-	abandoned bool
-	// logged is set once it was logged as hung.
-	logged bool
+	// most half of this one's age.
+	overtaken bool
+	// settled is set once the differ knows how it ended although it has not returned,
+	// abandoned once it takes no place any more.
+	settled, abandoned bool
+	// superseded is set once it was cancelled because its pod is gone, cut once it was on
+	// request, reported once the differ knows that it hangs.
+	superseded, cut, reported bool
 }
 
 // over reports whether the call's context has ended.
@@ -68,9 +65,8 @@ type flights struct {
 	all []*flight
 	// moved is when one last began, ended or was cancelled.
 	moved time.Time
-	// took is the time of the last one that ended by itself; answered is set once one has.
-	took     time.Duration
-	answered bool
+	// took is the time of the last one that ended by itself.
+	took time.Duration
 	// begun and cancelled count the inspections of a window, and those of them that were
 	// cancelled although not hung.
 	begun, cancelled int
@@ -97,14 +93,14 @@ func (p *plan) due(at, now time.Time) bool {
 
 // next applies the rules.
 func (s *flights) next(now time.Time) (p plan) {
-	placed, quick, retries := 0, 0, 0
+	placed, well, retries := 0, 0, 0
 	for _, f := range s.all {
 		if f.abandoned {
 			continue
 		}
 		placed++
-		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung && !f.lent {
-			quick++
+		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung {
+			well++
 			if f.change.Retry {
 				retries++
 			}
@@ -120,14 +116,15 @@ func (s *flights) next(now time.Time) (p plan) {
 		return p
 	}
 	// While nothing ends, one more begins: if it ends, the older ones hang.
-	p.begin = quick < s.places || p.due(s.moved.Add(s.hungAfter), now)
+	p.begin = well < s.places || p.due(s.moved.Add(s.hungAfter), now)
 	p.retry = p.begin && retries < max(1, s.places/2)
 	return p
 }
 
 // victim returns what to cancel, as all places are taken: the oldest of those that hang,
 // or else the youngest. Never the oldest of all: a runtime that serves its calls in
-// order works on that one.
+// order works on that one. Of those that do not hang, few are cancelled: a slow runtime must
+// not pay for what cannot be known.
 func (s *flights) victim(p *plan, now time.Time) *flight {
 	var hung, young, oldest *flight
 	for _, f := range s.all {
@@ -144,9 +141,9 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 		}
 	}
 	patience := crowded * s.hungAfter
-	if hung != nil {
-		patience = min(patience, lends*s.took)
-	} else if !s.mayCancel() {
+	if hung != nil { // otherwise 40 hung pods of 110 delay the others by 101 s
+		patience = min(patience, crowded*s.took)
+	} else if s.cancelled >= s.begun/share {
 		return nil
 	}
 	if !p.due(s.moved.Add(patience), now) {
@@ -156,16 +153,6 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 		return hung
 	}
 	return young
-}
-
-// mayCancel reports whether one that is not hung may be cancelled: a slow runtime must
-// not pay for what cannot be known.
-func (s *flights) mayCancel() bool {
-	most := s.begun / share
-	if !s.answered {
-		most = cold
-	}
-	return s.cancelled < most
 }
 
 func (s *flights) add(f *flight) {
@@ -202,13 +189,11 @@ func (s *flights) remove(f *flight) {
 // those that began earlier if it took at most half of their age: they do not wait for
 // the same thing.
 func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
-	s.moved, s.took, s.answered = now, took, true
+	s.moved, s.took = now, took
 	for _, older := range s.all {
 		if !older.started.Before(f.started) {
 			return
 		}
-		age := older.age(now)
-		older.overtaken = older.overtaken || 2*took <= age
-		older.lent = older.lent || lends*took <= age
+		older.overtaken = older.overtaken || 2*took <= older.age(now)
 	}
 }

@@ -65,42 +65,29 @@ func (f *fixture) hang(t *testing.T, uids ...pleg.PodUID) {
 	})
 }
 
-// An inspection that was overtaken lends its place. It is neither cancelled nor retried.
-func TestOvertakenInspectionsLendTheirPlaces(t *testing.T) {
-	const inspectors = 4
-	testHanging(t, inspectors, func(t *testing.T, f *fixture) {
-		f.do(one("healthy-0"))
-		for n, uid := range uids("hung", 2*inspectors-1) {
-			f.inspect <- one(uid)
-			time.Sleep(20 * time.Millisecond) // what a short inspection may take
-			if s, _, ok := f.do(one(pleg.PodUID(fmt.Sprint("healthy-", n)))); s.Err != nil || !ok {
-				t.Errorf("a healthy pod settled with %v", s.Err)
+// Inspectors is a bound while nothing is older than HungAfter. An inspection that hangs takes no
+// place: the bound is twice as high then.
+func TestHungInspectionsTakeNoPlaces(t *testing.T) {
+	testHanging(t, 2, func(t *testing.T, f *fixture) {
+		want := func(step string, places int) {
+			t.Helper()
+			for n := range places {
+				if !f.accepts(one(pleg.PodUID("hung-" + step + fmt.Sprint(n)))) {
+					t.Errorf("%s: %d more began, want %d", step, n, places)
+				}
+			}
+			if f.accepts(one("hung-more")) {
+				t.Errorf("%s: more than %d began", step, places)
 			}
 		}
-		if len(f.settled) > 0 {
-			t.Errorf("settled %+v, although another place is free", <-f.settled)
-		}
-	})
-}
-
-// A hung inspection lends its place, but not before it is older than HungAfter.
-func TestHungInspectionLendsItsPlace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
-		for _, uid := range []pleg.PodUID{"first", "second", "third"} {
-			f.runtime.SetPodFault(uid, plegtest.Hang)
-		}
-		f.runtime.SetPodFault("short", plegtest.Delay(hungAfter/5))
-		f.inspect <- one("first")
-		time.Sleep(hungAfter / 4)
-		f.do(one("short"))
-		if !f.accepts(one("second")) || f.accepts(one("third")) {
-			t.Error("want one more inspection while none hangs")
-		}
-		time.Sleep(hungAfter - hungAfter/4 - hungAfter/5)
-		if !f.accepts(one("third")) {
-			t.Error("the place of a hung inspection is not lent")
-		}
+		f.inspect <- one("hung-0")
+		time.Sleep(hungAfter / 2)
+		f.do(one("healthy"))
+		want("before it hangs", 1)
+		time.Sleep(hungAfter/2 - 1)
+		want("1 ns before it hangs", 0)
+		time.Sleep(1)
+		want("once it hangs", 1)
 	})
 }
 
@@ -134,9 +121,6 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 		before int // healthy pods
 		want   map[time.Duration]pleg.PodUID
 	}{
-		"runtime that never answered": {want: map[time.Duration]pleg.PodUID{
-			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
-		}},
 		"runtime that answered before": {before: 16, want: map[time.Duration]pleg.PodUID{
 			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
 		}},
@@ -150,11 +134,11 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 				began := time.Now()
 				f.hang(t, uids("hung", 20)...)
 				for range len(tc.want) {
-					s := <-f.settled
+					s := f.end()
 					after := time.Since(began)
 					want, ok := tc.want[after]
 					switch cancelled := strings.Contains(s.Err.Error(), "none ends"); {
-					case !ok, s.Hung == 0, cancelled != (want != ""), want != "" && s.UID != want:
+					case !ok, !s.Hung, cancelled != (want != ""), want != "" && s.UID != want:
 						t.Errorf("settled %+v after %v, want %q", s, after, want)
 					}
 					for len(f.settled) > 0 {
@@ -169,7 +153,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 // Of those that are not hung few are cancelled, however long nothing ends, and however many
 // ended before.
 func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
-	for before, most := range map[int]int{0: 10, 2000: 128/20 + 1} {
+	for before, most := range map[int]int{0: 0, 2000: 128 / 20} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 2, HungAfter: hungAfter / 100})
 			for range before {
@@ -178,7 +162,13 @@ func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 			f.hang(t, uids("hung", 100)...)
 			time.Sleep(timeout - 1)
 			synctest.Wait()
-			if n := len(f.settled); n == 0 || n > most {
+			n := 0
+			for len(f.settled) > 0 {
+				if s := <-f.settled; !s.Hangs {
+					n++
+				}
+			}
+			if n > most || n == 0 && most > 0 {
 				t.Errorf("after %d that ended, %d were cancelled within the timeout, want at most %d", before, n, most)
 			}
 		})

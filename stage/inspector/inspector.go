@@ -42,11 +42,8 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	// CallOf returns the runtime call that the inspection of a pod waits for, for the
-	// log; nil if it is not known. It may take a moment. If CallOf is nil, it is never known.
-	CallOf  func(pleg.PodUID) *pleg.Call
-	Logger  *slog.Logger
-	Metrics instrument.Registry
+	Logger    *slog.Logger
+	Metrics   instrument.Registry
 }
 
 // Inspector owns the pool. The workers take values and give values back to the
@@ -55,7 +52,6 @@ type Inspector struct {
 	runtime  Runtime
 	cache    Cache
 	timeout  time.Duration
-	calls    func(pleg.PodUID) *pleg.Call
 	log      *slog.Logger
 	metrics  *metrics
 	observed observed
@@ -77,7 +73,7 @@ type Inspector struct {
 // New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, calls: o.CallOf,
+		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
@@ -102,13 +98,13 @@ type Inputs struct {
 	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on
 	// any of the channels. Those of Retry take at most half of the places.
 	Inspect, Retry <-chan stage.Change
-	// Known are changes that need no inspection.
-	Known  <-chan stage.Change
+	// Gone are pods that need no inspection.
+	Gone   <-chan stage.Change
 	Cancel <-chan stage.Cancel
 }
 
-// Run inspects pods, a bounded number at once, and settles changes that need no
-// inspection immediately. For each change Run writes the cache, then sends the outcome,
+// Run inspects pods, a bounded number at once, and settles those that are gone
+// immediately. For each change Run writes the cache, then sends the outcome,
 // then settles the change. It closes out and settled and returns when Inspect is
 // closed and every call of the runtime has returned. Inspections end with ctx; what they
 // then return is not an outcome.
@@ -125,7 +121,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.applyPlan(ctx, p, now, out, settled)
 			continue
 		}
-		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(ctx, now)), now)
+		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(now, settled)), now)
 		accept, again := in.Inspect, in.Retry
 		if !p.begin {
 			accept = nil
@@ -142,8 +138,9 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.startInspection(ctx, change, out, settled)
 		case change := <-again:
 			i.startInspection(ctx, change, out, settled)
-		case change := <-in.Known:
-			i.settleKnown(change, out, settled)
+		case change := <-in.Gone:
+			i.remove(change, out)
+			settled <- stage.Settled{UID: change.UID}
 		case c := <-in.Cancel:
 			i.cancelInspection(c, time.Now())
 		case r := <-i.results:
@@ -151,14 +148,15 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		case <-alarm.C: // the plan is another one now
 		}
 	}
-	i.publishFlights(ctx, time.Now())
+	i.publishFlights(time.Now(), settled)
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
 }
 
 func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := i.flights.find(c.UID); f != nil { // abandoned
+	if f := i.flights.find(c.UID); f != nil { // settled, but the call has not returned
+		f.cut, f.superseded = false, false // that was the change before: this one has to wait
 		i.settleInspection(ctx, f, f.unreturned(c, time.Now()), out, settled)
 		return
 	}
@@ -167,9 +165,12 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out cha
 		last = i.good[c.UID]
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	now := time.Now()
-	i.flights.add(&flight{change: c, started: now, ends: now.Add(i.timeout), cancel: cancel})
-	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last) })
+	now, timeout := time.Now(), i.timeout
+	if c.Timeout > 0 {
+		timeout = min(timeout, c.Timeout)
+	}
+	i.flights.add(&flight{change: c, started: now, ends: now.Add(timeout), timeout: timeout, cancel: cancel})
+	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
 }
 
 type result struct {
@@ -182,10 +183,10 @@ type result struct {
 }
 
 // inspect runs on a worker: it touches nothing that the loop owns.
-func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus) result {
+func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus, timeout time.Duration) result {
 	start := time.Now()
-	status, err := i.runtime.PodStatus(ctx, c.Pod, last, i.timeout)
+	status, err := i.runtime.PodStatus(ctx, c.Pod, last, timeout)
 	r := result{change: c, status: status, err: err, took: time.Since(start)}
-	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= i.timeout)
+	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= timeout)
 	return r
 }

@@ -3,6 +3,7 @@ package inspector_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,6 +36,9 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		"died, and the status has none": {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited}, code: true},
 		"died and gone since":           {event: pleg.Event{Type: pleg.ContainerDied}, status: &pleg.ContainerStatus{ID: "other", Image: image}},
 		"removed":                       {event: pleg.Event{Type: pleg.ContainerRemoved}, status: exited},
+		"ran":                           {event: pleg.Event{Type: stage.ContainerRan}, status: exited, image: image, from: started},
+		"ran, but never started":        {event: pleg.Event{Type: stage.ContainerRan}, status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited}},
+		"ran and gone since":            {event: pleg.Event{Type: stage.ContainerRan}, status: &pleg.ContainerStatus{ID: "other", StartedAt: started}},
 		"a sandbox":                     {event: pleg.Event{Type: pleg.ContainerStarted, Sandbox: true}, status: running},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -44,6 +48,14 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 			test.event.ContainerID = "c"
 			c.Events = []pleg.Event{test.event}
 			_, o, _ := f.do(c)
+			if test.event.Type == stage.ContainerRan {
+				if told := len(o.Events) == 1 && o.Events[0].Type == pleg.ContainerStarted; told == test.from.IsZero() || !told && len(o.Events) > 0 {
+					t.Errorf("events %v, want a start: %v", o.Events, !test.from.IsZero())
+				}
+				if test.from.IsZero() {
+					return
+				}
+			}
 			ev := o.Events[0]
 			if got := ev.ExitCode != nil; got != test.code {
 				t.Errorf("event has an exit code: %v, want %v", got, test.code)
@@ -69,7 +81,7 @@ func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 				t.Errorf("status %+v, want c and s", s)
 			}
 		}
-		if len(status.Containers) != 2 || len(status.Sandboxes) != 2 {
+		if slices.Contains(status.Containers, nil) || slices.Contains(status.Sandboxes, nil) {
 			t.Error("the status of the runtime was changed")
 		}
 	})
@@ -100,7 +112,7 @@ func TestLateReasonIsCorrected(t *testing.T) {
 // The end of a container that is removed before its inspection was told by an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	exited := func(code int32) *pleg.ContainerStatus {
-		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: code}
+		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, StartedAt: at(-20), ExitCode: code}
 	}
 	for name, tt := range map[string]struct {
 		last *pleg.PodStatus // of the last inspection
@@ -115,8 +127,13 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 			f.runtime.SetStatus("a", tt.last)
 			f.do(change(1, plegtest.Pod("a", "c=running")))
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a"})
-			_, o, _ := f.do(change(2, plegtest.Pod("a", "c=exited")))
-			if code := o.Events[0].ExitCode; code == nil || *code != tt.want {
+			c := change(2, plegtest.Pod("a", "c=exited"))
+			c.Events = slices.Insert(c.Events, 0, pleg.Event{Type: stage.ContainerRan, PodUID: "a", ContainerID: "c"})
+			_, o, _ := f.do(c)
+			if words := plegtest.Words(o.Events...); words != "Started(c) Died(c)" {
+				t.Fatalf("events %q, want the start and the end", words)
+			}
+			if code := o.Events[1].ExitCode; code == nil || *code != tt.want {
 				t.Errorf("exit code %v, want %d", code, tt.want)
 			}
 		})
@@ -138,7 +155,7 @@ func TestInspectionsInFlightAreBounded(t *testing.T) {
 		if f.accepts(next(3)) {
 			t.Fatalf("one more than %d accepted", bound)
 		}
-		f.known <- stage.Change{UID: "gone", At: at(1)}
+		f.gone <- stage.Change{UID: "gone", At: at(1)}
 		if s := <-f.settled; s.UID != "gone" {
 			t.Errorf("settled %+v, want the removed pod", s)
 		}

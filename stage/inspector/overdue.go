@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"context"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// observed is what other goroutines, and the log, learn of the inspections in flight.
+// observed is what other goroutines learn of the inspections in flight.
 type observed struct {
 	inFlight atomic.Int64
 	// oldest is when the oldest began, nil if there is none.
@@ -20,8 +19,6 @@ type observed struct {
 	// and the end of the newest.
 	recent []time.Duration
 	took   atomic.Pointer[median]
-	// slow is set once the oldest inspection was logged as slow, until none is overdue.
-	slow bool
 }
 
 // median is the median of some durations at a time.
@@ -76,9 +73,9 @@ func (i *Inspector) Overdue() []pleg.Inspection {
 	return nil
 }
 
-// publishFlights publishes the inspections in flight and logs those that are overdue, and
-// returns when it is due again; zero if never. The loop calls it before each step.
-func (i *Inspector) publishFlights(ctx context.Context, now time.Time) time.Time {
+// publishFlights publishes the inspections in flight, reports those that hang, and returns
+// when it is due again; zero if never. The loop calls it before each step.
+func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) (next time.Time) {
 	o, s := &i.observed, &i.flights
 	placed := i.metrics.publish(s, now)
 	o.inFlight.Store(int64(placed))
@@ -88,63 +85,27 @@ func (i *Inspector) publishFlights(ctx context.Context, now time.Time) time.Time
 		o.oldest.Store(&s.all[0].started)
 	}
 	var overdue []pleg.Inspection
-	var next time.Time
 	for _, f := range s.all {
 		if due := f.started.Add(s.hungAfter); due.After(now) {
 			next = stage.Earlier(next, due)
 			break // the others began later
 		}
+		hung := f.hung(now, s.hungAfter)
 		overdue = append(overdue, pleg.Inspection{
-			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: f.hung(now, s.hungAfter),
+			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: hung,
 		})
-		next = stage.Earlier(next, i.logOverdue(ctx, f, len(overdue) == 1, now))
+		if f.reported || f.settled {
+			continue
+		}
+		if at := f.started.Add(hopeless * s.hungAfter); !hung && at.After(now) {
+			next = stage.Earlier(next, at)
+			continue
+		}
+		f.reported = true
+		settled <- stage.Settled{UID: f.change.UID, Hangs: true}
 	}
-	o.slow = o.slow && overdue != nil
 	o.overdue.Store(&overdue)
 	return next
 }
 
-// logOverdue logs a hung inspection once, but not a retry: the differ has logged the pod. If
-// the oldest one is not hung a little later, inspections are slow. It returns when to ask
-// again.
-func (i *Inspector) logOverdue(ctx context.Context, f *flight, oldest bool, now time.Time) (again time.Time) {
-	age := f.age(now)
-	if f.hung(now, i.flights.hungAfter) {
-		if !f.logged && !f.change.Retry {
-			i.withCall(f, func(call string) {
-				i.log.WarnContext(ctx, "inspection hangs", "podUID", f.change.UID, "pod", f.podName(), "call", call, "age", age)
-			})
-		}
-		f.logged = true
-		return time.Time{}
-	}
-	if !oldest || i.observed.slow {
-		return time.Time{}
-	}
-	if at := f.started.Add(2 * i.flights.hungAfter); at.After(now) {
-		return at
-	}
-	i.observed.slow = true
-	inFlight := len(i.flights.all)
-	i.withCall(f, func(call string) {
-		i.log.WarnContext(ctx, "inspections are slow", "oldest", f.podName(), "call", call, "age", age, "inFlight", inFlight)
-	})
-	return time.Time{}
-}
-
 func (f *flight) podName() string { return f.change.Pod.Namespace + "/" + f.change.Pod.Name }
-
-// withCall logs an inspection with the runtime call that it waits for, if that is known. The
-// embedder says which, so it is not asked on the loop.
-func (i *Inspector) withCall(f *flight, log func(call string)) {
-	uid := f.change.UID
-	i.workers.Go(func() {
-		text := ""
-		if i.calls != nil {
-			if call := i.calls(uid); call != nil {
-				text = call.String()
-			}
-		}
-		log(text)
-	})
-}

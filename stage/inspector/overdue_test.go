@@ -5,20 +5,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func callOf(uid pleg.PodUID) *pleg.Call {
-	return &pleg.Call{Method: "ContainerStatus", Container: "c", PodUID: uid}
-}
-
-// TestOverdueInspectionsAreVisible requires that a hung inspection is published and
-// logged once with its pod and call as soon as it is older than HungAfter.
+// TestOverdueInspectionsAreVisible requires that a hung inspection is published with its
+// pod as soon as it is older than HungAfter.
 func TestOverdueInspectionsAreVisible(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 4, HungAfter: hungAfter, CallOf: callOf})
+		f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 4, HungAfter: hungAfter})
 		began := time.Now()
 		f.inspect <- one("hung-0")
 		time.Sleep(hungAfter / 2)
@@ -43,23 +40,49 @@ func TestOverdueInspectionsAreVisible(t *testing.T) {
 		if overdue := f.inspector.Overdue(); len(overdue) != 0 {
 			t.Errorf("overdue %+v after it has ended, want none", overdue)
 		}
-		f.logged.RequireLines(t, 1, `podUID=hung-0 pod=ns/name-hung-0 call="ContainerStatus of c" age=1s`)
-		f.logged.RequireLines(t, 1, "ContainerStatus of c")
 	})
 }
 
-// A retry that hangs is not logged again: the differ has logged the pod.
-func TestHungRetryIsNotLogged(t *testing.T) {
-	testHanging(t, 4, func(t *testing.T, f *fixture) {
-		again := one("hung-0")
-		again.Retry = true
-		f.retry <- again
-		time.Sleep(hungAfter / 2)
-		f.do(one("quick"))
-		time.Sleep(hungAfter)
-		synctest.Wait()
-		f.logged.RequireLines(t, 0, "inspection hangs")
-	})
+// An inspection that was overtaken is reported early, any other once nobody waits for it.
+func TestHangIsReportedOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		overtaken bool
+		at        time.Duration
+	}{"overtaken": {true, hungAfter / 2}, "not overtaken": {false, 5 * hungAfter}} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 4, HungAfter: hungAfter / 2})
+			began := time.Now()
+			f.inspect <- one("hung")
+			time.Sleep(hungAfter / 4)
+			if tc.overtaken {
+				f.do(one("quick"))
+			}
+			if s := <-f.settled; s != (stage.Settled{UID: "hung", Hangs: true}) || time.Since(began) != tc.at {
+				t.Errorf("settled %+v after %v, want that it hangs after %v", s, time.Since(began), tc.at)
+			}
+			f.inspect <- one("quick")
+			if s := <-f.settled; s.UID != "quick" {
+				t.Errorf("settled %+v, want the other one", s)
+			}
+			if s := <-f.settled; s.Hangs || !s.Hung || !s.Proven || s.Took != timeout {
+				t.Errorf("settled %+v, want the end after %v", s, timeout)
+			}
+		})
+	}
+}
+
+func TestRetryMayHaveAShorterTimeout(t *testing.T) {
+	for own, want := range map[time.Duration]time.Duration{0: timeout, 3 * time.Second: 3 * time.Second, time.Hour: timeout} {
+		kit.Bubble(t, own.String(), func(t *testing.T) {
+			f := newFixture(t, hanging(nil), inspector.Options{})
+			c := one("hung")
+			c.Retry, c.Timeout = true, own
+			f.retry <- c
+			if s := <-f.settled; s.Took != want || !s.Hung || !s.Proven {
+				t.Errorf("settled %+v, want the timeout of %v", s, want)
+			}
+		})
+	}
 }
 
 // TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.

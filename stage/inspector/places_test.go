@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -57,7 +56,7 @@ func TestLateError(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
 			f.runtime.SetInspectFault(func(context.Context) error { time.Sleep(tc.after); return errInspect })
-			if s, _, _ := f.do(one("a")); s.Hung > 0 || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
+			if s, _, _ := f.do(one("a")); s.Hung || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
 				t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
 			}
 		})
@@ -71,7 +70,7 @@ func TestUncancellableCallIsAbandoned(t *testing.T) {
 			f.inspect <- one(uid)
 		}
 		for range 10 {
-			if s := <-f.settled; s.Err == nil || s.Hung == 0 || !strings.Contains(s.Err.Error(), "has not returned") {
+			if s := f.end(); s.Err == nil || !s.Hung || !strings.Contains(s.Err.Error(), "has not returned") {
 				t.Errorf("settled %+v, want hung and not returned", s)
 			}
 		}
@@ -82,7 +81,7 @@ func TestUncancellableCallIsAbandoned(t *testing.T) {
 		f.requireMetric(t, "pleg_inspections_in_flight", 0)
 		// The pod is not inspected twice at once.
 		again := time.Now()
-		if s, _, _ := f.do(one("uncancellable-0")); s.Hung == 0 || s.Err == nil || time.Since(again) > 0 {
+		if s, _, _ := f.do(one("uncancellable-0")); !s.Hung || s.Err == nil || time.Since(again) > 0 {
 			t.Errorf("settled %+v after %v, want hung at once: the call before has not returned", s, time.Since(again))
 		}
 		f.finish()
@@ -108,7 +107,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 			f.inspect <- one(uid)
 		}
 		for range bound {
-			<-f.settled
+			f.end()
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -120,7 +119,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 		f.finish()
 		close(f.release)
 		for range more {
-			<-f.settled
+			f.end()
 		}
 		if err := <-f.ended; err != nil {
 			t.Errorf("Run = %v, want nil", err)
@@ -165,27 +164,4 @@ func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 			}
 		}
 	})
-}
-
-// A retry yields its place. If it has ended and the pod is inspected for something else, that
-// goes on.
-func TestOnlyARetryYields(t *testing.T) {
-	for _, retry := range []bool{true, false} {
-		testHanging(t, 2, func(t *testing.T, f *fixture) {
-			c := one("hung")
-			c.Retry = retry
-			f.inspect <- c
-			time.Sleep(hungAfter / 2)
-			f.stop <- stage.Cancel{UID: "hung", Yield: true}
-			synctest.Wait()
-			if got := len(f.settled) > 0; got != retry {
-				t.Fatalf("retry %v: settled %v", retry, got)
-			}
-			if retry {
-				if s := <-f.settled; s.Superseded || s.Proven || s.Hung != hungAfter/2 {
-					t.Errorf("settled %+v, want an inspection that was cancelled", s)
-				}
-			}
-		})
-	}
 }

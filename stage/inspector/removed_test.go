@@ -1,9 +1,7 @@
 package inspector_test
 
 import (
-	"slices"
 	"testing"
-	"testing/synctest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -34,7 +32,7 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 					f.do(change(n, plegtest.Pod("a", "d=running")))
 					f.runtime.SetInspectFault(nil)
 				case gone:
-					f.known <- stage.Change{UID: "a", At: at(n)}
+					f.gone <- stage.Change{UID: "a", At: at(n)}
 					<-f.settled
 				default:
 					f.do(change(n, plegtest.Pod("a", s.words)))
@@ -48,22 +46,4 @@ func TestFinalStatusesOfRemovedContainersAreKept(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The status of a CRI event is not the inspector's to change.
-func TestStatusOfAnEventIsNotChanged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{})
-		c := change(1, plegtest.Pod("a", "c=running"))
-		c.Status = plegtest.Status(plegtest.Pod("a", "other=running c=running"))
-		want := slices.Clone(c.Status.Containers)
-		f.known <- c
-		<-f.settled
-		if o := <-f.outcomes; len(o.Status.Containers) != 1 || o.Status.Containers[0].ID != "c" {
-			t.Errorf("status %+v, want only what was observed", o.Status)
-		}
-		if !slices.Equal(c.Status.Containers, want) {
-			t.Errorf("the event's status has %v now, want %v", c.Status.Containers, want)
-		}
-	})
 }

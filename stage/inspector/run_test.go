@@ -19,7 +19,7 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 		end() // GetNewerThan does not wait
 		for n, send := range []func(){
 			func() { f.inspect <- change(1, plegtest.Pod("a", "c=running")) },
-			func() { f.known <- stage.Change{UID: "a", At: at(2)} },
+			func() { f.gone <- stage.Change{UID: "a", At: at(2)} },
 		} {
 			send()
 			synctest.Wait() // the inspector is blocked on its outcome

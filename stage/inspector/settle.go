@@ -14,8 +14,8 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	f := i.flights.find(r.change.UID)
 	i.flights.remove(f)
 	f.cancel(nil)
-	if f.abandoned {
-		return // settled when it was abandoned
+	if f.settled {
+		return
 	}
 	if !r.cancelled {
 		now := time.Now()
@@ -42,14 +42,17 @@ func (i *Inspector) applyPlan(ctx context.Context, p plan, now time.Time, out ch
 	}
 }
 
-// abandon settles an inspection whose call has not returned although its context
-// has ended. The call keeps running but takes no place, and the pod is not inspected
-// again before it returns.
+// abandon gives the place of an inspection away whose call has not returned although its
+// context has ended. The call keeps running, and the pod is not inspected again before it
+// returns.
 func (i *Inspector) abandon(ctx context.Context, f *flight, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	f.abandoned = true
 	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
 		"podUID", f.change.UID, "pod", f.podName())
-	i.settleInspection(ctx, f, f.unreturned(f.change, now), out, settled)
+	if !f.settled {
+		f.settled = true
+		i.settleInspection(ctx, f, f.unreturned(f.change, now), out, settled)
+	}
 }
 
 // unreturned is the result of a call that has not returned.
@@ -62,59 +65,49 @@ func (f *flight) unreturned(c stage.Change, now time.Time) result {
 	}
 }
 
-// cancelInspection ends an inspection that yields to another one, or whose pod is gone. If
-// the pod is gone, a slow one still tells what the pod was.
+// cancelInspection ends an inspection whose pod is gone, or that hangs and that somebody asks
+// for.
 func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 	f, s := i.flights.find(c.UID), &i.flights
 	switch {
-	case f == nil || f.over(now):
-	case c.Yield && !f.change.Retry: // that retry has ended, and another inspection began
-	case c.Yield:
-		s.cancel(f, now, fmt.Errorf("cancelled after %v for another quarantined pod", f.age(now).Round(time.Millisecond)))
-	case f.hung(now, s.hungAfter) || f.age(now) >= crowded*s.hungAfter:
+	case f == nil || f.settled:
+	case c.Gone && f.superseded: // each list says so: the call must be abandoned in time
+	case c.Gone:
 		f.superseded = true
 		s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))
+	case f.over(now):
+	case f.hung(now, s.hungAfter) || f.age(now) >= max(c.After, s.hungAfter):
+		f.cut = true
+		s.cancel(f, now, fmt.Errorf("cancelled after %v, on request", f.age(now).Round(time.Millisecond)))
 	}
 }
 
 // settleInspection writes and sends what an inspection returned, and settles it.
 func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	i.publishResult(ctx, r, out)
-	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err, Superseded: f.superseded}
+	ended := r.cancelled && (f.cut || f.superseded) // by the differ: no answer of the runtime
+	i.publishResult(ctx, r, ended, out)
+	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err, Cut: ended && !f.superseded, Superseded: ended && f.superseded}
 	switch {
-	case r.err == nil || ctx.Err() != nil: // cancelled by the end of Run
+	case r.err == nil || ctx.Err() != nil: // the end of Run has cancelled it
 	case r.cancelled:
-		s.Hung, s.Proven = r.took, f.overtaken || r.took >= i.timeout
-	case r.took >= i.flights.hungAfter:
-		s.Late = true
+		s.Hung, s.Proven = true, f.overtaken || r.took >= f.timeout
+	default:
+		s.Late = r.took >= i.flights.hungAfter
 	}
 	settled <- s
 }
 
-// settleKnown settles a change that needs no inspection.
-func (i *Inspector) settleKnown(c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	switch {
-	case c.Uninspected:
-		out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Events: c.Events}
-	case c.Pod == nil:
-		i.remove(c, out)
-	default:
-		i.succeed(c, c.Status, out)
-	}
-	settled <- stage.Settled{UID: c.UID}
-}
-
 // remove settles the change of a pod that is gone.
 func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	i.fillFromStatus(c.Events, i.good[c.UID], nil)
+	events := i.fillFromStatus(c.Events, i.good[c.UID], nil)
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
-	out <- stage.Outcome{UID: c.UID, Events: c.Events}
+	out <- stage.Outcome{UID: c.UID, Events: events}
 }
 
-func (i *Inspector) publishResult(ctx context.Context, r result, out chan<- stage.Outcome) {
-	if r.err != nil && ctx.Err() != nil {
+func (i *Inspector) publishResult(ctx context.Context, r result, ended bool, out chan<- stage.Outcome) {
+	if r.err != nil && (ctx.Err() != nil || ended) {
 		return
 	}
 	c := r.change
@@ -138,8 +131,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.keepRemoved(last, status)
 	i.good[c.UID] = status
 	i.cache.Set(c.UID, status, nil, c.At)
-	events := append(c.Events, corrections(c, last, status)...)
-	i.fillFromStatus(events, status, last)
+	events := i.fillFromStatus(append(c.Events, corrections(c, last, status)...), status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
 }

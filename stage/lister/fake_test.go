@@ -49,7 +49,8 @@ func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixtu
 	f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing), start: time.Now()}
 	var err error
 	f.lister, err = lister.New(lister.Options{
-		Runtime: rt, RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
+		Runtime: rt, Ticks: new(stage.Ticks),
+		RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
 		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
 	if err != nil {

@@ -1,6 +1,5 @@
 // Package lister is the first stage: it lists all pods of the runtime, once per
-// period. It owns the period and the health, and so the question whether CRI
-// events may stand in for lists (trust.go). It has no stability promise.
+// period. It owns the period and the health. It has no stability promise.
 package lister
 
 import (
@@ -23,11 +22,12 @@ type Runtime interface {
 // Options configure a [Lister]. The durations must be positive.
 type Options struct {
 	Runtime Runtime
+	Ticks   *stage.Ticks
 	// RelistPeriod is the time from the end of one list to the start of the next.
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
 	RelistThreshold time.Duration
-	// RelistPeriodWithEvents is the period while CRI events stand in for lists.
+	// RelistPeriodWithEvents is the period while the event stream is up.
 	RelistPeriodWithEvents time.Duration
 	Logger                 *slog.Logger
 	Metrics                instrument.Registry
@@ -36,7 +36,6 @@ type Options struct {
 // Lister owns the relist period. Its exported methods are safe for concurrent use
 // and do not block.
 type Lister struct {
-	runtime Runtime
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
@@ -45,29 +44,38 @@ type Lister struct {
 	// running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
-	trust   trust
 	// Capacity 1: a request that waits covers those after it.
-	relistNow    chan struct{}
-	relistSoon   chan struct{}
-	trustChanged chan struct{}
+	relistNow  chan struct{}
+	relistSoon chan struct{}
+	// stream has the changes of the event stream, up is the newest one.
+	stream *mailbox.Box[streamChange]
+	up     atomic.Bool
 	// callers wait for the next list that begins.
 	callers *mailbox.Box[chan<- error]
+	// recovered has room for one: a list has succeeded after one that failed.
+	recovered chan struct{}
 
 	schedule schedule
-	// previous is what was known of the stream when the last successful list began.
-	previous evidence
+	// streamUp is set if the stream was up when the last successful list began and has not
+	// ended since.
+	streamUp bool
+}
+
+// streamChange is one change of the event stream; the number makes each distinct.
+type streamChange struct {
+	up     bool
+	number uint64
 }
 
 // New returns a lister that does not run yet.
 func New(o Options) (*Lister, error) {
 	l := &Lister{
-		runtime: o.Runtime, opts: o, log: o.Logger.With("stage", "lister"),
-		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), trustChanged: make(chan struct{}, 1),
-		callers:  mailbox.New[chan<- error](),
+		opts: o, log: o.Logger.With("stage", "lister"),
+		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
+		stream: mailbox.New[streamChange](), callers: mailbox.New[chan<- error](),
 		schedule: schedule{period: o.RelistPeriod, pause: min(o.RelistPeriod, maxRequestPause)},
 	}
 	l.last.Store(&Relist{})
-	l.trust.evidence.Store(&evidence{})
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
@@ -97,55 +105,32 @@ func poke(c chan<- struct{}) {
 	}
 }
 
-// StreamOpened reports that the event stream was opened. Once the stream counts
-// as up, a list follows at once, for what happened before.
-func (l *Lister) StreamOpened() {
-	l.trust.opened()
-	poke(l.trustChanged)
+// StreamUp reports that the event stream is up, or that it has ended. A list follows at once,
+// for what happened before, or was lost with it.
+func (l *Lister) StreamUp(up bool) {
+	l.up.Store(up)
+	l.stream.Put(streamChange{up, l.opts.Ticks.Next()})
 }
 
-// StreamEnded reports that the event stream has ended or could not be opened. If
-// it was up, a list follows at once, for what it may have lost.
-func (l *Lister) StreamEnded() {
-	l.trust.ended()
-	poke(l.trustChanged)
-}
-
-// ChangesUnannounced reports n changes that the event stream failed to announce
-// while it was up. Lists take over again.
-func (l *Lister) ChangesUnannounced(n int) {
-	if l.trust.missed() {
-		l.log.Warn("event stream is missing changes; falling back to polling", "missed", n, "quietTime", quietTime)
-		l.RelistSoon()
-	}
-}
-
-// ChangesAnnounced reports a relist while the stream was up that found nothing
-// unannounced since the one before, and whether it confirmed a change that an event
-// announced.
-func (l *Lister) ChangesAnnounced(confirmed bool) {
-	if l.trust.confirmed(confirmed) {
-		l.log.Info("event stream announces all changes again")
-	}
-	poke(l.trustChanged)
-}
+// Recovered returns a channel that receives after a list has succeeded and the one before it
+// had failed.
+func (l *Lister) Recovered() <-chan struct{} { return l.recovered }
 
 // Run lists all pods at once and then a period after each list has ended. It runs
 // until ctx ends, returns the cause of ctx and closes out. A failed list is
-// logged, counted and retried; it sends nothing.
+// counted and retried; it sends nothing.
 func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	defer close(out)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil { // lists may be due all the time
 		now := time.Now()
-		stream := l.trust.at(now)
-		begin, again := l.schedule.next(now, stream, l.period(stream))
-		if !begin {
+		if begin, again := l.schedule.next(now, l.period()); !begin {
 			timer.Reset(again.Sub(now))
 			select {
 			case <-timer.C:
-			case <-l.trustChanged:
+			case <-l.stream.Wake():
+				l.takeStream()
 			case <-l.relistNow:
 				l.schedule.requested = true
 			case <-l.relistSoon:
@@ -162,35 +147,45 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			l.schedule.requested = true
 		default:
 		}
-		if listing, ok := l.relist(ctx, stream); ok {
+		l.takeStream()
+		if listing, ok := l.relist(ctx); ok {
 			select {
 			case out <- listing:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		}
-		l.schedule.listEnded(time.Now(), stream)
+		l.schedule.listEnded(time.Now())
 	}
 	return context.Cause(ctx)
 }
 
+// takeStream takes the changes of the event stream.
+func (l *Lister) takeStream() {
+	for range l.stream.Take() {
+		l.streamUp = false // what happened before it came up was not announced
+		l.schedule.atOnce = true
+	}
+}
+
 // period is the time to the next list. The period with events applies only while
 // lists work too.
-func (l *Lister) period(stream evidence) time.Duration {
-	if stream.standsIn() && l.Last().Err == nil {
+func (l *Lister) period() time.Duration {
+	if l.up.Load() && l.Last().Err == nil {
 		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
 }
 
-func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bool) {
-	last, start := l.Last(), time.Now()
+func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
+	last, start, began := l.Last(), time.Now(), l.opts.Ticks.Next()
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}
 	callers := l.callers.Take()
+	announced, up := l.streamUp, l.up.Load()
 	l.running.Store(&start)
-	pods, err := l.runtime.ListPods(ctx)
+	pods, err := l.opts.Runtime.ListPods(ctx)
 	l.running.Store(nil)
 	l.metrics.duration.Observe(time.Since(start).Seconds())
 	if ctx.Err() != nil {
@@ -198,7 +193,9 @@ func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bo
 	}
 	if err != nil {
 		l.metrics.errors.Inc()
-		l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
+		if last.Err == nil {
+			l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
+		}
 		l.last.Store(last.failed(start, err))
 		for _, caller := range callers {
 			caller <- err
@@ -206,13 +203,12 @@ func (l *Lister) relist(ctx context.Context, stream evidence) (stage.Listing, bo
 		return stage.Listing{}, false
 	}
 	if last.Err != nil {
-		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods))
+		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods), "after", start.Sub(last.Failing), "failures", last.Failures)
+		poke(l.recovered)
 	}
-	l.last.Store(&Relist{Success: start, Took: time.Since(start), Pods: len(pods)})
+	l.last.Store(&Relist{Success: start, Began: began, Took: time.Since(start), Pods: len(pods)})
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	listing := stage.Listing{
-		At: start, Answered: time.Now(), Pods: pods, StreamUp: l.previous.up, StreamBroke: !stream.sameStream(l.previous), Relisted: callers,
-	}
-	l.previous = stream
-	return listing, true
+	l.streamUp = up
+	asked := stage.Asked{Began: began, Answered: l.opts.Ticks.Next(), At: start}
+	return stage.Listing{Asked: asked, Pods: pods, StreamUp: announced && l.up.Load(), Relisted: callers}, true
 }

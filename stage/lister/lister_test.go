@@ -58,17 +58,27 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 	})
 }
 
-// Only the third list fails, at once or late.
+// Only the third list and the fourth fail, at once or late.
 func TestFailedListIsRetriedAPeriodLater(t *testing.T) {
+	recovered := func(t *testing.T, f *fixture, want int) {
+		if got := len(f.lister.Recovered()); got != want {
+			t.Errorf("recovered %d times, want %d", got, want)
+		}
+	}
 	for _, took := range []time.Duration{0, 10 * time.Second} {
 		testLister(t, next(0, false), next(period, false), failAfter(took), until(2*period+took), func(t *testing.T, f *fixture) {
 			if last := f.lister.Last(); last.Success.Sub(f.start) != period || !errors.Is(last.Err, errList) {
 				t.Errorf("Last = %+v, want the success of the second list and the error of the third", last)
 			}
-		}, next(3*period+took, false), func(t *testing.T, f *fixture) {
+		}, failAfter(took), until(3*period+2*took), func(t *testing.T, f *fixture) {
+			f.logged.RequireLines(t, 1, "relist failed")
+			recovered(t, f, 0)
+		}, next(4*period+2*took, false), func(t *testing.T, f *fixture) {
 			if err := f.lister.Last().Err; err != nil {
 				t.Errorf("Last().Err after a successful list = %v, want nil", err)
 			}
+			f.logged.RequireLines(t, 1, "failures=2")
+			recovered(t, f, 1)
 		})
 	}
 }

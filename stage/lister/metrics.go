@@ -26,8 +26,6 @@ func newMetrics(reg instrument.Registry, l *Lister) (*metrics, error) {
 	}
 	s.GaugeFunc("pleg_relist_running_seconds", "Age in seconds of the list in progress, 0 between two lists.", l.age)
 	s.GaugeFunc("pleg_event_stream_up", "1 while the stream of container events is up, 0 otherwise.",
-		func() float64 { return instrument.Bool(l.trust.now().up) })
-	s.GaugeFunc("pleg_event_stream_doubted", "1 while polling replaces the event stream because the stream missed changes while it was up, 0 otherwise.",
-		func() float64 { return instrument.Bool(l.trust.now().isDoubted()) })
+		func() float64 { return instrument.Bool(l.up.Load()) })
 	return m, s.Register()
 }

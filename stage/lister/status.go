@@ -15,6 +15,8 @@ type Relist struct {
 	Success time.Time
 	Took    time.Duration
 	Pods    int
+	// Began is the tick at which it began.
+	Began uint64
 	// Err is the error of the newest list after it; nil if there is none. Failing is
 	// when the first of these lists began, Failures their number.
 	Err      error
@@ -22,8 +24,8 @@ type Relist struct {
 	Failures int
 }
 
-// LastSuccess returns when the newest successful list began; zero before the first.
-func (l *Lister) LastSuccess() time.Time { return l.Last().Success }
+// LastBegan returns the tick at which the newest successful list began; 0 before the first.
+func (l *Lister) LastBegan() uint64 { return l.Last().Began }
 
 // Last returns the result of the relists so far.
 func (l *Lister) Last() Relist { return *l.last.Load() }
@@ -54,7 +56,7 @@ func (l *Lister) Status() pleg.RelistStatus {
 	last := l.Last()
 	s := pleg.RelistStatus{
 		Success: last.Success, Took: last.Took, Pods: last.Pods,
-		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(l.trust.now()),
+		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(),
 	}
 	if started := l.running.Load(); started != nil {
 		s.Started = *started

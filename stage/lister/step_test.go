@@ -30,12 +30,10 @@ func next(at time.Duration, up bool) step {
 func until(at time.Duration) step { return func(_ *testing.T, f *fixture) { f.sleepUntil(at) } }
 
 var (
-	opened      step = func(_ *testing.T, f *fixture) { synctest.Wait(); f.lister.StreamOpened() }
-	ended       step = func(_ *testing.T, f *fixture) { f.lister.StreamEnded() }
-	soon        step = func(_ *testing.T, f *fixture) { f.lister.RelistSoon() }
-	now         step = func(_ *testing.T, f *fixture) { f.lister.RelistNow() }
-	unannounced step = func(_ *testing.T, f *fixture) { f.lister.ChangesUnannounced(1) }
-	openStream  step = func(t *testing.T, f *fixture) { f.openStream(t) }
+	up   step = func(_ *testing.T, f *fixture) { f.lister.StreamUp(true) }
+	down step = func(_ *testing.T, f *fixture) { f.lister.StreamUp(false) }
+	soon step = func(_ *testing.T, f *fixture) { f.lister.RelistSoon() }
+	now  step = func(_ *testing.T, f *fixture) { f.lister.RelistNow() }
 )
 
 // failAfter makes the next list take this time and fail, slow only take it.
@@ -57,21 +55,9 @@ func (f *fixture) requireNext(t *testing.T, want time.Duration, up bool) {
 	t.Helper()
 	l, sent := f.next(t)
 	synctest.Wait() // until the lister has set its timer
-	if sent != want || l.StreamUp != up || l.StreamUp && l.StreamBroke {
-		t.Errorf("listing at %v, stream up %v, broke %v, want %v, %v, and not broken", sent, l.StreamUp, l.StreamBroke, want, up)
+	if sent != want || l.StreamUp != up {
+		t.Errorf("listing at %v, stream up %v, want %v, %v", sent, l.StreamUp, want, up)
 	}
-}
-
-// proof is the age at which an open stream counts as up.
-const proof = 500 * time.Millisecond
-
-// openStream opens a stream after the first list and receives the listing once it counts
-// as up.
-func (f *fixture) openStream(t *testing.T) {
-	t.Helper()
-	f.requireNext(t, 0, false)
-	f.lister.StreamOpened()
-	f.requireNext(t, proof, false)
 }
 
 // sleepUntil waits until the given time after the start.

@@ -7,62 +7,41 @@ import (
 
 func TestListsWithAStream(t *testing.T) {
 	const (
-		half    = 500 * time.Millisecond
-		trusted = 10*time.Minute + 12*time.Second
-		end     = 80 * time.Second
-		early   = 10*time.Second + 300*time.Millisecond
+		ms     = time.Millisecond
+		minute = periodWithEvents
 	)
-	broke := func(t *testing.T, f *fixture) {
-		if l, sent := f.next(t); sent != end || !l.StreamUp || !l.StreamBroke { // for unannounced changes
-			t.Errorf("listing at %v, stream up %v, broke %v, want one as the stream breaks", sent, l.StreamUp, l.StreamBroke)
-		}
-	}
 	for name, steps := range map[string][]step{
 		"it lengthens the relist period": {
-			openStream, next(proof+periodWithEvents, true), until(end), ended, broke,
-			ended, next(end+period, false), opened, next(end+period+proof, false),
+			next(0, false), until(400 * ms), up, next(400*ms, false), next(400*ms+minute, true), next(400*ms+2*minute, true),
+			until(3 * minute), down, next(3*minute, false), next(3*minute+period, false), up, next(3*minute+period, false),
 		},
 		"a failed list is retried soon": {
-			openStream, failAfter(0), next(proof+periodWithEvents+period, true), next(proof+2*periodWithEvents+period, true),
+			next(0, false), up, next(0, false), failAfter(0), next(minute+period, true), next(2*minute+period, true),
 		},
 		"a request shortens the period once": {
-			next(0, false), until(400 * time.Millisecond), soon, next(period, false), // without a stream the request changes nothing
-			opened, next(period+proof, false),
-			until(10 * time.Second), soon, next(11*time.Second, true), next(11*time.Second+periodWithEvents, true),
+			next(0, false), until(400 * ms), soon, next(period, false), // without a stream the request changes nothing
+			up, next(period, false), until(10 * time.Second), soon, next(11*time.Second, true), next(11*time.Second+minute, true),
 		},
 		"requests in a row do not delay the list": {
-			openStream, until(10 * time.Second), soon, until(10*time.Second + half), soon, next(11*time.Second, true),
-			until(11*time.Second + periodWithEvents - half), soon, next(11*time.Second+periodWithEvents, true),
-		},
-		"doubt shortens the relist period": {
-			openStream, until(10 * time.Second), unannounced, next(10*time.Second, true), // it was due after a period without events
-			unannounced, next(11*time.Second, true), next(12*time.Second, true),
-			until(trusted), func(_ *testing.T, f *fixture) { f.lister.ChangesAnnounced(true) }, // ends the doubt
-			next(trusted, true), until(trusted + periodWithEvents/2), next(trusted+periodWithEvents, true),
-			func(t *testing.T, f *fixture) {
-				f.logged.RequireLines(t, 1, "event stream is missing changes")
-				f.logged.RequireLines(t, 1, "announces all changes again")
-			},
+			next(0, false), up, next(0, false), until(10 * time.Second), soon, until(10500 * ms), soon, next(11*time.Second, true),
+			until(70500 * ms), soon, next(71*time.Second, true),
 		},
 		// That list shows what the stream may have lost, and so does not wait for the pause
 		// between requested lists.
 		"its end is listed at once": {
-			openStream, until(10 * time.Second), now, next(10*time.Second, true), until(early), ended, func(t *testing.T, f *fixture) {
-				if _, sent := f.next(t); sent != early {
-					t.Errorf("listing at %v, want one as the stream ends", sent)
-				}
-			},
+			next(0, false), up, next(0, false), until(10 * time.Second), now, next(10*time.Second, true), until(10300 * ms), down, next(10300*ms, false),
+		},
+		"it comes up during a list": {
+			next(0, false), slow(3 * period), until(2 * period), up, next(4*period, false), next(4*period, false), next(4*period+minute, true),
+		},
+		"it ends during a list": {
+			next(0, false), up, next(0, false), slow(3 * period), until(minute + period), down, next(minute+3*period, false), next(minute+3*period, false),
+		},
+		"another one comes up during a failed list": {
+			next(0, false), up, next(0, false), failAfter(3 * period), until(minute + period), down, up,
+			next(minute+3*period, false), next(2*minute+3*period, true),
 		},
 	} {
 		t.Run(name, func(t *testing.T) { testLister(t, steps...) })
 	}
-}
-
-func TestStreamThatEndsEarlyIsNeverUp(t *testing.T) {
-	testLister(t, next(0, false), opened, until(proof-time.Millisecond), ended, next(period, false), next(2*period, false))
-}
-
-func TestStreamThatComesUpDuringAListGetsAnotherList(t *testing.T) {
-	testLister(t, next(0, false), slow(3*period), until(2*period), opened,
-		next(4*period, false), next(4*period, false), next(4*period+periodWithEvents, true))
 }

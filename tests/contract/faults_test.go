@@ -100,17 +100,13 @@ func announce(f *fixture, hints []pleg.Hint) {
 	}
 }
 
-// hintsOf returns the events of what differs between two states of a pod, each with the
-// whole pod.
+// hintsOf returns the events of what differs between two states of a pod.
 func hintsOf(before, after *pleg.Pod) (hints []pleg.Hint) {
 	was, is := containersOf(before), containersOf(after)
 	add := func(c *pleg.Container, state pleg.State, removed bool) {
-		h := pleg.Hint{UID: after.UID, At: time.Now(), Container: c.ID, State: state, Removed: removed}
-		if len(after.Sandboxes) > 0 {
-			h.Sandbox, h.Pod, h.Status = after.Sandboxes[0].ID, after, plegtest.Status(after)
-			if after.Sandboxes[0].State == pleg.StateRunning {
-				h.Status = plegtest.Status(after, plegtest.Address)
-			}
+		h := pleg.Hint{UID: after.UID, Container: c.ID, Sandbox: c.SandboxID, State: state, Removed: removed, Name: c.Name, PodName: after.Name, PodNamespace: after.Namespace}
+		if slices.Contains(after.Sandboxes, c) || slices.Contains(before.Sandboxes, c) {
+			h.Sandbox = c.ID
 		}
 		hints = append(hints, h)
 	}

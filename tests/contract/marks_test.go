@@ -32,6 +32,8 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 		for _, uid := range kit.UIDs(livingPods) {
 			f.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
 		}
+		last := kit.UIDs(livingPods)[livingPods-1]
+		f.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
 		before := f.subscribe(pipeline.SubscribeOptions{Replay: true})
 		restarted := f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}})
 		live := f.subscribe(pipeline.SubscribeOptions{})

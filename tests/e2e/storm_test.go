@@ -64,8 +64,7 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	if took > 2*time.Second {
 		t.Errorf("round %d: the cache was correct %v after the first answer, want at most 2 s", round, took)
 	}
-	// The count is complete once it has each victim.
-	must(t, eventually(ctx, func() bool { return in.metric(ctx, t, unannouncedChanges)-start >= float64(len(victims)) }))
+	// What a broken stream did not announce does not count.
 	counted, events := in.metric(ctx, t, unannouncedChanges)-start, f.countEvents(in)-before
 	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
 	if counted > float64(events) {

@@ -476,12 +476,8 @@ type Event struct {
 	// Whether the event describes a state that was there before the call or when the pipeline
 	// began, rather than something that just happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// The time at which the list that showed the change began, or the time of the
-	// CRI event that announced it.
+	// The time at which the list that showed the change began.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// Whether the event comes from the list alone because inspections of the pod
-	// keep failing.
-	Uninspected bool `protobuf:"varint,16,opt,name=uninspected,proto3" json:"uninspected,omitempty"`
 	// On a CONTAINER_STARTED and a CONTAINER_DIED of a container, if the inspection still
 	// found it: the image as named in the pod, and when the container started.
 	Image     string                 `protobuf:"bytes,17,opt,name=image,proto3" json:"image,omitempty"`
@@ -629,13 +625,6 @@ func (x *Event) GetObservedAt() *timestamppb.Timestamp {
 		return x.ObservedAt
 	}
 	return nil
-}
-
-func (x *Event) GetUninspected() bool {
-	if x != nil {
-		return x.Uninspected
-	}
-	return false
 }
 
 func (x *Event) GetImage() string {
@@ -2298,7 +2287,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05event\x18\x01 \x01(\v2\x0e.pleg.v1.EventR\x05event\x12\x1d\n" +
 	"\n" +
 	"lag_events\x18\x02 \x01(\x04R\tlagEvents\x122\n" +
-	"\alag_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06lagAge\"\xc3\x05\n" +
+	"\alag_age\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06lagAge\"\xa7\x05\n" +
 	"\x05Event\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\tR\x05epoch\x12&\n" +
@@ -2316,8 +2305,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06missed\x18\r \x01(\x04R\x06missed\x12\x1a\n" +
 	"\breplayed\x18\x0e \x01(\bR\breplayed\x12;\n" +
 	"\vobserved_at\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"observedAt\x12 \n" +
-	"\vuninspected\x18\x10 \x01(\bR\vuninspected\x12\x14\n" +
+	"observedAt\x12\x14\n" +
 	"\x05image\x18\x11 \x01(\tR\x05image\x129\n" +
 	"\n" +
 	"started_at\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
@@ -2325,7 +2313,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"finishedAt\x12*\n" +
 	"\x06status\x18\x14 \x01(\v2\x12.pleg.v1.PodStatusR\x06statusB\f\n" +
 	"\n" +
-	"_exit_code\",\n" +
+	"_exit_codeJ\x04\b\x10\x10\x11\",\n" +
 	"\x0fListPodsRequest\x12\x19\n" +
 	"\bpod_uids\x18\x01 \x03(\tR\apodUids\"2\n" +
 	"\x10ListPodsResponse\x12\x1e\n" +

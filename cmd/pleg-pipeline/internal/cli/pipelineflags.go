@@ -15,10 +15,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// defaultDeliverAfter makes the program print events of a pod whose inspection
-// keeps failing. The library, like the kubelet, by default never does.
-const defaultDeliverAfter = 5
-
 // shortestPeriod keeps a typing error, such as 1ms for 1m, from loading the runtime.
 const shortestPeriod = 10 * time.Millisecond
 
@@ -39,15 +35,14 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.client.UnaryLists, "unary-lists", false, "do not stream lists, even if the runtime can")
 	enumFlag(cmd, (*string)(&f.Events), "events", "", "follow the CRI events of the runtime, which announce changes within\nmilliseconds: off, auto (if the runtime has them) or require (fail if it has\nnone). While this process is stopped by SIGSTOP, following blocks containerd",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
-	flags.DurationVar(&f.RelistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two relists while CRI events are trusted, at most a third of\n--relist-threshold")
+	flags.DurationVar(&f.RelistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two relists while the event stream is up, at most a third of\n--relist-threshold")
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
-	flags.IntVar(&f.DeliverAfterFailures, "deliver-after-failures", defaultDeliverAfter, "`NUMBER` of failed inspections of a pod after which its events are printed\nfrom the list alone, marked as uninspected; 0 for never")
 	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
 	tuning(cmd, "inspectors", "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
-		"max-quarantine", "deliver-after-failures", "history")
+		"max-quarantine", "history")
 }
 
 // addCalls adds only the flags that change the calls to the runtime; the others
@@ -69,7 +64,6 @@ func (f *pipelineFlags) validate() error {
 		longerThanZero(f.all, "relist-period", "relist-threshold", "list-timeout", "relist-period-with-events",
 			"inspect-timeout", "max-quarantine"),
 		between(f.all, "inspectors", 1, anyNumber),
-		between(f.all, "deliver-after-failures", 0, anyNumber),
 		between(f.all, "history", 1, anyNumber),
 	)
 	if err != nil {

@@ -31,7 +31,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = runtime.Close() }()
-	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, DeliverAfterFailures: defaultDeliverAfter, Logger: out.log})
+	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: out.log})
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,6 @@ var usageErrors = []struct{ args, want string }{
 	{"run --events maybe", `"--events" flag: want off, auto, require`},
 	{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
 	{"run --history 0", "--history must be at least 1, got 0"},
-	{"run --deliver-after-failures -1", "--deliver-after-failures must be at least 0, got -1"},
 	{"run --quiet", "--quiet needs --socket, --listen, --nats or --otlp"},
 	{"run --nats nats://h", "--nats needs --cluster"},
 	{"run --nats nats://h:4222,nats://secret@h --cluster c", "--nats must have no user, password or token"},

@@ -60,7 +60,7 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary
 	_ = pipe.Stop() // Run reports the error
 	s := observed{events: make(map[pleg.PodUID][]string), states: make(map[pleg.PodUID]string)}
 	for ev := range events {
-		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s %t", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason, ev.Uninspected))
+		s.events[ev.PodUID] = append(s.events[ev.PodUID], fmt.Sprintf("%s %.8s %s %d %s", ev.Type, ev.ContainerID, ev.ContainerName, exitCode(ev), ev.Reason))
 		s.total++
 	}
 	for _, known := range pipe.Cache().List() {

@@ -30,9 +30,6 @@ func why(ev fleet.Event) string {
 	if ev.Missed > 0 {
 		parts = append(parts, fmt.Sprintf("%d events missed", ev.Missed))
 	}
-	if ev.Uninspected {
-		parts = append(parts, "not inspected")
-	}
 	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
 		parts = append(parts, "ran "+view.Span(ev.FinishedAt.Sub(ev.StartedAt)))
 	}

@@ -49,12 +49,11 @@ type Lister struct {
 
 // Hinter has the figures of CRI events.
 type Hinter struct {
-	// StreamUp and StreamDoubted are the state of the event stream. Opened counts how
-	// often it was opened: 0 means that there is none.
-	StreamUp      bool   `json:"streamUp"`
-	StreamDoubted bool   `json:"streamDoubted"`
-	Opened        uint64 `json:"opened"`
-	CRIEvents     uint64 `json:"criEvents"`
+	// StreamUp is the state of the event stream. Opened counts how often it was opened: 0
+	// means that there is none.
+	StreamUp  bool   `json:"streamUp"`
+	Opened    uint64 `json:"opened"`
+	CRIEvents uint64 `json:"criEvents"`
 }
 
 // Differ has the figures of the records.

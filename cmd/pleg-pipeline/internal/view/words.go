@@ -88,9 +88,6 @@ func eventDetails(ev *fleet.Event) string {
 	if ev.Replayed {
 		add("replayed")
 	}
-	if ev.Uninspected {
-		add("not inspected")
-	}
 	return strings.Join(parts, ", ")
 }
 

@@ -24,7 +24,7 @@ export class Stages {
 			listDuration: lister.runningSeconds > slowList ? seconds(lister.runningSeconds) + ' so far' : lister.lastList ? seconds(lister.lastSeconds) : '–',
 			listErrors: count(lister.errors),
 			listRate: perSecond(this.#rates.lists),
-			stream: hinter.streamUp ? (hinter.streamDoubted ? 'doubted' : perSecond(this.#rates.criEvents)) : hinter.opened ? 'down' : 'off',
+			stream: hinter.streamUp ? perSecond(this.#rates.criEvents) : hinter.opened ? 'down' : 'off',
 			pods: count(pods),
 			queue: count(differ.queue),
 			quarantined: count(differ.quarantined),
@@ -39,7 +39,7 @@ export class Stages {
 		});
 		this.#emphasize({
 			listAge: listsAreOld(figures), listErrors: lister.failures > 0, listDuration: lister.runningSeconds > slowList,
-			quarantined: differ.quarantined > 0, hung: inspector.hung > 0, stream: hinter.streamDoubted, inspectionErrors: this.#rates.inspectionErrors > 0,
+			quarantined: differ.quarantined > 0, hung: inspector.hung > 0, inspectionErrors: this.#rates.inspectionErrors > 0,
 		});
 		const well = figures.verdict.severity === 'ok';
 		if (well !== this.#well) { // in between, whoever looks opens and closes them
@@ -84,9 +84,9 @@ export class Stages {
 }
 
 // listsAreOld reports whether the newest list is older than one that was due.
-export function listsAreOld({ at, lister, hinter }) {
+export function listsAreOld({ at, lister }) {
 	const age = (Date.parse(at) - Date.parse(lister.lastList)) / 1000;
-	return age > Math.max(10, 3 * lister.periodSeconds) && (!hinter.streamUp || hinter.streamDoubted);
+	return age > Math.max(10, 3 * lister.periodSeconds);
 }
 
 // placesText returns how many inspections are in flight, of the places. Those that hang or

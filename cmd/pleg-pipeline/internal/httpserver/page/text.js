@@ -103,9 +103,6 @@ export function whyText(event) {
 	if (event.missed) {
 		parts.push(`${event.missed} events missed`);
 	}
-	if (event.uninspected) {
-		parts.push('not inspected');
-	}
 	return inert(parts.join(', '));
 }
 

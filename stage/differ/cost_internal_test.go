@@ -1,25 +1,14 @@
-package differ_test
+package differ
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// discardCache does not allocate.
-type discardCache struct{}
-
-func (discardCache) Observe(time.Time, []*pleg.Pod) {}
-func (discardCache) Touch(pleg.PodUID, time.Time)   {}
-
-func (discardCache) KeepRemoved(*pleg.ContainerStatus) {}
 
 // newPods returns new pods with two containers and a sandbox each.
 func newPods() []*pleg.Pod {
@@ -36,20 +25,27 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 	first := newPods()
 	for name, lists := range map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, newPods()}} {
 		t.Run("pods="+name, func(t *testing.T) {
-			d, err := differ.New(differ.Options{
-				Cache: discardCache{}, Lister: &fakeLister{}, Pods: &fakeLister{}, RelistPeriod: period, MaxQuarantine: maxQuarantine,
-				Logger: slog.New(slog.DiscardHandler),
-			})
-			kit.Must(t, err)
-			d.Apply(stage.Listing{At: at(1), Pods: lists[0]})
-			if got := d.SettleQueued(); got != 100+1 { // the mark is one
-				t.Fatalf("settled %d changes, want 100 and a mark", got)
+			m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+			var ticks stage.Ticks
+			now := time.Unix(1, 0)
+			var in listing
+			list := func(pods []*pleg.Pod) {
+				in.Listing = stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: now}, Pods: pods}
+				m.step(&in, now)
 			}
-			n := 1
+			list(lists[0])
+			for {
+				c, _ := m.next(now)
+				if c.Pod == nil {
+					break
+				}
+				m.step(accepted{&c}, now)
+				m.step(settle{stage.Settled{UID: c.UID}}, now)
+			}
+			n := 0
 			if got := testing.AllocsPerRun(100, func() {
 				n++
-				d.Apply(stage.Listing{At: at(n), Pods: lists[n%2]})
-				d.SettleQueued()
+				list(lists[n%2])
 			}); got != 0 {
 				t.Errorf("allocations of an unchanged listing = %v, want 0", got)
 			}

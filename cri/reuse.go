@@ -1,0 +1,82 @@
+package cri
+
+import (
+	"context"
+	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// finalStatus returns the status in last of a container that had exited by then, or
+// nil. Such a status does not change.
+func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
+	if listed.State != pleg.StateExited {
+		return nil
+	}
+	final := last.Container(listed.ID)
+	if final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
+		return nil
+	}
+	return final
+}
+
+// lateReason is how long after the end of a container its reason may change.
+const lateReason = time.Second
+
+// mayBeOutOfMemory reports whether the reason of a container that was killed may have
+// changed to OOMKilled since: containerd may learn of the end before it learns why
+// (containerd#12133).
+func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
+	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < lateReason
+}
+
+// settledSandbox returns the status in last of a sandbox that is as ready as it was
+// then, and had its addresses if it is ready; otherwise nil. A pod that fails to start may have
+// thousands that are not ready (containerd#10865).
+func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
+	if listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
+		return nil
+	}
+	same := last.Sandbox(listed.ID)
+	if same == nil || same.Ready != (listed.State == pleg.StateRunning) || same.Ready && len(same.IPs) == 0 && !same.HostNetwork {
+		return nil
+	}
+	return same
+}
+
+// identity is what a runtime said on a connection.
+type identity struct {
+	connection int64
+	// keepsAddresses is true if the addresses of a sandbox that stays ready do not change.
+	keepsAddresses bool
+}
+
+// keepAddresses are the names of the runtimes that do, as ADR 11 found; simruntime is that of
+// this project.
+var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
+
+// keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready.
+// It asks once for each connection. A runtime that does not say its name within
+// Options.ConnectTimeout does not.
+func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
+	var id identity
+	select {
+	case id = <-c.identity:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { c.identity <- id }()
+	if id.connection == connection {
+		return id.keepsAddresses
+	}
+	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
+	defer cancel()
+	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{})
+	if ctx.Err() != nil {
+		return false
+	}
+	id = identity{connection, err == nil && keepAddresses[answer.GetRuntimeName()]}
+	return id.keepsAddresses
+}

@@ -1,0 +1,165 @@
+package cri_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+const unlistedPod = "u1 ns-s1/name-s1 map[app:web of:s1] c1<s1 name-c1#2 running@2\n"
+
+// unlistedSandbox is a runtime that has the container c1 in the sandbox s1 and does not list that.
+// asked counts the calls for it.
+func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *fakeRuntime {
+	s := sandbox("s1", "u1", 0, 1)
+	return &fakeRuntime{
+		containers:      []*runtimeapi.Container{container("c1", "s1", 1, 2)},
+		sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": {Status: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: s.Metadata, Labels: s.Labels}}},
+		before: func(ctx context.Context, request any) error {
+			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
+				asked.Add(1)
+				return fail(ctx)
+			}
+			return nil
+		},
+	}
+}
+
+func noFault(context.Context) error { return nil }
+
+// A sandbox that was never listed is asked for once.
+func TestUnlistedSandboxIsAskedFor(t *testing.T) {
+	var asked atomic.Int64
+	client := connect(t, unlistedSandbox(&asked, noFault), cri.Options{})
+	for range 3 {
+		wantList(t, client, unlistedPod)
+	}
+	if n := asked.Load(); n != 1 {
+		t.Errorf("asked %d times, want once", n)
+	}
+}
+
+// Also by the list of one pod, which finds the container by the kubelet's label.
+func TestListPodAsksForItsSandbox(t *testing.T) {
+	var asked atomic.Int64
+	fake := unlistedSandbox(&asked, noFault)
+	container := labelled(fake.containers[0], "u1")
+	fake.containers = nil
+	client := connect(t, fake, cri.Options{})
+	wantPods(t, client, 0)
+	fake.containers = []*runtimeapi.Container{container}
+	for range 2 {
+		if got, err := client.ListPod(t.Context(), "u1"); err != nil || show(present(got)) != unlistedPod {
+			t.Errorf("got %s, %v; want %s", show(present(got)), err, unlistedPod)
+		}
+	}
+	if asked, n := asked.Load(), fake.whole.Load(); asked != 1 || n != 1 {
+		t.Errorf("asked %d times and listed all %d times, want 1 and 1", asked, n)
+	}
+}
+
+// A sandbox that an earlier list had is not asked for, however long ago.
+func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
+	var asked atomic.Int64
+	fake := unlistedSandbox(&asked, noFault)
+	fake.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}
+	client := connect(t, fake, cri.Options{})
+	wantPods(t, client, 1)
+	fake.sandboxes = nil
+	wantList(t, client, unlistedPod)
+	fake.containers = append(fake.containers, container("c2", "s1", 1, 3))
+	wantList(t, client, "u1 ns-s1/name-s1 map[app:web of:s1] c2<s1 name-c2#3 running@3 c1<s1 name-c1#2 running@2\n")
+	if n := asked.Load(); n != 0 {
+		t.Errorf("asked %d times, want not at all", n)
+	}
+}
+
+// If the runtime does not tell the sandbox, the pod has the name in the kubelet's labels. A
+// sandbox that is gone is not asked for again, another one is after a minute.
+func TestSandboxThatIsNotTold(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fail  func(context.Context) error
+		waits time.Duration
+		asked int64 // in 62 lists, one a second
+	}{
+		"it is gone": {func(context.Context) error { return status.Error(codes.NotFound, "gone") }, 0, 1},
+		"an error":   {func(context.Context) error { return status.Error(codes.Internal, "broken") }, 0, 2},
+		"it hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Second, 2},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var asked atomic.Int64
+			fake := unlistedSandbox(&asked, tc.fail)
+			labelled(fake.containers[0], "u1")
+			client := connect(t, fake, cri.Options{})
+			for n := range 62 {
+				began := time.Now()
+				wantList(t, client, "u1 space/labelled map[] c1<s1 name-c1#2 running@2\n")
+				if took := time.Since(began); n == 0 && took != tc.waits || took > tc.waits {
+					t.Errorf("list %d took %v, want %v", n, took, tc.waits)
+				}
+				time.Sleep(time.Second)
+			}
+			if n := asked.Load(); n != tc.asked {
+				t.Errorf("asked %d times, want %d", n, tc.asked)
+			}
+		})
+	}
+}
+
+// Lists do not ask for all sandboxes at once.
+func TestUnlistedSandboxesAreBounded(t *testing.T) {
+	var asked atomic.Int64
+	fake := unlistedSandbox(&asked, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
+	for n := range 250 {
+		fake.containers = append(fake.containers, container(fmt.Sprint("d", n), fmt.Sprint("t", n), 1, 3))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		client := connect(t, fake, cri.Options{})
+		for _, want := range []int64{100, 200, 251, 251} {
+			listPods(t, client)
+			if n := asked.Load(); n != want {
+				t.Errorf("asked %d times, want %d", n, want)
+			}
+		}
+	})
+}
+
+// Pods that share a UID keep their names, in whatever order they come and go. It is counted in
+// each list and logged once.
+func TestPodsThatShareAUID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second, third := sandbox("s1", "u1", 0, 1), sandbox("s2", "u1", 0, 2), sandbox("s3", "u1", 0, 3)
+		c2 := container("c2", "s2", 1, 4)
+		fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{second, first}, containers: []*runtimeapi.Container{c2}}
+		registry := prometheus.NewPedanticRegistry()
+		var log kit.Log
+		client := connect(t, fake, cri.Options{Registerer: registry, Logger: log.Logger()})
+		const (
+			plain  = "u1 ns-s1/name-s1 map[app:web of:s1] [s1< name-s1#1 running@1]\n"
+			other  = "u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s2] [s2< name-s2#2 running@2] c2<s2 name-c2#4 running@4\n"
+			newest = "u1 ns-s3/name-s3 map[app:web of:s3] [s3< name-s3#3 running@3]\n"
+		)
+		wantList(t, client, plain+other)
+		wantList(t, client, plain+other)
+		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total", "shared_pod_uid")
+		synctest.Wait() // for the log
+		log.RequireLines(t, 1, "reason=shared_pod_uid")
+		fake.sandboxes = fake.sandboxes[:1] // the first is gone
+		wantList(t, client, other)
+		fake.sandboxes = append(fake.sandboxes, third)
+		wantList(t, client, newest+other)
+		fake.sandboxes = fake.sandboxes[1:] // the container of the second is left
+		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s2] c2<s2 name-c2#4 running@4\n")
+	})
+}

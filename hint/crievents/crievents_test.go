@@ -1,0 +1,251 @@
+package crievents_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/hint/crievents"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errUnavailable = errors.New("unavailable")
+
+// target records what it is told.
+type target struct {
+	mu        sync.Mutex
+	told      []string
+	recovered chan struct{}
+}
+
+func (t *target) tell(format string, args ...any) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.told = append(t.told, fmt.Sprintf(format, args...))
+}
+
+func (t *target) RequestRelist(uid pleg.PodUID) { t.tell("relist %s", uid) }
+func (t *target) RelistAll()                    { t.tell("relist all") }
+func (t *target) Announce(h pleg.Hint)          { t.tell("announce %s", h.UID) }
+func (t *target) StreamUp(up bool)              { t.tell("up %t", up) }
+func (t *target) Recovered() <-chan struct{}    { return t.recovered }
+
+// take returns what was told since the last call.
+func (t *target) take() string {
+	synctest.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	defer func() { t.told = nil }()
+	return strings.Join(t.told, ", ")
+}
+
+func run(ctx context.Context, events pleg.EventWatcher, to crievents.Target, o crievents.Options) error {
+	f, err := crievents.New(events, to, o)
+	if err != nil {
+		return err
+	}
+	return f.Run(ctx)
+}
+
+type fixture struct {
+	*target
+	t       *testing.T
+	runtime *plegtest.Runtime
+	metrics *prometheus.Registry
+	log     kit.Log
+}
+
+// follow runs the source in a bubble until the test ends. prepare may be nil.
+func follow(t *testing.T, name string, prepare func(*plegtest.Runtime), test func(f *fixture)) {
+	t.Helper()
+	kit.Bubble(t, name, func(t *testing.T) {
+		f := &fixture{
+			target: &target{recovered: make(chan struct{})}, t: t,
+			runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(),
+		}
+		if prepare != nil {
+			prepare(f.runtime)
+		}
+		kit.Run(t, func(ctx context.Context) error {
+			return run(ctx, f.runtime, f.target, crievents.Options{
+				Logger: f.log.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
+			})
+		})
+		synctest.Wait()
+		test(f)
+	})
+}
+
+// requireTold waits d, and requires that this was told.
+func (f *fixture) requireTold(d time.Duration, want string) {
+	f.t.Helper()
+	time.Sleep(d)
+	if got := f.take(); got != want {
+		f.t.Errorf("told %q, want %q", got, want)
+	}
+}
+
+func TestEventsRelist(t *testing.T) {
+	for name, tc := range map[string]struct {
+		hint pleg.Hint
+		want string
+	}{
+		"started":               {pleg.Hint{UID: "a", State: pleg.StateRunning}, "announce a, relist a"},
+		"exited":                {pleg.Hint{UID: "a", State: pleg.StateExited}, "announce a, relist a"},
+		"removed":               {pleg.Hint{UID: "a", State: pleg.StateExited, Removed: true}, "announce a, relist a"},
+		"created":               {pleg.Hint{UID: "a", State: pleg.StateCreated}, "announce a"},
+		"created and removed":   {pleg.Hint{UID: "a", State: pleg.StateCreated, Removed: true}, "announce a, relist a"},
+		"of an unknown kind":    {pleg.Hint{UID: "a"}, "announce a, relist a"},
+		"of no pod":             {pleg.Hint{Container: "c", State: pleg.StateRunning}, "announce , relist all"},
+		"a creation, of no pod": {pleg.Hint{State: pleg.StateCreated}, "announce , relist all"},
+	} {
+		follow(t, name, nil, func(f *fixture) {
+			f.requireTold(time.Second, "up true")
+			f.runtime.AnnounceHint(tc.hint)
+			f.requireTold(0, tc.want)
+			kit.RequireMetric(t, f.metrics, 1, "pleg_runtime_events_total")
+			incomplete := 0.0
+			if tc.hint.UID == "" {
+				incomplete = 1
+			}
+			kit.RequireMetric(t, f.metrics, incomplete, "pleg_incomplete_runtime_events_total")
+		})
+	}
+}
+
+// A stream is up once it has lived for half a second or has had an event.
+func TestStreamIsUp(t *testing.T) {
+	follow(t, "it has lived", nil, func(f *fixture) {
+		f.requireTold(500*time.Millisecond-1, "")
+		f.requireTold(1, "up true")
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(0, "up false")
+		kit.RequireMetric(t, f.metrics, 1, "pleg_event_stream_opened_total")
+		kit.RequireMetric(t, f.metrics, 1, "pleg_event_stream_breaks_total")
+	})
+	follow(t, "an event", nil, func(f *fixture) {
+		for range 3 {
+			f.runtime.AnnounceHint(pleg.Hint{UID: "a", State: pleg.StateCreated})
+		}
+		told := strings.Split(f.take(), ", ")
+		slices.Sort(told)
+		if want := []string{"announce a", "announce a", "announce a", "up true"}; !slices.Equal(told, want) {
+			t.Errorf("told %q, want %q", told, want)
+		}
+		f.requireTold(time.Minute, "")
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(0, "up false")
+	})
+	follow(t, "it ends at once", nil, func(f *fixture) {
+		f.runtime.SetWatchFault(plegtest.Hang) // the next one
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(time.Minute, "")
+	})
+}
+
+// A stream that worked is reopened at once, however long the runtime was away before.
+func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
+	const broken = 100
+	tries := make(chan time.Time, broken+1)
+	prepare := func(rt *plegtest.Runtime) {
+		rt.SetWatchFault(func(context.Context) error {
+			if tries <- time.Now(); len(tries) <= broken {
+				return errUnavailable
+			}
+			rt.SetWatchFault(nil)
+			return nil
+		})
+	}
+	follow(t, "", prepare, func(f *fixture) {
+		f.requireTold(time.Second, "")
+		if n := len(tries); n < 3 || n > 8 {
+			t.Errorf("%d tries in the first second, want a few", n)
+		}
+		f.requireTold(time.Hour, "up true")
+		last := <-tries
+		for n := 1; n <= broken; n++ {
+			at := <-tries
+			if wait := at.Sub(last); n >= 10 && (wait < 5*time.Second || wait > 10*time.Second) {
+				t.Fatalf("waited %v before try %d, want 5 to 10 s", wait, n)
+			}
+			last = at
+		}
+		f.runtime.EndWatches(errUnavailable)
+		f.requireTold(0, "up false")
+		f.requireTold(600*time.Millisecond, "up true")
+	})
+}
+
+// Once a list succeeds again, so may the stream, even if it does not do so at once.
+func TestStreamIsReopenedWhenListsRecover(t *testing.T) {
+	follow(t, "", func(rt *plegtest.Runtime) { rt.SetWatchFault(plegtest.Fail(errUnavailable)) }, func(f *fixture) {
+		f.requireTold(time.Hour, "")
+		f.recovered <- struct{}{}
+		synctest.Wait()
+		f.runtime.SetWatchFault(nil)
+		f.requireTold(601*time.Millisecond, "up true")
+	})
+}
+
+func TestRuntimeWithoutEvents(t *testing.T) {
+	const wait = 5 * time.Minute
+	without := fmt.Errorf("receive: %w", pleg.ErrNoEvents)
+	follow(t, "it is asked again", nil, func(f *fixture) {
+		f.requireTold(time.Second, "up true")
+		for range 2 {
+			f.runtime.EndWatches(without)
+			f.requireTold(wait+500*time.Millisecond-1, "up false")
+			f.requireTold(time.Nanosecond, "up true")
+		}
+		f.log.RequireLines(t, 1, "runtime does not support container events")
+		kit.RequireMetric(t, f.metrics, 0, "pleg_event_stream_breaks_total")
+	})
+	kit.Bubble(t, "events are required", func(t *testing.T) {
+		rt := plegtest.New()
+		rt.SetWatchFault(plegtest.Fail(without))
+		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler)}
+		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) {
+			t.Errorf("Run = %v, want %v", err, pleg.ErrNoEvents)
+		}
+	})
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	for name, fault := range map[string]plegtest.Fault{
+		"the stream is open":    nil,
+		"it is being opened":    plegtest.Hang,
+		"it waits to be opened": plegtest.Fail(errUnavailable),
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := plegtest.New()
+			rt.SetWatchFault(fault)
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			ended := make(chan error, 1)
+			go func() {
+				ended <- run(ctx, rt, &target{}, crievents.Options{Logger: slog.New(slog.DiscardHandler)})
+			}()
+			time.Sleep(time.Second)
+			cause := errors.New("test")
+			cancel(cause)
+			if err := <-ended; !errors.Is(err, cause) {
+				t.Errorf("Run = %v, want %v", err, cause)
+			}
+		})
+	}
+}

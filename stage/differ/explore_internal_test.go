@@ -1,0 +1,326 @@
+package differ
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+var explored = flag.Int("differ.runs", 4_000, "number of interleavings that TestExplore tries")
+
+// history is the life of one pod: two containers, its end, and a new pod with its UID.
+var history = []string{"", "a=running /s=running", "a=exited b=running /s=running", "b=running /s=running", "b=exited /s=exited", "", "c=running /t=running"}
+
+// TestExplore tries interleavings of the pod's life, three lists of all pods, two of this one,
+// four CRI events, and inspections that succeed, fail or hang. Whatever comes in which order,
+// nothing that a counted answer showed is told twice or out of order, the cache is never said to be
+// newer than what it has, and in the end everything is told.
+func TestExplore(t *testing.T) {
+	for seed := range *explored {
+		w := newWorld(uint64(seed))
+		w.run()
+		if w.err != nil {
+			t.Fatalf("seed %d: %v\n%s", seed, w.err, strings.Join(w.trace, "\n"))
+		}
+	}
+}
+
+const explorePod pleg.PodUID = "p"
+
+// world is a runtime, an inspector and a cache around a machine.
+type world struct {
+	rand    *rand.Rand
+	m       machine
+	ticks   stage.Ticks
+	at      int      // in history
+	until   []uint64 // when each state of the history ended
+	asked   [2]*answered
+	left    [2]int
+	hints   int
+	started bool
+
+	inFlight *stage.Change
+	fails    bool // an inspection has failed
+	leaving  []stage.Change
+	told     map[pleg.ContainerID][]pleg.EventType
+	shown    map[pleg.ContainerID]bool // by an answer that counted
+	cached   int                       // the newest state that the cache has
+	claimed  uint64
+	trace    []string
+	err      error
+}
+
+// answered is a list in progress: when it began, and the state that it will show.
+type answered struct {
+	began uint64
+	state int
+}
+
+func newWorld(seed uint64) *world {
+	o := Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 2}
+	return &world{
+		rand: rand.New(rand.NewPCG(seed, 1)), m: newMachine(o), left: [2]int{3, 2}, hints: 4, //nolint:gosec // reproducible
+		until: make([]uint64, len(history)), told: make(map[pleg.ContainerID][]pleg.EventType), shown: make(map[pleg.ContainerID]bool),
+	}
+}
+
+func (w *world) run() {
+	for range 200 {
+		w.act(w.rand.IntN(7))
+	}
+	w.at = len(history) - 1
+	for range 8 { // in peace
+		w.inPeace()
+	}
+	for c, told := range w.told {
+		if _, bad := legal(told); bad {
+			w.fail("container %s was told %v", c, told)
+		}
+	}
+	for c := range w.shown {
+		told := w.told[c]
+		want := pleg.ContainerRemoved
+		if strings.Contains(history[w.at], string(c)+"=") {
+			want = pleg.ContainerStarted
+		}
+		if !w.fails && (len(told) == 0 || told[len(told)-1] != want) {
+			w.fail("container %s was shown, and told %v", c, told)
+		}
+	}
+}
+
+// inPeace lists all pods and lets everything end well.
+func (w *world) inPeace() {
+	for kind := range w.asked {
+		if w.asked[kind] != nil {
+			w.answer(kind)
+		}
+	}
+	w.settleAll()
+	w.asked[0] = &answered{w.ticks.Next(), w.at}
+	w.answer(0)
+	w.settleAll()
+}
+
+func (w *world) settleAll() {
+	for range 4 {
+		w.accept()
+		w.end(nil)
+		w.leave()
+	}
+}
+
+func (w *world) act(what int) {
+	switch kind := what & 1; {
+	case what < 4 && w.asked[kind] != nil:
+		if w.rand.IntN(2) == 0 { // it may show any state since it began
+			w.asked[kind].state = w.at
+		}
+		w.answer(kind)
+	case what < 4 && w.left[kind] > 0:
+		w.left[kind]--
+		w.asked[kind] = &answered{w.ticks.Next(), w.at}
+	case what == 4 && w.at < len(history)-1:
+		w.until[w.at] = w.ticks.Next()
+		w.at++
+		w.note("the world is %q", history[w.at])
+	case what == 5 && w.hints > 0:
+		w.hints--
+		w.hint()
+	case what == 6:
+		w.accept()
+		w.end([]error{nil, nil, errors.New("failed")}[w.rand.IntN(3)])
+		w.leave()
+	default:
+		w.accept()
+	}
+}
+
+// hint announces the containers of the present state, or of an earlier one: an event may be late.
+func (w *world) hint() {
+	each(podOf(history[w.rand.IntN(w.at+1)]), func(c *pleg.Container, sandbox bool) {
+		h := pleg.Hint{UID: explorePod, Container: c.ID, Name: "name", State: c.State, PodName: "pod"}
+		if sandbox {
+			h.Sandbox = c.ID
+		}
+		w.step(Announcement{h, w.ticks.Next()})
+	})
+}
+
+func (w *world) answer(kind int) {
+	a := w.asked[kind]
+	w.asked[kind] = nil
+	asked := stage.Asked{Began: a.began, Answered: w.ticks.Next(), At: time.Unix(int64(a.began), 0)} //nolint:gosec // small
+	pod := podOf(history[a.state])
+	w.note("list %d that began at %d shows %q", kind, a.began, history[a.state])
+	if rec := w.m.records[explorePod]; rec == nil && a.began > w.m.absent.Answered || rec != nil && a.began > rec.asked.Answered {
+		each(pod, func(c *pleg.Container, _ bool) { w.shown[c.ID] = true })
+	}
+	if kind == 1 {
+		w.step(&observation{stage.Observation{Asked: asked, UID: explorePod, Pod: pod}})
+		return
+	}
+	l := stage.Listing{Asked: asked, StreamUp: true}
+	if pod != nil {
+		l.Pods = []*pleg.Pod{pod}
+	}
+	w.step(&listing{l})
+}
+
+func (w *world) accept() {
+	inspect, retry := w.m.next(w.now())
+	if inspect.Pod == nil {
+		inspect = retry
+	}
+	if w.inFlight != nil || inspect.Pod == nil {
+		return
+	}
+	w.note("inspection of %v", plainWords(inspect.Pod))
+	w.inFlight = &inspect
+	w.step(accepted{&inspect})
+}
+
+func (w *world) end(err error) {
+	if w.inFlight == nil {
+		return
+	}
+	c := w.inFlight
+	w.inFlight = nil
+	w.fails = w.fails || err != nil
+	w.note("inspection ended: %v", err)
+	if err == nil {
+		w.tell(c)
+	}
+	w.step(settle{stage.Settled{UID: c.UID, Err: err, Hung: err != nil && w.rand.IntN(2) == 0}})
+}
+
+func (w *world) leave() {
+	if len(w.leaving) == 0 {
+		return
+	}
+	c := w.leaving[0]
+	w.leaving = w.leaving[1:]
+	w.note("the pod leaves")
+	w.tell(&c)
+	w.step(settle{stage.Settled{UID: c.UID}})
+}
+
+// tell commits a change: the cache has its state, and its events are told.
+func (w *world) tell(c *stage.Change) {
+	w.claim(c.At, c.Pod)
+	for _, ev := range c.Events {
+		if ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved {
+			w.told[ev.ContainerID] = append(w.told[ev.ContainerID], ev.Type)
+		}
+		w.note("  told %s %s", ev.Type, ev.ContainerID)
+	}
+	w.cached = slices.Index(history, plainWords(c.Pod))
+	if c.Pod == nil && w.at > 4 {
+		w.cached = 5
+	}
+}
+
+// claim checks that a state was true at a time or later.
+func (w *world) claim(at time.Time, pod *pleg.Pod) {
+	words := plainWords(pod)
+	for n, state := range history[:w.at+1] {
+		if state == words && (n == w.at || w.until[n] > uint64(at.Unix())) { //nolint:gosec // small
+			return
+		}
+	}
+	w.fail("the cache has %q and is said to be as new as %d", words, at.Unix())
+}
+
+func (w *world) step(in input) {
+	do := w.m.step(in, w.now())
+	w.leaving = append(w.leaving, do.leaving...)
+	for _, t := range do.touch {
+		w.claim(t.at, w.old())
+	}
+	pending := slices.ContainsFunc(do.pending, func(p *pleg.Pod) bool { return p.UID == explorePod })
+	if do.observe && !pending {
+		w.claim(do.at, w.old())
+	}
+	for _, c := range do.cancel {
+		if c.Gone && w.inFlight != nil {
+			w.inFlight = nil
+			w.note("inspection superseded")
+			w.step(settle{stage.Settled{UID: c.UID, Superseded: true}})
+		}
+	}
+}
+
+func (w *world) old() *pleg.Pod {
+	if rec := w.m.records[explorePod]; rec != nil {
+		return rec.old
+	}
+	return nil
+}
+
+func (w *world) now() time.Time { return time.Unix(int64(w.ticks.Next()), 0) } //nolint:gosec // small
+
+func (w *world) note(format string, args ...any) {
+	w.trace = append(w.trace, fmt.Sprintf(format, args...))
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// legal reports whether a container was told in the order of its life, each step once.
+func legal(told []pleg.EventType) (last pleg.EventType, bad bool) {
+	order := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
+	next := 0
+	for _, t := range told {
+		n := slices.Index(order, t)
+		if n < next {
+			return t, true
+		}
+		next, last = n+1, t
+	}
+	return last, false
+}
+
+// podOf returns a pod in the words of a history, such as "a=running /s=running": the sandbox has
+// a slash. "" is no pod.
+func podOf(words string) *pleg.Pod {
+	if words == "" {
+		return nil
+	}
+	states := map[string]pleg.State{"created": pleg.StateCreated, "running": pleg.StateRunning, "exited": pleg.StateExited, "unknown": pleg.StateUnknown}
+	pod := &pleg.Pod{UID: explorePod, Name: "pod", Namespace: "ns"}
+	for _, word := range strings.Fields(words) {
+		id, state, _ := strings.Cut(word, "=")
+		name, sandbox := strings.CutPrefix(id, "/")
+		c := &pleg.Container{ID: pleg.ContainerID(name), Name: name, State: states[state]}
+		if sandbox {
+			pod.Sandboxes = append(pod.Sandboxes, c)
+		} else {
+			pod.Containers = append(pod.Containers, c)
+		}
+	}
+	return pod
+}
+
+// plainWords undoes podOf.
+func plainWords(pod *pleg.Pod) string {
+	var words []string
+	each(pod, func(c *pleg.Container, sandbox bool) {
+		id := string(c.ID)
+		if sandbox {
+			id = "/" + id
+		}
+		words = append(words, id+"="+c.State.String())
+	})
+	return strings.Join(words, " ")
+}

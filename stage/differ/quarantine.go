@@ -1,0 +1,171 @@
+package differ
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// firstDeadline is the timeout of the first retry. It doubles with each one, so that hung pods
+// hand the places on by themselves.
+const firstDeadline = 10 * time.Second
+
+// quarantines are the pods whose last inspection hung. A wait that doubles goes before each
+// retry, and pods that are well go first. Neither makes a pod wait longer than longest: half of
+// it is for the wait, half for a place.
+//
+// An inspection that fails by itself, but late, shows that the runtime answers: such pods wait
+// for a relist period, and one of them is inspected at a time, as by the serial kubelet.
+type quarantines struct {
+	// first and longest bound the wait.
+	first, longest time.Duration
+	// places is how many retries the inspector accepts at once.
+	places int
+	// pods are in the order in which their waits end.
+	pods []*record
+	// changed is set when what is published has changed.
+	changed bool
+}
+
+// quarantine is what is known of a pod in quarantine.
+type quarantine struct {
+	// since is when the first inspection that hung began, tried when the last one ended, due
+	// when the wait ends.
+	since, tried, due time.Time
+	// times is the number of inspections in a row that hung or failed late; late is set if the
+	// last one failed late.
+	times int
+	late  bool
+	// proven is set once an inspection has shown that the pod hangs, not the runtime.
+	proven bool
+	// seen is set once an answer came after the last inspection: as after any failure, a retry
+	// inspects what the pod is then. asked is set once a list was requested for that.
+	seen, asked bool
+	// urgent is set by a request: the retry does not wait for other pods.
+	urgent bool
+	// err is the error of the last inspection, call what it waited for; nil if that is not
+	// known.
+	err  error
+	call *pleg.Call
+}
+
+// add quarantines a pod whose inspection hung, or makes it wait longer. It reports whether the
+// pod is new.
+func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered bool) {
+	if entered = rec.quarantine == nil; entered {
+		rec.quarantine = &quarantine{since: now.Add(-s.Took)}
+		q.pods = append(q.pods, rec)
+	}
+	h := rec.quarantine
+	h.times++
+	h.proven = h.proven || s.Proven
+	h.seen, h.late, h.tried, h.err = false, s.Late, now, s.Err
+	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
+		h.call = &of.Call
+	}
+	wait := q.first
+	for n := 1; n < h.times && wait < q.longest && !h.late; n++ {
+		wait *= 2
+	}
+	if h.urgent {
+		wait = 0
+	}
+	h.urgent = false
+	q.wait(rec, now.Add(min(wait, q.longest/2)))
+	return entered
+}
+
+// wait sets when the pod's next retry is due.
+func (q *quarantines) wait(rec *record, until time.Time) {
+	rec.quarantine.due, rec.quarantine.asked = until, false
+	slices.SortStableFunc(q.pods, func(a, b *record) int { return a.quarantine.due.Compare(b.quarantine.due) })
+	q.changed = true
+}
+
+// request ends the wait of a pod, or that after the retry in flight.
+func (q *quarantines) request(rec *record, now time.Time) {
+	rec.quarantine.urgent = true
+	q.wait(rec, now)
+}
+
+// release removes a pod that was inspected with success, or is gone. After a success others
+// may succeed too: the next pod in line waits no longer.
+func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
+	rec.quarantine = nil
+	q.pods = slices.DeleteFunc(q.pods, func(r *record) bool { return r == rec })
+	q.changed = true
+	if !inspected {
+		return
+	}
+	for _, next := range q.pods {
+		if next.state != inspecting && next.quarantine.due.After(now) {
+			q.wait(next, now)
+			return
+		}
+	}
+}
+
+// next returns the first pod whose wait has ended and that an answer has shown since; nil if
+// there is none. Pods that are well go first, but for no longer than the longest wait.
+func (q *quarantines) next(othersWait bool, now time.Time) *record {
+	lateInFlight := slices.ContainsFunc(q.pods, func(r *record) bool { return r.quarantine.late && r.state == inspecting })
+	for _, rec := range q.pods {
+		h := rec.quarantine
+		if h.due.After(now) {
+			return nil
+		}
+		overdue := now.Sub(h.tried) >= q.longest
+		switch {
+		case rec.state != failed || !h.seen:
+		case h.late && lateInFlight && !overdue:
+		case !othersWait, h.urgent, overdue:
+			return rec
+		}
+	}
+	return nil
+}
+
+// timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
+// tried within the longest wait, however many there are.
+func (q *quarantines) timeout(rec *record) time.Duration {
+	if !rec.quarantine.proven {
+		return 0
+	}
+	fair := q.longest / 2 * time.Duration(q.places) / time.Duration(len(q.pods))
+	return min(firstDeadline<<min(rec.quarantine.times-1, 6), max(firstDeadline, fair))
+}
+
+// check reports whether a list is needed, because a wait has ended and no answer came since,
+// and when to ask again; zero if nothing waits.
+func (q *quarantines) check(now time.Time) (list bool, again time.Time) {
+	for _, rec := range q.pods {
+		h := rec.quarantine
+		if h.due.After(now) {
+			return list, h.due
+		}
+		if overdue := h.tried.Add(q.longest); overdue.After(now) && rec.state == failed {
+			again = stage.Earlier(again, overdue)
+		}
+		if rec.state == failed && !h.seen && !h.asked {
+			h.asked, list = true, true
+		}
+	}
+	return list, again
+}
+
+// published returns a copy for other goroutines.
+func (q *quarantines) published() []pleg.Quarantined {
+	pods := make([]pleg.Quarantined, 0, len(q.pods))
+	for _, rec := range q.pods {
+		h := rec.quarantine
+		p := pleg.Quarantined{UID: rec.uid, Since: h.since, Hung: h.times, NextTry: h.due, Err: h.err, Call: h.call}
+		if rec.named != nil {
+			p.Namespace, p.Name = rec.named.Namespace, rec.named.Name
+		}
+		pods = append(pods, p)
+	}
+	return pods
+}

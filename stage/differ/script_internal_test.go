@@ -1,0 +1,360 @@
+package differ
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Each script has one step a semicolon, for the one pod of explore_internal_test.go:
+//
+//	list WORDS           a list of all pods that shows the pod; "-" shows it gone
+//	all< WORDS, all>     such a list begins, and is answered
+//	one< WORDS, one>     the same of a list of the pod alone
+//	event ID=STATE       a CRI event; removed is a state too
+//	inspect, retry       the inspector accepts what it may; "none" if there is nothing
+//	ok, fail, hang, late how that inspection ends; hangs: it hangs, and has not ended
+//	cut, superseded      the same, on request, and because the pod is gone
+//	left                 the change of a pod that is gone is committed
+//	reinspect, request   what a caller asks for
+//	wait DURATION        time passes
+//
+// What happens is written down: events, cancel, gone (the pod leaves), relist (of the pod alone),
+// soon (of all pods), covered or pending (a list of all, for the cache), touch, and mark.
+var scripts = map[string]struct{ script, want string }{
+	"a pod starts, dies and is removed": {
+		"list a=running; inspect; ok; list a=exited; inspect; ok; list -; left; list -",
+		"pending inspect Started(a) mark pending inspect Died(a) mark pending gone Removed(a) mark covered mark",
+	},
+	"an unchanged list covers the pod": {"list a=running; inspect; ok; list a=running", "pending inspect Started(a) mark covered mark"},
+	"only the order differs":           {"list a=running b=running; inspect; ok; list b=running a=running", "pending inspect Started(a) Started(b) mark covered mark"},
+	"after a failure the next list finds the change again": {
+		"list a=running; inspect; fail; list a=running; inspect; ok",
+		"pending inspect soon mark pending inspect Started(a) mark",
+	},
+	"a change that is undone while inspections fail is a PodSync": {
+		"list a=running; inspect; ok; list a=exited; inspect; fail; list a=running; inspect; ok",
+		"pending inspect Started(a) mark pending inspect soon mark pending inspect PodSync mark",
+	},
+	"a change that is undone before its inspection is none": {
+		"list a=running; inspect; ok; list a=exited; list a=running; inspect",
+		"pending inspect Started(a) mark pending covered mark none",
+	},
+	"what is listed meanwhile is inspected next": {
+		"list a=running; inspect; list a=exited; ok; inspect; ok",
+		"pending inspect pending Started(a) mark inspect Died(a) mark",
+	},
+	"an unchanged list meanwhile": {"list a=running; inspect; list a=running; ok", "pending inspect pending Started(a) touch mark"},
+	"only the newest counts, and what came and went between is told": {
+		"list a=running; inspect; list a=running b=running; list a=running c=running; ok; inspect; ok",
+		"pending inspect pending pending Started(a) mark inspect Started(b) Died(b) Removed(b) Started(c) mark",
+	},
+	"an answer that began before a newer one arrived does not count, and the pod is listed again": {
+		"list -; all< -; one< a=running; one>; all>; inspect; ok",
+		"covered mark pending inspect Started(a) mark",
+	},
+	"an older answer that is not overtaken asks again": {
+		"list a=running; inspect; ok; one< a=running; all< a=exited; one>; all>; one< a=exited; one>; inspect; ok",
+		"pending inspect Started(a) mark touch relist pending mark inspect Died(a)",
+	},
+	"a pod that is gone does not come back with an older list": {
+		"list a=running; inspect; ok; all< a=running; one< -; one>; left; all>",
+		"pending inspect Started(a) mark gone Died(a) Removed(a) relist pending mark",
+	},
+	"a pod that is gone ends its inspection, and what was listed is told": {
+		"list a=running /s=running; inspect; list -; superseded; left",
+		"pending inspect cancel pending gone Started(a) Died(a) Removed(a) Started(/s) Died(/s) Removed(/s) mark",
+	},
+	"a UID that comes back is inspected at once": {
+		"list a=running; inspect; ok; list a=exited; inspect; list b=running; superseded; inspect; ok",
+		"pending inspect Started(a) mark pending inspect cancel pending inspect Died(a) Removed(a) Started(b) mark",
+	},
+	"a reinspection waits for the next list": {
+		"list a=running; inspect; ok; reinspect; inspect; list a=running; inspect; ok; list a=running",
+		"pending inspect Started(a) mark soon none pending reinspect PodSync mark covered mark",
+	},
+	"a reinspection of a pod that the next list shows first": {
+		"reinspect; list a=running; inspect; ok", "soon pending reinspect Started(a) mark",
+	},
+	"a request during an inspection counts": {
+		"list a=running; inspect; reinspect; ok; inspect; list a=running; inspect; ok",
+		"pending inspect soon cancel Started(a) mark none pending reinspect PodSync mark",
+	},
+	"a hung pod waits, and the wait doubles": {
+		"list a=running; inspect; hang; list a=running; retry; wait 1s; retry; hang; list a=running; wait 1s; retry; wait 1s; retry; ok",
+		"pending inspect soon mark pending mark none retry soon pending mark none retry Started(a)",
+	},
+	"without a list after the wait, one is requested": {
+		"list a=running; inspect; hang; wait 1s; retry; list a=running; retry; ok",
+		"pending inspect soon mark soon none pending mark retry Started(a)",
+	},
+	"a request ends the wait": {
+		"list a=running; inspect; hang; list a=running; wait 1s; retry; hang; list a=running; request; retry; ok",
+		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
+	},
+	"a request starts an inspection that hangs again": {
+		"list a=running; inspect; wait 2s; request; cut; inspect; ok", "pending inspect cancel inspect Started(a) mark",
+	},
+	"requests cut at most once a relist period": {
+		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect cancel cancel",
+	},
+	"nobody waits for an inspection that hangs": {"list a=running; inspect; hangs; list a=running", "pending inspect mark pending mark"},
+	"an inspection that fails late waits for a period, each time": {
+		"list a=running; inspect; late; list a=running; wait 1s; retry; late; list a=running; wait 1s; retry; ok",
+		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
+	},
+	"a container that only events have shown is told": {
+		"list -; event a=running; event a=removed; list -; left", "covered mark pending gone Started(a) Died(a) Removed(a) mark",
+	},
+	"a list that began before the event says nothing about its container": {
+		"list -; all< -; event a=running; all>; list a=running; inspect; ok", "covered mark covered mark pending inspect Started(a) mark",
+	},
+	"late events of a container that was told": {
+		"list a=running; inspect; ok; list -; left; event a=running; event a=removed; list -",
+		"pending inspect Started(a) mark pending gone Died(a) Removed(a) mark covered mark",
+	},
+	"events before the first list": {"event a=running; list -", "covered mark"},
+	"a sandbox that is first seen dead": {
+		"list -; event /s=running; list /s=exited; inspect; ok", "covered mark pending inspect Started(/s) Died(/s) mark",
+	},
+}
+
+func TestScripts(t *testing.T) {
+	for name, tc := range scripts {
+		t.Run(name, func(t *testing.T) {
+			s := &script{now: time.Unix(1000, 0)}
+			s.m = newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+			for step := range strings.SplitSeq(tc.script, ";") {
+				s.play(t, strings.TrimSpace(step))
+			}
+			if got := strings.Join(s.got, " "); got != tc.want {
+				t.Errorf("%s:\n\tgot  %s\n\twant %s", tc.script, got, tc.want)
+			}
+		})
+	}
+}
+
+type script struct {
+	m        machine
+	ticks    stage.Ticks
+	now      time.Time
+	all, one *scripted
+	inFlight *stage.Change
+	leaving  stage.Change
+	got      []string
+}
+
+type scripted struct {
+	asked stage.Asked
+	pod   *pleg.Pod
+}
+
+func (s *script) play(t *testing.T, step string) {
+	t.Helper()
+	what, words, _ := strings.Cut(step, " ")
+	s.now = s.now.Add(time.Millisecond)
+	switch what {
+	case "list":
+		s.answerAll(s.begin(words))
+	case "all<":
+		s.all = s.begin(words)
+	case "all>":
+		s.answerAll(s.all)
+	case "one<":
+		s.one = s.begin(words)
+	case "one>":
+		s.one.asked.Answered = s.ticks.Next()
+		s.step(&observation{stage.Observation{Asked: s.one.asked, UID: explorePod, Pod: s.one.pod}})
+	case "event":
+		s.step(Announcement{hintOf(words), s.ticks.Next()})
+	case "inspect", "retry":
+		s.accept(what == "retry")
+	case "ok":
+		s.tell(s.inFlight)
+		s.settle(stage.Settled{})
+	case "left":
+		s.tell(&s.leaving)
+		s.settle(stage.Settled{})
+	case "fail":
+		s.settle(stage.Settled{Err: errors.New("failed")})
+	case "hang":
+		s.settle(stage.Settled{Err: errors.New("hung"), Hung: true, Proven: true})
+	case "late":
+		s.settle(stage.Settled{Err: errors.New("late"), Late: true})
+	case "cut":
+		s.settle(stage.Settled{Err: errors.New("cut"), Cut: true, Hung: true})
+	case "superseded":
+		s.settle(stage.Settled{Err: errors.New("gone"), Superseded: true})
+	case "hangs":
+		s.settle(stage.Settled{Hangs: true})
+	case "reinspect", "request":
+		s.step(request{explorePod, true, what == "reinspect"})
+	case "wait":
+		d, err := time.ParseDuration(words)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.now = s.now.Add(d)
+		s.step(tick{})
+	default:
+		t.Fatalf("no such step: %q", step)
+	}
+}
+
+func (s *script) begin(words string) *scripted {
+	a := &scripted{asked: stage.Asked{Began: s.ticks.Next(), At: s.now}}
+	if words != "-" {
+		a.pod = podOf(words)
+	}
+	return a
+}
+
+func (s *script) answerAll(a *scripted) {
+	a.asked.Answered = s.ticks.Next()
+	l := stage.Listing{Asked: a.asked}
+	if a.pod != nil {
+		l.Pods = []*pleg.Pod{a.pod}
+	}
+	s.step(&listing{l})
+}
+
+func (s *script) accept(retry bool) {
+	c, again := s.m.next(s.now)
+	if retry {
+		c = again
+	}
+	if c.Pod == nil {
+		s.got = append(s.got, "none")
+		return
+	}
+	word := "inspect"
+	if c.Retry {
+		word = "retry"
+	} else if c.Reinspect {
+		word = "reinspect"
+	}
+	s.got = append(s.got, word)
+	s.inFlight = &c
+	s.step(accepted{&c})
+}
+
+func (s *script) tell(c *stage.Change) {
+	if words := plegtest.Words(c.Events...); words != "" {
+		s.got = append(s.got, words)
+	}
+}
+
+func (s *script) settle(how stage.Settled) {
+	how.UID = explorePod
+	s.step(settle{how})
+}
+
+func (s *script) step(in input) {
+	do := s.m.step(in, s.now)
+	note := func(on bool, word string) {
+		if on {
+			s.got = append(s.got, word)
+		}
+	}
+	note(len(do.touch) > 0, "touch")
+	note(len(do.relist) > 0, "relist")
+	note(do.relistSoon, "soon")
+	note(len(do.cancel) > 0, "cancel")
+	note(do.observe && len(do.pending) > 0, "pending")
+	note(do.observe && len(do.pending) == 0, "covered")
+	if len(do.leaving) > 0 {
+		s.leaving = do.leaving[0]
+		s.got = append(s.got, "gone")
+	}
+	note(!do.mark.Current.IsZero(), "mark")
+}
+
+// hintOf returns a CRI event in words such as "a=running" or "/s=removed".
+func hintOf(words string) pleg.Hint {
+	id, state, _ := strings.Cut(words, "=")
+	name, sandbox := strings.CutPrefix(id, "/")
+	h := pleg.Hint{UID: explorePod, Container: pleg.ContainerID(name), Name: name, PodName: "pod", PodNamespace: "ns", State: pleg.StateRunning}
+	if sandbox {
+		h.Sandbox = h.Container
+	}
+	if state != "running" {
+		h.State, h.Removed = pleg.StateExited, state == "removed"
+	}
+	return h
+}
+
+// With many hung pods each retry gets less time, so that all are tried within the longest wait.
+func TestRetriesShareTheLongestWait(t *testing.T) {
+	for pods, want := range map[int]time.Duration{1: 10 * time.Second, 4: 10 * time.Second, 40: 10 * time.Second} {
+		q := quarantines{first: time.Second, longest: 5 * time.Minute, places: 4}
+		for n := range pods {
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), state: failed}, stage.Settled{Proven: true, Hung: true}, time.Unix(0, 0))
+		}
+		if got := q.timeout(q.pods[0]); got != want {
+			t.Errorf("%d pods: the first retry has %v, want %v", pods, got, want)
+		}
+		q.pods[0].quarantine.times = 5
+		if got, most := q.timeout(q.pods[0]), max(firstDeadline, q.longest/2*4/time.Duration(pods)); got > most || got < firstDeadline {
+			t.Errorf("%d pods: the fifth retry has %v, want at most %v", pods, got, most)
+		}
+	}
+}
+
+// An event may come until the list after the one that found its change.
+func TestUnannouncedChanges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		before, after string // events before the list that finds the change, and after it
+		up            bool
+		want          int
+	}{
+		"announced before the list": {"a=exited", "", true, 0},
+		"announced after the list":  {"", "a=exited", true, 0},
+		"not announced":             {"", "", true, 1},
+		"the stream was not up":     {"", "", false, 0},
+		"another one was announced": {"b=exited", "", true, 1},
+		"a removal says it all":     {"a=removed", "", true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ticks stage.Ticks
+			m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1})
+			count := 0
+			for n, words := range []string{"a=running", "a=exited", "a=exited"} {
+				if event := []string{"", tc.before, tc.after}[n]; event != "" {
+					m.step(Announcement{hintOf(event), ticks.Next()}, time.Unix(1, 0))
+				}
+				asked := stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Unix(1, 0)}
+				do := m.step(&listing{stage.Listing{Asked: asked, Pods: []*pleg.Pod{podOf(words)}, StreamUp: tc.up && words == "a=exited"}}, time.Unix(1, 0))
+				count += do.count.unannounced
+			}
+			if count != tc.want {
+				t.Errorf("%d changes are unannounced, want %d", count, tc.want)
+			}
+		})
+	}
+}
+
+// A hang is reported since its first inspection began, with the call that it waited for.
+func TestQuarantineIsReported(t *testing.T) {
+	q := quarantines{first: time.Second, longest: time.Minute, places: 4}
+	rec := &record{uid: explorePod, state: failed, named: podOf("a=running")}
+	now, hung := time.Unix(1000, 0), &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus"}, Err: errors.New("no answer")}
+	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true, Proven: true}, now)
+	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now.Add(5*time.Second))
+	want := pleg.Quarantined{
+		UID: explorePod, Namespace: "ns", Name: "pod", Since: now.Add(-2 * time.Second), Hung: 2,
+		NextTry: now.Add(7 * time.Second), Err: hung, Call: &hung.Call,
+	}
+	if got := q.published(); len(got) != 1 || got[0] != want {
+		t.Errorf("quarantined = %+v, want %+v", got, want)
+	}
+}
