@@ -80,6 +80,8 @@ type Change struct {
 	UID pleg.PodUID
 	// Pod is the newest answer about the pod; nil once it is gone.
 	Pod *pleg.Pod
+	// Last is the last answer that had the pod, for the labels of one that is gone.
+	Last *pleg.Pod
 	// At is the time before that answer began.
 	At time.Time
 	// Events are the events of the change, in order, without sequence numbers. The
@@ -146,8 +148,8 @@ const OutcomeBuffer = 64
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID
-	// Pod is the pod as it was listed; nil once it is gone.
-	Pod *pleg.Pod
+	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that had it.
+	Pod, Last *pleg.Pod
 	// Status is what the cache has of it; nil once it is gone.
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.

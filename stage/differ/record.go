@@ -96,7 +96,7 @@ func (r *record) differs() bool { return len(r.passed) > 0 || !same(r.old, r.cur
 // another order. A reinspection, or a retry, without a difference is a PodSync.
 func (r *record) change(infer bool) (stage.Change, bool) {
 	at := r.asked.At
-	c := stage.Change{UID: r.uid, Pod: r.current, At: at, Reinspect: r.reinspect, Events: events(r.old, r.current, r.passed, infer, at)}
+	c := stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: events(r.old, r.current, r.passed, infer, at)}
 	switch {
 	case len(c.Events) > 0:
 	case r.retry, r.reinspect && r.named != nil: // also of a pod without containers, which has no old

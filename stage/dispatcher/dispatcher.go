@@ -3,6 +3,7 @@
 package dispatcher
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -166,7 +167,7 @@ func (d *Dispatcher) appendAll(o stage.Outcome, in <-chan stage.Outcome) bool {
 func (d *Dispatcher) append(o stage.Outcome) {
 	d.admit()
 	d.pods = nil
-	labels, now := d.present.labels(o.UID, o.Pod), d.now()
+	labels, now := d.present.labels(o.UID, cmp.Or(o.Pod, o.Last)), d.now()
 	known := d.present[o.UID] != nil
 	found := d.last.synced == nil && !known
 	entries := make([]entry, 0, len(o.Events))

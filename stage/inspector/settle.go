@@ -103,7 +103,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	i.cache.Delete(c.UID, c.At)
-	out <- stage.Outcome{UID: c.UID, Events: events}
+	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
 }
 
 func (i *Inspector) publishResult(ctx context.Context, r result, ended bool, out chan<- stage.Outcome) {
