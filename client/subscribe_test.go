@@ -61,7 +61,7 @@ func TestSubscribe(t *testing.T) {
 			}
 			unread := subscribe(t, p)
 			unread.Close()
-			for range unread.All(t.Context()) {
+			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read
 				t.Errorf("%s: an event of a subscription that was closed before it was read", name)
 			}
 		}

@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"log/slog"
 	"slices"
 	"time"
 
@@ -20,7 +19,7 @@ func (l *listing) apply(m *machine, now time.Time) {
 		rec := m.recordOf(pod.UID)
 		if rec.listing == b.listings {
 			m.do.count.duplicates++
-			m.do.notes = append(m.do.notes, note{slog.LevelWarn, "skipped pod listed twice", rec, nil})
+			m.do.notes = append(m.do.notes, note{listedTwice, rec, nil})
 			continue
 		}
 		rec.listing = b.listings

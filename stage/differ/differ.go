@@ -10,7 +10,6 @@
 package differ
 
 import (
-	"context"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -236,8 +235,7 @@ func (d *Differ) takeMail() {
 func (d *Differ) step(in input) (wake time.Time) {
 	do := d.machine.step(in, time.Now())
 	for _, n := range do.notes {
-		args := append([]any{"podUID", n.rec.uid, "pod", n.rec.podName()}, n.args...)
-		d.log.Log(context.Background(), n.level, n.event, args...)
+		d.logNote(n)
 	}
 	for _, status := range do.keep {
 		d.opts.Cache.KeepRemoved(status)
@@ -267,6 +265,18 @@ func (d *Differ) step(in input) (wake time.Time) {
 	d.metrics.add(do.count)
 	d.publish()
 	return do.wake
+}
+
+func (d *Differ) logNote(n note) {
+	args := append([]any{"podUID", n.rec.uid, "pod", n.rec.podName()}, n.args...)
+	switch n.of {
+	case listedTwice:
+		d.log.Warn("skipped pod listed twice", args...)
+	case quarantined:
+		d.log.Warn("pod quarantined, inspection hung", args...)
+	case released:
+		d.log.Info("pod released from quarantine", args...)
+	}
 }
 
 // publish copies what other goroutines read, if it has changed.

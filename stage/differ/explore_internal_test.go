@@ -37,15 +37,14 @@ const explorePod pleg.PodUID = "p"
 
 // world is a runtime, an inspector and a cache around a machine.
 type world struct {
-	rand    *rand.Rand
-	m       machine
-	ticks   stage.Ticks
-	at      int      // in history
-	until   []uint64 // when each state of the history ended
-	asked   [2]*answered
-	left    [2]int
-	hints   int
-	started bool
+	rand  *rand.Rand
+	m     machine
+	ticks stage.Ticks
+	at    int      // in history
+	until []uint64 // when each state of the history ended
+	asked [2]*answered
+	left  [2]int
+	hints int
 
 	inFlight *stage.Change
 	fails    bool // an inspection has failed
@@ -53,7 +52,6 @@ type world struct {
 	told     map[pleg.ContainerID][]pleg.EventType
 	shown    map[pleg.ContainerID]bool // by an answer that counted
 	cached   int                       // the newest state that the cache has
-	claimed  uint64
 	trace    []string
 	err      error
 }
@@ -299,7 +297,7 @@ func podOf(words string) *pleg.Pod {
 	}
 	states := map[string]pleg.State{"created": pleg.StateCreated, "running": pleg.StateRunning, "exited": pleg.StateExited, "unknown": pleg.StateUnknown}
 	pod := &pleg.Pod{UID: explorePod, Name: "pod", Namespace: "ns"}
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		id, state, _ := strings.Cut(word, "=")
 		name, sandbox := strings.CutPrefix(id, "/")
 		c := &pleg.Container{ID: pleg.ContainerID(name), Name: name, State: states[state]}

@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -67,11 +66,18 @@ type touch struct {
 
 // note is for the log.
 type note struct {
-	level slog.Level
-	event string
-	rec   *record
-	args  []any
+	of   noted
+	rec  *record
+	args []any
 }
+
+type noted uint8
+
+const (
+	listedTwice noted = iota
+	quarantined
+	released
+)
 
 // counts are added to the counters.
 type counts struct{ duplicates, stale, unannounced, lost, attempts int }

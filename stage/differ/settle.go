@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -66,7 +65,7 @@ func (m *machine) settleFailed(rec *record, s stage.Settled, now time.Time) {
 		return
 	case s.Hung, s.Late:
 		if m.quarantines.add(rec, s, now) {
-			m.do.notes = append(m.do.notes, note{slog.LevelWarn, "pod quarantined, inspection hung", rec, []any{
+			m.do.notes = append(m.do.notes, note{quarantined, rec, []any{
 				"age", s.Took, "failedLate", s.Late, "nextTry", rec.quarantine.due.Sub(now), "err", s.Err,
 			}})
 		}
@@ -111,7 +110,7 @@ func (m *machine) release(rec *record, inspected bool, now time.Time) {
 	if q == nil {
 		return
 	}
-	m.do.notes = append(m.do.notes, note{slog.LevelInfo, "pod released from quarantine", rec, []any{
+	m.do.notes = append(m.do.notes, note{released, rec, []any{
 		"gone", rec.current == nil, "after", now.Sub(q.since), "hung", q.times,
 	}})
 	m.quarantines.release(rec, inspected, now)
