@@ -145,7 +145,9 @@ func TestWebConfig(t *testing.T) {
 	pod := m.daemonSet.Spec.Template.Spec
 	c := pod.Containers[0]
 	requireFolder(t, pod, "/run/crio")
-	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool { return v.Name == "PLEG_PIPELINE_WEB_CONFIG" && strings.HasPrefix(v.Value, "/etc/pleg-pipeline-web/") }) {
+	if !slices.ContainsFunc(c.Env, func(v corev1.EnvVar) bool {
+		return v.Name == "PLEG_PIPELINE_WEB_CONFIG" && strings.HasPrefix(v.Value, "/etc/pleg-pipeline-web/")
+	}) {
 		t.Errorf("the environment has no web-config: %v", c.Env)
 	}
 	port := slices.IndexFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == "health" })
