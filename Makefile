@@ -179,7 +179,7 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
 	$(GO) test -C tests/otlp -count=1 -timeout 20m ./...
 
-# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -rate 0.2 -duration 10m -parts 8 -three"
+# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -rate 0.2 -duration 10m -three"
 FLEET ?= -nodes 1000 -pods 100 -connections 50 -duration 10m
 
 .PHONY: fleet-scale

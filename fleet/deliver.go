@@ -1,13 +1,8 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,9 +10,68 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-var errLostUnderWay = errors.New("a message was lost under way")
+// progress is how far a watch has come with one node.
+type progress struct {
+	// epoch and seq are of the last event that was delivered or replayed, if known is true.
+	epoch string
+	seq   uint64
+	known bool
+	// begun is true while an agent replaces the states of the node: nothing is delivered until its Gap.
+	begun bool
+	// replayed is the sequence number of the message up to which a replay had everything.
+	replayed uint64
+	// seen are the pods that the present state of all nodes had so far.
+	seen map[pleg.PodUID]struct{}
+}
 
-// handle delivers the events of one message.
+// note takes over what a message that was delivered or replayed says of its node.
+func (p *progress) note(m *message) {
+	switch m.kind {
+	case ofBegin:
+		p.begun = true
+	case ofAgent:
+		p.begun = false
+	default:
+		p.epoch, p.seq, p.known = m.Epoch, m.Seq, true
+		p.begun = p.begun && m.kind != ofGap
+	}
+}
+
+// action is what a watch does with a message.
+type action int
+
+const (
+	skip action = iota
+	deliver
+	// replayGap replays the state of the node, because the message is a Gap.
+	replayGap
+	// replayHole does, because messages before this one are missing.
+	replayHole
+)
+
+// judge returns what to do with the next message of the node.
+func (p *progress) judge(m *message) action {
+	switch {
+	case m.kind == ofGap:
+		return replayGap
+	case m.kind == ofBegin || m.kind == ofAgent || p.begun && m.kind == ofState:
+		return skip
+	case !p.known:
+		if m.kind == ofState {
+			return skip
+		}
+		return deliver
+	case m.Epoch != p.epoch || p.begun:
+		return replayHole
+	case m.Seq <= p.seq:
+		return skip
+	case m.kind == ofState || m.Seq > p.seq+1:
+		return replayHole
+	}
+	return deliver
+}
+
+// handle delivers what one message says.
 func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	metadata, err := m.Metadata()
 	if err != nil {
@@ -26,21 +80,28 @@ func (w *watch) handle(ctx context.Context, m jetstream.Msg) error {
 	if w.received++; metadata.Sequence.Consumer != w.received {
 		return errLostUnderWay
 	}
-	at := place{stream: w.at.stream, message: metadata.Sequence.Stream, stored: metadata.Timestamp.UnixNano()}
-	if w.skipped == 0 && at.message > w.at.covered()+1 {
-		w.skipped = w.at.covered() + 1
+	at := place{w.at.stream, metadata.Sequence.Stream, metadata.Timestamp.UnixNano()}
+	if w.skipped == 0 && at.message > w.at.message+1 && at.message > w.state && w.at.message > 0 {
+		w.skipped = w.at.message + 1
 	}
-	node, err := fromToken(m.Subject()[strings.LastIndexByte(m.Subject(), '.')+1:])
-	decoded, unreadable := decode(m.Data())
-	if err := cmp.Or(err, unreadable); err != nil {
+	if w.owes && at.message > w.mark && w.mark > w.at.message { // the last message before was replaced
+		w.at = place{stream: w.at.stream, message: w.mark}
+		if err := w.deliverSynced(); err != nil {
+			return err
+		}
+	}
+	node, err := nodeOf(m.Subject(), nodePlace)
+	var decoded message
+	if err == nil {
+		decoded, err = decode(m.Data())
+	}
+	if err != nil {
 		// It leaves out numbers of its node, which the next message shows.
 		w.passOver(m.Subject(), err)
-	} else if err := w.deliver(ctx, node, decoded, at); err != nil {
+	} else if err := w.deliver(ctx, node, &decoded, at); err != nil {
 		return err
 	}
-	if at.message > w.at.covered() {
-		w.at = at
-	}
+	w.at = at
 	return w.deliverSynced()
 }
 
@@ -51,201 +112,149 @@ func (w *watch) passOver(subject string, err error) {
 	}
 }
 
-func (w *watch) deliver(ctx context.Context, node string, m message, at place) error {
+func (w *watch) deliver(ctx context.Context, node string, m *message, at place) error {
 	p := w.nodes[node]
 	if p == nil {
-		p = &progress{}
-		if !w.whole && !m.gap {
-			p.epoch = m.epoch // it had published before the watch began
-		}
+		p = &progress{known: w.whole && at.message > w.state}
 		w.nodes[node] = p
 	}
-	switch p.judge(m) {
-	case skip:
-		p.advance(m)
+	if at.message <= p.replayed {
 		return nil
-	case replayGap:
-		gap := m.events[0]
-		if err := w.announceGap(node, m, gap.Reason, gap.Missed); err != nil {
-			return err
-		}
-		return w.replayNode(ctx, node, m)
-	case replayHole:
-		var missed uint64
-		if p.based && m.epoch == p.epoch {
-			missed = m.first - 1 - p.seq
-		}
-		if err := w.announceGap(node, m, pleg.HistoryTooShort, missed); err != nil {
-			return err
-		}
-		if err := w.replayNode(ctx, node, m); err != nil {
-			return err
-		}
-	case deliver:
 	}
-	return w.deliverEvents(node, m, at)
+	if at.message <= w.state {
+		return w.deliverState(node, p, m)
+	}
+	p.seen = nil
+	switch p.judge(m) {
+	case replayGap:
+		return w.replayNode(ctx, node, m, at)
+	case replayHole:
+		hole := *m
+		hole.Reason, hole.Missed = pleg.HistoryTooShort, 0
+		if m.Epoch == p.epoch && m.Seq > p.seq+1 {
+			hole.Missed = m.Seq - 1 - p.seq
+		}
+		return w.replayNode(ctx, node, &hole, at)
+	case deliver:
+		if err := w.deliverEvent(node, m, at); err != nil {
+			return err
+		}
+		p.note(m)
+	case skip:
+		if m.kind == ofBegin || m.kind == ofAgent {
+			p.note(m)
+		}
+	}
+	return nil
 }
 
-// deliverEvents delivers those events of a message that are new and wanted.
-func (w *watch) deliverEvents(node string, m message, at place) error {
-	p := w.nodes[node]
-	if p.ahead {
+// deliverState delivers a message that the present state of all nodes has: the state of the pod, unless
+// another message had it.
+func (w *watch) deliverState(node string, p *progress, m *message) error {
+	p.note(m)
+	if !m.aboutPod() {
 		return nil
 	}
-	for i, data := range m.events {
-		if at.events = i + 1; at.events == len(m.events) {
-			at.events = 0
+	if _, again := p.seen[m.PodUID]; !again {
+		if p.seen == nil {
+			p.seen = make(map[pleg.PodUID]struct{})
 		}
-		delivered := w.at.message == at.message && i < w.at.events // before the watch resumed
-		if delivered || !p.isNew(&data.Event) || !w.filter.WantsEvent(&data.Event) || !w.filter.WantsLabels(data.Labels) {
+		p.seen[m.PodUID] = struct{}{}
+		return w.replayPod(node, m)
+	}
+	if m.kind != ofEvent || p.begun {
+		return nil
+	}
+	return w.deliverEvent(node, m, place{})
+}
+
+// deliverEvent delivers an event if it is wanted.
+func (w *watch) deliverEvent(node string, m *message, at place) error {
+	if !w.filter.WantsEvent(&m.Event) || !w.filter.WantsLabels(m.Pod.Labels) {
+		return nil
+	}
+	ev := Event{Event: m.Event, Node: node}
+	if at.message >= max(w.withheld, 1) {
+		ev.At = at.position()
+	}
+	return w.send(ev)
+}
+
+// replayPod delivers the last event of each container and sandbox of a pod.
+func (w *watch) replayPod(node string, m *message) error {
+	if !w.filter.WantsLabels(m.Pod.Labels) {
+		return nil
+	}
+	for _, ev := range m.Pod.Events {
+		if ev.Replayed = true; !w.filter.WantsEvent(&ev) {
 			continue
 		}
-		ev := Event{Event: data.Event, Node: node}
-		if len(w.pending) == 0 { // else later messages may have events that the replay included
-			ev.At = at.position()
-		}
-		if err := w.send(ev); err != nil {
+		if err := w.send(Event{Event: ev, Node: node}); err != nil {
 			return err
 		}
 	}
-	p.advance(m)
 	return nil
 }
 
 // announceGap delivers a Gap of a node, or of all if node is empty. A replay must follow.
-func (w *watch) announceGap(node string, m message, reason string, missed uint64) error {
+func (w *watch) announceGap(node string, m message) error {
 	w.broken = true
-	if node == "" {
-		w.pending = nil
-	} else {
-		w.pending = slices.DeleteFunc(w.pending, func(p pending) bool { return p.node == node })
-	}
 	return w.send(Event{Node: node, Event: pleg.Event{
-		Type: pleg.Gap, Epoch: m.epoch, Seq: m.last, Reason: reason, Missed: missed, ObservedAt: time.Now(),
+		Type: pleg.Gap, Epoch: m.Epoch, Seq: m.Seq, Reason: m.Reason, Missed: m.Missed, ObservedAt: time.Now(),
 	}})
 }
 
-// replayAll delivers the present state of all nodes.
-func (w *watch) replayAll(ctx context.Context) error {
-	w.nodes, w.whole, w.broken = make(map[string]*progress), true, true
-	nodeKeys, podKeys := keys(w.o.Cluster, w.o.Nodes, nil)
-	if err := w.readBucket(ctx, StateBucket, nodeKeys, w.replayNodeState); err != nil {
+// replayNode delivers a Gap and then the present state of the node of m.
+func (w *watch) replayNode(ctx context.Context, node string, m *message, at place) error {
+	broken := w.broken
+	if err := w.announceGap(node, *m); err != nil {
 		return err
 	}
-	if err := w.readBucket(ctx, StateBucket, podKeys, w.replayPodState); err != nil {
-		return err
-	}
-	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.subjects...)
-	if err != nil {
-		return err
-	}
-	w.broken = false
-	w.pending = append(w.pending, pending{at: last})
-	return w.deliverSynced()
-}
-
-// replayNode delivers the present state of the node of m. If the state is of another
-// epoch than m, it is newer.
-func (w *watch) replayNode(ctx context.Context, node string, m message) error {
-	delete(w.nodes, node)
-	w.broken = true
-	key := nodeKey(w.o.Cluster, node)
-	err := w.readNode(ctx, []string{key, key + ".*.*"}, func(e entry) error {
-		if e.key == key {
-			return w.replayNodeState(e)
+	p := &progress{known: true}
+	w.nodes[node] = p
+	last := make(map[pleg.PodUID]*message)
+	until, err := w.snapshot(ctx, subjectsOf(w.o.Cluster, []string{node}), func(m *stored) error {
+		decoded, err := decode(m.Data)
+		if err != nil {
+			w.passOver(m.Subject, err)
+			return nil
 		}
-		return w.replayPodState(e)
+		p.note(&decoded)
+		if decoded.aboutPod() {
+			last[decoded.PodUID] = &decoded
+		}
+		p.replayed = m.Sequence
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	last, err := w.lastSequence(ctx, w.nameOf(EventStream), w.eventSubject(w.o.Cluster, node))
-	if err != nil {
-		return err
-	}
-	w.broken = false
-	w.pending = append(w.pending, pending{node, last})
-	p := w.nodes[node]
-	if p == nil { // somebody has removed the state
-		p = &progress{epoch: m.epoch, gapSeq: m.last}
-		w.nodes[node] = p
-	}
-	p.ahead = p.epoch != m.epoch
-	if m.gap {
-		p.advance(m)
-	}
-	return nil
-}
-
-// replayNodeState notes the epoch of a node's states.
-func (w *watch) replayNodeState(e entry) error {
-	var state nodeState
-	name, ok := w.read(e, &state)
-	if !ok {
-		return nil
-	}
-	w.nodes[name] = &progress{epoch: state.Epoch, gapSeq: state.Seq, after: state.After, included: make(map[pleg.PodUID]uint64)}
-	return nil
-}
-
-// read decodes an entry of [StateBucket] and returns its node; false for the mark of a removal,
-// and for what cannot be read and is passed over.
-func (w *watch) read(e entry, state any) (node string, ok bool) {
-	if e.value == nil {
-		return "", false
-	}
-	node, err := decodeState(e, state)
-	if err != nil {
-		w.passOver(subjectOf(w.nameOf(StateBucket), e.key), err)
-	}
-	return node, err == nil
-}
-
-// replayPodState delivers the events in the state of a pod.
-func (w *watch) replayPodState(e entry) error {
-	var state podState
-	name, ok := w.read(e, &state)
-	if !ok {
-		return nil
-	}
-	p := w.nodes[name]
-	if p == nil || !state.isCurrent(p.epoch, p.after) {
-		return nil
-	}
-	if p.included[state.UID] = state.Seq; state.Epoch != p.epoch {
-		p.included[state.UID] = math.MaxUint64 // whatever this epoch has of the pod is older
-	}
-	for _, ev := range state.Events {
-		ev.Replayed = true
-		if !w.filter.WantsEvent(&ev) || !w.filter.WantsLabels(state.Labels) {
-			continue
-		}
-		if err := w.send(Event{Event: ev, Node: name}); err != nil {
+	p.replayed = max(p.replayed, until)
+	for _, m := range last {
+		if err := w.replayPod(node, m); err != nil {
 			return err
 		}
 	}
-	return nil
+	w.broken, w.withheld = broken, max(w.withheld, p.replayed)
+	return w.sendSynced(Event{Node: node, Event: pleg.Event{Epoch: p.epoch, Seq: p.seq}}, at)
 }
 
-// deliverSynced delivers a Synced for each replay that is complete.
+// deliverSynced delivers the Synced that the watch owes, once it has the message.
 func (w *watch) deliverSynced() error {
-	for i := 0; i < len(w.pending); {
-		p := w.pending[i]
-		if p.at > w.at.covered() {
-			i++
-			continue
-		}
-		w.pending = slices.Delete(w.pending, i, i+1)
-		mark := Event{Node: p.node, Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}}
-		if len(w.pending) == 0 {
-			mark.At = w.at.position()
-		}
-		if n := w.nodes[p.node]; n != nil {
-			mark.Epoch, mark.Seq = n.epoch, n.seq
-		}
-		if err := w.send(mark); err != nil {
-			return err
-		}
+	if !w.owes || w.at.message < w.mark {
+		return nil
 	}
-	return nil
+	w.owes, w.broken = false, false
+	for _, p := range w.nodes {
+		p.seen = nil
+	}
+	return w.sendSynced(Event{}, w.at)
+}
+
+func (w *watch) sendSynced(ev Event, at place) error {
+	ev.Type, ev.ObservedAt = pleg.Synced, time.Now()
+	if at.message >= w.withheld {
+		ev.At = at.position()
+	}
+	return w.send(ev)
 }

@@ -24,7 +24,7 @@
 // arrive in order, none comes twice, and what cannot be delivered is announced by a Gap
 // with the name of the node, which the present state of this node follows.
 //
-// docs/fleet.md describes the stream, the buckets and every field in them.
+// docs/fleet.md describes the stream, the bucket and every field in them.
 //
 // # Concurrency
 //

@@ -1,22 +1,22 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// A message on the stream is a batch of CloudEvents 1.0 in JSON: consecutive events of
-// one node, or one Gap.
+// A message in the stream is a CloudEvent 1.0 in JSON. docs/fleet.md describes it.
 
-const contentType = "application/cloudevents-batch+json"
+const contentType = "application/cloudevents+json"
 
-// cloudEvent is one event in the stream. docs/fleet.md describes the attributes.
 type cloudEvent struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -26,29 +26,35 @@ type cloudEvent struct {
 	Time            time.Time `json:"time,omitzero"`
 	DataContentType string    `json:"datacontenttype"`
 	// Sequence is the CloudEvents extension of this name: its values sort as text.
-	Sequence string    `json:"sequence"`
-	Data     eventData `json:"data"`
+	Sequence string `json:"sequence"`
+	Data     data   `json:"data"`
 }
 
-// eventData is the event, with the labels of its pod for the selectors of watches.
-type eventData struct {
+// data is an event, or what else a message says. Seq is then the number of the node's last event.
+type data struct {
 	pleg.Event
 
-	Labels map[string]string `json:"labels,omitempty"`
+	// Pod is the pod as it is after the event; nil in a message about the node.
+	Pod *podState `json:"pod,omitempty"`
+	// Agent names the process that publishes, in a message about the node.
+	Agent string `json:"agent,omitempty"`
 }
 
-// ceType returns the value of the attribute type. There is none for the marks of one
-// subscription.
-func ceType(t pleg.EventType) (string, error) {
-	info := t.Info()
-	switch {
-	case t == pleg.Gap:
-		info.Name = "node.gap"
-	case info.Class == pleg.ClassMark || info.Number == 0:
-		return "", fmt.Errorf("event type %q cannot be published", t)
-	}
-	return ceTypePrefix + strings.ReplaceAll(info.Name, "_", "") + ceTypeSuffix, nil
-}
+// kind is what a message is.
+type kind string
+
+// The kinds of messages beside events. The last three are about the node.
+const (
+	// ofState is the state of a pod, published again.
+	ofState kind = "pod.state"
+	// ofBegin says that the states of the node are being replaced, until its Gap.
+	ofBegin kind = "node.begins"
+	// ofGap says that events are missing, and that the states of the node are complete again.
+	ofGap kind = "node.gap"
+	// ofAgent says that an agent has connected, which changes nothing else.
+	ofAgent kind = "node.agent"
+	ofEvent kind = "event"
+)
 
 const (
 	ceTypePrefix = "io.github.pleg-pipeline."
@@ -59,53 +65,52 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-func encodeEvent(source string, d eventData) ([]byte, error) {
-	name, err := ceType(d.Type)
-	if err != nil {
-		return nil, err
+// encode returns the message about an event, a pod or a node.
+func encode(source string, k kind, d data) ([]byte, error) {
+	name, id := string(k), fmt.Sprintf("%s/%d", d.Epoch, d.Seq)
+	switch info := d.Type.Info(); {
+	case k != ofEvent:
+		id += "/" + name + "/" + cmp.Or(string(d.PodUID), d.Agent)
+	case info.Class == pleg.ClassMark || info.Number == 0:
+		return nil, fmt.Errorf("event type %q cannot be published", d.Type)
+	default:
+		name = strings.ReplaceAll(info.Name, "_", "")
 	}
 	return json.Marshal(cloudEvent{
-		SpecVersion:     "1.0",
-		ID:              fmt.Sprintf("%s/%d", d.Epoch, d.Seq),
-		Source:          source,
-		Type:            name,
-		Subject:         string(d.PodUID),
-		Time:            d.ObservedAt,
-		DataContentType: "application/json",
-		Sequence:        fmt.Sprintf("%020d", d.Seq),
-		Data:            d,
+		SpecVersion: "1.0", ID: id, Source: source, Type: ceTypePrefix + name + ceTypeSuffix, Subject: string(d.PodUID),
+		Time: d.ObservedAt, DataContentType: "application/json", Sequence: fmt.Sprintf("%020d", d.Seq), Data: d,
 	})
 }
 
-// message is what a watch or a new session reads of a message.
+// message is what a reader makes of a message.
 type message struct {
-	epoch string
-	// first and last are the numbers of its events; those of a Gap are both that of
-	// the last event before it.
-	first, last uint64
-	gap         bool
-	events      []eventData
+	kind kind
+	data
 }
 
-var errEmptyMessage = errors.New("it has no events")
+var errNoEpoch = errors.New("it has no epoch")
 
 func decode(body []byte) (message, error) {
-	var batch []struct {
-		Data eventData `json:"data"`
-	}
-	if err := json.Unmarshal(body, &batch); err != nil {
+	var ce cloudEvent
+	if err := json.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
-	if len(batch) == 0 {
-		return message{}, errEmptyMessage
+	m := message{ofEvent, ce.Data}
+	name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix))
+	if slices.Contains([]kind{ofState, ofBegin, ofGap, ofAgent}, name) {
+		m.kind = name
 	}
-	m := message{epoch: batch[0].Data.Epoch, first: batch[0].Data.Seq, gap: batch[0].Data.Type == pleg.Gap}
-	for i, entry := range batch {
-		if entry.Data.Epoch != m.epoch || entry.Data.Seq != m.first+uint64(i) {
-			return message{}, fmt.Errorf("event %d is %s/%d: want consecutive numbers of one epoch", i, entry.Data.Epoch, entry.Data.Seq)
-		}
-		m.events = append(m.events, entry.Data)
+	switch {
+	case m.Pod != nil:
+		m.Pod.restore(&m.Event)
+	case m.kind == ofState || m.kind == ofEvent:
+		return m, errors.New("it has no pod")
 	}
-	m.last = m.first + uint64(len(batch)) - 1
+	if m.Epoch == "" && m.kind != ofBegin && m.kind != ofAgent {
+		return m, errNoEpoch
+	}
 	return m, nil
 }
+
+// aboutPod reports whether the message is an event or the state of a pod.
+func (m *message) aboutPod() bool { return m.kind == ofEvent || m.kind == ofState }

@@ -10,43 +10,99 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func TestMessageKeepsEvents(t *testing.T) {
-	code := int32(137)
+// A message has the event and the pod as it is after it, whole.
+func TestMessageKeepsEventAndPod(t *testing.T) {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 5e6, time.UTC)
-	want := []eventData{
-		{Event: pleg.Event{Seq: 7, Epoch: "e", Type: pleg.ContainerDied, PodUID: "u", PodName: "web", PodNamespace: "shop", ContainerID: "c", ContainerName: "app", Attempt: 2, ExitCode: &code, Reason: "OOMKilled", ObservedAt: at}, Labels: map[string]string{"app": "web"}},
-		{Event: pleg.Event{Seq: 8, Epoch: "e", Type: pleg.PodSync, PodUID: "u", ObservedAt: at}},
+	base := pleg.Event{Epoch: "e", Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at}
+	event := func(seq uint64, kind pleg.EventType, id pleg.ContainerID) pleg.Event {
+		ev := base
+		ev.Seq, ev.Type, ev.ContainerID = seq, kind, id
+		return ev
 	}
-	var parts []string
-	for _, d := range want {
-		one, err := encodeEvent(ceSource("prod", "n1"), d)
-		kit.Must(t, err)
-		parts = append(parts, string(one))
+	died := event(3, pleg.ContainerDied, "c")
+	died.ExitCode, died.Reason = new(int32(137)), "Error"
+	s := &podState{}
+	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
+		s.apply(ev)
 	}
-	m, err := decode([]byte("[" + strings.Join(parts, ",") + "]"))
+	corrected := died
+	corrected.Seq, corrected.Type, corrected.Reason = 4, pleg.ContainerCorrected, "OOMKilled"
+	s.apply(corrected)
+	status := &pleg.PodStatus{
+		UID: "u", Name: "web", Namespace: "shop", IPs: []string{"10.0.0.1"}, ObservedAt: at,
+		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
+		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
+	}
+	kit.Must(t, s.setStatus(status, nil))
+	body, cut, err := encodePod(ceSource("prod", "n1"), ofEvent, corrected, s, 1<<20)
+	if err != nil || cut != "" {
+		t.Fatal(cut, err)
+	}
+	const begins = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
+		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,`
+	if !strings.HasPrefix(string(body), begins) {
+		t.Errorf("got %s\nwant %s...", body, begins)
+	}
+	m, err := decode(body)
 	kit.Must(t, err)
-	if !reflect.DeepEqual(m.events, want) || m.epoch != "e" || m.first != 7 || m.last != 8 || m.gap {
-		t.Errorf("got %+v, want %+v", m, want)
+	if m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, s.Events) || m.Pod.Events[1].Reason != "OOMKilled" {
+		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, s.Events)
 	}
-	const golden = `{"specversion":"1.0","id":"e/8","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.pod.sync.v1",` +
-		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000008",` +
-		`"data":{"seq":8,"type":"PodSync","podUID":"u","attempt":0,"sandbox":false,"epoch":"e","observedAt":"2026-08-01T12:00:00.005Z"}}`
-	if parts[1] != golden {
-		t.Errorf("got  %s\nwant %s", parts[1], golden)
+	if got, err := m.Pod.status(&m.Event); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
+		t.Errorf("got the status %+v, %v, want %+v", got, err, status)
+	}
+	s.apply(event(5, pleg.ContainerRemoved, "c"))
+	s.apply(event(6, pleg.ContainerRemoved, "s"))
+	body, _, err = encodePod("", ofState, event(6, pleg.ContainerRemoved, "s"), s, 1<<20)
+	kit.Must(t, err)
+	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
+		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
 	}
 }
 
 func TestBadMessages(t *testing.T) {
 	for _, body := range []string{
-		``, `{}`, `[]`, `[{"data":7}]`,
-		`[{"data":{"seq":1,"epoch":"a"}},{"data":{"seq":2,"epoch":"b"}}]`,
-		`[{"data":{"seq":1,"epoch":"a"}},{"data":{"seq":3,"epoch":"a"}}]`,
+		``, `{}`, `[]`, `{"data":7}`, `{"data":{"epoch":"e"}}`, `{"data":{"pod":{}}}`,
+		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`, `{"type":"io.github.pleg-pipeline.node.gap.v1","data":{}}`,
 	} {
 		if m, err := decode([]byte(body)); err == nil {
 			t.Errorf("%s is read as %+v, want an error", body, m)
 		}
 	}
-	if _, err := encodeEvent("", eventData{Event: pleg.Event{Type: pleg.Bookmark}}); err == nil {
+	if _, err := encode("", ofEvent, data{Event: pleg.Event{Type: pleg.Bookmark}}); err == nil {
 		t.Error("a bookmark can be published")
+	}
+}
+
+// What a watch does with each message, by what it knows of the node.
+func TestJudge(t *testing.T) {
+	known, begun := progress{epoch: "e", seq: 7, known: true}, progress{epoch: "e", seq: 7, known: true, begun: true}
+	said := func(k kind, epoch string, seq uint64) *message {
+		return &message{k, data{Event: pleg.Event{Epoch: epoch, Seq: seq}}}
+	}
+	for name, tt := range map[string]struct {
+		p    progress
+		m    *message
+		want action
+	}{
+		"the next event":                        {known, said(ofEvent, "e", 8), deliver},
+		"an event again":                        {known, said(ofEvent, "e", 7), skip},
+		"a hole":                                {known, said(ofEvent, "e", 9), replayHole},
+		"an event of another epoch":             {known, said(ofEvent, "f", 8), replayHole},
+		"the first event of a node":             {progress{}, said(ofEvent, "e", 9), deliver},
+		"an event of a node that was not there": {progress{known: true}, said(ofEvent, "e", 1), replayHole},
+		"a state that is published again":       {known, said(ofState, "e", 7), skip},
+		"a state after events that are missing": {known, said(ofState, "e", 8), replayHole},
+		"a state of an unknown node":            {progress{}, said(ofState, "e", 8), skip},
+		"a state before the Gap":                {begun, said(ofState, "f", 3), skip},
+		"an event before the Gap":               {begun, said(ofEvent, "e", 8), replayHole},
+		"the Gap":                               {begun, said(ofGap, "f", 3), replayGap},
+		"the Gap of an unknown node":            {progress{}, said(ofGap, "f", 3), replayGap},
+		"the begin of an epoch":                 {known, said(ofBegin, "e", 7), skip},
+		"an agent":                              {known, said(ofAgent, "e", 7), skip},
+	} {
+		if got := tt.p.judge(tt.m); got != tt.want {
+			t.Errorf("%s: action %d, want %d", name, got, tt.want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"net/url"
 	"strings"
@@ -8,36 +9,67 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// The names on the server.
+// AgentBucket is the key-value bucket with the agents that publish now, CLUSTER.NODE. A value that
+// is not renewed disappears after [LeaseTTL].
+const AgentBucket = "pleg-agents"
+
 const (
-	// EventStream is the stream of the events of all clusters. It takes the subjects
-	// pleg.v1.ev.CLUSTER.NODE. With more than one part ([Limits].Parts), there is a stream and
-	// there are buckets for each, whose names end with -1 and so on, except those of the
-	// first part, and the subjects are pleg.v1.ev.CLUSTER.PART.NODE.
-	EventStream = "pleg-events"
-	// StateBucket is the key-value bucket with the state of every node, CLUSTER.NODE,
-	// and of every pod, CLUSTER.NODE.NAMESPACE.UID.
-	StateBucket = "pleg-state"
-	// AgentBucket is the key-value bucket with the agents that publish now,
-	// CLUSTER.NODE. A value that is not renewed disappears after [LeaseTTL].
-	AgentBucket = "pleg-agents"
+	streamPrefix  = "pleg-v2-"
+	subjectPrefix = "pleg.v2."
+	// oldStream is the stream of the first layout, which other agents may still publish in.
+	oldStream = "pleg-events"
 )
 
-const eventSubjects = "pleg.v1.ev"
+// StreamName returns the name of the stream of a cluster. It takes the subjects
+// pleg.v2.CLUSTER.NODE.UID, one for each pod, and pleg.v2.CLUSTER.NODE.= for each node.
+func StreamName(cluster string) string {
+	name := token(cluster)
+	if len(name) > maxStream {
+		name = "=-" + hash(cluster)
+	}
+	return streamPrefix + name
+}
+
+// maxStream keeps the name of a stream below the 255 bytes that nats-server allows.
+const maxStream = 200
+
+// nodeToken is the last token of a node's own message: that of a pod without a UID.
+const nodeToken = "="
+
+func podSubject(cluster, node string, uid pleg.PodUID) string {
+	return subjectPrefix + nodeKey(cluster, node) + "." + token(string(uid))
+}
+
+// subjectsOf returns the subjects of some nodes of a cluster; without nodes, those of all.
+func subjectsOf(cluster string, nodes []string) []string {
+	if len(nodes) == 0 {
+		return []string{subjectPrefix + token(cluster) + ".>"}
+	}
+	all := make([]string, len(nodes))
+	for i, node := range nodes {
+		all[i] = subjectPrefix + nodeKey(cluster, node) + ".>"
+	}
+	return all
+}
+
+// nodeOf returns the node in a subject or a key of the bucket, in which it is the token at a place.
+func nodeOf(subject string, place int) (string, error) {
+	tokens := strings.Split(subject, ".")
+	if len(tokens) <= place {
+		return "", fmt.Errorf("%q names no node", subject)
+	}
+	return fromToken(tokens[place])
+}
+
+// Where a subject of the stream has the node and the pod.
+const (
+	nodePlace = 3
+	podPlace  = 4
+)
 
 func nodeKey(cluster, node string) string { return token(cluster) + "." + token(node) }
 
-func podKey(cluster, node, namespace string, uid pleg.PodUID) string {
-	return nodeKey(cluster, node) + "." + token(namespace) + "." + token(string(uid))
-}
-
-func nodeOf(key string) (string, error) {
-	tokens := strings.Split(key, ".")
-	if len(tokens) < 2 {
-		return "", fmt.Errorf("%q names no node", key)
-	}
-	return fromToken(tokens[1])
-}
+func leaseSubject(key string) string { return "$KV." + AgentBucket + "." + key }
 
 // token writes a name as one token of a subject: a dot becomes "_", every other byte
 // that is not a letter, a digit or "-" becomes "=" and its two hexadecimal digits, and
@@ -81,3 +113,5 @@ func checkName(what, name string) error {
 	}
 	return nil
 }
+
+func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }

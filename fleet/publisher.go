@@ -25,7 +25,6 @@ const (
 	DefaultMinBackoff     = 500 * time.Millisecond
 	DefaultMaxBackoff     = 15 * time.Second
 	DefaultPublishTimeout = 5 * time.Second
-	DefaultStateTTL       = 48 * time.Hour
 )
 
 // PublisherOptions configure a [Publisher]. Conn, Source, Cluster and Node are required.
@@ -40,7 +39,7 @@ type PublisherOptions struct {
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
 	// seconds, and within two seconds if it is another one. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
-	// Limits apply to the stream and the buckets if they do not exist yet.
+	// Limits apply to the stream and the bucket if they do not exist yet.
 	Limits Limits
 	// MinBackoff and MaxBackoff are the shortest and the longest time until the
 	// publisher begins again after an error. The time doubles with each error, and
@@ -49,9 +48,6 @@ type PublisherOptions struct {
 	// PublishTimeout is the time in which the server must acknowledge a message. If
 	// zero, [DefaultPublishTimeout].
 	PublishTimeout time.Duration
-	// StateTTL is how long the server keeps the states of a node whose agent is gone. The
-	// agent writes them again after half of it. If zero, [DefaultStateTTL].
-	StateTTL time.Duration
 	// Logger logs when publishing stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer registers the metrics pleg_fleet_…. If nil, they are not registered.
@@ -70,7 +66,6 @@ func (o *PublisherOptions) complete() error {
 		checkName("PublisherOptions.Node", o.Node),
 		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
 		option.Default("PublishTimeout", &o.PublishTimeout, DefaultPublishTimeout),
-		option.Default("StateTTL", &o.StateTTL, DefaultStateTTL),
 		o.Limits.complete(),
 	); err != nil {
 		return err
@@ -86,17 +81,17 @@ func (o *PublisherOptions) complete() error {
 //
 // It keeps no file: it reads on the server what it published last, and continues after
 // that with what the history of the pipeline still has. If that is too short, or the
-// pipeline is a new one, it publishes a Gap and the present state.
+// pipeline is a new one, it publishes the present state and a Gap.
 type Publisher struct {
 	o       PublisherOptions
 	js      jetstream.JetStream
 	log     *slog.Logger
 	metrics *metrics
-	// agent names this publisher in AgentBucket.
-	agent string
-	key   string // of the node in the buckets: CLUSTER.NODE
-	loop  exporter.Loop
-	cuts  atomic.Uint64
+	// agent names this publisher on the server, and key the node in the bucket.
+	agent, key string
+	source     string // of its CloudEvents
+	loop       exporter.Loop
+	cuts       atomic.Uint64
 
 	session // Run owns it
 }
@@ -113,7 +108,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	}
 	host, _ := os.Hostname() // only for people
 	p := &Publisher{
-		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node),
+		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node), source: ceSource(o.Cluster, o.Node),
 		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()), key: nodeKey(o.Cluster, o.Node),
 	}
 	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
@@ -145,10 +140,10 @@ func (p *Publisher) Status() PublisherStatus {
 
 // cut counts what was too large and is published in part. Only the first is logged: a pod that is
 // too large is so with each of its events.
-func (p *Publisher) cut(ctx context.Context, namespace, name, why string) {
+func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 	p.metrics.cut.Inc()
 	if p.cuts.Add(1) == 1 {
-		p.log.WarnContext(ctx, "a pod is published in part", "namespace", namespace, "pod", name, "why", why)
+		p.log.WarnContext(ctx, "a pod is published in part", "namespace", ev.PodNamespace, "pod", ev.PodName, "why", why)
 	}
 }
 
@@ -166,9 +161,4 @@ func (p *Publisher) count(err error) time.Duration {
 		p.metrics.refused.Inc()
 	}
 	return 0
-}
-
-// isRefused reports whether the server answered and said no.
-func isRefused(err error) bool {
-	return errors.As(err, new(*jetstream.APIError)) && !isUnavailable(err)
 }

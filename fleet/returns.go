@@ -46,18 +46,13 @@ func (r *returns) wait(ctx context.Context, d time.Duration) error {
 	return backoff.Wait(ctx, rand.N(returnJitter))
 }
 
-// newRetries returns the times between the attempts of a watch.
-func newRetries() *backoff.Backoff {
-	return &backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}
-}
-
 // retry makes attempts until one returns nil, none can succeed, or ctx ends.
 func (o *WatchOptions) retry(ctx context.Context, js jetstream.JetStream, retries *backoff.Backoff, attempt func(context.Context) error) error {
 	returns := newReturns(js.Conn(), retries)
 	for {
 		began := time.Now()
 		err := attempt(ctx)
-		if err == nil || errors.Is(err, errStopped) || errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, errOtherParts) || ctx.Err() != nil {
+		if err == nil || errors.Is(err, errStopped) || errors.Is(err, nats.ErrConnectionClosed) || ctx.Err() != nil {
 			return err
 		}
 		if time.Since(began) > DefaultMaxBackoff {

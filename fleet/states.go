@@ -7,62 +7,36 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // States reads the present state of a cluster. Its methods are safe for concurrent use.
 type States struct {
-	js      jetstream.JetStream
+	*store
+
 	cluster string
-	parts   []*server
-	away    []error // why a part is nil
 }
 
-// OpenStates returns the states of a cluster. It fails if no part can be reached, or if nothing
-// has been published on the server yet. A part that cannot be reached now has only errors later.
+// OpenStates returns the states of a cluster. It fails if the server cannot be reached, or if nothing
+// has been published for the cluster yet.
 func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
 	if err := checkName("cluster", cluster); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, openTimeout)
 	defer cancel()
-	parts, errs, err := openAll(ctx, js, nil)
-	if err == nil && !slices.Contains(errs, nil) {
-		err = errors.Join(errs...)
-	}
+	stream, err := openStream(ctx, js, cluster, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
-	return &States{js: js, cluster: cluster, parts: parts, away: errs}, nil
-}
-
-func (s *States) of(node string) (*server, error) {
-	number := partOf(node, len(s.parts)).number
-	return s.parts[number], s.away[number]
-}
-
-// read calls one for each of some parts, at the same time. A part that is away does not keep the
-// others from being read: the error names it.
-func (s *States) read(parts map[int][]string, one func(part *server, nodes []string) error) error {
-	errs := slices.Clone(s.away)
-	var reading sync.WaitGroup
-	for number := range s.parts {
-		nodes, wanted := parts[number]
-		switch {
-		case !wanted:
-			errs[number] = nil
-		case errs[number] == nil:
-			reading.Go(func() { errs[number] = s.parts[number].explain(one(s.parts[number], nodes)) })
-		}
-	}
-	reading.Wait()
-	return errors.Join(errs...)
+	return &States{stream, cluster}, nil
 }
 
 // Node is a node of the cluster.
@@ -70,8 +44,7 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
-	// Epoch and Seq are of an event that was published and that all states of the node
-	// include.
+	// Epoch and Seq are of an event that was published and that all states of the node include.
 	Epoch string
 	Seq   uint64
 	// CurrentAsOf is the time before the last list of the node whose changes are all
@@ -81,55 +54,75 @@ type Node struct {
 	// not say.
 	Verdict *Verdict
 
-	after uint64 // of the node's key
+	health health
 }
 
-// Nodes returns all nodes that have published, sorted by name. If there is an error, these are the
-// nodes of the parts that could be read.
+// Nodes returns all nodes that have published, sorted by name.
 func (s *States) Nodes(ctx context.Context) ([]Node, error) {
-	all := []Node{}
-	var mu sync.Mutex
-	err := s.read(byPart(nil, len(s.parts)), func(part *server, _ []string) error {
-		nodes, err := part.nodes(ctx, []string{token(s.cluster) + ".*"})
-		for _, n := range nodes {
-			if n.Agent == "" {
-				v := part.silent(ctx, s.cluster, n.Name)
-				n.Verdict = &v
-			}
-			mu.Lock()
-			all = append(all, *n)
-			mu.Unlock()
-		}
-		return err
-	})
+	known, err := s.nodes(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Node, 0, len(known))
+	for _, n := range known {
+		all = append(all, *n)
+	}
 	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	return all, err
+	return all, nil
 }
 
-func (s *server) nodes(ctx context.Context, keys []string) (map[string]*Node, error) {
-	nodes := make(map[string]*Node)
-	err := s.readBucket(ctx, StateBucket, keys, func(e entry) error {
-		var state nodeState
-		if name, err := decodeState(e, &state); err == nil {
-			nodes[name] = &Node{Name: name, Epoch: state.Epoch, Seq: state.Seq, after: state.After}
+// nodes returns some nodes by their names; without names, all.
+func (s *States) nodes(ctx context.Context, names []string) (map[string]*Node, error) {
+	running, err := agents(ctx, s.js, s.cluster, names)
+	if err != nil {
+		return nil, err
+	}
+	known := make(map[string]*Node)
+	subjects := []string{subjectPrefix + token(s.cluster) + ".*." + nodeToken}
+	if len(names) > 0 {
+		subjects = nil
+		for _, name := range names {
+			subjects = append(subjects, podSubject(s.cluster, name, ""))
+		}
+	}
+	_, err = s.snapshot(ctx, subjects, func(m *stored) error {
+		if name, err := nodeOf(m.Subject, nodePlace); err == nil {
+			own, _ := decode(m.Data) // the name is enough
+			known[name] = &Node{Name: name, Epoch: own.Epoch, Seq: own.Seq}
 		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	err = s.readBucket(ctx, AgentBucket, keys, func(e entry) error {
-		var agent agentState
-		name, err := decodeState(e, &agent)
-		if n := nodes[name]; n != nil && err == nil { // else it is not of this project
-			n.Agent, n.CurrentAsOf, n.Verdict = agent.Agent, agent.CurrentAsOf, agent.Verdict
-			if agent.Epoch == n.Epoch {
+	for name, agent := range running {
+		n := known[name]
+		if n == nil && agent.old() != nil { // it publishes elsewhere
+			n = &Node{Name: name}
+			known[name] = n
+		}
+		if n != nil {
+			if n.Agent, n.CurrentAsOf = agent.Agent, agent.CurrentAsOf; agent.Epoch == n.Epoch {
 				n.Seq = max(n.Seq, agent.Seq)
 			}
+			n.Verdict, n.health = cmp.Or(agent.old(), agent.Verdict), agent.health
 		}
-		return nil
-	})
-	return nodes, err
+	}
+	for _, n := range known {
+		if n.Agent == "" {
+			n.Verdict = s.silent(ctx, n.Name)
+		}
+	}
+	return known, nil
+}
+
+// silent returns the verdict on a node that nobody publishes for.
+func (s *States) silent(ctx context.Context, node string) *Verdict {
+	var since time.Time
+	if m, err := s.message(ctx, wanted{Last: subjectsOf(s.cluster, []string{node})[0]}); err == nil && m != nil {
+		since = m.Time
+	}
+	return new(verdict.Silent("has no agent and has published nothing", since))
 }
 
 // Pod is the state of one pod.
@@ -141,123 +134,92 @@ type Pod struct {
 	Labels          map[string]string
 	// LastEvent is the newest event of a container or sandbox that is not removed.
 	LastEvent pleg.Event
+	// Finding is what is wrong with the inspections of the pod, or that nobody publishes for its node;
+	// nil if nothing is known to be wrong.
+	Finding *Finding
+	// Silent is true if nobody publishes for the node: the pod may have changed since CurrentAsOf.
+	Silent bool
 }
 
 // Pods ranges over the pods of the cluster, or of some nodes and namespaces, in no order.
-// An error ends the range: it comes after the pods of the parts that could be read.
+// An error ends the range.
 func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2[Pod, error] {
 	return func(yield func(Pod, error) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		pods := make(chan Pod)
-		defer func() {
-			cancel()
-			for range pods { // until nobody reads any more
-			}
-		}()
-		var err error
-		go func() {
-			defer close(pods)
-			err = s.read(byPart(nodes, len(s.parts)), func(part *server, nodes []string) error {
-				nodeKeys, podKeys := keys(s.cluster, nodes, namespaces)
-				return part.eachPod(ctx, nodeKeys, podKeys, func(pod Pod) error {
-					select {
-					case pods <- pod:
-						return nil
-					case <-ctx.Done():
-						return context.Cause(ctx)
-					}
-				})
+		known, err := s.nodes(ctx, nodes)
+		pods := make(map[string]Pod) // a pod may have another message while the state is read
+		if err == nil {
+			_, err = s.snapshot(ctx, subjectsOf(s.cluster, nodes), func(m *stored) error {
+				delete(pods, m.Subject)
+				if pod, ok := podOf(known, m); ok && (len(namespaces) == 0 || slices.Contains(namespaces, pod.Namespace)) {
+					pods[m.Subject] = pod
+				}
+				return nil
 			})
-		}()
-		for pod := range pods {
+		}
+		if err != nil {
+			yield(Pod{}, fmt.Errorf("read the pods: %w", err))
+			return
+		}
+		for _, n := range known { // a pod whose first inspection hangs has no events
+			for _, f := range n.health.Pods {
+				subject := podSubject(s.cluster, n.Name, f.PodUID)
+				namespace, name, _ := strings.Cut(f.Pod, "/")
+				if _, ok := pods[subject]; !ok && (len(namespaces) == 0 || slices.Contains(namespaces, namespace)) {
+					pods[subject] = Pod{Entry: cache.Entry{UID: f.PodUID}, Node: n.Name, Namespace: namespace, Name: name, Finding: &f}
+				}
+			}
+		}
+		for _, pod := range pods {
 			if !yield(pod, nil) {
 				return
 			}
 		}
-		if err != nil {
-			yield(Pod{}, err)
-		}
 	}
-}
-
-func (s *server) eachPod(ctx context.Context, nodeKeys, podKeys []string, each func(Pod) error) error {
-	nodes, err := s.nodes(ctx, nodeKeys)
-	if err != nil {
-		return err
-	}
-	return s.readBucket(ctx, StateBucket, podKeys, func(e entry) error {
-		if pod, ok := podOf(nodes, e); ok {
-			return each(pod)
-		}
-		return nil
-	})
-}
-
-// keys returns the keys of nodes of a cluster, and of their pods in namespaces. Without nodes or
-// namespaces, those of all.
-func keys(cluster string, nodes, namespaces []string) (nodeKeys, podKeys []string) {
-	nodeTokens, namespaceTokens := tokens(nodes), tokens(namespaces)
-	for _, node := range nodeTokens {
-		nodeKeys = append(nodeKeys, token(cluster)+"."+node)
-		for _, namespace := range namespaceTokens {
-			podKeys = append(podKeys, token(cluster)+"."+node+"."+namespace+".*")
-		}
-	}
-	return nodeKeys, podKeys
-}
-
-// tokens returns the tokens of names; without names, the wildcard.
-func tokens(names []string) []string {
-	if len(names) == 0 {
-		return []string{"*"}
-	}
-	all := make([]string, len(names))
-	for i, name := range names {
-		all[i] = token(name)
-	}
-	return all
 }
 
 // Pod returns the state of one pod; false if it is gone.
-func (s *States) Pod(ctx context.Context, node, namespace string, uid pleg.PodUID) (pod Pod, ok bool, err error) {
-	part, err := s.of(node)
+func (s *States) Pod(ctx context.Context, node string, uid pleg.PodUID) (pod Pod, ok bool, err error) {
+	known, err := s.nodes(ctx, []string{node})
 	if err != nil {
 		return Pod{}, false, err
 	}
-	nodes, err := part.nodes(ctx, []string{nodeKey(s.cluster, node)})
-	if err != nil {
+	m, err := s.message(ctx, wanted{Last: podSubject(s.cluster, node, uid)})
+	if err != nil || m == nil {
 		return Pod{}, false, err
 	}
-	err = part.readNode(ctx, []string{podKey(s.cluster, node, namespace, uid)}, func(e entry) error {
-		pod, ok = podOf(nodes, e)
-		return nil
-	})
-	return pod, ok, err
+	pod, ok = podOf(known, m)
+	return pod, ok, nil
 }
 
-// podOf returns the pod in an entry; false if it is gone, or what a replaced agent wrote.
-func podOf(nodes map[string]*Node, e entry) (Pod, bool) {
-	var state podState
-	name, err := decodeState(e, &state)
+// podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
+func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
+	name, err := nodeOf(of.Subject, nodePlace)
 	node := nodes[name]
-	if err != nil || node == nil || !state.isCurrent(node.Epoch, node.after) {
+	if err != nil || node == nil {
 		return Pod{}, false
 	}
-	pod := Pod{Node: name, Name: state.Name, Namespace: state.Namespace, Labels: state.Labels}
-	pod.UID = state.UID
-	if len(state.Events) > 0 {
-		pod.LastEvent = state.Events[len(state.Events)-1]
+	m, err := decode(of.Data)
+	if err != nil || !m.aboutPod() || m.Pod.Gone {
+		return Pod{}, false
 	}
-	pod.Status, err = state.status()
+	pod := Pod{Node: name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
+	pod.UID = m.PodUID
+	if len(m.Pod.Events) > 0 {
+		pod.LastEvent = m.Pod.Events[len(m.Pod.Events)-1]
+	}
+	pod.Status, err = m.Pod.status(&m.Event)
 	switch {
 	case err != nil:
 		pod.Err = err
-	case state.Error != "":
-		pod.Err = &pleg.InspectionError{Err: errors.New(state.Error)}
+	case m.Pod.Error != "":
+		pod.Err = &pleg.InspectionError{Err: errors.New(m.Pod.Error)}
 	}
-	pod.CurrentAsOf = pod.LastEvent.ObservedAt
+	pod.CurrentAsOf = m.ObservedAt
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
+	}
+	if pod.Silent = node.Agent == ""; pod.Silent && len(node.Verdict.Findings) > 0 {
+		pod.Finding = &node.Verdict.Findings[0]
 	}
 	return pod, true
 }

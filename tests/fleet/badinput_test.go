@@ -41,8 +41,8 @@ func TestUnusableServer(t *testing.T) {
 		{name: "unknown certificate", config: serverTLS("false"), options: fleet.ConnectOptions{TLSCA: other}, says: "x509: certificate signed by unknown authority"},
 		{name: "no certificate", config: serverTLS("true"), options: fleet.ConnectOptions{TLSCA: cert}, says: "tls: certificate required"},
 		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
-		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"other.>"}}, says: `stream pleg-events: it has the subjects [\"other.>\"]: want pleg.v1.ev.*.*`},
-		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: fleet.EventStream, Subjects: []string{"pleg.v1.ev.*.*"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-events: it has the retention Interest: want limits"},
+		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"other.>"}}, says: `stream pleg-v2-test_example: it has the subjects [\"other.>\"]: want pleg.v2.test_example.>`},
+		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-v2-test_example: it has the retention Interest: want limits"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// Every message is a batch of CloudEvents that the official SDK accepts.
+// Every message is a CloudEvent that the official SDK accepts.
 func TestMessagesAreCloudEvents(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -22,24 +22,22 @@ func TestMessagesAreCloudEvents(t *testing.T) {
 	c.converges()
 	types := make(map[string]int)
 	eachMessage(t, s.URL, func(m *jetstream.RawStreamMsg) {
-		if got := m.Header.Get("Content-Type"); got != event.ApplicationCloudEventsBatchJSON {
+		if got := m.Header.Get("Content-Type"); got != event.ApplicationCloudEventsJSON {
 			t.Errorf("message %d has the content type %q", m.Sequence, got)
 		}
-		var batch []event.Event
-		if err := json.Unmarshal(m.Data, &batch); err != nil {
+		var ev event.Event
+		if err := json.Unmarshal(m.Data, &ev); err != nil {
 			t.Fatalf("message %d: %v\n%s", m.Sequence, err, m.Data)
 		}
-		for _, ev := range batch {
-			if err := ev.Validate(); err != nil {
-				t.Errorf("message %d: %v\n%s", m.Sequence, err, m.Data)
-			}
-			if ev.Source() != "/clusters/"+cluster+"/nodes/node-a" || ev.SpecVersion() != event.CloudEventsVersionV1 || ev.Extensions()["sequence"] == "" {
-				t.Errorf("message %d has the event %v", m.Sequence, ev)
-			}
-			types[ev.Type()]++
+		if err := ev.Validate(); err != nil {
+			t.Errorf("message %d: %v\n%s", m.Sequence, err, m.Data)
 		}
+		if ev.Source() != "/clusters/"+cluster+"/nodes/node-a" || ev.SpecVersion() != event.CloudEventsVersionV1 || ev.Extensions()["sequence"] == "" {
+			t.Errorf("message %d has the event %v", m.Sequence, ev)
+		}
+		types[ev.Type()]++
 	})
-	for _, want := range []string{"node.gap", "container.started", "container.died", "container.removed", "pod.sync"} {
+	for _, want := range []string{"node.begins", "node.gap", "pod.state", "container.started", "container.died", "container.removed", "pod.sync"} {
 		if types["io.github.pleg-pipeline."+want+".v1"] == 0 {
 			t.Errorf("no event of the type %s among %v", want, types)
 		}

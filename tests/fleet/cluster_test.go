@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// streams are all that a fleet of one part has.
-var streams = []string{fleet.EventStream, "KV_" + fleet.StateBucket, "KV_" + fleet.AgentBucket}
+// streams are all that a fleet has.
+var streams = []string{fleet.StreamName(cluster), "KV_" + fleet.AgentBucket}
 
 // startCluster returns three servers that form a cluster.
 func startCluster(t *testing.T) []*natsd.Server {
@@ -61,7 +61,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	for range 2 {
 		stop := churn(t, []*agent{a, b}, 3*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
-		lost, err := leaderOf(t, js, fleet.EventStream)
+		lost, err := leaderOf(t, js, streams[0])
 		kit.Must(t, err)
 		servers[lost].Kill()
 		killed := time.Now()

@@ -125,9 +125,7 @@ type agentOptions struct {
 	offset time.Duration
 	// backoff is the time between two attempts; if zero, a short one.
 	backoff time.Duration
-	// stateTTL is how long the server keeps the states; if zero, the default.
-	stateTTL time.Duration
-	health   func(context.Context) (pleg.Status, error)
+	health  func(context.Context) (pleg.Status, error)
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -147,7 +145,7 @@ func (a *agent) publish(o agentOptions) {
 		a.conn, log = connect(a.t, a.url), nil
 	}
 	_, a.stop = publish(a.t, fleet.PublisherOptions{
-		Conn: a.conn, Source: a.node, Node: a.name, Limits: o.limits, StateTTL: o.stateTTL, Health: o.health, Logger: log,
+		Conn: a.conn, Source: a.node, Node: a.name, Limits: o.limits, Health: o.health, Logger: log,
 		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
 	})
 }
@@ -444,24 +442,18 @@ func (f *field) late() *consumer {
 // restart starts the server after it was killed.
 func (f *field) restart() { kit.Must(f.t, f.server.Start(f.t.Context())) }
 
-// eventsIn returns the events in a message of the stream.
-func eventsIn(t *testing.T, message []byte) []pleg.Event {
+// eventIn returns the event in a message of the stream.
+func eventIn(t *testing.T, message []byte) pleg.Event {
 	t.Helper()
-	var batch []struct{ Data pleg.Event }
-	if err := json.Unmarshal(message, &batch); err != nil || len(batch) == 0 {
-		t.Fatalf("%s: %v", message, err)
-	}
-	events := make([]pleg.Event, len(batch))
-	for i := range batch {
-		events[i] = batch[i].Data
-	}
-	return events
+	var m struct{ Data pleg.Event }
+	kit.Must(t, json.Unmarshal(message, &m))
+	return m.Data
 }
 
 // eachMessage calls each for all messages in the stream.
 func eachMessage(t *testing.T, url string, each func(*jetstream.RawStreamMsg)) {
 	t.Helper()
-	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.EventStream)
+	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.StreamName(cluster))
 	kit.Must(t, err)
 	state := stream.CachedInfo().State
 	for i := state.FirstSeq; i <= state.LastSeq; i++ {

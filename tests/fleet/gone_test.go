@@ -17,40 +17,39 @@ import (
 func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{stateTTL: 4 * time.Second})
-	b := startAgent(t, s.URL, "node-b", agentOptions{})
+	a := startAgent(t, s.URL, "node-a", agentOptions{limits: fleet.Limits{MaxAge: 4 * time.Second}})
 	a.steps(20)
-	b.steps(20)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
-	js := jetStream(t, connect(t, s.URL))
-	bucket, err := js.KeyValue(t.Context(), fleet.StateBucket)
-	kit.Must(t, err)
-	written := make(map[uint64]bool) // the revisions of the node's key
+	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
+	first.converges()
+	refreshed := make(map[uint64]bool) // the first message of the stream
 	until(t, func() error {
-		node, err := bucket.Get(t.Context(), "test_example.node-a")
+		stream, err := jetStream(t, a.conn).Stream(t.Context(), streams[0])
 		kit.Must(t, err)
-		if written[node.Revision()] = true; len(written) < 4 {
-			return fmt.Errorf("the states were written %d times, want 4", len(written))
+		if refreshed[stream.CachedInfo().State.FirstSeq] = true; len(refreshed) < 40 {
+			return fmt.Errorf("%d messages have expired", len(refreshed)-1)
 		}
 		return nil
 	})
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+	first.hasGaps(first.gapsSoFar())
 	a.stop()
 	until(t, func() error {
-		if left := keysOf(t, js, "test_example.node-a", "test_example.node-a.>"); len(left) > 0 {
-			return fmt.Errorf("%d keys of the node are left", len(left))
+		stream, err := jetStream(t, a.conn).Stream(t.Context(), streams[0])
+		kit.Must(t, err)
+		if n := stream.CachedInfo().State.Msgs; n > 0 {
+			return fmt.Errorf("%d messages are left", n)
 		}
 		return nil
 	})
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, b).converges()
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}).converges()
 	a.publish(agentOptions{})
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
 // A node that is gone can be forgotten; one that publishes, or that nobody knows, cannot.
 func TestForget(t *testing.T) {
 	t.Parallel()
-	f := startField(t, fieldOptions{a: agentOptions{limits: fleet.Limits{Parts: parts}}})
+	f := startField(t, fieldOptions{})
 	states := openStates(t, f.server.URL)
 	if err := states.Forget(t.Context(), "node-a"); !errors.Is(err, fleet.ErrPublishing) {
 		t.Errorf("forget a node that publishes: %v, want %v", err, fleet.ErrPublishing)
@@ -84,15 +83,14 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	a.steps(5)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 	for args, want := range map[string]string{
-		"pods --cluster prud":                               `no node of cluster "prud": it has not published`,
+		"pods --cluster prud":                               `nothing has been published for this cluster yet`,
 		"pods --cluster test.example --node n2":             `node "n2" of cluster "test.example": it has not published`,
 		"pods --watch --cluster test.example --node n2":     `node "n2" of cluster "test.example": it has not published`,
-		"doctor --cluster prud":                             `no node of cluster "prud": it has not published`,
-		"events --replay --cluster prud":                    `no node of cluster "prud": it has not published`,
+		"doctor --cluster prud":                             `nothing has been published for this cluster yet`,
 		"events --cluster test.example --node n1 --node n2": `node "n2" of cluster "test.example": it has not published`,
 		"fleet forget --cluster test.example n1":            "an agent publishes as this node",
 		"fleet forget --cluster test.example n2":            `node "n2" of cluster "test.example": it has not published`,
-		"fleet create --max-age 1h":                         "stream pleg-events exists with",
+		"fleet create --cluster test.example --max-age 1h":  "stream pleg-v2-test_example exists with",
 	} {
 		t.Run(args, func(t *testing.T) {
 			t.Parallel()

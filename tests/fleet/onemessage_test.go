@@ -14,53 +14,44 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Messages and states that nobody can read are passed over, by watches that run and by those
-// that come later.
+// Messages that nobody can read are passed over, by watches that run and by those that come later.
 func TestUnreadableMessageStopsNobody(t *testing.T) {
 	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	a.steps(20)
+	f := startField(t, fieldOptions{})
 	var unreadable atomic.Int64
 	o := fleet.WatchOptions{Replay: true, Unreadable: func(error) { unreadable.Add(1) }}
-	first := watch(t, s.URL, o, a)
+	first := watch(t, f.server.URL, o, f.a, f.b)
 	first.converges()
-	conn := connect(t, s.URL)
-	for _, subject := range []string{
-		"pleg.v1.ev.test_example.=ZZ", "pleg.v1.ev.test_example.node-b",
-		"$KV.pleg-state.test_example.=ZZ", "$KV.pleg-state.test_example.node-b",
-		"$KV.pleg-state.test_example.node-a.shop.no-json", "$KV.pleg-state.test_example.=ZZ.shop.uid",
+	conn := connect(t, f.server.URL)
+	for subject, body := range map[string]string{
+		"pleg.v2.test_example.=ZZ.uid": "{not JSON", "pleg.v2.test_example.node-c": "{not JSON", "pleg.v2.test_example.node-a.no-json": "{not JSON",
+		"pleg.v2.test_example.node-a.nothing": "{}", "pleg.v2.test_example.node-a.no-pod": `{"type": "io.github.pleg-pipeline.pod.state.v1", "data": {"epoch": "e"}}`,
 	} {
-		if _, err := conn.Request(subject, []byte("{not JSON"), patience); err != nil {
+		if _, err := conn.Request(subject, []byte(body), patience); err != nil {
 			t.Fatalf("%s: %v", subject, err)
 		}
 	}
-	a.steps(20)
-	first.converges()
-	if n := unreadable.Swap(0); n != 2 {
-		t.Errorf("a watch that runs passes over %d messages, want the 2 in the stream", n)
-	}
-	watch(t, s.URL, o, a).converges()
-	if n := unreadable.Load(); n != 4 {
-		t.Errorf("a watch that comes later passes over %d states, want 4", n)
-	}
-}
-
-// A state whose headers cannot be read does not keep the agent of its node from publishing.
-func TestUnreadableHeadersStopNobody(t *testing.T) {
-	t.Parallel()
-	f := startField(t, fieldOptions{})
-	conn, err := net.Dial("tcp", strings.TrimPrefix(f.server.URL, "nats://"))
+	// One whose headers cannot be read either.
+	raw, err := net.Dial("tcp", strings.TrimPrefix(f.server.URL, "nats://"))
 	kit.Must(t, err)
-	defer func() { _ = conn.Close() }()
+	defer func() { _ = raw.Close() }()
 	headers := "NATS/1.0\r\nthis is no header\r\n\r\n"
-	_, err = fmt.Fprintf(conn, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB $KV.pleg-state.test_example.node-a.shop.uid %d %d\r\n%s{}\r\nPING\r\n", len(headers), len(headers)+2, headers)
+	_, err = fmt.Fprintf(raw, "CONNECT {\"headers\":true,\"verbose\":false}\r\nHPUB pleg.v2.test_example.node-a.headers %d %d\r\n%s{}\r\nPING\r\n", len(headers), len(headers)+2, headers)
 	kit.Must(t, err)
 	for text := []byte{}; !strings.Contains(string(text), "PONG"); {
 		part := make([]byte, 1024)
-		n, err := conn.Read(part)
+		n, err := raw.Read(part)
 		kit.Must(t, err)
 		text = append(text, part[:n]...)
+	}
+	f.steps(20)
+	first.converges()
+	if n := unreadable.Swap(0); n != 6 {
+		t.Errorf("a watch that runs passes over %d messages, want 6", n)
+	}
+	watch(t, f.server.URL, o, f.a, f.b).converges()
+	if n := unreadable.Load(); n != 6 {
+		t.Errorf("a watch that comes later passes over %d messages, want 6", n)
 	}
 	f.beginsAgain()
 	f.converges()

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"fmt"
 	"maps"
 	"testing"
 
@@ -56,16 +55,11 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// States has every pod with its status, whatever the number of parts.
+// States has every pod with its status.
 func TestStates(t *testing.T) {
 	t.Parallel()
-	for _, parts := range []int{1, parts} { // the nodes are in different ones
-		t.Run(fmt.Sprint(parts), func(t *testing.T) {
-			t.Parallel()
-			f := startField(t, fieldOptions{a: agentOptions{limits: fleet.Limits{Parts: parts}}})
-			f.checkStates(openStates(t, f.server.URL))
-		})
-	}
+	f := startField(t, fieldOptions{})
+	f.checkStates(openStates(t, f.server.URL))
 }
 
 func (f *field) checkStates(states *fleet.States) {
@@ -88,7 +82,7 @@ func (f *field) checkStates(states *fleet.States) {
 		for _, sandbox := range pod.Status.Sandboxes {
 			got[pod.Node][sandbox.ID] = sandbox.Ready
 		}
-		one, ok, err := states.Pod(f.t.Context(), pod.Node, pod.Namespace, pod.UID)
+		one, ok, err := states.Pod(f.t.Context(), pod.Node, pod.UID)
 		if err != nil || !ok || one.LastEvent.Seq != pod.LastEvent.Seq || one.Name != pod.Name {
 			f.t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
 		}
@@ -114,7 +108,7 @@ func (f *field) checkStates(states *fleet.States) {
 	if some == 0 {
 		f.t.Error("no pod of node-b in the namespace shop")
 	}
-	if _, ok, err := states.Pod(f.t.Context(), "node-a", "shop", "nobody"); ok || err != nil {
+	if _, ok, err := states.Pod(f.t.Context(), "node-a", "nobody"); ok || err != nil {
 		f.t.Errorf("a pod that does not exist: %t, %v", ok, err)
 	}
 }

@@ -26,7 +26,6 @@ var (
 	scalePods  = flag.Int("pods", 20, "the `NUMBER` of pods of each node")
 	scaleConns = flag.Int("connections", 5, "the `NUMBER` of connections that the nodes share")
 	scaleRate  = flag.Float64("rate", 3.75, "`EVENTS` of a node each second")
-	scaleParts = flag.Int("parts", 1, "the `NUMBER` of parts")
 	scaleThree = flag.Bool("three", false, "three servers, each of which keeps everything")
 	scaleTime  = flag.Duration("duration", 2*time.Second, "the `TIME` under load")
 )
@@ -49,7 +48,7 @@ type scale struct {
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := &scale{t: t}
-	limits := fleet.Limits{Parts: *scaleParts}
+	limits := fleet.Limits{}
 	if *scaleThree {
 		s.servers, limits.Replicas = startCluster(t), 3
 	} else {
@@ -60,7 +59,7 @@ func TestScale(t *testing.T) {
 	for range *scaleConns {
 		s.conns = append(s.conns, connect(t, s.url))
 	}
-	kit.Must(t, fleet.Create(t.Context(), jetStream(t, s.conns[0]), limits))
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, s.conns[0]), cluster, limits))
 	for i := range *scaleNodes {
 		o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: s.conns[i%len(s.conns)], seed: uint64(i)}
 		s.nodes = append(s.nodes, startAgent(t, s.url, fmt.Sprintf("node-%05d.example.com", i), o))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -65,4 +66,51 @@ func TestVerdicts(t *testing.T) {
 	shows("ok", "", "")
 	a.stop()
 	shows("problem", "node silent", "")
+}
+
+// Each row of a pod says that its inspection hangs, or that nobody publishes for its node, and these
+// rows come first; events of the last minutes are there.
+func TestPodsCarryTheFinding(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	var status atomic.Pointer[pleg.Status]
+	status.Store(&pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: time.Now()}})
+	startAgent(t, s.URL, "node-a", agentOptions{pods: 3, first: 3})
+	b := startAgent(t, s.URL, "node-b", agentOptions{first: 5, health: func(context.Context) (pleg.Status, error) { return *status.Load(), nil }})
+	silent := startAgent(t, s.URL, "node-c", agentOptions{pods: 3, first: 3})
+	hung := pleg.Status{Healthy: true, At: time.Now(), Quarantined: []pleg.Quarantined{
+		{UID: "new", Namespace: "shop", Name: "never-inspected", Since: time.Now().Add(-time.Minute), Hung: 3},
+	}}
+	for uid, pod := range b.node.Truth() {
+		hung.Quarantined = append(hung.Quarantined, pleg.Quarantined{UID: uid, Namespace: pod.Namespace, Name: pod.Name, Since: time.Now().Add(-time.Minute), Hung: 3})
+		break
+	}
+	hung.Relist.Success = time.Now()
+	status.Store(&hung)
+	place := []string{"--fleet", s.URL, "--cluster", cluster}
+	var rows []string
+	until(t, func() error {
+		out, err := command(t, append([]string{"pods", "--no-headers"}, place...)...).Output()
+		if err != nil || !strings.Contains(string(out), "node-a") || !strings.Contains(string(out), "node-c") || strings.Count(string(out), " hung ") < 2 {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	silent.stop()
+	out, err := command(t, append([]string{"pods", "--no-headers"}, place...)...).Output()
+	kit.Must(t, err)
+	rows = strings.Split(strings.TrimSpace(string(out)), "\n")
+	for i, row := range rows {
+		want := " hung "
+		if _, of, _ := strings.Cut(row, "node-"); i >= 2 {
+			want = map[bool]string{true: " silent ", false: " ready "}[of[0] == 'c']
+		}
+		if !strings.Contains(row, want) || i > 2 && strings.Contains(row, " silent ") && !strings.Contains(rows[i-1], " silent ") {
+			t.Errorf("row %d is %q, want%sand those of silent nodes after those that hang", i, row, want)
+		}
+	}
+	out, err = command(t, append([]string{"events", "--since", "10m", "--follow=false", "-o", "json"}, place...)...).Output()
+	if n := strings.Count(string(out), `"type":"ContainerStarted"`); err != nil || n == 0 {
+		t.Errorf("%d events of the last 10 minutes, %v\n%s", n, err, out)
+	}
 }

@@ -98,9 +98,13 @@ func (c *eventsCommand) validateSince() error {
 		if c.replay {
 			return errors.New("--since cannot be combined with --replay for a fleet: events that are no longer available are replaced by a replay")
 		}
+		if age, err := time.ParseDuration(c.since); err == nil && age >= 0 {
+			c.fleet.since = time.Now().Add(-age)
+			return nil
+		}
 		after, err := fleet.ParsePosition(c.since)
 		if err != nil {
-			return fmt.Errorf("--since: %w", err)
+			return fmt.Errorf("--since: %w, or a time, such as 10m", err)
 		}
 		c.fleet.after = &after
 		return nil

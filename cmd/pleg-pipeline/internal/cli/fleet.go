@@ -34,8 +34,9 @@ type fleetFlags struct {
 
 	nodes      []string
 	namespaces []string        // of the pods to read. If empty, all
-	after      *fleet.Position // --since of events
-	// away is true while a watch is disconnected, or a part of it.
+	after      *fleet.Position // --since of events, or a time
+	since      time.Time
+	// away is true while a watch is disconnected.
 	away bool
 }
 
@@ -105,7 +106,7 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq
 func (s fleetSource) watch(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
-		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Bookmarks: o.Bookmarks,
+		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Since: s.flags.since, Bookmarks: o.Bookmarks,
 		Filter: o.Filter,
 		Disconnected: func(err error, retryIn time.Duration) {
 			s.flags.away = true
@@ -131,7 +132,7 @@ func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
 	defer cancel()
 	for pod, err := range s.states.Pods(ctx, s.flags.nodes, s.flags.namespaces) {
 		if err != nil {
-			return all, err // of the parts that are away
+			return nil, err
 		}
 		all = append(all, fleetPod(pod))
 	}
@@ -140,7 +141,7 @@ func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
 
 // Pod implements [source].
 func (s fleetSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
-	pod, ok, err := s.states.Pod(ctx, ev.Node, ev.PodNamespace, ev.PodUID)
+	pod, ok, err := s.states.Pod(ctx, ev.Node, ev.PodUID)
 	return fleetPod(pod), ok, err
 }
 
@@ -149,6 +150,9 @@ func fleetPod(pod fleet.Pod) view.Pod {
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	})
 	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
+	if pod.Finding != nil {
+		known.Finding, known.Stale = pod.Finding, !known.Uninspected
+	}
 	return known
 }
 
@@ -165,14 +169,27 @@ func (s fleetSource) nodes(ctx context.Context) ([]fleet.Node, error) {
 // Nodes implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
 func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem string, err error) {
 	all, err := s.nodes(ctx)
-	silent := 0
+	var silent []string
 	for _, n := range all {
 		if n.Agent == "" {
-			silent++
+			silent = append(silent, n.Name)
 		}
 	}
 	if ranked := doctor.Rank(all, time.Now()); !ranked.Healthy() {
 		_, problem, _ = strings.Cut(ranked.Verdict, ": ")
 	}
-	return [][2]string{{"nodes", strconv.Itoa(len(all))}, {"silent", strconv.Itoa(silent)}}, problem, err
+	return [][2]string{{"nodes", strconv.Itoa(len(all))}, {"silent", silentNodes(silent)}}, problem, err
+}
+
+// silentNodes returns the number of silent nodes, and the names of the first ones.
+func silentNodes(names []string) string {
+	const most = 3
+	switch n := len(names); {
+	case n == 0:
+		return "0"
+	case n > most:
+		return fmt.Sprintf("%d (%s, ...)", n, strings.Join(names[:most], ", "))
+	default:
+		return fmt.Sprintf("%d (%s)", n, strings.Join(names, ", "))
+	}
 }

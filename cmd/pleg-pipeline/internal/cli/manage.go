@@ -12,20 +12,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-const createLong = `Create the stream and the buckets on a NATS server ("pleg-pipeline run --nats"), for
-agents that have no permission to do it, or with other limits than theirs. With --parts,
-there is a stream for each part of the nodes.`
+const createLong = `Create the stream of a cluster and the bucket of the agents on a NATS server
+("pleg-pipeline run --nats"), for agents that have no permission to do it, or with other
+limits than theirs.`
 
-const forgetLong = `Remove the states of nodes that are gone from a NATS server. The server does it too, two
-days after the agent of a node has ended. A node whose agent still publishes is an error.`
+const forgetLong = `Remove the states and events of nodes that are gone from a NATS server. The server does it
+too, once they are as old as the limit of the stream. A node whose agent still publishes is
+an error.`
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}
 	cmd := &cobra.Command{Use: "fleet", Short: "Create or clean up what is on a NATS server"}
 	cmd.AddCommand(
 		newCommand(&createCommand{manageCommand: manageCommand{process: p}}, &cobra.Command{
-			Use: "create", Short: "Create the stream and the buckets", Long: createLong,
-			Example: "  pleg-pipeline fleet create --fleet nats://nats.example:4222 --replicas 3",
+			Use: "create", Short: "Create the stream of a cluster", Long: createLong,
+			Example: "  pleg-pipeline fleet create --fleet nats://nats.example:4222 --cluster prod --replicas 3",
 		}),
 		newCommand(forget, &cobra.Command{
 			Use: "forget NODE...", Short: "Remove the states of nodes that are gone", Long: forgetLong, Args: forget.setNodes,
@@ -44,6 +45,7 @@ type manageCommand struct {
 
 func (c *manageCommand) addFlags(cmd *cobra.Command) {
 	c.nats.add(cmd, "fleet", "the `URL` of the NATS server")
+	cmd.Flags().StringVar(&c.nats.cluster, "cluster", "", "the `NAME` of the cluster")
 	c.log.add(cmd, "info", "debug", "warn", "error")
 }
 
@@ -62,21 +64,19 @@ type createCommand struct {
 
 func (c *createCommand) addFlags(cmd *cobra.Command) {
 	c.manageCommand.addFlags(cmd)
-	c.nats.allClusters = true
 	flags := cmd.Flags()
 	flags.IntVar(&c.limits.Replicas, "replicas", 1, "the `NUMBER` of servers that keep everything: 1, 3 or 5")
-	flags.IntVar(&c.limits.Parts, "parts", 1, "the `NUMBER` of streams among which the nodes are divided; it cannot be changed")
-	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which a stream keeps an event")
-	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of each stream beyond which the oldest events are removed; 0 for no limit")
+	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which the stream keeps an event")
+	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of the stream beyond which the oldest events are removed; 0 for no limit")
 }
 
 func (c *createCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
-		if err := fleet.Create(ctx, js, c.limits); err != nil {
+		if err := fleet.Create(ctx, js, c.nats.cluster, c.limits); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(c.process.Out, "%s, %s and %s exist\n", fleet.EventStream, fleet.StateBucket, fleet.AgentBucket)
+		_, err := fmt.Fprintf(c.process.Out, "%s and %s exist\n", fleet.StreamName(c.nats.cluster), fleet.AgentBucket)
 		return outputError(err)
 	})
 }
@@ -93,11 +93,6 @@ func (c *forgetCommand) setNodes(_ *cobra.Command, args []string) error {
 	}
 	c.nodes = args
 	return nil
-}
-
-func (c *forgetCommand) addFlags(cmd *cobra.Command) {
-	c.manageCommand.addFlags(cmd)
-	cmd.Flags().StringVar(&c.nats.cluster, "cluster", "", "the `NAME` of the cluster")
 }
 
 func (c *forgetCommand) run(ctx context.Context) error {

@@ -25,9 +25,7 @@ type natsFlags struct {
 	others  []string
 	url     string
 	cluster string
-	// allClusters is true for a command that is not about one cluster.
-	allClusters bool
-	options     fleet.ConnectOptions
+	options fleet.ConnectOptions
 }
 
 func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
@@ -52,7 +50,7 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		return needs(flags, "--"+f.urlFlag, f.others...)
 	case strings.Contains(f.url, "@"):
 		return fmt.Errorf("--%s must have no user, password or token: logs and process lists would show it; use --creds or --nkey", f.urlFlag)
-	case f.cluster == "" && !f.allClusters:
+	case f.cluster == "":
 		return fmt.Errorf("--%s needs --cluster: the name of the cluster", f.urlFlag)
 	case f.options.Credentials != "" && f.options.NKey != "":
 		return errors.New("--creds cannot be combined with --nkey")

@@ -14,7 +14,8 @@ type Trouble int
 
 // The troubles of a pod, the worst first. Those up to Failed are about its inspections.
 const (
-	Hung Trouble = iota
+	Hung   Trouble = iota
+	Silent         // nobody publishes for its node
 	Slow
 	Failed
 	NotKnown
@@ -28,6 +29,8 @@ func (p *Pod) Trouble() Trouble {
 	switch f := p.Finding; {
 	case f != nil && f.Cause == verdict.HungContainer:
 		return Hung
+	case f != nil && f.Cause == verdict.NodeSilent:
+		return Silent
 	case f != nil && f.Cause == verdict.SlowContainer:
 		return Slow
 	case f != nil:

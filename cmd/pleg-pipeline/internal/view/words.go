@@ -136,7 +136,7 @@ func podState(p *Pod) string {
 	return p.State
 }
 
-var words = map[Trouble]string{Hung: "hung", Slow: "slow", Failed: "failed", Degraded: "degraded"}
+var words = map[Trouble]string{Hung: "hung", Silent: "silent", Slow: "slow", Failed: "failed", Degraded: "degraded"}
 
 // Ago returns the time since t as [Span] does; "-" if t is zero.
 func Ago(t, now time.Time) string {

@@ -15,38 +15,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// server is the stream and the buckets of a part.
-type server struct {
-	part
-
+// store is a stream, or the one of a bucket.
+type store struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
-	states jetstream.Stream // of StateBucket
-	// atOnce is the number of states that are read at the same time.
-	atOnce int
 }
 
-const (
-	// requestTimeout bounds one request of nats.go, such as to a leader that is gone.
-	requestTimeout = 10 * time.Second
-	// mostAtOnce are the states that are read at the same time: by a watch, and by an agent
-	// whose server is a second away. Agents near their server read one: thousands may start at
-	// once, and nats-server drops all requests if 10,000 wait.
-	mostAtOnce = 16
-)
-
-// readsAtOnce is how many states an agent reads at the same time: more the longer it waits for
-// each.
-func readsAtOnce(conn *nats.Conn) int {
-	rtt, err := conn.RTT()
-	if err != nil {
-		return 1
-	}
-	return min(mostAtOnce, 1+int(rtt/(20*time.Millisecond)))
+func openStore(ctx context.Context, js jetstream.JetStream, name string) (*store, error) {
+	stream, err := request(ctx, js, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
+	return &store{js, stream}, err
 }
 
-// errReplaced means that a message or a state did not follow what this agent published
-// last.
+func (s *store) name() string { return s.stream.CachedInfo().Config.Name }
+
+// requestTimeout bounds one request of nats.go, such as to a leader that is gone.
+const requestTimeout = 10 * time.Second
+
+// errReplaced means that another agent has published as the node, or this one before it lost its
+// connection.
 var errReplaced = errors.New("the server has something else than this agent published last")
 
 // explain adds what the error of a call does not say: why there is no connection, who was
@@ -61,7 +47,7 @@ func explain(conn *nats.Conn, err error) error {
 	if !conn.IsConnected() {
 		return notConnected(conn, err)
 	}
-	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
 	if timedOut && isForbidden(conn) {
 		return fmt.Errorf("%w: %w", conn.LastError(), err)
 	}
@@ -71,6 +57,11 @@ func explain(conn *nats.Conn, err error) error {
 // isForbidden reports whether the server said last that something is not permitted.
 func isForbidden(conn *nats.Conn) bool {
 	return errors.Is(conn.LastError(), nats.ErrPermissionViolation)
+}
+
+// isRefused reports whether the server answered and said no.
+func isRefused(err error) bool {
+	return errors.As(err, new(*jetstream.APIError)) && !isUnavailable(err)
 }
 
 // isUnavailable reports whether the servers, or those of a stream, have no leader.
@@ -100,7 +91,9 @@ func notConnected(conn *nats.Conn, err error) error {
 	return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
 }
 
-type storedMessage struct {
+// stored is a message on the server.
+type stored struct {
+	Subject  string    `json:"subject"`
 	Sequence uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
 	Headers  []byte    `json:"hdrs"`
@@ -109,7 +102,7 @@ type storedMessage struct {
 
 // isValue reports whether a message of a bucket is a value, not the mark of a removal. One whose
 // headers cannot be read is: its data then decides.
-func (m *storedMessage) isValue() bool {
+func (m *stored) isValue() bool {
 	h, err := nats.DecodeHeadersMsg(m.Headers)
 	return err != nil || h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == ""
 }
@@ -121,22 +114,22 @@ type wanted struct {
 	Sequence uint64 `json:"seq,omitempty"`
 }
 
-// message returns a message of a stream; nil if there is none. The leader of the stream answers.
+// message returns a message of the stream; nil if there is none. The leader of the stream answers.
 // jetstream.Stream asks any replica instead, also one that does not have yet what the leader has
 // acknowledged, and fails if the headers cannot be read.
-func (s *server) message(ctx context.Context, stream string, w wanted) (*storedMessage, error) {
+func (s *store) message(ctx context.Context, w wanted) (*stored, error) {
 	body, err := json.Marshal(w)
 	if err != nil {
 		return nil, err
 	}
-	return request(ctx, s.js, func(ctx context.Context) (*storedMessage, error) {
-		m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+stream, body)
+	m, err := request(ctx, s.js, func(ctx context.Context) (*stored, error) {
+		m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+s.name(), body)
 		if err != nil {
 			return nil, err
 		}
 		var answer struct {
 			Error   *jetstream.APIError `json:"error"`
-			Message storedMessage       `json:"message"`
+			Message stored              `json:"message"`
 		}
 		if err := json.Unmarshal(m.Data, &answer); err != nil {
 			return nil, err
@@ -150,6 +143,25 @@ func (s *server) message(ctx context.Context, stream string, w wanted) (*storedM
 			return nil, answer.Error
 		}
 	})
+	if err != nil {
+		return nil, fmt.Errorf("read message: %w", explain(s.js.Conn(), err))
+	}
+	return m, nil
+}
+
+// lastSequence returns the sequence number of the last message of some subjects that the leader has;
+// 0 if there is none.
+func (s *store) lastSequence(ctx context.Context, subjects []string) (last uint64, err error) {
+	for _, subject := range subjects {
+		m, err := s.message(ctx, wanted{Last: subject})
+		if err != nil {
+			return 0, err
+		}
+		if m != nil {
+			last = max(last, m.Sequence)
+		}
+	}
+	return last, nil
 }
 
 // attempts returns how long each attempt of a request waits for its answer. While one of several
@@ -181,22 +193,13 @@ func request[T any](ctx context.Context, js jetstream.JetStream, ask func(contex
 	return answer, err
 }
 
-func find(ctx context.Context, js jetstream.JetStream, name string) (jetstream.Stream, error) {
-	return request(ctx, js, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
-}
-
-// lastSequence returns the sequence number of the last message of some subjects; 0 if
-// there is none.
-func (s *server) lastSequence(ctx context.Context, stream string, subjects ...string) (uint64, error) {
-	var last uint64
-	for _, subject := range subjects {
-		m, err := s.message(ctx, stream, wanted{Last: subject})
-		if err != nil {
-			return 0, fmt.Errorf("read last message: %w", explain(s.js.Conn(), err))
-		}
-		if m != nil {
-			last = max(last, m.Sequence)
-		}
+func apiPrefix(js jetstream.JetStream) string {
+	switch o := js.Options(); {
+	case o.APIPrefix != "":
+		return strings.TrimSuffix(o.APIPrefix, ".") + "."
+	case o.Domain != "":
+		return "$JS." + o.Domain + ".API."
+	default:
+		return jetstream.DefaultAPIPrefix
 	}
-	return last, nil
 }
