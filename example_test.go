@@ -33,7 +33,7 @@ func Example() {
 	fmt.Println(p.Run(ctx))
 	// Output:
 	// ContainerStarted default of-nginx [10.0.0.1]
-	// context canceled
+	// <nil>
 }
 
 // run runs a pipeline with one pod, and returns when its first list is inspected.

@@ -113,11 +113,11 @@ func New(o Options) (*Pipeline, error) {
 // flushTimeout is how long Run waits at its end for a log handler that blocks.
 const flushTimeout = time.Second
 
-// Run runs the stages until ctx ends and returns the cause of ctx: after a plain
-// cancel that is [context.Canceled]. Runtime failures are retried. Run returns one
-// only if Options.Events is [EventsRequire] and the runtime has no events. When Run
-// returns, no goroutine is left and every subscriber's channel is closed. A
-// pipeline runs once; a second call is an error.
+// Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says
+// why. Runtime failures are retried. Run returns one only if Options.Events is
+// [EventsRequire] and the runtime has no events. When Run returns, no goroutine is left
+// and every subscriber's channel is closed. A pipeline runs once; a second call is an
+// error.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
@@ -135,6 +135,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	settled := make(chan stage.Settled)
 	// Only the sources and the runtime calls end with ctx. Every other stage
 	// ends when the one before it has closed its channel.
+	ended := ctx
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
@@ -152,6 +153,9 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	p.cache.Close()
 	p.logs.Flush(flushTimeout)
 	close(p.ended)
+	if ended.Err() != nil && errors.Is(err, context.Cause(ended)) {
+		return nil
+	}
 	return err
 }
 

@@ -2,7 +2,6 @@ package bench_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -61,9 +60,7 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	}
 	perPod(b, pods)
 	cancel()
-	if err := run.Wait(); !errors.Is(err, context.Canceled) {
-		b.Error(err)
-	}
+	kit.Must(b, run.Wait())
 	if e, open := <-subscription.Events(); open {
 		b.Errorf("a relist without a change made event %+v", e)
 	}

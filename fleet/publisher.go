@@ -147,9 +147,8 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 	}
 }
 
-// Run publishes until ctx or the source ends. In the first case it returns the cause of
-// ctx. Errors of the server are retried with backoff; Run returns none. A publisher runs
-// once; a second call is an error.
+// Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
+// retried with backoff; Run returns none. A publisher runs once; a second call is an error.
 func (p *Publisher) Run(ctx context.Context) error {
 	p.loop.Wait = newReturns(p.o.Conn, &p.loop.Backoff).wait
 	return p.loop.Run(ctx, p.publishOnce)

@@ -123,7 +123,7 @@ func (p *PLEG) Start(ctx context.Context) {
 	log := klog.FromContext(ctx)
 	go p.delivery.run(ctx, log)
 	go func() {
-		if err := p.pipeline.Run(ctx); !errors.Is(err, context.Cause(ctx)) {
+		if err := p.pipeline.Run(ctx); err != nil {
 			log.Error(err, "The pod lifecycle event generator ended")
 		}
 	}()

@@ -118,9 +118,9 @@ func (b *batch) OnEmit(_ context.Context, r *sdklog.Record) error {
 // error of the last request; nil if that was accepted. It is safe for concurrent use.
 func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Status() }
 
-// Run exports until ctx or the source ends. In the first case it returns the cause of
-// ctx. Errors of the receiver are retried with backoff or counted; Run returns none. An
-// exporter runs once; a second call is an error.
+// Run exports until ctx or the source ends, and then returns nil. Errors of the receiver are
+// retried with backoff or counted; Run returns none. An exporter runs once; a second call is an
+// error.
 func (e *Exporter) Run(ctx context.Context) error { return e.loop.Run(ctx, e.session) }
 
 // session exports until an error occurs. While the exporter waits for the next session, it

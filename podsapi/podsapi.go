@@ -59,7 +59,7 @@ func New(conn grpc.ClientConnInterface) *Pods {
 	}
 }
 
-// Run watches the pods until ctx ends, and returns the cause. A watch that ends, also because
+// Run watches the pods until ctx ends, and then returns nil. A watch that ends, also because
 // it was too slow for the kubelet, is begun again, and brings all pods first.
 func (p *Pods) Run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
@@ -69,8 +69,8 @@ func (p *Pods) Run(ctx context.Context) error {
 		if time.Since(began) > maxBackoff {
 			retries.Reset()
 		}
-		if err := backoff.Wait(ctx, retries.Next()); err != nil {
-			return err
+		if backoff.Wait(ctx, retries.Next()) != nil {
+			return nil
 		}
 	}
 }

@@ -106,9 +106,10 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 }
 
 // Serve serves on l until ctx ends. It then ends all calls, closes the connections and
-// l, and returns the cause of ctx. It returns earlier only if l fails. Several calls of
+// l, and returns nil. It returns earlier, with an error, only if l fails. Several calls of
 // Serve can run at the same time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	ended := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// Calls in progress end with closing, not with ctx, so that each of them ends
@@ -138,6 +139,9 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	s.stop(srv, gate)
 	_ = parts.Wait() // the error of a part is the cause of ctx, or a consequence of the end
 	s.log.InfoContext(ctx, "server stopped", "address", l.Addr().String())
+	if ended.Err() != nil {
+		return nil
+	}
 	return context.Cause(ctx)
 }
 

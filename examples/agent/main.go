@@ -6,7 +6,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -28,15 +27,14 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	// Pipeline.Run returns the cause of ctx. After a signal that is an error which
-	// names the signal, and which errors.Is takes for context.Canceled.
-	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Args[1], os.Stdout, log); err != nil {
 		log.Error("agent failed", "err", err)
 		os.Exit(1)
 	}
+	log.Info("agent stopped", "cause", context.Cause(ctx)) // such as: interrupt signal received
 }
 
-// run prints events until ctx ends, and returns the cause of ctx.
+// run prints events until ctx ends.
 func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error {
 	runtime, err := cri.New(endpoint, cri.Options{Logger: log})
 	if err != nil {

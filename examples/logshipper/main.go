@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -30,13 +29,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Args[1], os.Stdout, log); err != nil {
 		log.Error("logshipper failed", "err", err)
 		os.Exit(1)
 	}
 }
 
-// run prints the logs until ctx ends, and returns the cause of ctx.
+// run prints the logs until ctx ends.
 func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logger) error {
 	runtime, err := cri.New(endpoint, cri.Options{Logger: logger})
 	if err != nil {

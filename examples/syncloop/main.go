@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,13 +31,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	if err := run(ctx, os.Args[1], os.Stdout, log); !errors.Is(err, context.Canceled) {
+	if err := run(ctx, os.Args[1], os.Stdout, log); err != nil {
 		log.Error("syncloop failed", "err", err)
 		os.Exit(1)
 	}
 }
 
-// run syncs pods until ctx ends, and returns the cause of ctx.
+// run syncs pods until ctx ends.
 func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error {
 	runtime, err := cri.New(endpoint, cri.Options{Logger: log})
 	if err != nil {
@@ -106,7 +105,7 @@ type loop struct {
 	handler handler
 }
 
-// run acts on events until ctx ends, and returns the cause of ctx.
+// run acts on events until ctx ends.
 func (l *loop) run(ctx context.Context) error {
 	resync := time.NewTicker(resyncPeriod)
 	defer resync.Stop()
@@ -117,7 +116,7 @@ func (l *loop) run(ctx context.Context) error {
 			select {
 			case <-time.After(backoff):
 			case <-ctx.Done():
-				return context.Cause(ctx)
+				return nil
 			}
 			backoff = min(2*backoff, lastBackoff)
 			continue
@@ -126,7 +125,7 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case ev, ok := <-l.events:
 			if !ok {
-				return context.Cause(ctx)
+				return nil
 			}
 			l.handle(ev)
 		case <-resync.C:
@@ -134,7 +133,7 @@ func (l *loop) run(ctx context.Context) error {
 				l.sync(pod.UID)
 			}
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return nil
 		}
 	}
 }

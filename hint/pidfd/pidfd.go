@@ -53,8 +53,8 @@ type End struct {
 	ExitCode *int32
 }
 
-// Run watches the first process of each container until ctx ends or the pipeline stops, and
-// returns the cause. Each takes a goroutine and a file descriptor.
+// Run watches the first process of each container until ctx ends, and then returns
+// nil, or until the pipeline stops, and then returns the error of its Watch. Each takes a goroutine and a file descriptor.
 func Run(ctx context.Context, p Pipeline, o Options) error {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -65,6 +65,8 @@ func Run(ctx context.Context, p Pipeline, o Options) error {
 	defer cancel()
 	for ev, err := range p.Watch(ctx, pleg.SubscribeOptions{Name: "pidfd", Replay: true, Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}}) {
 		switch {
+		case ctx.Err() != nil: // the pipeline may have stopped for the same reason
+			return nil
 		case err != nil:
 			return err
 		case ev.Type == pleg.Gap:
@@ -75,7 +77,7 @@ func Run(ctx context.Context, p Pipeline, o Options) error {
 			w.compare(ctx, ev.Status)
 		}
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // watcher is owned by Run, except for the goroutines in processes.

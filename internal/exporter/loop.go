@@ -35,22 +35,16 @@ type Loop struct {
 
 var errHasRun = errors.New("it has already run, which it does only once: create a new one")
 
-// Run runs sessions until ctx or the source ends. In the first case it returns the cause of
-// ctx. It runs once; a second call is an error.
+// Run runs sessions until ctx or the source ends, and then returns nil. It runs once; a second
+// call is an error.
 func (l *Loop) Run(ctx context.Context, session func(context.Context) error) error {
 	if l.running.Swap(true) {
 		return errHasRun
 	}
 	for {
 		err := session(ctx)
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		if errors.Is(err, ErrSourceEnded) {
+		if ctx.Err() != nil || errors.Is(err, ErrSourceEnded) || l.Pause(ctx, err, l.Count(err)) != nil {
 			return nil
-		}
-		if err := l.Pause(ctx, err, l.Count(err)); err != nil {
-			return err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package exporter_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -42,6 +43,23 @@ func TestLoop(t *testing.T) {
 	}
 	log.RequireLines(t, 2, "cannot send")
 	log.RequireLines(t, 1, "sends again")
+}
+
+// Whoever runs the exporter beside other parts has ended it: that is no failure.
+func TestEndOfContextIsNoError(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	l := exporter.Loop{Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }}
+	if err := l.Run(ctx, func(context.Context) error { stop(); return errors.New("broken") }); err != nil {
+		t.Errorf("Run() = %v at the end of a session, want nil", err)
+	}
+	ctx, stop = context.WithCancel(t.Context())
+	l = exporter.Loop{
+		Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour },
+		Wait: func(ctx context.Context, d time.Duration) error { stop(); return backoff.Wait(ctx, d) },
+	}
+	if err := l.Run(ctx, func(context.Context) error { return errors.New("broken") }); err != nil {
+		t.Errorf("Run() = %v in a pause, want nil", err)
+	}
 }
 
 // A batch has what waits, and no more than the receiver wants.

@@ -39,7 +39,7 @@ func Must(t testing.TB, err error) {
 }
 
 // Run calls run in a goroutine until stop is called or the test ends. stop cancels
-// the context and returns what run returned. At the end of the test that must be
+// the context and returns what run returned. At the end of the test that must be nil or
 // [context.Canceled].
 func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
 	t.Helper()
@@ -56,8 +56,8 @@ func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
 		}
 	})
 	t.Cleanup(func() {
-		if err := stop(); !errors.Is(err, context.Canceled) {
-			t.Errorf("Run returned %v, want %v", err, context.Canceled)
+		if err := stop(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run returned %v, want none or %v", err, context.Canceled)
 		}
 	})
 	return stop
