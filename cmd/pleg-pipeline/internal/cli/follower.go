@@ -32,21 +32,20 @@ type follower struct {
 	disconnected bool
 }
 
-// silentAfter is how long a daemon may send nothing after it was asked for events.
-const silentAfter = 10 * time.Second
-
 // each calls handle for each event until ctx ends or an error occurs, and reports
 // what happens to the connection.
 func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(fleet.Event) error) error {
 	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
-	silent := time.AfterFunc(silentAfter, func() { f.out.say(ctx, "%s has sent nothing for %v; waiting for it", f.server, silentAfter) })
-	defer silent.Stop()
+	first := startWait(ctx, f.out, from, f.server)
+	defer first.end()
 	o.Disconnected = func(err error, _ time.Duration) {
-		silent.Stop()
+		if f.fleet != nil {
+			first.end()
+		}
 		f.sayDisconnected(ctx, err)
 	}
 	for ev, err := range from.Events(ctx, o) {
-		silent.Stop()
+		first.end()
 		if err != nil {
 			return err
 		}

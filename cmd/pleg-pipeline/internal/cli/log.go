@@ -34,6 +34,8 @@ type console struct {
 	w    io.Writer
 	json bool
 	log  *slog.Logger
+	// held is what w writes to, if it holds back what is said.
+	held *heldWriter
 }
 
 func (f logFlags) console(w io.Writer) console {
@@ -44,9 +46,9 @@ func (f logFlags) console(w io.Writer) console {
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: shorten}
 	if f.format == "json" {
 		w = view.JSONWriter(w)
-		return console{w, true, slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
+		return console{w: w, json: true, log: slog.New(newLogLimiter(slog.NewJSONHandler(w, options)))}
 	}
-	return console{w, false, slog.New(newLogLimiter(slog.NewTextHandler(w, options)))}
+	return console{w: w, log: slog.New(newLogLimiter(slog.NewTextHandler(w, options)))}
 }
 
 // say prints a notice at every log level: as a plain line, or as a log line if the
@@ -59,6 +61,14 @@ func (c console) say(ctx context.Context, format string, args ...any) {
 	}
 	notices := slog.New(slog.NewJSONHandler(c.w, nil))
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
+}
+
+// sayNow prints a notice, and what was held back before.
+func (c console) sayNow(ctx context.Context, format string, args ...any) {
+	if c.held != nil {
+		c.held.release()
+	}
+	c.say(ctx, format, args...)
 }
 
 const (

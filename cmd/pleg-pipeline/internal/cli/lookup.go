@@ -88,9 +88,18 @@ func (c *lookupCommand) run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = daemon.Close() }()
+	out := logFlags{level: "error"}.console(c.process.Err)
+	from := daemonSource{daemon}
+	waiting := startWait(ctx, out, from, "")
 	found, err := daemon.Lookup(ctx, c.query)
-	if err != nil {
-		return c.explain(fromDaemon(ctx, err))
+	if waiting.end(); err != nil {
+		err = c.explain(fromDaemon(ctx, err))
+		if waiting.why == "" && (errors.Is(err, lookup.ErrNotYet) || errors.Is(err, pleg.ErrNotSynced)) {
+			if why := whyWaiting(ctx, from); why != "" {
+				err = fmt.Errorf("%w: %s", err, why)
+			}
+		}
+		return err
 	}
 	answer := view.NewLookup(found)
 	if c.output == "json" {

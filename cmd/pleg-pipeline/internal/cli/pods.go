@@ -3,6 +3,8 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -87,6 +89,7 @@ func (c *podsCommand) run(ctx context.Context) error {
 		defer stderr.release()
 	}
 	out := c.log.console(stderr)
+	out.held = stderr
 	return c.use(ctx, out, func(ctx context.Context, from source) error {
 		err := printing(ctx, out, c.process.Out, func(ctx context.Context) error { return c.print(ctx, out, from) })
 		if ctx.Err() != nil {
@@ -111,7 +114,7 @@ func (c *podsCommand) show(ctx context.Context) error {
 
 // print prints the selected pods, and with --watch each again after each of its events.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods, latest, missing := c.current(ctx, from)
+	pods, latest, missing := c.current(ctx, out, from)
 	if len(pods) == 0 && missing != nil {
 		return missing
 	}
@@ -170,11 +173,16 @@ func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, 
 }
 
 // current returns all pods once those that do not hang are known, and the last event before.
-func (c *podsCommand) current(ctx context.Context, from source) (pods []view.Pod, latest fleet.Event, err error) {
+func (c *podsCommand) current(ctx context.Context, out console, from source) (pods []view.Pod, latest fleet.Event, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
 	if c.watch || !c.fleet.given() { // a cluster has what is known
-		if latest, err = awaitState(ctx, from); err != nil {
+		state := startWait(ctx, out, from, "")
+		latest, err = awaitState(ctx, from)
+		if state.end(); errors.Is(err, errNoAnswer) && state.why != "" {
+			err = fmt.Errorf("no answer within %v: %s", answerTimeout, state.why)
+		}
+		if err != nil {
 			return nil, latest, err
 		}
 	}

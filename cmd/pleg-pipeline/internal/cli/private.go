@@ -43,7 +43,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 	dial := func(ctx context.Context, _ string) (net.Conn, error) { return memory.DialContext(ctx) }
 	ask := func(ctx context.Context) error {
 		return useDaemon(ctx, dial, "in memory", func(ctx context.Context, from source) error {
-			if err := settle(ctx, from); err != nil {
+			if err := settle(ctx, out, from); err != nil {
 				return err
 			}
 			return fn(ctx, from)
@@ -54,10 +54,12 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 
 // settle waits until all pods of the first list have been inspected. A runtime that cannot list
 // them is an error: a daemon waits for it, a command does not.
-func settle(ctx context.Context, from source) error {
+func settle(ctx context.Context, out console, from source) error {
 	waiting, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
+	state := startWait(ctx, out, from, "")
 	_, err := awaitState(waiting, from)
+	state.end()
 	if errors.Is(err, context.DeadlineExceeded) {
 		if now, err := from.Status(ctx); err == nil && !now.Healthy {
 			return now.Err

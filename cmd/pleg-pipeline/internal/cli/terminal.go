@@ -124,8 +124,10 @@ func (h *heldWriter) hold() {
 func (h *heldWriter) release() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	_, _ = h.w.Write(h.held.Bytes())
-	h.held = nil
+	if h.held != nil {
+		_, _ = h.w.Write(h.held.Bytes())
+		h.held = nil
+	}
 }
 
 // drainTimeout is how long the end waits for a reader of the output that stopped

@@ -1,0 +1,92 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// patience is the time that a command waits before it says why, and between two looks.
+	patience = time.Second
+	// silentAfter is how long a daemon or a server may send nothing and give no reason.
+	silentAfter = 10 * time.Second
+)
+
+// statusSource has the status of a pipeline; a cluster has none, and its time is zero.
+type statusSource interface {
+	Status(ctx context.Context) (pleg.Status, error)
+}
+
+// wait is one wait for what a daemon may not know yet. It says what is wrong with the runtime, which is
+// mostly why.
+type wait struct {
+	from   statusSource
+	server string // what is reported as silent; if empty, the caller has a deadline
+	out    console
+
+	cancel context.CancelFunc
+	ended  chan struct{}
+	why    string // the last that was said; to be read after end
+}
+
+// startWait starts a wait. The caller ends it.
+func startWait(ctx context.Context, out console, from statusSource, server string) *wait {
+	ctx, cancel := context.WithCancel(ctx)
+	w := &wait{from: from, server: server, out: out, cancel: cancel, ended: make(chan struct{})}
+	go w.run(ctx)
+	return w
+}
+
+func (w *wait) run(ctx context.Context) {
+	defer close(w.ended)
+	for began := time.Now(); ; {
+		select {
+		case <-time.After(patience):
+		case <-ctx.Done():
+			return
+		}
+		why := whyWaiting(ctx, w.from)
+		if w.server != "" && why == "" && w.why == "" && time.Since(began) >= silentAfter {
+			why = fmt.Sprintf("waiting for %s: it has sent nothing for %v", w.server, silentAfter)
+		}
+		if why != "" && why != w.why {
+			w.why = why
+			w.out.sayNow(ctx, "%s", why)
+		}
+	}
+}
+
+// end ends the wait. It may be called twice.
+func (w *wait) end() {
+	w.cancel()
+	<-w.ended
+}
+
+// whyWaiting returns why a daemon does not know yet what it was asked; "" if it has no reason, or does
+// not answer.
+func whyWaiting(ctx context.Context, from statusSource) string {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	now, err := from.Status(ctx)
+	if err != nil || now.At.IsZero() {
+		return ""
+	}
+	why, v := "waiting", verdict.Of(now)
+	switch {
+	case now.Relist.Success.IsZero():
+		why = "waiting for the first list of pods"
+	case now.Waiting > 0:
+		why = fmt.Sprintf("waiting for the inspection of %d of %d pods", now.Waiting, max(now.Waiting, now.Relist.Pods))
+	case v.Severity == verdict.OK:
+		return ""
+	}
+	if v.Severity != verdict.OK {
+		why += ": " + view.Printable(v.Lasting())
+	}
+	return why
+}

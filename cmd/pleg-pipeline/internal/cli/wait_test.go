@@ -1,0 +1,61 @@
+package cli_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestCommandsSayWhyTheyWait asks a daemon that has no list of pods yet. Within two seconds each command
+// must say what is wrong with the runtime; none may say that the daemon does not answer.
+func TestCommandsSayWhyTheyWait(t *testing.T) {
+	for name, test := range map[string]struct {
+		fault simruntime.Fault
+		want  string
+	}{
+		"lists fail": {simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}, ": the list of all pods fails since 00:00: list pods: list containers: broken"},
+		"lists hang": {simruntime.Fault{RPC: "StreamContainers", Hang: true}, "waiting for the first list of pods"},
+	} {
+		for _, command := range []string{"pods", "events", "events --replay", "lookup 7d1f --wait 10s"} {
+			t.Run(name+", "+command, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					node, err := simruntime.New(simruntime.Options{Seed: 1})
+					kit.Must(t, err)
+					if _, err := node.Inject(test.fault); err != nil {
+						t.Fatal(err)
+					}
+					s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
+					dial := serveDaemon(t, s.Pipeline.Pipeline)
+					time.Sleep(time.Second)
+					out := newTranscript()
+					ended := make(chan int, 1)
+					go func() {
+						ended <- cli.Execute(t.Context(), cli.Process{
+							Args: append(strings.Fields(command), "--connect", "socket"), Out: out, Err: out, Dial: dial, Getenv: func(string) string { return "" },
+						})
+					}()
+					time.Sleep(2 * time.Second)
+					if text := out.String(); !strings.Contains(text, test.want) {
+						t.Errorf("after 2s: %q, want %q", text, test.want)
+					}
+					if strings.HasPrefix(command, "events") {
+						return // it waits for ever
+					}
+					if code := <-ended; code != cli.ExitFailure || strings.Contains(out.String(), "does not answer") {
+						t.Errorf("exit code %d, %q, want %d", code, out, cli.ExitFailure)
+					}
+				})
+			})
+		}
+	}
+}
