@@ -114,10 +114,10 @@ func New(o Options) (*Pipeline, error) {
 const flushTimeout = time.Second
 
 // Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says
-// why. Runtime failures are retried. Run returns one only if Options.Events is
-// [EventsRequire] and the runtime has no events. When Run returns, no goroutine is left
-// and every subscriber's channel is closed. A pipeline runs once; a second call is an
-// error.
+// why. Runtime failures are retried. Run returns one only if Options.Events is [EventsRequire]
+// and the runtime has no events, or if calls of Options.Runtime still run a second after the end
+// of their context: the error names them. Otherwise no goroutine is left. Every subscriber's
+// channel is closed. A pipeline runs once; a second call is an error.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
@@ -150,13 +150,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
+	if ended.Err() != nil && errors.Is(err, context.Cause(ended)) {
+		err = nil
+	}
 	p.cache.Close()
 	p.logs.Flush(flushTimeout)
 	close(p.ended)
-	if ended.Err() != nil && errors.Is(err, context.Cause(ended)) {
-		return nil
-	}
-	return err
+	return errors.Join(err, p.runtime.Abandoned())
 }
 
 // Epoch names the sequence numbers of this pipeline's events. Every pipeline and

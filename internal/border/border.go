@@ -1,9 +1,9 @@
 // Package border stands between the embedder's [pleg.Runtime] and the stages.
 //
 // Whatever the runtime does, a call across the border returns an error instead
-// of doing harm: every call but the event stream has a deadline, a panic and a
-// runtime.Goexit cost that call only, and an answer that no stage could work with
-// is repaired or refused. So the stages need no such defence.
+// of doing harm. Every call but the event stream has a deadline, and one that ignores it is
+// abandoned. A panic and a runtime.Goexit cost that call only, and an answer that no stage could
+// work with is repaired or refused.
 package border
 
 import (
@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/sourcegraph/conc/panics"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -30,27 +29,31 @@ type Options struct {
 }
 
 // Runtime calls the embedder's runtime. Its methods are safe for concurrent use
-// and return when the runtime's method has returned.
+// and return at the latest a moment after their context has ended.
 type Runtime struct {
 	embedded    pleg.Runtime
 	listTimeout time.Duration
 	log         *slog.Logger
 	malformed   prometheus.Counter
-	// degraded and reported hold one value while that method is called.
-	degraded, reported chan struct{}
+	calls       calls
 }
 
 // New returns the border around a runtime.
 func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
+	s := o.Metrics.NewSet()
 	r := &Runtime{
 		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
-		degraded: make(chan struct{}, 1), reported: make(chan struct{}, 1),
-		malformed: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "pleg_malformed_pods_total",
-			Help: "Pods and containers skipped because the runtime returned them without what identifies them.",
-		}),
+		malformed: s.Counter("pleg_malformed_pods_total",
+			"Pods and containers skipped because the runtime returned them without what identifies them."),
+		calls: calls{
+			log: o.Logger, inFlight: make(map[subject]*inFlight),
+			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
+		},
 	}
-	return r, o.Metrics.Register(r.malformed)
+	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents"} {
+		r.calls.gauge.WithLabelValues(method)
+	}
+	return r, s.Register()
 }
 
 // ListPods lists all pods. Items of the list that no stage could place are left
@@ -58,10 +61,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
 	defer cancel()
-	err = r.call(ctx, "ListPods", "", func() (err error) {
-		pods, err = r.embedded.ListPods(ctx)
-		return err
-	})
+	pods, err = call(ctx, r, subject{method: "ListPods"}, func() ([]*pleg.Pod, error) { return r.embedded.ListPods(ctx) })
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
@@ -72,9 +72,8 @@ func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, timeout time.Duration) (status *pleg.PodStatus, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within the inspect timeout of %v", timeout))
 	defer cancel()
-	err = r.call(ctx, "PodStatus", pod.UID, func() (err error) {
-		status, err = r.embedded.PodStatus(ctx, pod, last)
-		return err
+	status, err = call(ctx, r, subject{"PodStatus", pod.UID}, func() (*pleg.PodStatus, error) {
+		return r.embedded.PodStatus(ctx, pod, last)
 	})
 	if err == nil {
 		err = checkStatus(status, pod.UID)
@@ -108,11 +107,11 @@ func (r *Runtime) Degraded() error {
 	if !ok {
 		return nil
 	}
-	err, ok := ask(r, r.degraded, "Degraded", d.Degraded)
-	if !ok {
-		return errors.New("the runtime's Degraded panics or does not return")
+	degraded, err := ask(r, "Degraded", d.Degraded)
+	if err != nil {
+		return fmt.Errorf("the runtime's Degraded panics or does not return: %w", err)
 	}
-	return err
+	return degraded
 }
 
 // Calls returns the calls in flight, the oldest first; nil if the runtime is no
@@ -122,7 +121,7 @@ func (r *Runtime) Calls() []pleg.Call {
 	if !ok {
 		return nil
 	}
-	calls, _ := ask(r, r.reported, "Calls", reporter.Calls)
+	calls, _ := ask(r, "Calls", reporter.Calls) // its error is logged
 	return calls
 }
 
@@ -135,31 +134,11 @@ func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
 	return nil
 }
 
-// patience is how long a method may take that must not block. A process with a limit of CPU may
-// not run for some tenths of a second.
-const patience = time.Second
-
-// ask returns what a method that must not block returns; false if it panics or has not
-// returned within patience. turn has room for one: while a call blocks, no other is made.
-func ask[T any](r *Runtime, turn chan struct{}, method string, f func() T) (got T, ok bool) {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case turn <- struct{}{}:
-	case <-timer.C:
-		return got, false
-	}
-	answer := make(chan T, 1)
-	go func() {
-		defer func() { <-turn }()
-		defer close(answer)
-		_ = Contain(r.log, method, "", func() error { answer <- f(); return nil }) // logged
-	}()
-	select {
-	case got, ok = <-answer:
-	case <-timer.C:
-	}
-	return got, ok
+// ask calls a method that must not block, and so has no context. It does not wait long.
+func ask[T any](r *Runtime, method string, f func() T) (T, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	return call(ctx, r, subject{method: method}, func() (T, error) { return f(), nil })
 }
 
 type podLister struct {
@@ -171,10 +150,7 @@ type podLister struct {
 func (l podLister) ListPod(ctx context.Context, uid pleg.PodUID) (pod *pleg.Pod, err error) {
 	ctx, cancel := l.withListTimeout(ctx)
 	defer cancel()
-	err = l.call(ctx, "ListPod", uid, func() (err error) {
-		pod, err = l.pods.ListPod(ctx, uid)
-		return err
-	})
+	pod, err = call(ctx, l.Runtime, subject{"ListPod", uid}, func() (*pleg.Pod, error) { return l.pods.ListPod(ctx, uid) })
 	if err == nil && pod != nil && !isWellFormed(pod, uid) {
 		err = errors.New("the runtime returned another pod, or one with a nil container or sandbox")
 	}
@@ -192,8 +168,8 @@ type eventWatcher struct {
 // WatchEvents implements [pleg.EventWatcher]. A status that is not the final one of the hint's
 // container is left out.
 func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	err := w.call(ctx, "WatchEvents", "", func() error {
-		return w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
+	_, err := call(ctx, w.Runtime, subject{method: "WatchEvents"}, func() (struct{}, error) {
+		return struct{}{}, w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
 			if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited) {
 				h.Status = nil
 			}
@@ -208,30 +184,4 @@ func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(
 
 func (r *Runtime) withListTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, r.listTimeout, fmt.Errorf("no answer within the list timeout of %v", r.listTimeout))
-}
-
-var errGoexit = errors.New("the embedder's code called runtime.Goexit")
-
-// call contains f. The error names the cause of ctx if ctx has ended.
-func (r *Runtime) call(ctx context.Context, method string, uid pleg.PodUID, f func() error) error {
-	err := Contain(r.log, method, uid, f)
-	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
-}
-
-// Contain runs code of the embedder on a goroutine of its own, which alone it can end, and
-// waits for it. A panic or a runtime.Goexit is an error, and logged.
-func Contain(log *slog.Logger, method string, uid pleg.PodUID, f func() error) error {
-	done := make(chan error, 1)
-	go func() {
-		err := errGoexit // unless f returns or panics
-		defer func() { done <- err }()
-		if caught := panics.Try(func() { err = f() }); caught != nil {
-			log.Error("embedder's code panicked", "method", method, "podUID", uid, "err", caught.AsError())
-			err = fmt.Errorf("panic: %v", caught.Value)
-		}
-	}()
-	return <-done
 }

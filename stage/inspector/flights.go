@@ -17,9 +17,6 @@ const (
 	// Of those that are not hung, at most one in share of the last window is cancelled.
 	share  = 20
 	window = 128
-	// maxAbandoned bounds the calls that keep running although their context has
-	// ended. One more keeps its place.
-	maxAbandoned = 256
 	// hopeless is the age, in multiples of Options.HungAfter, from which nobody waits for an
 	// inspection, even if nothing has overtaken it.
 	hopeless = 10
@@ -36,15 +33,12 @@ type flight struct {
 	// overtaken is set once an inspection that began later has ended by itself in at
 	// most half of this one's age.
 	overtaken bool
-	// settled is set once the differ knows how it ended although it has not returned,
-	// abandoned once it takes no place any more.
-	settled, abandoned bool
 	// superseded is set once it was cancelled because its pod is gone, cut once it was on
 	// request, reported once the differ knows that it hangs.
 	superseded, cut, reported bool
 }
 
-// over reports whether the call's context has ended.
+// over reports whether the call's context has ended: it returns soon.
 func (f *flight) over(now time.Time) bool { return !now.Before(f.ends) }
 
 func (f *flight) age(now time.Time) time.Duration { return now.Sub(f.started) }
@@ -60,8 +54,7 @@ func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 type flights struct {
 	places    int
 	hungAfter time.Duration
-	// all are in the order in which they began. They take a place each, except the
-	// abandoned ones.
+	// all are in the order in which they began. They take a place each.
 	all []*flight
 	// moved is when one last began, ended or was cancelled.
 	moved time.Time
@@ -77,7 +70,6 @@ type plan struct {
 	// begin and retry: another pod may be inspected, or a quarantined one.
 	begin, retry bool
 	cancel       *flight
-	abandon      []*flight
 	// again is when the plan will be another one if nothing happens; zero if never.
 	again time.Time
 }
@@ -93,25 +85,16 @@ func (p *plan) due(at, now time.Time) bool {
 
 // next applies the rules.
 func (s *flights) next(now time.Time) (p plan) {
-	placed, well, retries := 0, 0, 0
+	well, retries := 0, 0
 	for _, f := range s.all {
-		if f.abandoned {
-			continue
-		}
-		placed++
 		if hung := f.overtaken && p.due(f.started.Add(s.hungAfter), now); !hung {
 			well++
 			if f.change.Retry {
 				retries++
 			}
 		}
-		if p.due(f.ends.Add(s.hungAfter), now) {
-			p.abandon = append(p.abandon, f)
-		}
 	}
-	free := maxAbandoned - (len(s.all) - placed)
-	p.abandon = p.abandon[:min(len(p.abandon), free)]
-	if placed >= 2*s.places {
+	if len(s.all) >= 2*s.places {
 		p.cancel = s.victim(&p, now)
 		return p
 	}
@@ -129,9 +112,8 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 	var hung, young, oldest *flight
 	for _, f := range s.all {
 		switch {
-		case f.over(now) && now.Before(f.ends.Add(s.hungAfter)):
+		case f.over(now):
 			return nil // it leaves its place soon
-		case f.over(now): // it was cancelled and does not return
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:

@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Runtime inspects one pod. The call ends with its timeout and does not panic.
+// Runtime inspects one pod. The call does not panic, and returns soon after its timeout.
 type Runtime interface {
 	PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, timeout time.Duration) (*pleg.PodStatus, error)
 }
@@ -60,9 +60,7 @@ type Inspector struct {
 	// survives failed inspections, because of the IPs and final statuses in it.
 	good    map[pleg.PodUID]*pleg.PodStatus
 	flights flights
-	// workers are bounded by the loop, not by a pool: an abandoned call takes no
-	// place in the bound.
-	workers conc.WaitGroup
+	workers conc.WaitGroup // bounded by the flights
 	results chan result
 	// startedAt is when Run began.
 	startedAt time.Time
@@ -117,8 +115,8 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	for in.Inspect != nil || len(i.flights.all) > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
-		if p.cancel != nil || len(p.abandon) > 0 {
-			i.applyPlan(ctx, p, now, out, settled)
+		if p.cancel != nil {
+			i.cancelOne(p.cancel, now)
 			continue
 		}
 		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(now, settled)), now)
@@ -135,9 +133,9 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 				in.Inspect = nil
 				continue
 			}
-			i.startInspection(ctx, change, out, settled)
+			i.startInspection(ctx, change)
 		case change := <-again:
-			i.startInspection(ctx, change, out, settled)
+			i.startInspection(ctx, change)
 		case change := <-in.Gone:
 			i.remove(change, out)
 			settled <- stage.Settled{UID: change.UID}
@@ -154,12 +152,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	return nil
 }
 
-func (i *Inspector) startInspection(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := i.flights.find(c.UID); f != nil { // settled, but the call has not returned
-		f.cut, f.superseded = false, false // that was the change before: this one has to wait
-		i.settleInspection(ctx, f, f.unreturned(c, time.Now()), out, settled)
-		return
-	}
+func (i *Inspector) startInspection(ctx context.Context, c stage.Change) {
 	var last *pleg.PodStatus
 	if !c.Reinspect {
 		last = i.good[c.UID]

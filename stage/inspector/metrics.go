@@ -9,19 +9,17 @@ import (
 )
 
 type metrics struct {
-	inFlight  prometheus.Gauge
-	hung      prometheus.Gauge
-	abandoned prometheus.Gauge
-	duration  prometheus.Histogram
-	errors    prometheus.Counter
+	inFlight prometheus.Gauge
+	hung     prometheus.Gauge
+	duration prometheus.Histogram
+	errors   prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
-		inFlight:  s.Gauge("pleg_inspections_in_flight", "Pods being inspected."),
-		hung:      s.Gauge("pleg_hung_inspections", "Inspections in flight that count as hung: overtaken, and older than a second."),
-		abandoned: s.Gauge("pleg_abandoned_inspections", "Calls that keep running although they were cancelled; they take no inspector's place."),
+		inFlight: s.Gauge("pleg_inspections_in_flight", "Pods being inspected."),
+		hung:     s.Gauge("pleg_hung_inspections", "Inspections in flight that count as hung: overtaken, and older than a second."),
 		duration: s.Histogram("pleg_inspection_duration_seconds", "Duration of the inspection of one pod, failed inspections included.",
 			prometheus.ExponentialBuckets(0.001, 2, 18)),
 		errors: s.Counter("pleg_inspection_errors_total", "Inspections that failed and are retried."),
@@ -30,20 +28,14 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 	return m, s.Register()
 }
 
-// publish sets the gauges and returns the number of inspections that take a place.
-func (m *metrics) publish(s *flights, now time.Time) (placed int) {
+// publish sets the gauges.
+func (m *metrics) publish(s *flights, now time.Time) {
 	hung := 0
 	for _, f := range s.all {
-		if f.abandoned {
-			continue
-		}
-		placed++
 		if f.hung(now, s.hungAfter) {
 			hung++
 		}
 	}
-	m.inFlight.Set(float64(placed))
+	m.inFlight.Set(float64(len(s.all)))
 	m.hung.Set(float64(hung))
-	m.abandoned.Set(float64(len(s.all) - placed))
-	return placed
 }

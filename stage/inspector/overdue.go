@@ -77,8 +77,8 @@ func (i *Inspector) Overdue() []pleg.Inspection {
 // when it is due again; zero if never. The loop calls it before each step.
 func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) (next time.Time) {
 	o, s := &i.observed, &i.flights
-	placed := i.metrics.publish(s, now)
-	o.inFlight.Store(int64(placed))
+	i.metrics.publish(s, now)
+	o.inFlight.Store(int64(len(s.all)))
 	if len(s.all) == 0 {
 		o.oldest.Store(nil)
 	} else {
@@ -94,7 +94,7 @@ func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) 
 		overdue = append(overdue, pleg.Inspection{
 			UID: f.change.UID, Namespace: f.change.Pod.Namespace, Name: f.change.Pod.Name, Started: f.started, Hung: hung,
 		})
-		if f.reported || f.settled {
+		if f.reported {
 			continue
 		}
 		if at := f.started.Add(hopeless * s.hungAfter); !hung && at.After(now) {

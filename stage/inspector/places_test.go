@@ -77,53 +77,8 @@ func TestUncancellableCallIsAbandoned(t *testing.T) {
 		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
 			t.Errorf("a healthy pod settled with %v", s.Err)
 		}
-		f.requireMetric(t, "pleg_abandoned_inspections", 10)
 		f.requireMetric(t, "pleg_inspections_in_flight", 0)
-		// The pod is not inspected twice at once.
-		again := time.Now()
-		if s, _, _ := f.do(one("uncancellable-0")); !s.Hung || s.Err == nil || time.Since(again) > 0 {
-			t.Errorf("settled %+v after %v, want hung at once: the call before has not returned", s, time.Since(again))
-		}
-		f.finish()
-		synctest.Wait()
-		if len(f.ended) > 0 {
-			t.Error("Run returned before all calls had")
-		}
 		close(f.release)
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
-		if len(f.settled) > 0 {
-			t.Errorf("settled %+v, which had been settled before", <-f.settled)
-		}
-	})
-}
-
-// Abandoned calls are bounded: one more keeps its inspector's place.
-func TestAbandonedCallsAreBounded(t *testing.T) {
-	const bound, more = 256, 4
-	testHanging(t, bound+more, func(t *testing.T, f *fixture) {
-		for _, uid := range uids("uncancellable", bound+more) {
-			f.inspect <- one(uid)
-		}
-		for range bound {
-			f.end()
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if len(f.settled) > 0 {
-			t.Errorf("settled %+v, want the calls beyond the bound to be waited for", <-f.settled)
-		}
-		f.requireMetric(t, "pleg_abandoned_inspections", bound)
-		f.requireMetric(t, "pleg_inspections_in_flight", more)
-		f.finish()
-		close(f.release)
-		for range more {
-			f.end()
-		}
-		if err := <-f.ended; err != nil {
-			t.Errorf("Run = %v, want nil", err)
-		}
 	})
 }
 

@@ -14,9 +14,6 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	f := i.flights.find(r.change.UID)
 	i.flights.remove(f)
 	f.cancel(nil)
-	if f.settled {
-		return
-	}
 	if !r.cancelled {
 		now := time.Now()
 		i.flights.answer(f, r.took, now)
@@ -28,41 +25,13 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	i.settleInspection(ctx, f, r, out, settled)
 }
 
-// applyPlan cancels and abandons what the plan says.
-func (i *Inspector) applyPlan(ctx context.Context, p plan, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	if f := p.cancel; f != nil {
-		if !f.hung(now, i.flights.hungAfter) {
-			i.flights.cancelled++
-		}
-		i.flights.cancel(f, now, fmt.Errorf("no answer for %v, cancelled as %d inspections wait and none ends",
-			f.age(now).Round(time.Millisecond), len(i.flights.all)))
+// cancelOne makes room, as nothing has ended for long.
+func (i *Inspector) cancelOne(f *flight, now time.Time) {
+	if !f.hung(now, i.flights.hungAfter) {
+		i.flights.cancelled++
 	}
-	for _, f := range p.abandon {
-		i.abandon(ctx, f, now, out, settled)
-	}
-}
-
-// abandon gives the place of an inspection away whose call has not returned although its
-// context has ended. The call keeps running, and the pod is not inspected again before it
-// returns.
-func (i *Inspector) abandon(ctx context.Context, f *flight, now time.Time, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	f.abandoned = true
-	i.log.WarnContext(ctx, "cancelled inspection keeps running, abandoned",
-		"podUID", f.change.UID, "pod", f.podName())
-	if !f.settled {
-		f.settled = true
-		i.settleInspection(ctx, f, f.unreturned(f.change, now), out, settled)
-	}
-}
-
-// unreturned is the result of a call that has not returned.
-func (f *flight) unreturned(c stage.Change, now time.Time) result {
-	took := f.age(now)
-	return result{
-		change: c, took: took, cancelled: true,
-		err: fmt.Errorf("inspect pod %s (%s): the call of %v ago was cancelled and has not returned",
-			f.podName(), c.UID, took.Round(time.Millisecond)),
-	}
+	i.flights.cancel(f, now, fmt.Errorf("no answer for %v, cancelled as %d inspections wait and none ends",
+		f.age(now).Round(time.Millisecond), len(i.flights.all)))
 }
 
 // cancelInspection ends an inspection whose pod is gone, or that hangs and that somebody asks
@@ -70,8 +39,7 @@ func (f *flight) unreturned(c stage.Change, now time.Time) result {
 func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 	f, s := i.flights.find(c.UID), &i.flights
 	switch {
-	case f == nil || f.settled:
-	case c.Gone && f.superseded: // each list says so: the call must be abandoned in time
+	case f == nil || f.superseded: // each list says so
 	case c.Gone:
 		f.superseded = true
 		s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))

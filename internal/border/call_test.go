@@ -1,0 +1,141 @@
+package border_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// stuck is a runtime whose calls ignore their context until release is closed.
+type stuck struct {
+	release chan struct{}
+	begun   chan string
+}
+
+func (s stuck) block(method string) {
+	s.begun <- method
+	<-s.release
+}
+
+func (s stuck) ListPods(context.Context) ([]*pleg.Pod, error) {
+	s.block("ListPods")
+	return []*pleg.Pod{{UID: "a"}}, nil
+}
+
+func (s stuck) ListPod(context.Context, pleg.PodUID) (*pleg.Pod, error) {
+	s.block("ListPod")
+	return nil, nil
+}
+
+func (s stuck) PodStatus(context.Context, *pleg.Pod, *pleg.PodStatus) (*pleg.PodStatus, error) {
+	s.block("PodStatus")
+	return &pleg.PodStatus{}, nil
+}
+
+func (s stuck) WatchEvents(context.Context, func(), func(pleg.Hint)) error {
+	s.block("WatchEvents")
+	return nil
+}
+
+// A call that ignores its context is abandoned: it is counted and logged, and named, and no second
+// one begins before it returns.
+func TestCallThatIgnoresItsContextIsAbandoned(t *testing.T) {
+	pod := &pleg.Pod{UID: "a"}
+	for name, call := range map[string]func(context.Context, *border.Runtime) error{
+		"ListPods": func(ctx context.Context, r *border.Runtime) error { _, err := r.ListPods(ctx); return err },
+		"ListPod": func(ctx context.Context, r *border.Runtime) error {
+			_, err := r.PodLister().ListPod(ctx, "a")
+			return err
+		},
+		"PodStatus": func(ctx context.Context, r *border.Runtime) error {
+			_, err := r.PodStatus(ctx, pod, nil, time.Hour)
+			return err
+		},
+		"WatchEvents": func(ctx context.Context, r *border.Runtime) error { return r.EventWatcher().WatchEvents(ctx, nil, nil) },
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := stuck{make(chan struct{}), make(chan string, 2)}
+			var log kit.Log
+			reg := prometheus.NewPedanticRegistry()
+			r, err := border.New(rt, border.Options{ListTimeout: time.Hour, Logger: log.Logger(), Metrics: instrument.Registry{Registerer: reg}})
+			kit.Must(t, err)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
+			defer cancel()
+			began := time.Now()
+			if err := call(ctx, r); err == nil || !strings.Contains(err.Error(), "the call of 11s ago has not returned") {
+				t.Errorf("error %v, want that the call has not returned", err)
+			}
+			if took := time.Since(began); took != timeout+grace {
+				t.Errorf("returned after %v, want its timeout and a moment", took)
+			}
+			kit.RequireMetric(t, reg, 1, "pleg_abandoned_calls", name)
+			log.RequireLines(t, 1, "ignores its context")
+			log.RequireLines(t, 1, "method="+name)
+			if err := r.Abandoned(); err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("Abandoned = %v, want %s", err, name)
+			}
+			// No second call begins beside it; once it returns, one does.
+			if err := call(ctx, r); err == nil || len(rt.begun) != 1 {
+				t.Errorf("a second call: error %v, %d calls begun, want an error and one", err, len(rt.begun))
+			}
+			second := make(chan error, 1)
+			go func() { second <- call(t.Context(), r) }()
+			synctest.Wait()
+			if len(rt.begun) != 1 {
+				t.Error("a second call began beside the first")
+			}
+			close(rt.release)
+			<-second
+			if len(rt.begun) != 2 {
+				t.Error("no call began after the first had returned")
+			}
+			kit.RequireMetric(t, reg, 0, "pleg_abandoned_calls")
+			if err := r.Abandoned(); err != nil {
+				t.Errorf("Abandoned = %v, want nil", err)
+			}
+		})
+	}
+}
+
+// Abandoned calls are bounded: beyond that none begins, except of lists.
+func TestAbandonedCallsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const bound = 256
+		rt := stuck{make(chan struct{}), make(chan string, 2*bound)}
+		r, err := border.New(rt, border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler)})
+		kit.Must(t, err)
+		for n := range bound + 5 {
+			go func() {
+				_, _ = r.PodStatus(t.Context(), &pleg.Pod{UID: pleg.PodUID(fmt.Sprint(n))}, nil, time.Duration(n)*time.Minute)
+			}()
+		}
+		time.Sleep(2 * bound * time.Minute)
+		began := time.Now()
+		if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "more"}, nil, timeout); err == nil || time.Since(began) != timeout {
+			t.Errorf("error %v after %v, want one after the timeout", err, time.Since(began))
+		}
+		if n := len(rt.begun); n != bound+5 {
+			t.Errorf("%d calls begun, want those before the bound was reached", n)
+		}
+		if err := r.Abandoned(); err == nil || !strings.Contains(err.Error(), "258 more") {
+			t.Errorf("Abandoned = %v, want three calls by name and 258 more", err)
+		}
+		go func() { _, _ = r.ListPods(t.Context()) }()
+		synctest.Wait()
+		if n := len(rt.begun); n != bound+6 {
+			t.Errorf("%d calls begun, want a list too", n)
+		}
+		close(rt.release)
+	})
+}
