@@ -99,5 +99,5 @@ func TestShortHistoryIsAGap(t *testing.T) {
 	}
 	cable.setCut(false)
 	n.wait(`document.querySelector("#events li[data-kind=Gap]")?.textContent.includes("the history is too short")`)
-	n.wait(fmt.Sprintf(`[...document.querySelectorAll("#rows .state")].filter(e => e.textContent === "degraded").length === %d`, 10))
+	n.wait(fmt.Sprintf(`[...document.querySelectorAll("#rows .state")].filter(e => e.textContent === "notready").length === %d`, 10))
 }

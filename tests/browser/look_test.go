@@ -92,10 +92,10 @@ func TestUnfetchedPodIsNotShown(t *testing.T) {
 	n := newNode(t, 1)
 	eval[any](n, `import("/page/store.js").then(({ Store }) => {
 		const store = new Store();
-		const shown = () => store.visible().map(pod => pod.state).join() + store.counts().get("unknown");
+		const shown = () => store.visible().map(pod => pod.state).join() + (store.counts().get("ready")?.n ?? 0);
 		store.addEvent({ type: "ContainerDied", podUID: "u1", observedAt: new Date().toISOString(), replayed: true });
 		window.before = shown();
-		store.applyPods([], null, Date.now());
+		store.applyPods({ states: ["ready"], pods: [] }, null, Date.now());
 		window.after = shown();
 	})`)
 	n.wait("window.after")
@@ -104,12 +104,27 @@ func TestUnfetchedPodIsNotShown(t *testing.T) {
 	}
 }
 
-// TestStatesAreFilters clicks the chip of a state twice.
+// TestStatesAreFilters ends one of the two containers of a pod, which is then neither ready nor
+// green, and clicks the chip of its state twice.
 func TestStatesAreFilters(t *testing.T) {
-	n := newNode(t, 10)
-	n.exit(n.runtime.Pods()[4], 3)
-	chip := `document.querySelector("#states [data-state=degraded]")`
-	n.wait(chip + `?.textContent === "degraded 1"`)
+	rt, err := simruntime.New(simruntime.Options{Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := serveNode(t, rt, simruntime.Population{Pods: 10, Containers: 2}, "--events", "auto")
+	n.open(n.address())
+	n.wait(`document.getElementById("count").textContent === "10"`)
+	pod := rt.Pods()[4]
+	n.exit(pod, 3)
+	chip := `document.querySelector("#states [data-state=notready]")`
+	n.wait(chip + `?.textContent === "notready 1"`)
+	cells := func(class string) string {
+		return fmt.Sprintf(`document.querySelector("#rows [data-uid='%s'] .%s")`, pod.UID, class)
+	}
+	n.wait(cells("running") + `.textContent === "1/2"`)
+	if state := eval[[]string](n, fmt.Sprintf(`[%s.textContent, %s.dataset.severity]`, cells("state"), cells("state"))); state[0] != "notready" || state[1] != "warning" {
+		t.Errorf("the pod is shown as %q, want notready, as a warning", state)
+	}
 	for _, shown := range []string{"1 of 10", "10"} {
 		eval[any](n, chip+`.click()`)
 		n.wait(fmt.Sprintf(`document.getElementById("count").textContent === %q`, shown))

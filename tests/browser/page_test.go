@@ -40,7 +40,7 @@ func TestEventAppears(t *testing.T) {
 	if median := took[len(took)/2]; median > time.Second {
 		t.Errorf("the median is %v, want at most 1s", median)
 	}
-	n.wait(`[...document.querySelectorAll("#rows .state")].filter(e => e.checkVisibility() && e.textContent === "degraded").length === 15`)
+	n.wait(`[...document.querySelectorAll("#rows .state")].filter(e => e.checkVisibility() && e.textContent === "notready").length === 15`)
 }
 
 // TestNamesAreInert shows names that are HTML, scripts, or change the direction of text.

@@ -151,7 +151,7 @@ func fleetPod(pod fleet.Pod) view.Pod {
 	})
 	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
 	if pod.Finding != nil {
-		known.Finding, known.Stale = pod.Finding, !known.Uninspected
+		known.SetFinding(*pod.Finding)
 	}
 	return known
 }

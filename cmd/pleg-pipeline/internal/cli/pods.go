@@ -20,14 +20,16 @@ import (
 )
 
 const podsLong = `Print the pods of this node, or those with the given names (NAME, NAMESPACE/NAME
-or UID): the state of their sandbox and containers, the restarts of their
-containers, their age, the age of this information, and what is wrong.
+or UID): their state, the restarts of their containers, their age, the age of this
+information, and what is wrong.
 
 ` + howConnected + `
 ` + howFleet + `
 
-STATE is the state of the newest sandbox, or "hung", "slow" or "failed" if the pod
-cannot be inspected. RUNNING and RESTARTS count the newest container of each name.
+STATE is "ready" as in kubectl, but without probes: the sandbox is ready, and all
+containers run. Otherwise it is "notready", or "hung", "slow" or "failed" if the
+pod cannot be inspected. RUNNING and RESTARTS count the newest container of each
+name, without init containers that have ended well.
 KNOWN is the age of this information: it grows while the pod cannot be inspected.
 DETAILS names the call that hangs, and since when.
 

@@ -167,11 +167,11 @@ func TestPods(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		h := httpserver.Handler(options(pipe))
 		for query, want := range map[string][]string{
-			"":                   {"bank/b notready 1/1", "bank/broken ready 1/1", "shop/a ready 0/1"},
-			"?namespace=shop":    {"shop/a ready 0/1"},
+			"":                   {"bank/b notready 1/1", "bank/broken failed 1/1", "shop/a notready 0/1"},
+			"?namespace=shop":    {"shop/a notready 0/1"},
 			"?namespace=nowhere": nil,
 			"?selector=nosuch":   nil,
-			"?pod=shop/a,bank/b": {"bank/b notready 1/1", "shop/a ready 0/1"},
+			"?pod=shop/a,bank/b": {"bank/b notready 1/1", "shop/a notready 0/1"},
 			"?pod=nosuch":        nil,
 		} {
 			code, text := ask(t, h, "GET", "/pods"+query)

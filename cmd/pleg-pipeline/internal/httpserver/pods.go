@@ -19,8 +19,10 @@ type pods struct{ pipe *pipeline.Pipeline }
 // podList is the answer of /pods.
 type podList struct {
 	// Epoch is the epoch of the pipeline; see /events.
-	Epoch string     `json:"epoch"`
-	Pods  []view.Pod `json:"pods"`
+	Epoch string `json:"epoch"`
+	// States are all states that a pod can have, the worst first.
+	States []string   `json:"states"`
+	Pods   []view.Pod `json:"pods"`
 }
 
 func (p pods) all(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +32,7 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	list := podList{Epoch: p.pipe.Epoch(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
+	list := podList{Epoch: p.pipe.Epoch(), States: view.States(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
 	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool { return !pod.Wanted(&wanted) })
 	writeJSON(w, list)
 }

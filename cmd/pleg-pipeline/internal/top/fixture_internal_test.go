@@ -12,6 +12,7 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -161,20 +162,18 @@ func show(t *testing.T, u update) (*terminal, *source, <-chan error) {
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// viewOf returns a pod with one container.
+// viewOf returns a pod with one container, which runs unless running is 0.
 func viewOf(name string, running int, restarts uint32) view.Pod {
-	created := noon.Add(-time.Hour)
-	code := int32(1)
-	p := view.Pod{
-		UID: pleg.PodUID("uid-" + name), Namespace: "shop", Name: name, State: view.Ready, Running: running, Total: 1, Restarts: restarts, IPs: []string{"10.0.0.7"},
-		Containers: []view.Container{{ID: "c1", Name: "app", Attempt: restarts, State: "running", StartedAt: &created}},
-		Sandboxes:  []view.Sandbox{{ID: "s1", State: view.Ready, CreatedAt: &created}},
-	}
+	c := &pleg.ContainerStatus{ID: "c1", Name: "app", Attempt: restarts, State: pleg.StateRunning, StartedAt: noon.Add(-time.Hour)}
 	if running == 0 {
-		p.Containers[0].State, p.Containers[0].ExitCode, p.Containers[0].Reason = "exited", &code, "OOMKilled"
-		p.Containers[0].FinishedAt = &created
+		c.State, c.ExitCode, c.Reason, c.FinishedAt = pleg.StateExited, 1, "OOMKilled", noon.Add(-time.Hour)
 	}
-	return p
+	status := &pleg.PodStatus{
+		UID: pleg.PodUID("uid-" + name), Namespace: "shop", Name: name, IPs: []string{"10.0.0.7"},
+		Containers: []*pleg.ContainerStatus{c},
+		Sandboxes:  []*pleg.SandboxStatus{{ID: "s1", Ready: true, CreatedAt: noon.Add(-time.Hour)}},
+	}
+	return view.NewPod(cache.Entry{UID: status.UID, Status: status, Last: status})
 }
 
 func event(name string, kind pleg.EventType) fleet.Event {

@@ -17,7 +17,7 @@ import (
 // sample is a model with a hung, a quarantined, a dead and a busy pod.
 func sample() *model {
 	bad := viewOf("web-7d4b9c6f5d-x2x9k", 1, 0)
-	bad.Stale, bad.CurrentAsOf = true, noon.Add(-13*time.Second)
+	bad.CurrentAsOf = noon.Add(-13 * time.Second)
 	away := viewOf("cart-0", 1, 3)
 	s := healthy()
 	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
@@ -26,7 +26,8 @@ func sample() *model {
 		UID: away.UID, Namespace: "shop", Name: away.Name, Since: noon.Add(-time.Minute), Hung: 4, NextTry: noon.Add(8 * time.Second), Call: nginx,
 	}}
 	found := verdict.Pods(s)
-	bad.Finding, away.Finding = new(found[bad.UID]), new(found[away.UID])
+	bad.SetFinding(found[bad.UID])
+	away.SetFinding(found[away.UID])
 	m := newModel(Options{})
 	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), bad, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
 	for i := range 9 {
@@ -93,6 +94,26 @@ func TestScreens(t *testing.T) {
 			kit.Must(t, term.Drain())
 			kit.Golden(t, "testdata/"+test.name+".golden", term.text())
 		})
+	}
+}
+
+// TestOnlyReadyIsGreen shows a pod whose container has ended.
+func TestOnlyReadyIsGreen(t *testing.T) {
+	m := newModel(Options{})
+	m.apply(update{status: healthy(), pods: []view.Pod{viewOf("whole", 1, 0), viewOf("dead", 0, 0)}}, noon)
+	for i, want := range []string{"notready 0/1 " + view.Yellow, "ready 1/1 " + view.Green} {
+		got := ""
+		for _, c := range m.columns(200, noon) {
+			switch c.Name {
+			case "STATE":
+				got = c.Value(m.rows[i]) + " %s " + c.Color(m.rows[i])
+			case "RUN":
+				got = fmt.Sprintf(got, c.Value(m.rows[i]))
+			}
+		}
+		if got != want {
+			t.Errorf("pod %d is shown as %q, want %q", i, got, want)
+		}
 	}
 }
 

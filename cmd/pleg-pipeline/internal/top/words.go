@@ -50,7 +50,7 @@ func (p *pod) latest(now time.Time) string {
 // matches reports whether each word of a filter is in the pod's names, its state or the
 // name of a container.
 func (p *pod) matches(filter string) bool {
-	text := []string{p.FullName(), string(p.UID), p.Word(), p.State}
+	text := []string{p.FullName(), string(p.UID), p.State}
 	for _, c := range p.Containers {
 		text = append(text, c.Name)
 	}

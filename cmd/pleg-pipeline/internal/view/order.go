@@ -9,50 +9,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// Trouble is what is wrong with a pod. A lower value is worse.
-type Trouble int
-
-// The troubles of a pod, the worst first. Those up to Failed are about its inspections.
-const (
-	Hung   Trouble = iota
-	Silent         // nobody publishes for its node
-	Slow
-	Failed
-	NotKnown
-	Unready
-	Degraded // some containers do not run
-	NoTrouble
-)
-
-// Trouble returns the worst that is wrong with the pod.
-func (p *Pod) Trouble() Trouble {
-	switch f := p.Finding; {
-	case f != nil && f.Cause == verdict.HungContainer:
-		return Hung
-	case f != nil && f.Cause == verdict.NodeSilent:
-		return Silent
-	case f != nil && f.Cause == verdict.SlowContainer:
-		return Slow
-	case f != nil:
-		return Failed
-	case p.State == Unknown:
-		return NotKnown
-	case p.State == NotReady:
-		return Unready
-	case p.Running < p.Total:
-		return Degraded
-	}
-	return NoTrouble
-}
-
-// CompareTrouble compares two pods so that the worst and longest trouble comes first.
-func CompareTrouble(a, b *Pod) int {
-	if c := cmp.Compare(a.Trouble(), b.Trouble()); c != 0 || a.Finding == nil || b.Finding == nil {
-		return c
-	}
-	return a.Finding.Since.Compare(b.Finding.Since)
-}
-
 // ClusterVerdict returns the verdict on the pods of many nodes. problem is what is wrong with a
 // node; empty for nothing.
 func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {

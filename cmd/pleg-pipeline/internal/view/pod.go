@@ -16,12 +16,12 @@ type Pod struct {
 	Node      string `json:"node,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Namespace string `json:"namespace,omitempty"`
-	// State is the state of the newest sandbox: ready or notready, or unknown
-	// if there is none.
-	State string   `json:"state"`
-	IPs   []string `json:"ips,omitempty"`
-	// Running is the number of containers that run, out of Total. Both count
-	// only the newest container of each name.
+	// State is one of [States], the worst that fits. Severity says how bad that is.
+	State    string           `json:"state"`
+	Severity verdict.Severity `json:"severity,omitempty"`
+	IPs      []string         `json:"ips,omitempty"`
+	// Running is the number of containers that run, out of Total. Both count only the newest
+	// container of each name, and no init container that has ended well.
 	Running int `json:"running"`
 	Total   int `json:"total"`
 	// Restarts is the sum of the attempts of these containers.
@@ -70,16 +70,9 @@ type Quarantine struct {
 	NextTry time.Time `json:"nextTry"`
 }
 
-// The states of a sandbox and its pod.
-const (
-	Ready    = "ready"
-	NotReady = "notready"
-	Unknown  = "unknown"
-)
-
 // NewPod returns the view of what a cache knows of a pod.
 func NewPod(e cache.Entry) Pod {
-	p := Pod{UID: e.UID, State: Unknown, CurrentAsOf: e.LastAsOf}
+	p := Pod{UID: e.UID, CurrentAsOf: e.LastAsOf}
 	status := e.Last
 	if p.Uninspected = status == nil; p.Uninspected {
 		status = asListed(e.Listed)
@@ -95,6 +88,7 @@ func NewPod(e cache.Entry) Pod {
 	if p.Error != "" {
 		p.Finding = new(verdict.Failed(pleg.Failed{UID: p.UID, Namespace: p.Namespace, Name: p.Name, Err: e.Err}, time.Time{}))
 	}
+	p.judge()
 	return p
 }
 
@@ -132,9 +126,6 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 			p.Running++
 		}
 	}
-	if s := p.sandbox(); s != nil {
-		p.State = s.State
-	}
 }
 
 // Pods returns the views of pods, with what the status of their pipeline says about
@@ -151,7 +142,7 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 		if !ok {
 			n = len(pods)
 			index[uid] = n
-			pods = append(pods, Pod{UID: uid, State: Unknown, Uninspected: true})
+			pods = append(pods, NewPod(cache.Entry{UID: uid}))
 		}
 		p := &pods[n]
 		if p.Name == "" {
@@ -173,7 +164,7 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	}
 	for uid, f := range verdict.Pods(now) {
 		if n, ok := index[uid]; ok {
-			pods[n].Finding = &f
+			pods[n].SetFinding(f)
 		}
 	}
 	return pods
@@ -186,26 +177,6 @@ func at(t time.Time) *time.Time {
 	}
 	return &t
 }
-
-// Newest returns the newest container of each name, in the order of p. One that runs is the newest,
-// also if the runtime has forgotten when it was created (containerd#3873).
-func (p *Pod) Newest() []Container {
-	index := make(map[string]int)
-	var newest []Container
-	for _, c := range p.Containers {
-		i, ok := index[c.Name]
-		switch {
-		case !ok:
-			index[c.Name] = len(newest)
-			newest = append(newest, c)
-		case newer(c.State == running, newest[i].State == running, c.Attempt, newest[i].Attempt, c.CreatedAt, newest[i].CreatedAt):
-			newest[i] = c
-		}
-	}
-	return newest
-}
-
-var running = pleg.StateRunning.String()
 
 // newer reports whether the first of two containers or sandboxes is newer: it runs, or has the
 // greater attempt, or was created later.

@@ -30,7 +30,7 @@ func status() *pleg.PodStatus {
 
 func TestNewCountsNewestContainers(t *testing.T) {
 	p := inspected(status())
-	if p.State != view.Ready || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
+	if p.State != view.NotReady || p.Running != 1 || p.Total != 2 || p.Restarts != 3 || len(p.Containers) != 3 || p.Labels()["app"] != "web" {
 		t.Errorf("pod %+v, want only the newest container of each name counted", p)
 	}
 	if c := p.Containers[0]; c.ExitCode == nil || *c.ExitCode != 1 || c.StartedAt != nil {
@@ -94,13 +94,13 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		err                string
 		call               string
 	}{
-		"good":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "ready 1/2", false, false, "", ""},
-		"failed":                {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "ready 1/2", true, false, "broken", ""},
-		"hangs":                 {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "ready 1/2", true, false, "", "ContainerStatus of app"},
+		"good":                  {[]cache.Entry{{UID: "u", Status: status(), Last: status()}}, pleg.Status{}, "notready 1/2", false, false, "", ""},
+		"failed":                {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Last: status(), Listed: listed}}, pleg.Status{}, "failed 1/2", true, false, "broken", ""},
+		"hangs":                 {[]cache.Entry{{UID: "u", Status: status(), Last: status(), Listed: listed}}, hung, "hung 1/2", true, false, "", "ContainerStatus of app"},
 		"never inspected":       {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "", ""},
-		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "ready 1/1", false, true, "", "ContainerStatus of app"},
-		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "ready 1/1", false, true, "broken", ""},
-		"not in the list yet":   {nil, hung, "unknown 0/0", false, true, "", "ContainerStatus of app"},
+		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
+		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
+		"not in the list yet":   {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := view.Pods(test.entries, test.now)

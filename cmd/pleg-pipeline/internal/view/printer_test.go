@@ -162,7 +162,8 @@ func pods() []view.Pod {
 	of := func(p view.Pod, s pleg.Status) view.Pod {
 		s.At = now
 		seen := view.Pods([]cache.Entry{{UID: p.UID}}, s)[0]
-		p.Inspection, p.Quarantine, p.Finding = seen.Inspection, seen.Quarantine, seen.Finding
+		p.Inspection, p.Quarantine = seen.Inspection, seen.Quarantine
+		p.SetFinding(*seen.Finding)
 		return p
 	}
 	nginx := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}

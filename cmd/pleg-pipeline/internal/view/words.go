@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -35,13 +34,7 @@ func EventColor(ev *fleet.Event) string {
 
 // PodColor returns the color of the state of a pod.
 func PodColor(p *Pod) string {
-	switch t := p.Trouble(); {
-	case t <= NotKnown || p.Stale:
-		return Red
-	case t == NoTrouble && p.State == Ready:
-		return Green
-	}
-	return Yellow
+	return map[verdict.Severity]string{verdict.OK: Green, verdict.Warning: Yellow, verdict.Problem: Red}[p.Severity]
 }
 
 // ContainerName returns the name of the container of an event; a sandbox in brackets,
@@ -124,19 +117,6 @@ func (p *Pod) Complaint(now time.Time) string {
 	}
 	return p.Finding.Complaint(now)
 }
-
-// Word returns the state of the pod, or what is wrong with it, in one word.
-func (p *Pod) Word() string { return cmp.Or(words[p.Trouble()], p.State) }
-
-// podState returns the state of the pod, or what is wrong with its inspections.
-func podState(p *Pod) string {
-	if p.Finding != nil {
-		return p.Word()
-	}
-	return p.State
-}
-
-var words = map[Trouble]string{Hung: "hung", Silent: "silent", Slow: "slow", Failed: "failed", Degraded: "degraded"}
 
 // Ago returns the time since t as [Span] does; "-" if t is zero.
 func Ago(t, now time.Time) string {

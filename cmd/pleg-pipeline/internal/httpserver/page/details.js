@@ -66,27 +66,27 @@ export class Details {
 
 function summary(pod, now) {
 	const list = document.createElement('dl');
-	const add = (name, value, state = '') => {
+	const add = (name, value, severity = '') => {
 		if (value) {
 			const dd = make('dd', value);
-			dd.dataset.state = state;
+			dd.dataset.severity = severity;
 			list.append(make('dt', name), dd);
 		}
 	};
-	add('state', pod.state, pod.state);
+	add('state', inert(pod.state), pod.severity);
 	const { view } = pod;
 	const hang = pod.hangs.at(-1);
 	if (hang?.until === Infinity) {
-		add('hangs', ageText(hang, now), pod.state);
+		add('trouble', `${inert(hang.what)} ${ageText(hang, now)}`, pod.severity);
 	}
 	if (view?.inspection) {
 		const { since, call, container } = view.inspection;
-		add('this try', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.state);
+		add('this try', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.severity);
 	} else if (view?.finding?.nextTry) {
 		add('next try', `in ${seconds((Date.parse(view.finding.nextTry) - now) / 1000)}`);
 	}
 	if (view?.stale) {
-		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'degraded');
+		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'warning');
 	}
 	add('error', inert(view?.error));
 	add('UID', inert(pod.uid));
@@ -108,10 +108,8 @@ function containers(view, now) {
 	const body = table.createTBody();
 	for (const c of all) {
 		const row = body.insertRow();
-		const state = make('td', inert(c.state));
-		state.dataset.state = c.state;
 		const since = c.finishedAt ?? c.startedAt ?? c.createdAt;
-		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), state, make('td', age(since, now)), make('td', exit(c)));
+		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), make('td', inert(c.state)), make('td', age(since, now)), make('td', exit(c)));
 		const more = body.insertRow().insertCell();
 		more.colSpan = row.cells.length;
 		more.className = 'more';

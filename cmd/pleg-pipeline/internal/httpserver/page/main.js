@@ -113,7 +113,7 @@ async function fetchPods() {
 	store.dirty.clear();
 	try {
 		const answer = await get(all ? '/pods' : '/pods?pod=' + uids.map(encodeURIComponent).join(','));
-		store.applyPods(answer.pods, uids, now());
+		store.applyPods(answer, uids, now());
 	} catch {
 		// The banner says why: the figures fail too.
 		store.stale = true;

@@ -18,7 +18,7 @@ export class Pods {
 	#onOpen;
 	#now;
 	#hover;
-	#shown = ''; // the chips, as text
+	#drawn = ''; // the chips, as text
 	#height = 0;
 
 	// onOpen is called with the UID of a pod whose details are wanted. now returns the time.
@@ -73,23 +73,24 @@ export class Pods {
 
 	// drawStates shows a chip for each state that pods are in. Each is a filter.
 	#drawStates() {
-		const { states } = this.#store;
-		const counts = [...this.#store.counts()].filter(([state, n]) => n > 0 || states.has(state));
-		const shown = JSON.stringify([counts, [...states]]);
-		if (shown === this.#shown) {
+		const { shown } = this.#store;
+		const counts = [...this.#store.counts()].filter(([state, { n }]) => n > 0 || shown.has(state));
+		const drawn = JSON.stringify([counts, [...shown]]);
+		if (drawn === this.#drawn) {
 			return;
 		}
-		this.#shown = shown;
+		this.#drawn = drawn;
 		const list = document.getElementById('states');
 		const focused = document.activeElement.parentElement === list ? document.activeElement.dataset.state : '';
-		list.replaceChildren(...counts.map(([state, n]) => {
+		list.replaceChildren(...counts.map(([state, { n, severity }]) => {
 			const chip = make('button', `${state} ${count(n)}`);
 			chip.type = 'button';
 			chip.dataset.state = state;
-			chip.setAttribute('aria-pressed', states.has(state));
+			chip.dataset.severity = severity;
+			chip.setAttribute('aria-pressed', shown.has(state));
 			chip.addEventListener('click', () => {
-				if (!states.delete(state)) {
-					states.add(state);
+				if (!shown.delete(state)) {
+					shown.add(state);
 				}
 				this.update();
 			});
@@ -166,7 +167,7 @@ export class Pods {
 		if (row.dataset.uid !== pod.uid) {
 			row.dataset.uid = pod.uid;
 		}
-		row.classList.toggle('gone', pod.state === 'gone');
+		row.classList.toggle('gone', pod.goneAt > 0);
 		row.classList.toggle('old', Boolean(pod.view?.stale));
 		set(cells[0], inert(pod.namespace || '-'));
 		const name = inert(pod.name || pod.uid);
@@ -176,8 +177,8 @@ export class Pods {
 			cells[1].title = name;
 		}
 		set(cells[2], stateText(pod, now));
-		if (cells[2].dataset.state !== pod.state) {
-			cells[2].dataset.state = pod.state;
+		if (cells[2].dataset.severity !== pod.severity) {
+			cells[2].dataset.severity = pod.severity;
 		}
 		set(cells[3], pod.total ? `${pod.running}/${pod.total}` : '-');
 		set(cells[4], String(pod.restarts));
@@ -248,7 +249,7 @@ export class Pods {
 			if (mark) {
 				title = `${clock(mark.at)} ${podName(pod)} ${mark.container} ${mark.text}`;
 			} else if (hang) {
-				title = `${podName(pod)} hangs ${ageText(hang, this.#now())}`;
+				title = `${podName(pod)} ${inert(hang.what)} ${ageText(hang, this.#now())}`;
 			}
 			if (lane && this.#hover !== title) {
 				this.#hover = title;

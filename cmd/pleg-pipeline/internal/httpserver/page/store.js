@@ -7,14 +7,11 @@ const maxMarks = 120; // marks of one pod
 const keepMarks = 600e3; // ms: the longest timeline
 const keepGone = 30e3; // ms for which a pod that is gone stays visible
 
-// trouble ranks what is wrong with a pod, the worst first.
-const trouble = { hung: 0, slow: 1, failed: 2, unknown: 3, notready: 4, degraded: 5, ready: 6, gone: 7 };
-
 const orders = {
-	trouble: (a, b) => trouble[a.state] - trouble[b.state] || since(a) - since(b),
+	trouble: (a, b) => a.rank - b.rank || since(a) - since(b),
 	namespace: (a, b) => compare(a.namespace, b.namespace),
 	name: (a, b) => compare(a.name, b.name),
-	state: (a, b) => trouble[a.state] - trouble[b.state],
+	state: (a, b) => a.rank - b.rank,
 	running: (a, b) => a.running / a.total - b.running / b.total || a.total - b.total,
 	restarts: (a, b) => b.restarts - a.restarts,
 	last: (a, b) => b.lastAt - a.lastAt,
@@ -55,7 +52,8 @@ export class Store {
 	events = 0; // live events so far
 	sort = { key: 'trouble', reverse: false };
 	words = [];
-	states = new Set(); // the states to show; all if empty
+	shown = new Set(); // the states to show; all if empty
+	#states = []; // all states, the worst first
 
 	// addEvent adds an event of the stream.
 	addEvent(event) {
@@ -102,7 +100,7 @@ export class Store {
 	pod(uid) {
 		let pod = this.pods.get(uid);
 		if (!pod) {
-			pod = { uid, name: '', namespace: '', state: 'unknown', running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], hangs: [], view: null, goneAt: 0 };
+			pod = { uid, name: '', namespace: '', state: '', severity: '', rank: 0, running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], hangs: [], view: null, goneAt: 0 };
 			this.pods.set(uid, pod);
 		}
 		return pod;
@@ -110,25 +108,29 @@ export class Store {
 
 	// applyPods takes the pods that the server has of those asked for; uids is null if
 	// that was all of them. The others are gone.
-	applyPods(views, uids, now) {
+	applyPods({ states, pods }, uids, now) {
 		const answered = new Set();
-		for (const view of views) {
+		this.#states = [...states, 'gone'];
+		for (const view of pods) {
 			answered.add(view.uid);
 			const pod = this.pod(view.uid);
 			pod.name = view.name || pod.name;
 			pod.namespace = view.namespace || pod.namespace;
 			Object.assign(pod, { running: view.running, total: view.total, restarts: view.restarts, goneAt: 0, view });
-			judge(pod);
-			noteHang(pod, now);
+			this.#setState(pod, view.state, view.severity, now);
 		}
 		for (const uid of uids ?? this.pods.keys()) {
 			const pod = this.pods.get(uid);
 			if (pod && !answered.has(uid)) {
 				pod.goneAt ||= now;
-				judge(pod);
-				noteHang(pod, now);
+				this.#setState(pod, 'gone', '', now);
 			}
 		}
+	}
+
+	#setState(pod, state, severity, now) {
+		Object.assign(pod, { state, severity, rank: this.#states.indexOf(state) });
+		noteHang(pod, now);
 	}
 
 	// applyFigures has the pods fetched that change without an event: those that wait for
@@ -173,17 +175,20 @@ export class Store {
 	visible() {
 		const order = orders[this.sort.key];
 		const sign = this.sort.reverse ? -1 : 1;
-		const wanted = pod => this.wants(pod) && (this.states.size === 0 || this.states.has(pod.state));
+		const wanted = pod => this.wants(pod) && (this.shown.size === 0 || this.shown.has(pod.state));
 		return [...this.pods.values()].filter(wanted).sort((a, b) =>
 			sign * order(a, b) || compare(a.namespace, b.namespace) || compare(a.name, b.name) || compare(a.uid, b.uid));
 	}
 
-	// counts returns the number of pods in each state that match the words, the worst first.
+	// counts returns each state, the worst first, with its severity and the number of pods that
+	// match the words.
 	counts() {
-		const counts = new Map(Object.keys(trouble).map(state => [state, 0]));
+		const counts = new Map(this.#states.map(state => [state, { n: 0, severity: '' }]));
 		for (const pod of this.pods.values()) {
 			if (this.wants(pod)) {
-				counts.set(pod.state, counts.get(pod.state) + 1);
+				const count = counts.get(pod.state);
+				count.n++;
+				count.severity = pod.severity;
 			}
 		}
 		return counts;
@@ -217,42 +222,27 @@ export class Store {
 	}
 }
 
-const causes = { 'hung container': 'hung', 'slow container': 'slow' };
-
-// judge sets the state of a pod to the worst that is known of it.
-function judge(pod) {
-	const { view } = pod;
-	if (pod.goneAt) {
-		pod.state = 'gone';
-	} else if (view?.finding) {
-		pod.state = causes[view.finding.cause] ?? 'failed';
-	} else if (view?.state === 'ready' && pod.running < pod.total) {
-		pod.state = 'degraded';
-	} else {
-		pod.state = view?.state in trouble ? view.state : 'unknown';
-	}
-}
-
-// noteHang keeps since when a pod hangs, and the starts of those tries that were seen.
-function noteHang({ state, view, hangs }, now) {
+// noteHang keeps since when a pod cannot be inspected, and the starts of those tries that were
+// seen.
+function noteHang({ goneAt, severity, view, hangs }, now) {
 	let hang = hangs.at(-1);
-	const hangsNow = state === 'hung' || state === 'slow';
-	if (!hangsNow) {
+	if (goneAt || !view.finding?.since) {
 		if (hang?.until === Infinity) {
 			hang.until = now;
 		}
-		if (hang && !hang.hung) { // it was only slow
+		if (hang && !hang.bad) { // it was only slow
 			hangs.pop();
 		}
 		return;
 	}
 	if (hang?.until !== Infinity) {
-		hang = { since: 0, until: Infinity, attempts: 0, hung: false, tries: [] };
+		hang = { since: 0, until: Infinity, attempts: 0, what: '', bad: false, tries: [] };
 		hangs.push(hang);
 	}
-	hang.hung ||= state === 'hung';
+	hang.bad ||= severity === 'problem';
 	hang.since = Date.parse(view.finding.since);
 	hang.attempts = view.finding.attempts;
+	hang.what = view.finding.what;
 	const started = Date.parse(view.inspection?.since);
 	if (started && hang.tries.at(-1) !== started) {
 		hang.tries.push(started);

@@ -1,0 +1,126 @@
+package view
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// The states of a pod. The first four are about its inspections.
+const (
+	Hung   = "hung"
+	Silent = "silent" // nobody publishes for its node
+	Slow   = "slow"
+	Failed = "failed"
+	// Unknown is the state of a pod without a sandbox.
+	Unknown = "unknown"
+	// NotReady means that the newest sandbox is not ready, or that a container does not run.
+	NotReady = "notready"
+	// Ready is what kubectl calls it, except that a runtime knows no probes: the sandbox is
+	// ready, and all containers run.
+	Ready = "ready"
+)
+
+// states has every state, the worst first.
+var states = []struct {
+	name     string
+	severity verdict.Severity
+}{
+	{Hung, verdict.Problem},
+	{Silent, verdict.Problem},
+	{Failed, verdict.Problem},
+	{Slow, verdict.Warning},
+	{Unknown, verdict.Warning},
+	{NotReady, verdict.Warning},
+	{Ready, verdict.OK},
+}
+
+// States returns the names of all states, the worst first.
+func States() []string {
+	var names []string
+	for _, s := range states {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// stateOf has the states of pods with a finding. With any other cause, an inspection has failed.
+var stateOf = map[verdict.Cause]string{
+	verdict.HungContainer: Hung,
+	verdict.NodeSilent:    Silent,
+	verdict.SlowContainer: Slow,
+}
+
+// judge sets the state of the pod, and how bad it is.
+func (p *Pod) judge() {
+	s := p.sandbox()
+	switch {
+	case p.Finding != nil:
+		p.State = cmp.Or(stateOf[p.Finding.Cause], Failed)
+	case s == nil:
+		p.State = Unknown
+	case s.State == Ready && p.Total > 0 && p.Running == p.Total:
+		p.State = Ready
+	default:
+		p.State = NotReady
+	}
+	p.Severity = states[p.rank()].severity
+}
+
+// SetFinding sets what is wrong with the inspections of the pod.
+func (p *Pod) SetFinding(f verdict.Finding) {
+	p.Finding, p.Stale = &f, !p.Uninspected
+	p.judge()
+}
+
+// rank orders states, the worst first.
+func (p *Pod) rank() int { return slices.Index(States(), p.State) }
+
+// CompareTrouble compares two pods so that the worst and longest trouble comes first.
+func CompareTrouble(a, b *Pod) int {
+	if c := cmp.Compare(a.rank(), b.rank()); c != 0 || a.Finding == nil || b.Finding == nil {
+		return c
+	}
+	return a.Finding.Since.Compare(b.Finding.Since)
+}
+
+// Newest returns the newest container of each name that is to run, in the order of p. One that
+// runs is the newest, also if the runtime has forgotten when it was created (containerd#3873).
+func (p *Pod) Newest() []Container {
+	index := make(map[string]int)
+	var newest []Container
+	for _, c := range p.Containers {
+		i, ok := index[c.Name]
+		switch {
+		case !ok:
+			index[c.Name] = len(newest)
+			newest = append(newest, c)
+		case newer(c.State == running, newest[i].State == running, c.Attempt, newest[i].Attempt, c.CreatedAt, newest[i].CreatedAt):
+			newest[i] = c
+		}
+	}
+	return slices.DeleteFunc(newest, p.isInit)
+}
+
+// isInit reports whether a container has done what init containers do: it exited with 0 before
+// any container of some other name was created. The runtime does not know which they are.
+func (p *Pod) isInit(c Container) bool {
+	if c.ExitCode == nil || *c.ExitCode != 0 || c.FinishedAt == nil {
+		return false
+	}
+	later := make(map[string]bool) // by name, whether all were created later
+	for _, other := range p.Containers {
+		before, known := later[other.Name]
+		later[other.Name] = (before || !known) && other.CreatedAt != nil && !other.CreatedAt.Before(*c.FinishedAt)
+	}
+	for name, all := range later {
+		if all && name != c.Name {
+			return true
+		}
+	}
+	return false
+}
+
+var running = pleg.StateRunning.String()

@@ -1,0 +1,69 @@
+package view_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// runs returns a container that was created at a second and runs.
+func runs(name string, attempt uint32, from int64) *pleg.ContainerStatus {
+	return &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint(name, attempt)), Name: name, Attempt: attempt, State: pleg.StateRunning, CreatedAt: time.Unix(from, 0)}
+}
+
+func ended(name string, attempt uint32, from, until int64, code int32) *pleg.ContainerStatus {
+	c := runs(name, attempt, from)
+	c.State, c.FinishedAt, c.ExitCode = pleg.StateExited, time.Unix(until, 0), code
+	return c
+}
+
+// TestPodHasOneState: a pod is ready when kubectl says so, and green only then. All outputs read this state.
+func TestPodHasOneState(t *testing.T) {
+	ready, notReady := []*pleg.SandboxStatus{{ID: "s", Ready: true}}, []*pleg.SandboxStatus{{ID: "s"}}
+	for name, test := range map[string]struct {
+		sandboxes  []*pleg.SandboxStatus
+		containers []*pleg.ContainerStatus
+		finding    verdict.Cause
+		want       string
+		color      string
+	}{
+		"all run":              {ready, list(runs("a", 0, 1), runs("b", 0, 1)), "", "ready 2/2", view.Green},
+		"one of two":           {ready, list(runs("a", 0, 1), ended("b", 0, 1, 5, 1)), "", "notready 1/2", view.Yellow},
+		"none of two":          {ready, list(ended("a", 0, 1, 5, 1), ended("b", 0, 1, 5, 0)), "", "notready 0/2", view.Yellow},
+		"one is only created":  {ready, list(runs("a", 0, 1), &pleg.ContainerStatus{Name: "b"}), "", "notready 1/2", view.Yellow},
+		"restarted":            {ready, list(ended("a", 0, 1, 5, 1), runs("a", 1, 6)), "", "ready 1/1", view.Green},
+		"no container yet":     {ready, nil, "", "notready 0/0", view.Yellow},
+		"the sandbox has gone": {notReady, list(runs("a", 0, 1)), "", "notready 1/1", view.Yellow},
+		"no sandbox":           {nil, nil, "", "unknown 0/0", view.Yellow},
+		"init containers": {
+			ready, list(ended("init", 2, 3, 4, 0), ended("init2", 0, 4, 5, 0), runs("a", 0, 6)), "", "ready 1/1", view.Green,
+		},
+		"an init container and a restart": {ready, list(ended("init", 0, 1, 2, 0), ended("a", 3, 5, 6, 1), runs("a", 4, 7)), "", "ready 1/1", view.Green},
+		"an init container and a sidecar": {ready, list(runs("sidecar", 0, 1), ended("init", 0, 1, 2, 0), runs("a", 0, 3)), "", "ready 2/2", view.Green},
+		"an init container failed":        {ready, list(ended("init", 0, 1, 2, 1), runs("a", 0, 3)), "", "notready 1/2", view.Yellow},
+		"exited 0 beside another that was restarted": {
+			ready, list(ended("a", 0, 1, 5, 0), ended("b", 0, 1, 6, 1), runs("b", 1, 7)), "", "notready 1/2", view.Yellow,
+		},
+		"when it was created is not known": {
+			ready, list(ended("a", 0, 1, 5, 0), &pleg.ContainerStatus{Name: "b", State: pleg.StateRunning}), "", "notready 1/2", view.Yellow,
+		},
+		"hangs":           {ready, list(runs("a", 0, 1)), verdict.HungContainer, "hung 1/1", view.Red},
+		"slow":            {ready, list(runs("a", 0, 1)), verdict.SlowContainer, "slow 1/1", view.Yellow},
+		"of a dead node":  {ready, list(runs("a", 0, 1)), verdict.NodeSilent, "silent 1/1", view.Red},
+		"cannot be asked": {ready, list(runs("a", 0, 1)), verdict.RuntimeFails, "failed 1/1", view.Red},
+	} {
+		p := inspected(&pleg.PodStatus{UID: "u", Containers: test.containers, Sandboxes: test.sandboxes})
+		if test.finding != "" {
+			p.SetFinding(verdict.Finding{Cause: test.finding})
+		}
+		if got := fmt.Sprintf("%s %d/%d", p.State, p.Running, p.Total); got != test.want || view.PodColor(&p) != test.color || p.Stale != (test.finding != "") {
+			t.Errorf("%s: %s in color %s, stale %v, want %s in %s", name, got, view.PodColor(&p), p.Stale, test.want, test.color)
+		}
+	}
+}
+
+func list(all ...*pleg.ContainerStatus) []*pleg.ContainerStatus { return all }
