@@ -1,6 +1,7 @@
 package pipeline_test
 
 import (
+	"context"
 	"maps"
 	"os"
 	"regexp"
@@ -91,11 +92,34 @@ func TestFailedNewRegistersNothing(t *testing.T) {
 	}
 }
 
+// A program that restarts its pipeline, its server and its client of the runtime has one
+// registry for the process.
+func TestNextPipelineUsesTheRegisterer(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	for range 2 {
+		p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: prometheus.WrapRegistererWithPrefix("agent_", reg)})
+		kit.Must(t, err)
+		_, err = pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: prometheus.WrapRegistererWithPrefix("agent_", reg)})
+		if err == nil || strings.Count(err.Error(), "agent_pleg_") != 1 {
+			t.Errorf("New beside a pipeline = %v, want an error that names one metric, once", err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		stop()
+		kit.Must(t, p.Run(ctx))
+		if families, err := reg.Gather(); err != nil || len(families) != 0 {
+			t.Errorf("after Run has returned: %d metrics, %v", len(families), err)
+		}
+	}
+}
+
 // recorder records the registered metrics as name{labels}, in order.
 type recorder struct {
 	prometheus.Registerer
 	names []string
 }
+
+// Unregister implements [prometheus.Registerer].
+func (*recorder) Unregister(prometheus.Collector) bool { return true }
 
 var descriptor = regexp.MustCompile(`fqName: "(\w+)".*variableLabels: \{(.*)\}\}$`)
 

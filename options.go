@@ -106,7 +106,7 @@ type Options struct {
 	// its handler blocks, up to 2048 records wait and further ones are counted. If nil,
 	// nothing is logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics. If nil, they are not registered.
+	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer
 	// KubeletMetricNames uses the kubelet's exact names for the metrics that the
 	// kubelet has too, so that its dashboards and alerts work.

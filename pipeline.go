@@ -38,6 +38,8 @@ type Pipeline struct {
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
 	logs    *asynclog.Queue
+	// unregister takes the metrics out of Options.Registerer.
+	unregister func()
 	// inspectors is Options.Inspectors.
 	inspectors int
 	// threshold is Options.RelistThreshold.
@@ -59,11 +61,13 @@ func New(o Options) (*Pipeline, error) {
 		return nil, fmt.Errorf("new pipeline: %w", option.Invalid(err))
 	}
 	metrics := instrument.Registry{KubeletNames: o.KubeletMetricNames}
-	undo := func() {}
-	if o.Registerer != nil {
-		metrics.Registerer, undo = instrument.Undoable(o.Registerer)
+	p := &Pipeline{
+		ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold,
+		unregister: func() {},
 	}
-	p := &Pipeline{ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold}
+	if o.Registerer != nil {
+		metrics.Registerer, p.unregister = instrument.Undoable(o.Registerer)
+	}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	statuses := stores{p.cache, o.Store, &p.index, o.Logger}
 	var errs [8]error
@@ -103,8 +107,8 @@ func New(o Options) (*Pipeline, error) {
 		}
 		return 0
 	}))
-	if err := errors.Join(errs[:]...); err != nil {
-		undo() // so that a second try can succeed
+	if err := cmp.Or(errs[:]...); err != nil { // one is enough: a metric that is taken says it of all
+		p.unregister() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
 	return p, nil
@@ -154,6 +158,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		err = nil
 	}
 	p.cache.Close()
+	p.unregister() // so that another pipeline can have the registerer
 	p.logs.Flush(flushTimeout)
 	close(p.ended)
 	return errors.Join(err, p.runtime.Abandoned())

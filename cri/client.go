@@ -106,11 +106,13 @@ func New(endpoint string, opts Options) (*Client, error) {
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
 	if err != nil {
+		m.unregister()
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}
 	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
 	if err != nil {
+		m.unregister()
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, errors.Join(err, c.conn.Close()))
 	}
 	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
@@ -119,11 +121,12 @@ func New(endpoint string, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Close closes the connections. Calls in flight fail with the code Canceled. It
+// Close closes the connections and unregisters the metrics. Calls in flight fail with the code Canceled. It
 // does not wait for them, but until Options.Logger has got what was logged, for a second
 // at most.
 func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.events.Close())
+	c.metrics.unregister()
 	c.logs.Flush(flushTimeout)
 	return err
 }

@@ -34,6 +34,7 @@ type metrics struct {
 	operations map[string]operation
 	malformed  [reasons]prometheus.Counter
 	portioned  prometheus.Gauge
+	unregister func()
 }
 
 // newMetrics registers the metrics. Names, help and buckets of the first three are
@@ -50,6 +51,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	malformed := s.CounterVec("pleg_malformed_items_total",
 		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.", "reason")
 	m := &metrics{
+		unregister: s.Unregister,
 		operations: make(map[string]operation, len(operationTypes)),
 		portioned: s.Gauge("pleg_portioned_lists",
 			"1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise."),

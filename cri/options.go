@@ -44,7 +44,7 @@ type Options struct {
 	// waits for its handler; [Client.Close] does, for a second at most. If nil, nothing
 	// is logged.
 	Logger *slog.Logger
-	// Registerer receives the metrics. If nil, they stay unregistered.
+	// Registerer gets the metrics until [Client.Close]. If nil, they are not registered.
 	Registerer prometheus.Registerer
 	// KubeletMetricNames gives the runtime_operations metrics the kubelet's
 	// prefix kubelet_ in place of pleg_.

@@ -17,9 +17,9 @@ type metrics struct {
 	lag       prometheus.Histogram
 }
 
-func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (*metrics, error) {
+func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (m *metrics, unregister func(), err error) {
 	s := instrument.Registry{Registerer: registerer}.NewSet()
-	m := &metrics{
+	m = &metrics{
 		published: s.Counter("pleg_fleet_published_events_total", "Events that the NATS server has acknowledged."),
 		refused:   s.Counter("pleg_fleet_refused_messages_total", "Messages and states that the NATS server refused, for example because another agent publishes as this node."),
 		retries:   s.Counter("pleg_fleet_retries_total", "Times that publishing began again after an error."),
@@ -30,5 +30,5 @@ func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (*me
 	}
 	s.GaugeFunc("pleg_fleet_last_ack_age_seconds", "Time since the NATS server last acknowledged a message or a renewal, or since the start.",
 		func() float64 { return time.Since(lastAck()).Seconds() })
-	return m, s.Register()
+	return m, s.Unregister, s.Register()
 }

@@ -50,7 +50,7 @@ type PublisherOptions struct {
 	PublishTimeout time.Duration
 	// Logger logs when publishing stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer registers the metrics pleg_fleet_…. If nil, they are not registered.
+	// Registerer gets the metrics pleg_fleet_… until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -115,7 +115,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	p.loop.Backoff = backoff.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}
 	p.loop.Count = p.count
 	p.loop.Acknowledged()
-	p.metrics, err = newMetrics(o.Registerer, func() time.Time { return p.Status().LastAck })
+	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, func() time.Time { return p.Status().LastAck })
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}

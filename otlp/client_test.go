@@ -156,7 +156,7 @@ func exportTo(t *testing.T, endpoint string) (*prometheus.Registry, *kit.Log) {
 	kit.Must(t, err)
 	registry, log := prometheus.NewPedanticRegistry(), new(kit.Log)
 	source := &script{parts: [][]pleg.Event{{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}}, err: pleg.ErrStopped}
-	e, err := otlp.NewExporter(otlp.ExporterOptions{Client: client, Source: source, Registerer: registry, Logger: log.Logger()})
+	e, err := otlp.NewExporter(otlp.ExporterOptions{Client: client, Source: source, Registerer: kit.Kept{Registerer: registry}, Logger: log.Logger()})
 	kit.Must(t, err)
 	kit.Must(t, errors.Join(e.Run(t.Context()), client.Shutdown(t.Context())))
 	return registry, log

@@ -43,7 +43,7 @@ type ExporterOptions struct {
 	Resource *resource.Resource
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer registers the metrics pleg_otlp_…. If nil, they are not registered.
+	// Registerer gets the metrics pleg_otlp_… until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -90,6 +90,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 	if err := s.Register(); err != nil {
 		return nil, fmt.Errorf("new exporter: %w", err)
 	}
+	e.loop.Ended = s.Unregister
 	e.loop.Acknowledged()
 	e.logger = sdklog.NewLoggerProvider(
 		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -49,7 +50,7 @@ type Options struct {
 	Keepalive time.Duration
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer registers the metrics. If nil, they are not registered.
+	// Registerer gets the metrics until the last Serve returns. If nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -73,6 +74,12 @@ type metrics struct {
 	connections, watchers prometheus.Gauge
 
 	refusedConnections, refusedWatchers, refusedCalls prometheus.Counter
+
+	set *instrument.Set
+	// mu guards the rest. serving counts the calls of Serve.
+	mu         sync.Mutex
+	registered bool
+	serving    int
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -84,5 +91,32 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refusedConnections: refused.WithLabelValues("connection"),
 		refusedWatchers:    refused.WithLabelValues("watcher"),
 		refusedCalls:       refused.WithLabelValues("call"),
+		set:                set,
+		registered:         true,
 	}, set.Register()
+}
+
+// enter is called when Serve begins. It registers the metrics unless they are.
+func (m *metrics) enter() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if !m.registered {
+		if err := m.set.Register(); err != nil {
+			return err
+		}
+		m.registered = true
+	}
+	m.serving++
+	return nil
+}
+
+// leave is called when Serve returns. The last one unregisters the metrics, so that another
+// server can have the registerer.
+func (m *metrics) leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.serving--; m.serving == 0 {
+		m.set.Unregister()
+		m.registered = false
+	}
 }

@@ -109,6 +109,10 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 // l, and returns nil. It returns earlier, with an error, only if l fails. Several calls of
 // Serve can run at the same time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	if err := s.metrics.enter(); err != nil {
+		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())
+	}
+	defer s.metrics.leave()
 	ended := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"slices"
@@ -9,9 +10,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -121,6 +124,47 @@ func TestHealth(t *testing.T) {
 		wantStatus(t, "the end", err, codes.Unavailable, "shutting down")
 		if got[0] != serving {
 			t.Errorf("watched %v, want %v first", got, serving)
+		}
+	})
+}
+
+// The metrics are there while a Serve runs, so that the next server can have the registerer.
+func TestMetricsLeaveWithTheLastServe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		reg := prometheus.NewPedanticRegistry()
+		registered := func() int {
+			families, err := reg.Gather()
+			kit.Must(t, err)
+			return len(families)
+		}
+		s, err := server.New(p.Pipeline, server.Options{Registerer: reg})
+		kit.Must(t, err)
+		serve := func() (stop func() error) {
+			stop = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, bufconn.Listen(1)) })
+			synctest.Wait()
+			return stop
+		}
+		all := registered()
+		for _, serves := range []int{1, 2} { // a second Serve after the first one, too
+			var stops []func() error
+			for range serves {
+				stops = append(stops, serve())
+			}
+			for _, stop := range stops {
+				if n := registered(); n != all || n == 0 {
+					t.Errorf("%d metrics while it serves, want %d", n, all)
+				}
+				kit.Must(t, stop())
+			}
+			if n := registered(); n != 0 {
+				t.Errorf("%d metrics after the last Serve has returned", n)
+			}
+		}
+		_, err = server.New(p.Pipeline, server.Options{Registerer: reg})
+		kit.Must(t, err)
+		if err := s.Serve(t.Context(), bufconn.Listen(1)); err == nil || !strings.Contains(err.Error(), "pleg_server_") {
+			t.Errorf("Serve beside a server with the same registerer = %v, want an error that names a metric", err)
 		}
 	})
 }

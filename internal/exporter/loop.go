@@ -26,6 +26,8 @@ type Loop struct {
 	Count func(error) time.Duration
 	// Wait waits between two sessions. If nil, [backoff.Wait].
 	Wait func(context.Context, time.Duration) error
+	// Ended is called as Run returns, unless it had run before.
+	Ended func()
 
 	running atomic.Bool
 	lastAck atomic.Pointer[time.Time]
@@ -41,6 +43,7 @@ func (l *Loop) Run(ctx context.Context, session func(context.Context) error) err
 	if l.running.Swap(true) {
 		return errHasRun
 	}
+	defer l.Ended()
 	for {
 		err := session(ctx)
 		if ctx.Err() != nil || errors.Is(err, ErrSourceEnded) || l.Pause(ctx, err, l.Count(err)) != nil {

@@ -17,10 +17,11 @@ import (
 func TestLoop(t *testing.T) {
 	var log kit.Log
 	var waits []time.Duration
+	ended := 0
 	l := exporter.Loop{
 		Log: log.Logger(), Failed: "cannot send", Recovered: "sends again", Backoff: backoff.Backoff{Min: time.Second, Max: time.Hour},
-		Count: func(error) time.Duration { return 0 },
-		Wait:  func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+		Count: func(error) time.Duration { return 0 }, Ended: func() { ended++ },
+		Wait: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
 	}
 	err := l.Run(t.Context(), func(ctx context.Context) error {
 		if len(waits) == 4 {
@@ -35,8 +36,11 @@ func TestLoop(t *testing.T) {
 		}
 		return errors.New("broken")
 	})
-	if err != nil {
-		t.Errorf("Run() = %v, want no error after the end of the source", err)
+	if err != nil || ended != 1 {
+		t.Errorf("Run() = %v, want no error after the end of the source; Ended was called %d times", err, ended)
+	}
+	if err := l.Run(t.Context(), nil); err == nil || ended != 1 {
+		t.Errorf("a second Run() = %v, want an error; Ended was called %d times", err, ended)
 	}
 	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second {
 		t.Errorf("waits %v, want them to double, and to begin again after a success", waits)
@@ -48,13 +52,13 @@ func TestLoop(t *testing.T) {
 // Whoever runs the exporter beside other parts has ended it: that is no failure.
 func TestEndOfContextIsNoError(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
-	l := exporter.Loop{Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }}
+	l := exporter.Loop{Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {}}
 	if err := l.Run(ctx, func(context.Context) error { stop(); return errors.New("broken") }); err != nil {
 		t.Errorf("Run() = %v at the end of a session, want nil", err)
 	}
 	ctx, stop = context.WithCancel(t.Context())
 	l = exporter.Loop{
-		Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour },
+		Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {},
 		Wait: func(ctx context.Context, d time.Duration) error { stop(); return backoff.Wait(ctx, d) },
 	}
 	if err := l.Run(ctx, func(context.Context) error { return errors.New("broken") }); err != nil {

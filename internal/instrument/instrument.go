@@ -5,6 +5,7 @@ package instrument
 import (
 	"errors"
 	"fmt"
+	"regexp"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -65,11 +66,29 @@ func (r Registry) Register(collectors ...prometheus.Collector) error {
 			for _, done := range collectors[:i] {
 				r.Registerer.Unregister(done)
 			}
-			if errors.As(err, new(prometheus.AlreadyRegisteredError)) {
-				return fmt.Errorf("register metrics: %w (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)", err)
+			if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
+				return fmt.Errorf("register metric %s: %w (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)", name(taken.NewCollector), err)
 			}
 			return fmt.Errorf("register metrics: %w", err)
 		}
 	}
 	return nil
+}
+
+var fqName = regexp.MustCompile(`fqName: "([^"]*)"`)
+
+// name returns the name of a collector's first metric. [prometheus.Desc] has it only in its text.
+func name(c prometheus.Collector) string {
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		c.Describe(descs)
+	}()
+	first := ""
+	for d := range descs {
+		if found := fqName.FindStringSubmatch(d.String()); first == "" && found != nil {
+			first = found[1]
+		}
+	}
+	return first
 }

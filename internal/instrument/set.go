@@ -17,6 +17,16 @@ func (r Registry) NewSet() *Set { return &Set{Registry: r} }
 // Register registers what was made.
 func (s *Set) Register() error { return s.Registry.Register(s.all...) }
 
+// Unregister undoes Register.
+func (s *Set) Unregister() {
+	if s.Registerer == nil {
+		return
+	}
+	for _, c := range s.all {
+		s.Registerer.Unregister(c)
+	}
+}
+
 // Add adds a collector.
 func (s *Set) Add(c prometheus.Collector) { s.all = append(s.all, c) }
 

@@ -82,7 +82,7 @@ func New(t testing.TB, o pipeline.Options) *Pipeline {
 		o.Runtime = p.Runtime.Basic()
 	}
 	if o.Registerer == nil {
-		o.Registerer = p.Metrics
+		o.Registerer = Kept{p.Metrics}
 	}
 	var err error
 	if p.Pipeline, err = pipeline.New(o); err != nil {
@@ -90,6 +90,12 @@ func New(t testing.TB, o pipeline.Options) *Pipeline {
 	}
 	return p
 }
+
+// Kept is a registerer that keeps the metrics of what has ended.
+type Kept struct{ prometheus.Registerer }
+
+// Unregister implements [prometheus.Registerer].
+func (Kept) Unregister(prometheus.Collector) bool { return false }
 
 // Start runs the pipeline until the test ends.
 func (p *Pipeline) Start(t testing.TB) {

@@ -65,7 +65,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
-	pipe, err := pipeline.New(c.pipeline.options(client, out.log, registry))
+	pipe, err := pipeline.New(c.pipeline.options(client, out.log, kept{registry}))
 	if err != nil {
 		return err
 	}

@@ -90,3 +90,9 @@ func (f *pipelineFlags) options(runtime pleg.Runtime, log *slog.Logger, registry
 	o.Runtime, o.Logger, o.Registerer = runtime, log, registry
 	return o
 }
+
+// kept is a registerer of metrics that are read once more at the end, for the summary.
+type kept struct{ prometheus.Registerer }
+
+// Unregister implements [prometheus.Registerer].
+func (kept) Unregister(prometheus.Collector) bool { return false }
