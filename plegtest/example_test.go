@@ -45,7 +45,7 @@ func Example() {
 	// inspection failed: true
 	// Started(nginx) Started(/sandbox)
 	// Died(nginx) with code 3
-	// context canceled
+	// <nil>
 }
 
 // CRI events reach a pipeline that is configured to follow them.
@@ -70,5 +70,5 @@ func ExampleRuntime_Announce() {
 	fmt.Println(<-ended)
 	// Output:
 	// Started(nginx)
-	// context canceled
+	// <nil>
 }
