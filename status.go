@@ -1,0 +1,100 @@
+package pipeline
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Quarantined returns the pods whose last inspection hung or failed late, in the order
+// of their next retry (Options.MaxQuarantine). It does not block.
+func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.differ.Quarantined()) }
+
+// Status returns what the pipeline does at present, and what it waits for: the list and
+// the inspections in flight, with the runtime call that each waits for if Runtime is a
+// [pleg.CallReporter]. It does not block.
+func (p *Pipeline) Status() pleg.Status {
+	s := pleg.Status{
+		At: time.Now(), Relist: p.lister.Status(), Inspectors: p.inspectors,
+		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
+	}
+	s.Waiting = p.differ.Waiting().Pods
+	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
+		s.Degraded = p.runtime.Degraded()
+	}
+	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.inspector.Took(s.At)
+	s.Failed = p.failed(s)
+	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
+		return s
+	}
+	calls := p.runtime.Calls()
+	if !s.Relist.Started.IsZero() {
+		s.Relist.Call = border.CallOf(calls, "")
+	}
+	for n := range s.Overdue {
+		s.Overdue[n].Call = border.CallOf(calls, s.Overdue[n].UID)
+	}
+	for n := range s.Quarantined { // a call that ignores its cancellation
+		q := &s.Quarantined[n]
+		q.Call = cmp.Or(border.CallOf(calls, q.UID), q.Call)
+	}
+	return s
+}
+
+// failed returns the pods whose last inspection failed, except those that hang.
+func (p *Pipeline) failed(s pleg.Status) (failed []pleg.Failed) {
+	for _, pending := range p.cache.Pending() {
+		uid := pending.UID
+		hangs := slices.ContainsFunc(s.Quarantined, func(q pleg.Quarantined) bool { return q.UID == uid }) ||
+			slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == uid })
+		if pending.Err != nil && !hangs {
+			failed = append(failed, pleg.Failed{UID: uid, Namespace: pending.Pod.Namespace, Name: pending.Pod.Name, Since: pending.Since, Err: pending.Err})
+		}
+	}
+	return failed
+}
+
+// Healthy reports whether the pipeline works, and if not, why. It returns false if the
+// last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
+// PLEG does. It also returns false if several pods wait for an inspection, and for
+// RelistThreshold none has succeeded or failed promptly; the error names pods. A single
+// pod is no evidence against the runtime. What works only by a fallback is in
+// [Pipeline.Status]. Healthy does not block.
+func (p *Pipeline) Healthy() (bool, error) {
+	if ok, err := p.lister.Healthy(); !ok {
+		return false, err
+	}
+	err := p.stalled()
+	return err == nil, err
+}
+
+// stalled returns an error if pods wait and the runtime answers no inspection.
+func (p *Pipeline) stalled() error {
+	waiting := p.differ.Waiting()
+	count, first := waiting.Pods, waiting.First
+	if len(first) < 2 {
+		return nil
+	}
+	since := first[1].Since
+	if answered := p.inspector.Answered(); answered.After(since) {
+		since = answered
+	}
+	elapsed := time.Since(since)
+	if elapsed <= p.threshold {
+		return nil
+	}
+	var names []string
+	for _, pod := range first {
+		names = append(names, pod.Name)
+	}
+	if more := count - len(first); more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Errorf("no inspection has succeeded for %v; threshold is %v; these pods wait: %s",
+		elapsed.Round(time.Second), p.threshold, strings.Join(names, ", "))
+}
