@@ -14,8 +14,8 @@ DURATION ?= 30m
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
-# else and are left out: make lint LINT_MODULES="kubelet bench/kubelet"
-LINT_MODULES ?= podsapi tests/e2e tests/browser tests/clients tests/cluster tests/fleet kubelet/e2e bench/harness deploy/release deploy/test
+# else and are left out: make lint LINT_MODULES=kubelet
+LINT_MODULES ?= podsapi tests/real deploy
 
 .PHONY: help
 help: ## list the targets
@@ -46,7 +46,7 @@ run: build ## print the events of a simulated runtime until Ctrl-C
 
 .PHONY: run-fleet
 run-fleet: build ## print the events of 20 simulated nodes, through a real nats-server
-	@tests/fleet/run.sh $(ARGS)
+	@tests/real/fleet/run.sh $(ARGS)
 
 # The race detector needs cgo, which needs a C compiler.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
@@ -114,8 +114,8 @@ mutants-check: ## check that the edits of "make mutants" still fit
 
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
-	tests/e2e/setup.sh
-	$(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
+	tests/real/e2e/setup.sh
+	$(GO) test -C tests/real/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
 # These tests start containerd 1.6 themselves, freeze a shim of containerd, or have a
 # target of their own.
@@ -125,19 +125,19 @@ E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestLifeOfPod)$$
 
 .PHONY: e2e-crio
 e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)
-	tests/e2e/setup.sh cri-o
-	PLEG_E2E_RUNTIME=cri-o $(GO) test -C tests/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
-	PLEG_E2E_RUNTIME=cri-o-without-events $(GO) test -C tests/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
+	tests/real/e2e/setup.sh cri-o
+	PLEG_E2E_RUNTIME=cri-o $(GO) test -C tests/real/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
+	PLEG_E2E_RUNTIME=cri-o-without-events $(GO) test -C tests/real/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
 
 # The runtimes of "make e2e-runtimes".
 RUNTIMES ?= containerd-1.6 containerd-1.7 containerd cri-o cri-o-without-events
 
 .PHONY: e2e-runtimes
 e2e-runtimes: ## run the storm on each version of containerd and on CRI-O (as root)
-	tests/e2e/setup.sh cri-o
+	tests/real/e2e/setup.sh cri-o
 	@set -e; for runtime in $(RUNTIMES); do \
 		echo "storm on $$runtime"; \
-		PLEG_E2E_RUNTIME=$$runtime $(GO) test -C tests/e2e -race -count=1 -timeout 20m -v -run '^TestStorm$$' .; \
+		PLEG_E2E_RUNTIME=$$runtime $(GO) test -C tests/real/e2e -race -count=1 -timeout 20m -v -run '^TestStorm$$' .; \
 	done
 
 # Which rows of the matrix to run: make e2e-faults FAULTS=shim. PLEG_E2E_RUNTIME=cri-o
@@ -146,19 +146,19 @@ FAULTS ?= .
 
 .PHONY: e2e-faults
 e2e-faults: ## test faults of a real runtime and of the program (as root)
-	tests/e2e/setup.sh $(PLEG_E2E_RUNTIME)
-	$(GO) test -C tests/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
+	tests/real/e2e/setup.sh $(PLEG_E2E_RUNTIME)
+	$(GO) test -C tests/real/e2e -race -count=1 -timeout 40m -parallel 3 -v -run '^TestFaultMatrix$$/$(FAULTS)' .
 
 # How long the page shows 1,000 pods: make test-browser PAGE_LOAD=10s
 PAGE_LOAD ?= 2m
 
 .PHONY: test-browser
 test-browser: chromium ## test the page in Chromium (installs it as root)
-	$(GO) test -C tests/browser -count=1 -timeout 20m -v . -page.load $(PAGE_LOAD)
+	$(GO) test -C tests/real/browser -count=1 -timeout 20m -v . -page.load $(PAGE_LOAD)
 
 .PHONY: screenshot
 screenshot: chromium ## take the picture of the page for the README
-	PLEG_PIPELINE_INSPECT_TIMEOUT=3s $(GO) test -C tests/browser -count=1 -run '^TestPictures$$/^hang$$' . -page.lasts 55s -page.pictures $(CURDIR)/bin
+	PLEG_PIPELINE_INSPECT_TIMEOUT=3s $(GO) test -C tests/real/browser -count=1 -run '^TestPictures$$/^hang$$' . -page.lasts 55s -page.pictures $(CURDIR)/bin
 	mv bin/hang.png docs/page.png
 
 .PHONY: chromium
@@ -172,30 +172,30 @@ test-kubelet: ## test the drop-in for the kubelet and podsapi; compiles much of 
 
 .PHONY: test-fleet
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first
-	$(GO) test -C tests/fleet -race -timeout 10m ./...
+	$(GO) test -C tests/real/fleet -race -timeout 10m ./...
 
 # It compiles much of the Collector, so neither .ci/run nor "make lint" includes it.
 .PHONY: test-otlp
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
-	$(GO) test -C tests/otlp -count=1 -timeout 20m ./...
+	$(GO) test -C tests/real/otlp -count=1 -timeout 20m ./...
 
 # How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -rate 0.2 -duration 10m -three"
 FLEET ?= -nodes 1000 -pods 100 -connections 50 -duration 10m
 
 .PHONY: fleet-scale
 fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
-	$(GO) test -C tests/fleet -run '^TestScale$$' -v -timeout 60m -count=1 . -args $(FLEET)
+	$(GO) test -C tests/real/fleet -run '^TestScale$$' -v -timeout 60m -count=1 . -args $(FLEET)
 
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on a real runtime (as root)
-	kubelet/e2e/run.sh
+	tests/real/kubelet/run.sh
 
 # Only one step of it: make e2e-cluster CLUSTER="-test.run /upgrade"
 CLUSTER ?=
 
 .PHONY: e2e-cluster
 e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
-	GO=$(GO) tests/cluster/run.sh $(CLUSTER)
+	GO=$(GO) tests/real/cluster/run.sh $(CLUSTER)
 
 .PHONY: soak
 soak: build ## run the program under faults for DURATION, and check every promise
@@ -241,7 +241,7 @@ test-deploy: ## test manifests, alerts and dashboard (installs prometheus as roo
 test-clients: build ## test the clients of docs/clients.md (installs protoc and Python's gRPC as root)
 	@dpkg-query -W python3-grpcio python3-protobuf protobuf-compiler >/dev/null 2>&1 || \
 		{ apt-get update -qq && apt-get install -y -qq --no-install-recommends python3-grpcio python3-protobuf protobuf-compiler; }
-	PLEG_PROGRAM=$(CURDIR)/bin/pleg-pipeline $(GO) test -C tests/clients -count=1 ./...
+	PLEG_PROGRAM=$(CURDIR)/bin/pleg-pipeline $(GO) test -C tests/real/clients -count=1 ./...
 
 .PHONY: test-dist
 test-dist: ## build a release twice, compare, install and remove it (as root)
@@ -258,7 +258,7 @@ cover: ## test and show the total coverage
 
 .PHONY: tidy
 tidy: ## tidy every go.mod
-	for module in . tests/e2e tests/browser tests/clients tests/cluster tests/cluster/etcd tests/fleet tests/fleet/oldserver bench/harness bench/kubelet kubelet kubelet/e2e deploy/release deploy/test; do $(GO) -C $$module mod tidy || exit; done
+	for module in . $(LINT_MODULES) kubelet tests/real/fleet/oldserver; do $(GO) -C $$module mod tidy || exit; done
 
 .PHONY: check
 check: lint test ## run what must pass before you send a change

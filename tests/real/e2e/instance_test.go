@@ -1,0 +1,284 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+)
+
+// callTimeout bounds a call of an instance, which may be stopped.
+const callTimeout = time.Second
+
+// instance is one daemon under test, with the events that it delivered.
+type instance struct {
+	*load.Daemon
+	name string
+
+	// criEvents, if not nil, has the exit codes that CRI events carried. The
+	// instance need not know others.
+	criEvents *criEvents
+	// mayLack is how many steps or exit codes may be missing because a list overtook their
+	// CRI events, which a busy machine delays.
+	mayLack int
+
+	// paused is the time in which the instance itself did not run.
+	paused outage
+
+	mu       sync.Mutex // guards what follows
+	byPod    map[pleg.PodUID][]pleg.Event
+	steps    map[string]arrival // the first event of each step, by stepKey
+	stream   promises.Stream
+	problems []error
+}
+
+// arrival is an event and when it came.
+type arrival struct {
+	pleg.Event
+	at time.Time
+}
+
+func newInstance(name string) *instance {
+	return &instance{
+		name: name, byPod: make(map[pleg.PodUID][]pleg.Event), steps: make(map[string]arrival),
+		stream: promises.Stream{Replay: true, Wall: true},
+	}
+}
+
+var (
+	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
+	// buildRelease builds as releases are: static, so that it runs in any container, and
+	// without the race detector, which takes many times as much memory and delays the end of
+	// every container by 1 s.
+	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
+)
+
+// build builds the program into .bin, because t.TempDir would not outlive the
+// test that builds it.
+func build(name string, flags ...string) (string, error) {
+	path, err := filepath.Abs(filepath.Join(".bin", name))
+	if err != nil {
+		return "", err
+	}
+	args := append([]string{"build", "-C", filepath.Join("..", "..", ".."), "-o", path}, flags...)
+	cmd := exec.Command("go", append(args, "./cmd/pleg-pipeline")...)
+	if !slices.Contains(flags, "-race") {
+		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
+	}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w: %s", err, out)
+	}
+	return path, nil
+}
+
+// instanceOptions say how to run an instance.
+type instanceOptions struct {
+	name     string
+	settings load.Settings
+	// follows: the fault waits until the instance follows the CRI events, if there are any.
+	follows bool
+}
+
+var (
+	// polling relists more often than the default, so that the tests are faster.
+	polling = load.Settings{"relist-period": relistPeriod.String()}
+	// rareLists makes CRI events the only source of changes, except for what a runtime
+	// does not announce.
+	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
+)
+
+// relistPeriod is that of instances that poll.
+const relistPeriod = 200 * time.Millisecond
+
+// run runs a daemon on the lab until the test ends, when it must exit with code 0.
+func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
+	t := f.t
+	t.Helper()
+	dir, err := os.MkdirTemp("", "e2e-")
+	must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path, err := buildProgram()
+	must(t, err)
+	in := newInstance(o.name)
+	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
+		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,
+		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
+	})
+	must(t, err)
+	t.Cleanup(func() {
+		if err := in.Stop(); err != nil {
+			t.Error(err)
+		}
+		in.check(t, f.lab)
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", in.name, in.Tail())
+		}
+	})
+	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: func(error, time.Duration) { in.disconnected() }}, in.add)
+	f.instances = append(f.instances, in)
+	return in
+}
+
+// watch calls add for each event of an instance until the test ends.
+func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions, add func(pleg.Event)) {
+	f.background(ctx, func(ctx context.Context) {
+		for ev, err := range in.Client.Watch(ctx, o) {
+			if err != nil {
+				in.problem(err)
+				return
+			}
+			add(ev)
+		}
+	})
+}
+
+func (in *instance) status(ctx context.Context) (pleg.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return in.Client.Status(ctx)
+}
+
+func (in *instance) cached(ctx context.Context) ([]cache.Entry, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return in.Cached(ctx)
+}
+
+// metric returns the value of a metric, which is zero before it is set.
+func (in *instance) metric(ctx context.Context, t *testing.T, name string) float64 {
+	t.Helper()
+	values, err := in.Metrics(ctx)
+	must(t, err)
+	return values[name]
+}
+
+// awaitHealth waits until the instance reports that it is healthy.
+func (in *instance) awaitHealth(ctx context.Context) error {
+	return await(ctx, func() error {
+		status, err := in.status(ctx)
+		if err != nil || !status.Healthy {
+			return errors.Join(fmt.Errorf("%s: not healthy", in.name), err, status.Err)
+		}
+		return nil
+	})
+}
+
+// awaitStream waits until the instance follows the CRI events, so that lists become rare.
+func (in *instance) awaitStream(ctx context.Context) error {
+	return eventually(ctx, func() bool {
+		status, err := in.status(ctx)
+		return err == nil && status.Relist.Period > relistPeriod && status.Relist.Started.IsZero()
+	})
+}
+
+// diffLists returns how the states that the instance knows differ from the CRI lists.
+func (in *instance) diffLists(ctx context.Context, l *lab.Lab) error {
+	entries, knownErr := in.cached(ctx)
+	listed, err := truth.Listed(ctx, l)
+	if err := errors.Join(knownErr, err); err != nil {
+		return err
+	}
+	known := make(map[pleg.ContainerID]pleg.State)
+	for _, pod := range promises.CachedTruth(entries) {
+		for id, c := range pod.Containers {
+			known[id] = c.State
+		}
+	}
+	if !maps.Equal(known, listed) {
+		return fmt.Errorf("%s: knows %v, the runtime lists %v", in.name, known, listed)
+	}
+	return nil
+}
+
+// add stores an event.
+func (in *instance) add(ev pleg.Event) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.stream.Add(ev)
+	if ev.PodUID == "" {
+		return
+	}
+	if ev.ObservedAt.IsZero() || ev.ObservedAt.After(time.Now()) {
+		in.problems = append(in.problems, fmt.Errorf("%s: observed at %v", describe(ev), ev.ObservedAt))
+	}
+	in.byPod[ev.PodUID] = append(in.byPod[ev.PodUID], ev)
+	key := stepKey(string(ev.ContainerID), lab.Step(strings.TrimPrefix(string(ev.Type), "Container")))
+	if _, ok := in.steps[key]; !ok {
+		in.steps[key] = arrival{ev, time.Now()}
+	}
+}
+
+// stepKey is the key of a step of a container or sandbox.
+func stepKey(id string, step lab.Step) string { return id + " " + string(step) }
+
+func (in *instance) disconnected() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.stream.Breaks = append(in.stream.Breaks, len(in.stream.Events))
+}
+
+func (in *instance) problem(err error) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.problems = append(in.problems, err)
+}
+
+func (in *instance) events(uid pleg.PodUID) []pleg.Event {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Clone(in.byPod[uid])
+}
+
+// reported returns when the instance delivered a step; the zero time if it has not.
+func (in *instance) reported(id string, step lab.Step) time.Time {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.steps[stepKey(id, step)].at
+}
+
+// checkStream checks the promises against the events so far. pods is what exists, cached what
+// the instance knows; it is nil once the instance has ended.
+func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s := in.stream
+	s.Truth, s.Cached, s.NoSync = pods, cached, true
+	return s.Check()
+}
+
+func (in *instance) reportedEnd(id string) bool { return !in.reported(id, lab.Died).IsZero() }
+
+// check fails the test if there was a problem, if a promise was broken, or if an event is
+// of a pod that is not in the history.
+func (in *instance) check(t *testing.T, l *lab.Lab) {
+	t.Helper()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if err := errors.Join(errors.Join(in.problems...), in.stream.Check()); err != nil {
+		t.Errorf("%s: %v", in.name, err)
+	}
+	for uid, events := range in.byPod {
+		if len(l.History().Pod(string(uid))) == 0 {
+			t.Errorf("%s: events of unknown pod %s: %v", in.name, uid, events)
+		}
+	}
+}

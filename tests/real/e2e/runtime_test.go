@@ -1,0 +1,75 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+)
+
+// containerd 1.6 has no events: the program polls, unless events are required. It lists a
+// pod whose network setup failed, as no other runtime does: then network events report that
+// a pod has its address, or that it will not get one.
+func TestContainerd16(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{Runtime: lab.Containerd16})
+	l := f.lab
+	in := f.run(ctx, instanceOptions{name: "off", settings: polling})
+	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(load.Settings{"events": "auto"})})
+	network := make(chan pleg.Event, 10)
+	only := []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
+	f.watch(ctx, in, client.WatchOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
+		if ev.Type != pleg.Bookmark {
+			network <- ev
+		}
+	})
+	must(t, expectNext(ctx, network, pleg.Synced, "")) // from now on
+	host, err := l.RunPod(ctx, lab.PodSpec{Name: "host", HostNetwork: true})
+	f.step(ctx, err)
+	good, err := l.RunPod(ctx, lab.PodSpec{Name: "good"})
+	must(t, err)
+	must(t, expectNext(ctx, network, pleg.NetworkSetupCompleted, good.UID))
+	f.pods = []*lab.Pod{host, good}
+	f.runContainers(ctx, mainExits)
+	f.triggerAll(ctx)
+	f.stopPods(ctx)
+	f.removePods(ctx)
+
+	must(t, l.BreakNetwork(ctx))
+	bad := lab.PodSpec{Name: "bad", UID: "c0ffee00-0000-4000-8000-000000000000"}
+	if _, err := l.RunPod(ctx, bad); err == nil {
+		t.Fatal("containerd made a pod although the network plugin fails")
+	}
+	f.step(ctx, expectNext(ctx, network, pleg.NetworkFailed, bad.UID))
+	must(t, l.RepairNetwork(ctx))
+
+	path, err := buildProgram()
+	must(t, err)
+	_, err = load.StartDaemon(ctx, load.DaemonOptions{
+		Program: path, Dir: t.TempDir(), Name: "strict", Args: []string{"--runtime-endpoint", l.Endpoint(), "--events", "require"},
+	})
+	if err == nil || !strings.Contains(err.Error(), pleg.ErrNoEvents.Error()) {
+		t.Errorf("run with required events: got %v, want %v", err, pleg.ErrNoEvents)
+	}
+}
+
+// expectNext returns an error unless the next event is this one.
+func expectNext(ctx context.Context, events <-chan pleg.Event, want pleg.EventType, uid string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	select {
+	case ev := <-events:
+		if ev.Type != want || string(ev.PodUID) != uid {
+			return fmt.Errorf("got %s of pod %s, want %s of %s", describe(ev), ev.PodUID, want, uid)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("want %s of pod %s: %w", want, uid, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,125 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// A server that cannot be used is reported in one clear line, however often it is tried.
+func TestUnusableServer(t *testing.T) {
+	t.Parallel()
+	cert, key := kit.SelfSigned(t)
+	other, _ := kit.SelfSigned(t)
+	serverTLS := func(verify string) string {
+		return fmt.Sprintf("tls { cert_file: %q, key_file: %q, ca_file: %q, verify: %s }", cert, key, cert, verify)
+	}
+	tests := []struct {
+		name   string
+		url    string
+		config string
+		create *jetstream.StreamConfig
+		says   string
+		// user is that of the URL, and options are those of the connection.
+		user    string
+		options fleet.ConnectOptions
+	}{
+		{name: "unreachable", url: "nats://127.0.0.1:1", says: "not connected to nats://127.0.0.1:1: no server answers"},
+		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
+		{
+			name: "no permission", config: "authorization { users: [{user: a, password: x, permissions: {publish: [nothing]}}] }", user: "a:x@",
+			says: `nats: permissions violation: Permissions Violation for Publish to \"$JS.API.INFO\"`,
+		},
+		{name: "unknown certificate", config: serverTLS("false"), options: fleet.ConnectOptions{TLSCA: other}, says: "x509: certificate signed by unknown authority"},
+		{name: "no certificate", config: serverTLS("true"), options: fleet.ConnectOptions{TLSCA: cert}, says: "tls: certificate required"},
+		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
+		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"other.>"}}, says: `stream pleg-v2-test_example: it has the subjects [\"other.>\"]: want pleg.v2.test_example.>`},
+		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-v2-test_example: it has the retention Interest: want limits"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			url := tt.url
+			if tt.config != "" {
+				url = newRelay(t, startServer(t, tt.config).URL).url // at the address that the certificate has
+			}
+			url = strings.Replace(url, "nats://", "nats://"+tt.user, 1)
+			if tt.create != nil {
+				if _, err := jetStream(t, connect(t, url)).CreateStream(t.Context(), *tt.create); err != nil {
+					t.Fatal(err)
+				}
+			}
+			node := newNode(t, "node-a", agentOptions{pods: 3, history: 100})
+			log := &kit.Log{}
+			publish(t, fleet.PublisherOptions{
+				Conn: connectWith(t, url, tt.options), Source: node, Node: "node-a", Logger: log.Logger(),
+				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+			})
+			await(t, log, tt.says)
+			time.Sleep(200 * time.Millisecond)
+			log.RequireLines(t, 1, tt.says)
+		})
+	}
+}
+
+func TestBadPublisherOptions(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, startServer(t, "").URL)
+	node := newNode(t, "node-a", agentOptions{})
+	good := fleet.PublisherOptions{Conn: conn, Source: node, Cluster: "c", Node: "n"}
+	tests := []struct {
+		names string
+		spoil func(*fleet.PublisherOptions)
+	}{
+		{"Conn", func(o *fleet.PublisherOptions) { o.Conn = nil }},
+		{"Source", func(o *fleet.PublisherOptions) { o.Source = nil }},
+		{"Cluster", func(o *fleet.PublisherOptions) { o.Cluster = "" }},
+		{"Node", func(o *fleet.PublisherOptions) { o.Node = "a/b" }},
+		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.Replicas = 6 }},
+		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.MaxBytes = -1 }},
+		{"MaxAge", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
+		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff = -1 }},
+		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff, o.MaxBackoff = 2, 1 }},
+		{"PublishTimeout", func(o *fleet.PublisherOptions) { o.PublishTimeout = -1 }},
+	}
+	for _, tt := range tests {
+		o := good
+		tt.spoil(&o)
+		if _, err := fleet.NewPublisher(o); err == nil || !strings.Contains(err.Error(), tt.names) {
+			t.Errorf("got the error %v, want one that names %s", err, tt.names)
+		}
+	}
+	for _, o := range []fleet.ConnectOptions{
+		{Credentials: "a", NKey: "b"}, {TLSCert: "a"}, {TLSKey: "a"}, {NKey: "/nowhere"}, {TLSCA: "/nowhere"},
+	} {
+		if conn, err := fleet.Connect("nats://127.0.0.1:1", o); err == nil {
+			conn.Close()
+			t.Errorf("%+v is accepted", o)
+		}
+	}
+}
+
+// A publisher runs once.
+func TestPublisherRunsOnce(t *testing.T) {
+	t.Parallel()
+	node := newNode(t, "node-a", agentOptions{})
+	node.Close()
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
+	kit.Must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := p.Run(ctx); err != nil {
+		t.Errorf("Run of a source that has ended returns %v, want nil", err)
+	}
+	if err := p.Run(ctx); err == nil {
+		t.Error("the second Run is accepted")
+	}
+}

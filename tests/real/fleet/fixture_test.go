@@ -1,0 +1,464 @@
+package fleet_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const cluster = "test.example"
+
+// patience is how long a test waits for what must come. Nothing is expected to take that
+// long; it bounds a test that fails.
+const patience = 50 * time.Second
+
+// startServer returns a server that is killed at the end of the test.
+func startServer(t *testing.T, config string) *natsd.Server {
+	t.Helper()
+	return startBinary(t, natsd.Binary, config)
+}
+
+func startBinary(t *testing.T, binary func() (string, error), config string) *natsd.Server {
+	t.Helper()
+	s, err := natsd.New(t.TempDir(), config)
+	kit.Must(t, err)
+	s.Binary = binary
+	runServer(t, s)
+	return s
+}
+
+func runServer(t *testing.T, s *natsd.Server) {
+	t.Helper()
+	kit.Must(t, s.Start(t.Context()))
+	t.Cleanup(func() {
+		s.Kill()
+		if t.Failed() {
+			t.Logf("log of the server:\n%s", s.Tail())
+		}
+	})
+}
+
+func connect(t *testing.T, url string) *nats.Conn {
+	t.Helper()
+	return connectWith(t, url, fleet.ConnectOptions{})
+}
+
+func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
+	t.Helper()
+	conn, err := fleet.Connect(url, o)
+	kit.Must(t, err)
+	t.Cleanup(func() {
+		closed := make(chan struct{})
+		conn.SetClosedHandler(func(*nats.Conn) { close(closed) })
+		conn.Close()
+		<-closed
+	})
+	return conn
+}
+
+func jetStream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	kit.Must(t, err)
+	return js
+}
+
+func openStates(t *testing.T, url string) *fleet.States {
+	t.Helper()
+	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, url)), cluster)
+	kit.Must(t, err)
+	return states
+}
+
+// agent is a node and its publisher.
+type agent struct {
+	t    *testing.T
+	name string
+	url  string
+	node *simNode
+	// lives are all nodes of this name so far, by their epoch.
+	mu    sync.Mutex
+	lives map[string]*simNode
+
+	o    agentOptions
+	conn *nats.Conn
+	stop func()
+}
+
+type agentOptions struct {
+	// history is the number of events that the dispatcher keeps; if zero, 8192.
+	history int
+	// pods is the number of pods around which the node stays; if zero, 12.
+	pods int
+	// spoil, if not nil, changes what the publisher gets: an event, beside an empty status, or a
+	// status, beside an empty event.
+	spoil func(*pleg.Event, *pleg.PodStatus)
+	// discard keeps no record of the events, neither here nor in a watch: to check each against it
+	// takes long.
+	discard bool
+	// conn is a connection to share; nil for an own one.
+	conn *nats.Conn
+	// seed determines the changes. The first ones are made before the agent starts.
+	seed   uint64
+	first  int
+	limits fleet.Limits
+	// offset is added to the clock of the node.
+	offset time.Duration
+	// backoff is the time between two attempts; if zero, a short one.
+	backoff time.Duration
+	health  func(context.Context) (pleg.Status, error)
+}
+
+func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
+	t.Helper()
+	node := newNode(t, name, o)
+	a := &agent{t: t, name: name, url: url, node: node, lives: map[string]*simNode{node.Epoch(): node}, o: o}
+	a.steps(o.first)
+	a.publish(o)
+	return a
+}
+
+// publish starts the publisher. Many that share a connection do not log.
+func (a *agent) publish(o agentOptions) {
+	a.t.Helper()
+	log := slog.New(slog.DiscardHandler)
+	if a.conn = a.o.conn; a.conn == nil {
+		a.conn, log = connect(a.t, a.url), nil
+	}
+	_, a.stop = publish(a.t, fleet.PublisherOptions{
+		Conn: a.conn, Source: a.node, Node: a.name, Limits: o.limits, Health: o.health, Logger: log,
+		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
+	})
+}
+
+// publish runs a publisher until stop is called, or the end of the test. It logs to the test unless
+// there is another log.
+func publish(t *testing.T, o fleet.PublisherOptions) (p *fleet.Publisher, stop func()) {
+	t.Helper()
+	o.Cluster = cluster
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	p, err := fleet.NewPublisher(o)
+	kit.Must(t, err)
+	end := kit.Run(t, p.Run)
+	return p, func() { _ = end() } // Run reports the error
+}
+
+// restart ends the agent, as a crash would, and starts it again: a new epoch.
+func (a *agent) restart() {
+	a.t.Helper()
+	a.stop()
+	node := a.node.Restart(a.t)
+	a.mu.Lock()
+	a.node = node
+	a.lives[node.Epoch()] = node
+	a.mu.Unlock()
+	a.publish(agentOptions{})
+}
+
+func (a *agent) steps(n int) {
+	for range n {
+		a.node.Step()
+	}
+}
+
+// churn makes changes on each node until stop is called, or the end of the test.
+func churn(t *testing.T, agents []*agent, pause time.Duration) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var changes sync.WaitGroup
+	for _, a := range agents {
+		changes.Go(func() {
+			for ctx.Err() == nil {
+				a.steps(1)
+				time.Sleep(pause)
+			}
+		})
+	}
+	stop = func() { cancel(); changes.Wait() }
+	t.Cleanup(stop)
+	return stop
+}
+
+func (a *agent) published(epoch string) []pleg.Event {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if node := a.lives[epoch]; node != nil {
+		return node.Published()
+	}
+	return nil
+}
+
+// consumer is a watch and its oracle.
+type consumer struct {
+	t  *testing.T
+	mu sync.Mutex
+	*oracle
+	broken error
+	events []fleet.Event
+	last   time.Time // of an event
+	delays load.Times
+	// reasons counts the Gaps by their reason.
+	reasons map[string]int
+	// stall blocks the consumer while it is locked.
+	stall  sync.Mutex
+	cancel func()
+	done   chan struct{}
+	agents []*agent
+}
+
+// watch starts a consumer of everything that checks each event.
+func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
+	t.Helper()
+	c := &consumer{t: t, oracle: newOracle(o.Replay), done: make(chan struct{}), agents: agents, reasons: make(map[string]int)}
+	c.AtLeast = make(map[string]promises.Truth)
+	named := make(map[string]*agent)
+	discard := false
+	for _, a := range agents {
+		c.AtLeast[a.name], named[a.name] = nil, a
+		discard = discard || a.o.discard
+	}
+	c.Published = func(node, epoch string) []pleg.Event {
+		if a := named[node]; a != nil {
+			return a.published(epoch)
+		}
+		return nil
+	}
+	o.Cluster, o.Filter.NetworkEvents = cluster, true
+	o.Disconnected = func(err error, _ time.Duration) {
+		fmt.Fprintln(t.Output(), time.Now().Format("15:04:05.000"), "watch:", err)
+	}
+	js := jetStream(t, connect(t, url))
+	ctx, cancel := context.WithCancel(t.Context())
+	c.cancel = cancel
+	go func() {
+		defer close(c.done)
+		for ev, err := range fleet.Watch(ctx, js, o) { //nolint:contextcheck // Fresh needs no context: it does not wait
+			c.stall.Lock()
+			c.stall.Unlock() //nolint:staticcheck // it only waits
+			c.mu.Lock()
+			if err == nil {
+				c.last = time.Now()
+				if ev.Type == pleg.Gap {
+					c.reasons[ev.Reason]++
+				}
+				if !discard {
+					c.events = append(c.events, ev)
+				} else if ev.PodUID != "" && !ev.Replayed {
+					c.delays = append(c.delays, c.last.Sub(ev.ObservedAt))
+				}
+				c.Add(ev)
+			}
+			c.broken = errors.Join(c.broken, err)
+			c.mu.Unlock()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { cancel(); <-c.done })
+	return c
+}
+
+// until waits until ok returns nil: longer at a large scale.
+func until(t *testing.T, ok func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(patience + *scaleTime); ; time.Sleep(10 * time.Millisecond) {
+		err := ok()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+	}
+}
+
+// eventually waits until ok, which is called with the consumer locked, returns nil.
+func (c *consumer) eventually(ok func() error) {
+	c.t.Helper()
+	until(c.t, func() error {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.broken != nil {
+			c.t.Fatal(c.broken)
+		}
+		return ok()
+	})
+}
+
+// converges waits until the consumer is synced and has the union of the agents' states.
+func (c *consumer) converges() {
+	c.t.Helper()
+	c.eventually(func() error {
+		truth := make(map[string]promises.Truth)
+		for _, a := range c.agents {
+			truth[a.name] = a.node.Truth()
+		}
+		if err := c.isSynced(); err != nil {
+			return err
+		}
+		return c.Compare(truth)
+	})
+}
+
+// within fails if the consumer takes longer to converge.
+func (c *consumer) within(bound time.Duration) {
+	c.t.Helper()
+	began := time.Now()
+	c.converges()
+	took := time.Since(began)
+	c.t.Logf("the consumer has everything after %v", took)
+	if took > bound {
+		c.t.Errorf("want at most %v", bound)
+	}
+}
+
+// got returns the events so far, the number of Gaps among them, and when the last one came.
+func (c *consumer) got() (events []fleet.Event, gaps int, last time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.events, c.Gaps, c.last
+}
+
+// count returns how many events the consumer has.
+func (c *consumer) count() int {
+	events, _, _ := c.got()
+	return len(events)
+}
+
+// newest returns the position of the last event that the consumer has.
+func (c *consumer) newest() fleet.Position {
+	events, _, _ := c.got()
+	return events[len(events)-1].At
+}
+
+func (c *consumer) gapsSoFar() int {
+	_, gaps, _ := c.got()
+	return gaps
+}
+
+// hasGaps fails unless the consumer has this number of Gaps.
+func (c *consumer) hasGaps(want int) {
+	c.t.Helper()
+	if got := c.gapsSoFar(); got != want {
+		c.t.Errorf("%d Gaps, want %d", got, want)
+	}
+}
+
+// wantsAtLeastThis makes the next Synced break a promise unless all that the nodes have now came before.
+func (c *consumer) wantsAtLeastThis() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.agents {
+		c.AtLeast[a.name] = a.node.Truth()
+	}
+}
+
+// isSynced returns an error unless the last replay is complete. It is called with the consumer locked.
+func (c *consumer) isSynced() error {
+	if !c.Synced {
+		return fmt.Errorf("not synced after %d events", len(c.events))
+	}
+	return nil
+}
+
+// beginsAgain restarts the first agent and waits for the Gap of its new epoch.
+func (f *field) beginsAgain() {
+	f.t.Helper()
+	before := f.count()
+	f.a.restart()
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
+}
+
+// field is a server, two nodes and a watch that has everything. The connection of the first node
+// passes a relay.
+type field struct {
+	t      *testing.T
+	server *natsd.Server
+	relay  *relay
+	a, b   *agent
+	*consumer
+}
+
+type fieldOptions struct {
+	// config is of the server, and a are the options of the first agent.
+	config string
+	a      agentOptions
+	// behind is true if the connection of the watch passes the relay too.
+	behind bool
+}
+
+func startField(t *testing.T, o fieldOptions) *field {
+	t.Helper()
+	f := &field{t: t, server: startServer(t, o.config)}
+	f.relay = newRelay(t, f.server.URL)
+	f.a = startAgent(t, f.relay.url, "node-a", o.a)
+	f.b = startAgent(t, f.server.URL, "node-b.example.com", agentOptions{limits: o.a.limits})
+	from := f.server.URL
+	if o.behind {
+		from = f.relay.url
+	}
+	f.consumer = watch(t, from, fleet.WatchOptions{Replay: true}, f.a, f.b)
+	f.steps(20)
+	f.converges()
+	return f
+}
+
+// steps makes changes on both nodes.
+func (f *field) steps(n int) {
+	f.a.steps(n)
+	f.b.steps(n)
+}
+
+// late starts a watch that comes late, and waits until it has everything.
+func (f *field) late() *consumer {
+	f.t.Helper()
+	c := watch(f.t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)
+	c.converges()
+	return c
+}
+
+// restart starts the server after it was killed.
+func (f *field) restart() { kit.Must(f.t, f.server.Start(f.t.Context())) }
+
+// eventIn returns the event in a message of the stream.
+func eventIn(t *testing.T, message []byte) pleg.Event {
+	t.Helper()
+	var m struct{ Data pleg.Event }
+	kit.Must(t, json.Unmarshal(message, &m))
+	return m.Data
+}
+
+// eachMessage calls each for all messages in the stream.
+func eachMessage(t *testing.T, url string, each func(*jetstream.RawStreamMsg)) {
+	t.Helper()
+	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.StreamName(cluster))
+	kit.Must(t, err)
+	state := stream.CachedInfo().State
+	for i := state.FirstSeq; i <= state.LastSeq; i++ {
+		m, err := stream.GetMsg(t.Context(), i)
+		kit.Must(t, err)
+		each(m)
+	}
+}

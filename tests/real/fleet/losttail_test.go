@@ -1,0 +1,79 @@
+package fleet_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Acknowledged is not yet on disk: in a power failure the server loses the last messages, up to two
+// minutes of them. What follows is a Gap or a new publication, never a silent hole: for a
+// watch that runs, for one that resumes and for one that comes late, also when other messages
+// already have the numbers of those that are lost.
+func TestLostTailIsNotSilent(t *testing.T) {
+	t.Parallel()
+	dir, saved := t.TempDir(), t.TempDir()
+	s, err := natsd.New(dir, "")
+	kit.Must(t, err)
+	runServer(t, s)
+	store := filepath.Join(dir, "jetstream", "$G", "streams")
+	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})
+	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	a.steps(30)
+	b.steps(30)
+	c.converges()
+	s.Kill()
+	setStreams(t, saved, store)
+	kit.Must(t, s.Start(t.Context()))
+	a.steps(40)
+	c.converges()
+	c.stall.Lock()
+	release := sync.OnceFunc(c.stall.Unlock)
+	defer release()
+	last := c.newest()
+	s.Kill()
+	setStreams(t, store, saved)
+	kit.Must(t, s.Start(t.Context()))
+	until(t, a.hasPublishedAll)
+	b.steps(1) // its message has the number of one that is lost
+	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
+	late.converges()
+	for range 40 {
+		a.steps(1)
+		late.converges()
+	}
+	release()
+	c.converges()
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	watch(t, s.URL, fleet.WatchOptions{After: &last}, a, b).converges()
+}
+
+// hasPublishedAll returns an error unless the last message of the node has its last event.
+func (a *agent) hasPublishedAll() error {
+	stream, err := jetStream(a.t, a.conn).Stream(a.t.Context(), fleet.StreamName(cluster))
+	if err != nil {
+		return err
+	}
+	m, err := stream.GetLastMsgForSubject(a.t.Context(), "pleg.v2.test_example."+a.name+".>")
+	if err != nil {
+		return err
+	}
+	got, want := eventIn(a.t, m.Data).Seq, uint64(len(a.published(a.node.Epoch())))
+	if got != want {
+		return fmt.Errorf("the last event of %s in the stream is %d, want %d", a.name, got, want)
+	}
+	return nil
+}
+
+// setStreams replaces the stream in one store by that in another.
+func setStreams(t *testing.T, to, from string) {
+	t.Helper()
+	kit.Must(t, os.RemoveAll(filepath.Join(to, streams[0])))
+	kit.Must(t, os.CopyFS(filepath.Join(to, streams[0]), os.DirFS(filepath.Join(from, streams[0]))))
+}

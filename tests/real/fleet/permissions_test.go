@@ -1,0 +1,107 @@
+package fleet_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// startGuardedServer returns a server with the permissions of deploy/, and a function for its address as one of its users: node-a, reader or operator.
+func startGuardedServer(t *testing.T) (as func(user string) string) {
+	t.Helper()
+	conf, err := os.ReadFile("../../../deploy/overlays/fleet/nats.conf")
+	kit.Must(t, err)
+	named := strings.NewReplacer(
+		"nkey: NODE_A", "user: node-a, password: x", "nkey: READER", "user: reader, password: x", "nkey: OPERATOR", "user: operator, password: x",
+		".example.", ".test_example.", "pleg-v2-example", "pleg-v2-test_example",
+	).Replace(string(conf))
+	s := startServer(t, named)
+	return func(user string) string { return strings.Replace(s.URL, "nats://", "nats://"+user+":x@", 1) }
+}
+
+func TestPermissionsSuffice(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	o := startAgent(t, as("operator"), "node-b", agentOptions{})
+	o.steps(10)
+	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	a := startAgent(t, as("node-a"), "node-a", agentOptions{})
+	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, a, o)
+	a.steps(30)
+	c.converges()
+	a.restart()
+	a.steps(30)
+	c.converges()
+	states := openStates(t, as("reader"))
+	nodes, err := states.Nodes(t.Context())
+	if err != nil || len(nodes) != 2 || nodes[0].Agent == "" {
+		t.Errorf("a reader has the nodes %+v and %v, want 2 with their agents", nodes, err)
+	}
+	pods := 0
+	for pod, err := range states.Pods(t.Context(), nil, nil) {
+		kit.Must(t, err)
+		pods++
+		if one, ok, err := states.Pod(t.Context(), pod.Node, pod.UID); err != nil || !ok || one.Name != pod.Name {
+			t.Errorf("a reader has the pod %+v, %t and %v, want %s", one, ok, err, pod.Name)
+		}
+	}
+	if pods == 0 {
+		t.Error("a reader has no pods")
+	}
+}
+
+func TestPermissionsRefuse(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	o := startAgent(t, as("operator"), "node-b", agentOptions{})
+	o.steps(10)
+	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	others := []string{
+		"pleg.v2.test_example.node-b.uid", "pleg.v2.test_example.node-b.=", "pleg.v2.test_example.node-a", "pleg.v2.other.node-a.uid",
+		"$KV.pleg-agents.test_example.node-b", "$JS.API.STREAM.CREATE.pleg-v2-test_example", "$JS.API.STREAM.UPDATE.pleg-v2-test_example",
+		"$JS.API.STREAM.DELETE.pleg-v2-test_example", "$JS.API.STREAM.PURGE.pleg-v2-test_example", "$JS.API.STREAM.MSG.DELETE.pleg-v2-test_example",
+		"$JS.API.STREAM.SNAPSHOT.pleg-v2-test_example", "_INBOX.of.another", "any.thing",
+	}
+	for user, refused := range map[string][]string{
+		"node-a": append([]string{
+			"$JS.API.CONSUMER.CREATE.pleg-v2-test_example.c", "$JS.API.CONSUMER.CREATE.pleg-v2-test_example.c.pleg.v2.test_example.node-b.>",
+			"$JS.API.DIRECT.GET.pleg-v2-test_example",
+		}, others...),
+		"reader": append([]string{"pleg.v2.test_example.node-a.uid", "$KV.pleg-agents.test_example.node-a"}, others...),
+	} {
+		conn, err := nats.Connect(as(user), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		kit.Must(t, err)
+		defer conn.Close()
+		for _, subject := range refused {
+			kit.Must(t, conn.Publish(subject, []byte("forged")))
+			kit.Must(t, conn.FlushTimeout(patience))
+			if err := conn.LastError(); err == nil || !strings.Contains(err.Error(), `"`+subject+`"`) {
+				t.Errorf("%s may publish to %s: %v", user, subject, err)
+			}
+		}
+	}
+}
+
+// The server does not ask whether a client may write where it wants its answers. So an agent can
+// make it write what is no event into a subject of another node. That stops nobody: if it is the
+// node's own subject, its agent begins again.
+func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	as := startGuardedServer(t)
+	b := startAgent(t, as("operator"), "node-b", agentOptions{})
+	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, b)
+	b.steps(10)
+	c.converges()
+	conn := connect(t, as("node-a"))
+	for _, last := range []string{"=", "uid", "node-b-000001"} {
+		kit.Must(t, conn.PublishRequest("$JS.API.STREAM.INFO."+streams[0], "pleg.v2.test_example.node-b."+last, nil))
+		kit.Must(t, conn.FlushTimeout(patience))
+		b.steps(5)
+		c.converges()
+	}
+}

@@ -1,0 +1,140 @@
+package fleet_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// program builds the program once.
+var program = sync.OnceValues(func() (string, error) {
+	path, err := filepath.Abs("../../../bin/pleg-pipeline-fleet")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command("go", "build", "-C", "../../..", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("build the program: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// command returns a command of the program.
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	path, err := program()
+	kit.Must(t, err)
+	return exec.Command(path, args...)
+}
+
+// start starts the program. It is interrupted at the end of the test.
+func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
+	t.Helper()
+	c := command(t, args...)
+	c.Env = append(c.Environ(), environment...)
+	var said bytes.Buffer
+	c.Stdout, c.Stderr = out, &said
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	kit.Must(t, c.Start())
+	t.Cleanup(func() {
+		_ = c.Process.Signal(syscall.SIGINT)
+		if err := c.Wait(); err != nil || t.Failed() {
+			t.Errorf("%v: %v\n%s", args, err, &said)
+		}
+	})
+}
+
+func await(t *testing.T, out *kit.Log, part string) {
+	t.Helper()
+	until(t, func() error {
+		if !strings.Contains(out.String(), part) {
+			return fmt.Errorf("no %q in the output:\n%s", part, out)
+		}
+		return nil
+	})
+}
+
+// The flags of the program: two nodes publish, and the views of one node show both.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	place := []string{"--fleet", s.URL, "--cluster", "prod"}
+	run := []string{"run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod"}
+	start(t, &kit.Log{}, nil, append(run, "--node", "n1.example.com")...)
+	start(t, &kit.Log{}, []string{"NODE_NAME=n2"}, append(run, "--seed", "2")...)
+
+	events := &kit.Log{}
+	start(t, events, nil, append([]string{"events", "--replay", "-o", "json"}, place...)...)
+	await(t, events, `"node":"n1.example.com"}`)
+	await(t, events, `"node":"n2"}`)
+	nodes := make(map[string]int)
+	for line := range strings.Lines(events.String()) {
+		var ev struct{ Node, Epoch, PodUID, At string }
+		if err := json.Unmarshal([]byte(line), &ev); err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		if ev.PodUID != "" {
+			nodes[ev.Node]++
+		}
+	}
+	if len(nodes) != 2 {
+		t.Errorf("events of the nodes %v, want two nodes", nodes)
+	}
+
+	text := &kit.Log{}
+	start(t, text, nil, append([]string{"pods", "--watch"}, place...)...)
+	await(t, text, "n1.example.com  ")
+	await(t, text, "n2  ")
+	if header, _, _ := strings.Cut(text.String(), "\n"); !strings.HasPrefix(header, "NODE ") {
+		t.Errorf("the header is %q, want NODE first", header)
+	}
+
+	out, err := command(t, append([]string{"pods", "--node", "n2", "--no-headers"}, place...)...).Output()
+	if err != nil || strings.Count(string(out), "n2 ") != 3 || strings.Count(string(out), " ready ") != 3 || strings.Count(string(out), "\n") != 3 {
+		t.Errorf("pods --node n2: %v\n%s", err, out)
+	}
+	out, err = command(t, append([]string{"doctor"}, place...)...).Output()
+	if err != nil || string(out) != "OK: 2 of 2 nodes\n" {
+		t.Errorf("doctor: %v\n%s", err, out)
+	}
+	out, err = command(t, append([]string{"pods", "--sort-by", "age", "-o", "json"}, place...)...).Output()
+	var one struct{ UID string }
+	if err != nil || json.NewDecoder(bytes.NewReader(out)).Decode(&one) != nil {
+		t.Fatalf("pods -o json: %v\n%s", err, out)
+	}
+	out, err = command(t, append([]string{"pods", one.UID, "-o", "json"}, place...)...).Output()
+	if err != nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte(one.UID)) {
+		t.Errorf("pods %s: %v\n%s", one.UID, err, out)
+	}
+}
+
+// top shows the pods of all nodes on a terminal, which script(1) makes.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	start(t, &kit.Log{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
+	rows, screen := &kit.Log{}, &kit.Log{}
+	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
+	await(t, rows, "n1") // the node publishes
+	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+command(t).Path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
+	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
+	keys, err := c.StdinPipe()
+	kit.Must(t, err)
+	kit.Must(t, c.Start())
+	await(t, screen, "silent") // one of the figures: only what changes is written
+	await(t, screen, "n1")
+	if _, err := keys.Write([]byte("q")); err != nil {
+		t.Error(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("top: %v\n%s", err, screen)
+	}
+}

@@ -1,0 +1,25 @@
+#!/bin/sh
+# Prints the events of 20 simulated nodes, through a real nats-server, until it is interrupted.
+# Everything that it has started ends with it. Arguments are those of "pleg-pipeline events".
+set -eu
+cd "$(dirname "$0")"
+program=$PWD/../../../bin/pleg-pipeline
+server=$(go -C natsd tool -n github.com/nats-io/nats-server/v2)
+dir=$(mktemp -d)
+pids=
+trap 'kill $pids 2>/dev/null || :; wait; rm -rf "$dir"' EXIT
+trap 'exit 0' INT TERM
+
+"$server" --addr 127.0.0.1 --port -1 --jetstream --store_dir "$dir" --ports_file_dir "$dir" --log "$dir/log" &
+pids=$!
+until url=$(sed -n 's/.*"nats": *\["\([^"]*\)".*/\1/p' "$dir"/*.ports 2>/dev/null) && [ -n "$url" ]; do
+	kill -0 $pids
+	sleep 0.1
+done
+for i in $(seq -w 1 20); do
+	# What the agents say is not shown: twenty of them say the same.
+	"$program" run --simulate=8 --seed "$i" --churn-rate 0.05 --quiet -v error --nats "$url" --cluster demo --node "node-$i" 2>/dev/null &
+	pids="$pids $!"
+done
+echo "20 nodes publish; the pods of all: $program pods --fleet $url --cluster demo" >&2
+"$program" events --fleet "$url" --cluster demo --replay "$@"
