@@ -20,7 +20,7 @@ func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.diff
 // [pleg.CallReporter]. It does not block.
 func (p *Pipeline) Status() pleg.Status {
 	s := pleg.Status{
-		At: time.Now(), Relist: p.lister.Status(), Inspectors: p.inspectors,
+		At: time.Now(), Endpoint: p.runtime.Endpoint(), Relist: p.lister.Status(), Inspectors: p.inspectors,
 		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
 	}
 	s.Waiting = p.differ.Waiting().Pods

@@ -29,6 +29,7 @@ var (
 	_ pleg.EventWatcher = (*Client)(nil)
 	_ pleg.Degraded     = (*Client)(nil)
 	_ pleg.CallReporter = (*Client)(nil)
+	_ pleg.Addressed    = (*Client)(nil)
 )
 
 // Client calls one container runtime. It is safe for concurrent use; concurrent
@@ -120,6 +121,9 @@ func New(endpoint string, opts Options) (*Client, error) {
 	c.identity <- identity{connection: noConnection}
 	return c, nil
 }
+
+// Endpoint implements [pleg.Addressed].
+func (c *Client) Endpoint() string { return c.endpoint }
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code Canceled. It
 // does not wait for them, but until Options.Logger has got what was logged, for a second

@@ -6,6 +6,8 @@ import "time"
 type Status struct {
 	// At is the time of this status.
 	At time.Time
+	// Endpoint is the address of the runtime; empty if it is not [Addressed].
+	Endpoint string
 	// Healthy and Err are the results of the pipeline's method Healthy. If it is healthy,
 	// Degraded is what works only by a fallback, or nil; see [Degraded].
 	Healthy  bool

@@ -41,6 +41,13 @@ type Degraded interface {
 	Degraded() error
 }
 
+// Addressed is a [Runtime] that has an address, so that whoever asks for the status of the
+// pipeline can ask the runtime too.
+type Addressed interface {
+	// Endpoint returns the address, such as unix:///run/containerd/containerd.sock. It never changes.
+	Endpoint() string
+}
+
 // CallReporter is a [Runtime] that reports the calls in flight, so that the status of
 // the pipeline can name the call that hangs.
 type CallReporter interface {

@@ -36,6 +36,7 @@ type Runtime struct {
 	log         *slog.Logger
 	malformed   prometheus.Counter
 	calls       calls
+	endpoint    string
 }
 
 // New returns the border around a runtime.
@@ -50,11 +51,17 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
 	}
+	if addressed, ok := embedded.(pleg.Addressed); ok {
+		r.endpoint = addressed.Endpoint()
+	}
 	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents"} {
 		r.calls.gauge.WithLabelValues(method)
 	}
 	return r, s.Register()
 }
+
+// Endpoint returns the address of the runtime; empty if it is not [pleg.Addressed].
+func (r *Runtime) Endpoint() string { return r.endpoint }
 
 // ListPods lists all pods. Items of the list that no stage could place are left
 // out and counted.

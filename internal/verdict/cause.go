@@ -19,6 +19,7 @@ const (
 	ListTooLarge   Cause = "list too large"
 	NetworkPlugin  Cause = "network plugin"
 	Disk           Cause = "disk"
+	DaemonSilent   Cause = "daemon silent"
 	NodeSilent     Cause = "node silent"
 )
 
@@ -48,6 +49,7 @@ var advice = map[Cause]string{
 	ListTooLarge:  "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin: "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
 	Disk:          "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
+	DaemonSilent:  "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it",
 	NodeSilent:    "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 

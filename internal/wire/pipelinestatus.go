@@ -15,7 +15,7 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	m := &plegv1.PipelineStatus{
 		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Degraded: ErrorText(s.Degraded), Relist: fromRelist(s.Relist),
 		Inspectors: uint32(s.Inspectors), Width: uint32(s.Inspectors), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
-		InspectionTook: fromDuration(s.InspectionTook),
+		InspectionTook: fromDuration(s.InspectionTook), Endpoint: Text(s.Endpoint),
 	}
 	for _, i := range s.Overdue {
 		m.Overdue = append(m.Overdue, &plegv1.Inspection{
@@ -61,7 +61,7 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	s := pleg.Status{
 		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toError(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
-		InspectionTook: m.GetInspectionTook().AsDuration(),
+		InspectionTook: m.GetInspectionTook().AsDuration(), Endpoint: m.GetEndpoint(),
 	}
 	for _, i := range m.GetOverdue() {
 		s.Overdue = append(s.Overdue, pleg.Inspection{

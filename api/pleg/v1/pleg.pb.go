@@ -1657,7 +1657,9 @@ type PipelineStatus struct {
 	// for a minute.
 	InspectionTook *durationpb.Duration `protobuf:"bytes,13,opt,name=inspection_took,json=inspectionTook,proto3" json:"inspection_took,omitempty"`
 	// What works only by a fallback; empty if nothing does.
-	Degraded      string `protobuf:"bytes,12,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	Degraded string `protobuf:"bytes,12,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	// The address of the runtime, such as unix:///run/containerd/containerd.sock; empty if it has none.
+	Endpoint      string `protobuf:"bytes,14,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1779,6 +1781,13 @@ func (x *PipelineStatus) GetInspectionTook() *durationpb.Duration {
 func (x *PipelineStatus) GetDegraded() string {
 	if x != nil {
 		return x.Degraded
+	}
+	return ""
+}
+
+func (x *PipelineStatus) GetEndpoint() string {
+	if x != nil {
+		return x.Endpoint
 	}
 	return ""
 }
@@ -2416,7 +2425,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xfe\x03\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x9a\x04\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2433,7 +2442,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	" \x03(\v2\x17.pleg.v1.QuarantinedPodR\vquarantined\x12*\n" +
 	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\x12B\n" +
 	"\x0finspection_took\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0einspectionTook\x12\x1a\n" +
-	"\bdegraded\x18\f \x01(\tR\bdegraded\"\x9d\x03\n" +
+	"\bdegraded\x18\f \x01(\tR\bdegraded\x12\x1a\n" +
+	"\bendpoint\x18\x0e \x01(\tR\bendpoint\"\x9d\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +

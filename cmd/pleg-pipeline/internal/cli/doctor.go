@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,6 +15,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -26,8 +28,9 @@ container, four at a time. It names the calls that hang, fail or take long, find
 containers that the runtime calls running although their processes have ended,
 compares the lists with the relist period and with the 16 MiB that a kubelet
 accepts, counts dead containers, and checks the disk and the pressure of the node.
-It also asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
-since when a pod hangs.
+It first asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
+the address of the runtime and since when a pod hangs. The report says what was
+asked. With --runtime-endpoint, --config or --simulate the daemon is not asked.
 
 It only reads. If the runtime hangs, the report is partial: it is printed
 within --timeout.
@@ -38,7 +41,8 @@ found no problem, 1 if it found one, 2 if it could not examine the node.
 
 With --calls it measures the runtime instead, and prints a table for an issue: how
 long each call takes, and how much time is saved if 4 or 16 pods are inspected at
-once. It inspects all pods repeatedly; at least half of the time it waits.
+once. It inspects all pods repeatedly; at least half of the time it waits. If it is
+interrupted, it prints what it has measured.
 
 With --fleet it asks no runtime: it ranks the nodes that publish on a NATS server
 by the verdict of their agents, including nodes without an agent.
@@ -122,7 +126,8 @@ func (c *doctorCommand) run(ctx context.Context) error {
 		return c.examineFleet(ctx, out)
 	}
 	if c.calls > 0 {
-		return c.useRuntime(ctx, out, func(ctx context.Context, at endpoint.Endpoint) error {
+		daemon, _ := c.askDaemon(ctx)
+		return c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
 			out.say(ctx, "measuring the calls of %s for %v", at.Address, c.calls)
 			load, err := doctor.MeasureCalls(ctx, c.options(at), c.calls)
 			if err != nil {
@@ -141,32 +146,45 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	return c.print(report)
 }
 
-// examine finds the runtime and examines it. Without one it reports what the daemon knows, or that
-// there is none.
+// examine examines the runtime, and asks the daemon before, which knows its address, and after, so
+// that its ages are current.
 func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
-	ask := func(ctx context.Context) *doctor.Daemon { return c.askDaemon(ctx, out) }
-	err = c.useRuntime(ctx, out, func(ctx context.Context, at endpoint.Endpoint) error {
+	daemon, none := c.askDaemon(ctx)
+	err = c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
 		o := c.options(at)
-		o.Ask = ask
+		o.NoDaemon = none
+		o.Ask = func(ctx context.Context) *doctor.Daemon {
+			if daemon != nil && daemon.Silent == "" {
+				daemon, _ = c.askDaemon(ctx)
+			}
+			return daemon
+		}
 		report = doctor.Examine(ctx, o)
 		return nil
 	})
 	if !errors.Is(err, endpoint.ErrNone) {
 		return report, err
 	}
-	if daemon := ask(ctx); daemon != nil {
-		return doctor.Judge(daemon), nil
+	var found []verdict.Finding
+	if daemon == nil || daemon.Silent != "" {
+		found = append(found, verdict.Finding{
+			Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
+			Advice: "start the runtime, or name its socket with --runtime-endpoint",
+		})
 	}
-	return doctor.Judge(nil, verdict.Finding{
-		Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
-		Advice: "start the runtime, or name its socket with --runtime-endpoint",
-	}), nil
+	report = doctor.Judge(daemon, found...)
+	report.NoDaemon = none
+	return report, nil
 }
 
-// useRuntime calls fn with the runtime that it finds. A recording is an error.
-func (c *doctorCommand) useRuntime(ctx context.Context, out console, fn func(context.Context, endpoint.Endpoint) error) error {
+// useRuntime calls fn with the runtime of the daemon, or the one that it finds. A recording is an
+// error.
+func (c *doctorCommand) useRuntime(ctx context.Context, out console, daemon *doctor.Daemon, fn func(context.Context, endpoint.Endpoint) error) error {
 	if c.source.runtime.simulation.pods > 0 {
 		return c.source.runtime.use(ctx, c.process, out, fn)
+	}
+	if at := daemon.Endpoint(); at != "" {
+		return fn(ctx, endpoint.Endpoint{Address: at, Source: "the daemon"})
 	}
 	found, err := c.source.runtime.resolve(ctx, c.process)
 	if err != nil {
@@ -190,30 +208,56 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 // runtime for its answer.
 const daemonTimeout = 2 * time.Second
 
-// askDaemon returns what the daemon of this node knows; nil if there is none.
-func (c *doctorCommand) askDaemon(ctx context.Context, out console) *doctor.Daemon {
-	quiet := out
-	quiet.w = io.Discard // that there is no daemon is no news
-	socket, err := c.source.findDaemon(ctx, c.process, quiet)
-	if err != nil {
-		out.say(ctx, "the daemon is not asked: %v", err)
+// askDaemon returns what the daemon of this node knows, or that it does not answer. If none is
+// asked, it returns why.
+func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none string) {
+	if c.source.own {
+		return nil, "the command line names a runtime"
 	}
-	if err != nil || socket == "" {
-		return nil
+	socket, named := c.source.daemonSocket(c.process)
+	err := dial(ctx, c.process, socket)
+	switch {
+	case !named && errors.Is(err, fs.ErrNotExist):
+		return nil, "there is none at " + socket
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Sprintf("%s: %v", socket, errNoPermission)
+	case err != nil:
+		return &doctor.Daemon{Socket: socket, Silent: explainDial(err).Error()}, ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	asked, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errNoAnswer)
 	defer cancel()
 	daemon, err := newClient(c.process.Dial, socket)
 	if err != nil {
-		return nil
+		return nil, err.Error()
 	}
 	defer func() { _ = daemon.Close() }()
-	status, err := daemon.Status(ctx)
-	if err != nil {
-		out.say(ctx, "the daemon is not asked: %v", fromDaemon(ctx, err))
-		return nil
+	status, err := daemon.Status(asked)
+	if asked.Err() != nil && ctx.Err() == nil {
+		return c.hungDaemon(ctx, socket), ""
 	}
-	return doctor.NewDaemon(socket, status)
+	if err != nil {
+		return &doctor.Daemon{Socket: socket, Silent: fromDaemon(asked, err).Error()}, ""
+	}
+	return doctor.NewDaemon(socket, status), ""
+}
+
+// hungDaemon returns that a daemon accepts connections and does not answer, and the state of its process,
+// as far as it is known.
+func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
+	d := &doctor.Daemon{Socket: socket, Silent: fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)}
+	conn, err := c.process.Dial(ctx, socket)
+	if err != nil {
+		return d
+	}
+	defer func() { _ = conn.Close() }()
+	pid := unixsocket.Server(conn)
+	switch doctor.ProcessState(c.process.Proc, pid) {
+	case "T", "t":
+		d.Silent, d.Advice = fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
+	case "D":
+		d.Silent = fmt.Sprintf("its process %d waits in the kernel (state D)", pid)
+	}
+	return d
 }
 
 // examineFleet prints what the agents of a cluster say of their nodes.

@@ -2,11 +2,17 @@ package cli_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -65,5 +71,49 @@ func TestPluginConfiguration(t *testing.T) {
 	code, stdout, _ := run(t, append(config.Rules[0].Args, "-r", "/nonexistent/s")...)
 	if code != 1 || !strings.HasPrefix(stdout, "PROBLEM: ") {
 		t.Errorf("exit code %d, output %q, want a problem", code, stdout)
+	}
+}
+
+// TestDoctorAsksBoth examines the runtime of a daemon that works, has ended, is frozen, and of none.
+func TestDoctorAsksBoth(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	works, dead, frozen, cri := filepath.Join(dir, "works"), filepath.Join(dir, "dead"), filepath.Join(dir, "frozen"), filepath.Join(dir, "cri")
+	startDaemon(t, works)
+	for socket, keep := range map[string]bool{dead: false, frozen: true} {
+		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+		kit.Must(t, err)
+		l.SetUnlinkOnClose(false)
+		t.Cleanup(func() { _ = l.Close() })
+		if !keep {
+			kit.Must(t, l.Close())
+		}
+	}
+	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
+	simulated.stderr.await(t, "serving")
+	own := fmt.Sprintf("%d/stat", os.Getpid())
+	for name, test := range map[string]struct {
+		args  string
+		state string // of the process that listens on the socket
+		want  []string
+	}{
+		"a daemon":        {"--connect " + works, "S", []string{"(from the daemon)", "Daemon      " + works + ", OK: "}},
+		"a dead daemon":   {"--connect " + dead, "S", []string{"WARNING: the daemon at " + dead + " does not answer: no daemon answers: it has ended; the runtime is well"}},
+		"a silent daemon": {"--connect " + frozen, "S", []string{"does not answer: it accepts connections, but sent nothing within 2s; the runtime is well"}},
+		"a frozen daemon": {"--connect " + frozen, "T", []string{
+			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is well", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
+		}},
+		"a runtime alone": {"-r " + cri, "S", []string{"OK: ", "Daemon      not asked: the command line names a runtime"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			process := with(map[string]string{endpoint.EnvEndpoint: cri})
+			process.Proc = fstest.MapFS{own: {Data: []byte("1 (x) " + test.state + " 1")}}
+			code, stdout, stderr := execute(t, process, append([]string{"doctor", "--call-timeout", "20s"}, strings.Fields(test.args)...)...)
+			for _, want := range test.want {
+				if !isSlow(stdout) && (code != cli.ExitOK || !strings.Contains(stdout, want)) {
+					t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
+				}
+			}
+		})
 	}
 }

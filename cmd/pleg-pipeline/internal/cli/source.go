@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -105,14 +106,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	if f.own {
 		return "", nil
 	}
-	socket, named := f.connect, true
-	if socket == "" {
-		socket = p.Getenv(socketVariable)
-	}
-	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
-	if socket == "" {
-		socket, named = defaultSocket, false
-	}
+	socket, named := f.daemonSocket(p)
 	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
@@ -121,15 +115,31 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 		return "", f.withoutDaemon(ctx, out, "there is no daemon at "+socket)
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
 		return "", f.withoutDaemon(ctx, out, "no daemon answers at "+socket)
-	case errors.Is(err, fs.ErrPermission):
-		err = errors.New("permission denied: only root (sudo) and the owner and group of the socket may connect")
-	case errors.Is(err, fs.ErrNotExist):
-		err = fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
-	case errors.Is(err, syscall.ECONNREFUSED):
-		err = errors.New("no daemon answers: it has ended")
 	}
-	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, err)
+	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, explainDial(err))
 }
+
+// daemonSocket returns the socket of the daemon, and whether the user named it.
+func (f *sourceFlags) daemonSocket(p Process) (socket string, named bool) {
+	socket = cmp.Or(f.connect, p.Getenv(socketVariable))
+	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
+	return cmp.Or(socket, defaultSocket), socket != ""
+}
+
+// explainDial returns the error of a daemon's socket as people understand it.
+func explainDial(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return errNoPermission
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, defaultSocket)
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return errors.New("no daemon answers: it has ended")
+	}
+	return err
+}
+
+var errNoPermission = errors.New("permission denied: only root (sudo) and the owner and group of the socket may connect")
 
 // withoutDaemon returns an error if the command needs a daemon.
 func (f *sourceFlags) withoutDaemon(ctx context.Context, out console, why string) error {

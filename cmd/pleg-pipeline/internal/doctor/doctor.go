@@ -47,9 +47,10 @@ type Options struct {
 	// look for containers without a process. Proc contains the processes, as /proc does; if
 	// nil, they are not known.
 	Cgroups, Proc fs.FS
-	// Ask returns what the daemon of this node knows, or nil if there is none. It is called
-	// after the examination, so that its ages are current.
-	Ask func(context.Context) *Daemon
+	// Ask returns what the daemon of this node knows, or nil if there is none: NoDaemon says why.
+	// It is called after the examination, so that its ages are current.
+	Ask      func(context.Context) *Daemon
+	NoDaemon string
 	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
 	Usage func(path string) (used, inodes float64, err error)
 	// DialOptions are passed to [cri.Options].
@@ -73,7 +74,7 @@ type examination struct {
 func Examine(ctx context.Context, o Options) *Report {
 	began := time.Now()
 	e := &examination{Options: o, report: &Report{
-		At: began, Endpoint: o.Endpoint, Source: o.Source,
+		At: began, Endpoint: o.Endpoint, Source: o.Source, NoDaemon: o.NoDaemon,
 		Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
 	}}
 	e.readPressure()

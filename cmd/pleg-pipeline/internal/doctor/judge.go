@@ -17,7 +17,7 @@ import (
 func (e *examination) judge(failed []verdict.Finding) *Report {
 	r := e.report
 	var all []verdict.Finding
-	if r.Runtime != "" || r.Daemon != nil {
+	if r.Runtime != "" || r.Daemon.answers() {
 		limits := verdict.DefaultLimits
 		if r.Runtime != "" {
 			limits = verdict.Limits{Warning: min(limits.Warning, e.CallTimeout), Problem: min(limits.Problem, e.CallTimeout), Watched: r.At}
@@ -29,13 +29,20 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		failed = e.runChecks()
 	}
 	for _, f := range failed {
-		if (f.Cause == verdict.RuntimeStopped || f.Cause == verdict.Fallback) && r.Daemon != nil && r.Daemon.connected() { // the socket is gone
+		if (f.Cause == verdict.RuntimeStopped || f.Cause == verdict.Fallback) && r.Daemon.answers() && r.Daemon.connected() { // the socket is gone
 			f.Cause, f.Severity, f.Advice = verdict.Fallback, verdict.Warning, ""
 		}
-		if f.Cause == verdict.NoPermission && r.Daemon != nil {
+		if f.Cause == verdict.NoPermission && r.Daemon.answers() {
 			f.Severity = verdict.Warning // the daemon knows more
 		}
 		all = merge(all, f)
+	}
+	if r.Daemon != nil && !r.Daemon.answers() {
+		runtime := ""
+		if len(all) == 0 {
+			runtime = "; the runtime is well"
+		}
+		all = append(all, r.Daemon.finding(runtime).Completed(r.At))
 	}
 	v := verdict.New(all, r.good())
 	r.Findings, r.Verdict = v.Findings, view.Printable(v.Text)
@@ -63,7 +70,7 @@ func (e *examination) seen() pleg.Status {
 	r := e.report
 	now := time.Now()
 	s := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now}}
-	if r.Daemon != nil {
+	if r.Daemon.answers() {
 		s = r.Daemon.status
 	}
 	if r.Runtime == "" {

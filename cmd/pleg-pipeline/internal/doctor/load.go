@@ -64,8 +64,8 @@ type measurement struct {
 
 // MeasureCalls makes the calls of relists for some time and measures each. In each round it
 // lists all pods, then inspects all of them once for each width. Between two rounds it waits
-// for as long as the last one took, at least a relist period. It returns an error if the
-// runtime does not answer.
+// for as long as the last one took, at least a relist period. If ctx ends before, it returns what
+// it has measured by then. It returns an error if the runtime does not answer.
 func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
 	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
 	if f := m.connect(ctx); f != nil {
@@ -74,9 +74,9 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 	defer m.close()
 	m.calls = nil // of the connection
 	began := time.Now()
-	for {
+	for len(m.took) == 0 || ctx.Err() == nil {
 		round := time.Now()
-		if err := m.round(ctx); err != nil {
+		if err := m.round(ctx); err != nil && (len(m.took) == 0 || ctx.Err() == nil) {
 			return nil, err
 		}
 		wait := max(o.Period, time.Since(round))
@@ -86,7 +86,6 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
 		}
 	}
 	m.readPressure() // of the last ten seconds
@@ -103,6 +102,9 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 // one after the other, as in a kubelet.
 func (m *measurement) round(ctx context.Context) error {
 	items := m.list(ctx)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	m.report.count(items)
 	pods := make(map[string][]ItemCall)
 	for _, i := range items {
@@ -127,10 +129,14 @@ func (m *measurement) round(ctx context.Context) error {
 			})
 		}
 		_ = sweep.Wait() // never fails
+		if ctx.Err() != nil {
+			_ = m.countCalls(width)
+			return context.Cause(ctx)
+		}
 		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
 		_ = m.countCalls(width) // counted
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
 // countCalls counts the calls since the last time, except those of what was removed since the list. It
@@ -163,6 +169,9 @@ func (m *measurement) summarize(load *Load) {
 	})
 	for _, width := range widths {
 		took := m.sweeps[width]
+		if len(took) == 0 { // it was interrupted
+			break
+		}
 		slices.Sort(took)
 		load.Sweeps = append(load.Sweeps, Sweep{width, len(took), percentile(took, 50)})
 	}
@@ -184,10 +193,16 @@ func (l *Load) Print(w io.Writer) error {
 	for _, c := range l.Calls {
 		fmt.Fprintf(&b, "| %s | %d | %d | %s | %s | %d |\n", c.Method, c.AtOnce, c.Count, seconds(c.P50Seconds), seconds(c.P99Seconds), c.Failed)
 	}
-	fmt.Fprintf(&b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
-	for _, s := range l.Sweeps {
-		fmt.Fprintf(&b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
+	if len(l.Sweeps) > 0 {
+		l.printSweeps(&b)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+func (l *Load) printSweeps(b *strings.Builder) {
+	fmt.Fprintf(b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
+	for _, s := range l.Sweeps {
+		fmt.Fprintf(b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
+	}
 }

@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"bytes"
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -44,6 +45,25 @@ func TestMeasureCalls(t *testing.T) {
 		}
 		if failed := load.Calls[5]; failed.Method != "ContainerStatus" || failed.Failed != failed.Count/8 {
 			t.Errorf("calls are %+v", load.Calls)
+		}
+	})
+}
+
+// TestMeasureCallsKeepsWhatItHas interrupts the second round, while 4 pods are inspected at once.
+func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: 100 * time.Millisecond}}})
+		populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
+		for after, want := range map[time.Duration]int{900 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
+			ctx, cancel := context.WithTimeout(t.Context(), after)
+			load, err := doctor.MeasureCalls(ctx, serve(t, rt), time.Minute)
+			cancel()
+			kit.Must(t, err)
+			var text bytes.Buffer
+			kit.Must(t, load.Print(&text))
+			if load.Pods != 8 || len(load.Sweeps) != want || load.TookSeconds != after.Seconds() {
+				t.Errorf("after %v: measured %+v, want %d sweeps", after, load, want)
+			}
 		}
 	})
 }

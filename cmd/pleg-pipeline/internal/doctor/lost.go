@@ -139,12 +139,25 @@ func (e *examination) exists(pid int) bool {
 	if e.Proc == nil || pid <= 0 {
 		return false
 	}
-	stat, err := fs.ReadFile(e.Proc, fmt.Sprintf("%d/stat", pid))
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+	switch ProcessState(e.Proc, pid) {
+	case "", "Z", "X":
+		return false
 	}
-	_, state, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+	return true
+}
+
+// ProcessState returns the state of a process, such as "T", as proc(5) has it; "" if it does not exist,
+// and "?" if it is not known.
+func ProcessState(proc fs.FS, pid int) string {
+	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	after := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(after) == 0 {
+		return "?"
+	}
+	return after[0]
 }
 
 // hostPIDs is the pid namespace of the host (PROC_PID_INIT_INO in linux/proc_ns.h).

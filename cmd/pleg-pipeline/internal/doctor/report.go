@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -20,8 +21,9 @@ type Report struct {
 	Endpoint    string  `json:"endpoint,omitempty"`
 	Source      string  `json:"source,omitempty"`
 	Runtime     string  `json:"runtime,omitempty"`
-	// Daemon is what the daemon of this node knows; nil if none was asked.
-	Daemon *Daemon `json:"daemon,omitempty"`
+	// Daemon is what the daemon of this node knows; nil if none was asked: NoDaemon says why.
+	Daemon   *Daemon `json:"daemon,omitempty"`
+	NoDaemon string  `json:"noDaemon,omitempty"`
 	// Conditions are the conditions that the runtime reports.
 	Conditions []Condition `json:"conditions,omitempty"`
 	// Calls are the calls, by method.
@@ -53,9 +55,31 @@ type Report struct {
 type Daemon struct {
 	Socket string `json:"socket"`
 	// Verdict is the verdict of the daemon alone.
-	Verdict verdict.Verdict `json:"verdict"`
+	Verdict verdict.Verdict `json:"verdict,omitzero"`
+	// Silent is why the daemon did not answer; empty if it did. Advice is what to do about that.
+	Silent string `json:"silent,omitempty"`
+	Advice string `json:"-"`
 
 	status pleg.Status
+}
+
+// answers reports whether there is a daemon that answers.
+func (d *Daemon) answers() bool { return d != nil && d.Silent == "" }
+
+// finding returns that the daemon does not answer. runtime says how the runtime is.
+func (d *Daemon) finding(runtime string) verdict.Finding {
+	return verdict.Finding{
+		Cause: verdict.DaemonSilent, Severity: verdict.Warning, Advice: d.Advice,
+		Summary: fmt.Sprintf("the daemon at %s does not answer: %s%s", d.Socket, d.Silent, runtime),
+	}
+}
+
+// Endpoint returns the address of the daemon's runtime; "" if it is not known.
+func (d *Daemon) Endpoint() string {
+	if d == nil {
+		return ""
+	}
+	return d.status.Endpoint
 }
 
 // NewDaemon returns what the status of a daemon says.

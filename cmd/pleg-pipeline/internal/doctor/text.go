@@ -22,7 +22,7 @@ type TextOptions struct {
 
 // good says what was examined.
 func (r *Report) good() string {
-	if r.Runtime == "" && r.Daemon != nil {
+	if r.Runtime == "" && r.Daemon.answers() {
 		return strings.TrimPrefix(r.Daemon.Verdict.Text, "OK: ")
 	}
 	return fmt.Sprintf("no known cause of an unhealthy PLEG fits; %d pods answer, the lists take %s", r.Counts.Pods, seconds(r.Relist.ListSeconds))
@@ -40,8 +40,13 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 	if r.Endpoint != "" {
 		p.fact("Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
 	}
-	if d := r.Daemon; d != nil {
+	switch d := r.Daemon; {
+	case d.answers():
 		p.fact("Daemon", "%s, %s", d.Socket, d.Verdict.Text)
+	case d != nil:
+		p.fact("Daemon", "%s, it does not answer: %s", d.Socket, d.Silent)
+	case r.NoDaemon != "":
+		p.fact("Daemon", "not asked: %s", r.NoDaemon)
 	}
 	for _, c := range r.Conditions {
 		if !c.Status {
