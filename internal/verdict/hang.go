@@ -53,7 +53,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 }
 
 // maxNamed is the number of pods that the evidence names.
-const maxNamed = 10
+const maxNamed = 3
 
 // complaints says what is wrong with each of some pods.
 func complaints(of []Finding, now time.Time) string {
@@ -89,6 +89,9 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	first = first.and(rest - 1)
 	if rest > 1 {
 		first.Evidence = complaints(late[:min(rest, maxNamed)], s.At)
+		if more := rest - maxNamed; more > 0 {
+			first.Evidence += fmt.Sprintf(" and %d more", more)
+		}
 	}
 	first.Rest = Others(s.Relist.Pods - len(late))
 	return []Finding{first}

@@ -149,3 +149,16 @@ func TestPods(t *testing.T) {
 		t.Errorf("%d findings, want one for each pod", len(verdict.Pods(s)))
 	}
 }
+
+// TestManyPodsAreOneShortLine lets nine of a hundred pods hang.
+func TestManyPodsAreOneShortLine(t *testing.T) {
+	now := time.Now()
+	s := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now, Period: time.Second, Pods: 100}}
+	for n := range 9 {
+		s.Quarantined = append(s.Quarantined, pleg.Quarantined{UID: pleg.PodUID(fmt.Sprint(n)), Namespace: "shop", Name: fmt.Sprintf("web-%d", n), Since: now.Add(-time.Minute), Hung: 5})
+	}
+	v := verdict.Of(s)
+	if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 hangs") || !strings.HasSuffix(full, " and 6 more") {
+		t.Errorf("%d bytes: %q, want the first three pods in at most 400", len(full), full)
+	}
+}

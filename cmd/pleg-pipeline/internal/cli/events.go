@@ -150,6 +150,7 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
+	printed := false
 	err := c.follower(out).each(ctx, from, c.options, func(ev fleet.Event) error {
 		if !c.follow && ev.Type == pleg.Synced && ev.Node == "" {
 			return errCaughtUp
@@ -158,16 +159,20 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 			if err := printer.Print(ev); err != nil {
 				return outputError(err)
 			}
+			printed = true
 		}
 		if position(ev) != "" {
 			c.last.Store(&ev)
 		}
 		return nil
 	})
-	if errors.Is(err, errCaughtUp) {
-		return nil
+	if !errors.Is(err, errCaughtUp) {
+		return err
 	}
-	return err
+	if c.replay && !printed && len(c.types) == 0 {
+		return c.filter.nothing(false)
+	}
+	return nil
 }
 
 // wants reports whether an event is printed. -o name has no marks.

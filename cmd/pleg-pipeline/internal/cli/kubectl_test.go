@@ -33,9 +33,10 @@ func TestHabitsOfKubectl(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{ // unlike kubectl, which exits with 0
-		"pods -n nowhere --no-headers": "no pod is in the namespace nowhere\n",
-		"pods -l app=none":             "no pod matches the selector app=none\n",
-		"pods -n nowhere -l app=none":  "no pod in the namespace nowhere matches the selector app=none\n",
+		"pods -n nowhere --no-headers":               "no pod is in the namespace nowhere\n",
+		"pods -l app=none":                           "no pod matches the selector app=none\n",
+		"events --replay --follow=false -l app=none": "no pod matches the selector app=none\n",
+		"pods -n nowhere -l app=none":                "no pod in the namespace nowhere matches the selector app=none\n",
 	} {
 		if code, _, stderr := run(t, append(strings.Fields(args), "--connect", socket)...); code != cli.ExitFailure || !strings.HasSuffix(stderr, want) {
 			t.Errorf("%s = %d and stderr %q, want %q", args, code, stderr, want)

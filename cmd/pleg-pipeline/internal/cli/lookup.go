@@ -95,7 +95,7 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	if waiting.end(); err != nil {
 		err = c.explain(fromDaemon(ctx, err))
 		if waiting.why == "" && (errors.Is(err, lookup.ErrNotYet) || errors.Is(err, pleg.ErrNotSynced)) {
-			if why := whyWaiting(ctx, from); why != "" {
+			if why, _ := whyWaiting(ctx, from); why != "" {
 				err = fmt.Errorf("%w: %s", err, why)
 			}
 		}

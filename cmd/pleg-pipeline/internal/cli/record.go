@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,7 +110,7 @@ func (c *recordCommand) run(ctx context.Context) error {
 			return errors.Join(err, closeErr, os.Remove(c.file))
 		}
 		out.say(ctx, "%s has %d answers and events of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
-		return errors.Join(err, closeErr)
+		return cmp.Or(err, closeErr)
 	})
 }
 

@@ -50,7 +50,10 @@ func (w *wait) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		why := whyWaiting(ctx, w.from)
+		why, trouble := whyWaiting(ctx, w.from)
+		if !trouble && time.Since(began) < 2*patience { // a busy node is no news
+			continue
+		}
 		if w.server != "" && why == "" && w.why == "" && time.Since(began) >= silentAfter {
 			why = fmt.Sprintf("waiting for %s: it has sent nothing for %v", w.server, silentAfter)
 		}
@@ -67,26 +70,27 @@ func (w *wait) end() {
 	<-w.ended
 }
 
-// whyWaiting returns why a daemon does not know yet what it was asked; "" if it has no reason, or does
-// not answer.
-func whyWaiting(ctx context.Context, from statusSource) string {
+// whyWaiting returns why a daemon does not know yet what it was asked, and whether that is a trouble of
+// the runtime; "" if it has no reason, or does not answer.
+func whyWaiting(ctx context.Context, from statusSource) (why string, trouble bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	now, err := from.Status(ctx)
 	if err != nil || now.At.IsZero() {
-		return ""
+		return "", false
 	}
-	why, v := "waiting", verdict.Of(now)
+	v := verdict.Of(now)
+	why, trouble = "waiting", v.Severity != verdict.OK
 	switch {
 	case now.Relist.Success.IsZero():
 		why = "waiting for the first list of pods"
 	case now.Waiting > 0:
 		why = fmt.Sprintf("waiting for the inspection of %d of %d pods", now.Waiting, max(now.Waiting, now.Relist.Pods))
-	case v.Severity == verdict.OK:
-		return ""
+	case !trouble:
+		return "", false
 	}
-	if v.Severity != verdict.OK {
+	if trouble {
 		why += ": " + view.Printable(v.Lasting())
 	}
-	return why
+	return why, trouble
 }

@@ -44,9 +44,9 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 							Args: append(strings.Fields(command), "--connect", "socket"), Out: out, Err: out, Dial: dial, Getenv: func(string) string { return "" },
 						})
 					}()
-					time.Sleep(2 * time.Second)
+					time.Sleep(2100 * time.Millisecond)
 					if text := out.String(); !strings.Contains(text, test.want) {
-						t.Errorf("after 2s: %q, want %q", text, test.want)
+						t.Errorf("after 2.1s: %q, want %q", text, test.want)
 					}
 					if strings.HasPrefix(command, "events") {
 						return // it waits for ever

@@ -19,6 +19,8 @@ const (
 	// incidentEnds is how long the verdict must be good before another incident: a verdict that
 	// flaps is one.
 	incidentEnds = 5 * time.Minute
+	// retryPeriod is the time between two attempts to write the file of one incident.
+	retryPeriod = time.Minute
 	// maxIncidents is how many files there are; a new one replaces the oldest.
 	maxIncidents = 8
 	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods has a MB.
@@ -65,6 +67,7 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 	defer ticker.Stop()
 	var good time.Time // since when it is no problem; zero if it is one
 	var wait time.Duration
+	var due time.Time // when a file is to be written; zero if none is
 	for {
 		select {
 		case c := <-i.queue:
@@ -78,35 +81,52 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 		switch v := verdict.Of(s); {
 		case v.Severity == verdict.Problem:
 			if !good.IsZero() && time.Since(good) >= wait {
-				i.write(ctx, log.With("verdict", v.Lasting()))
+				due = time.Now()
 			}
 			good, wait = time.Time{}, incidentEnds
+			if !due.IsZero() && !time.Now().Before(due) {
+				due = i.write(ctx, log.With("verdict", v.Lasting()))
+			}
 		case good.IsZero() && !s.Relist.Success.IsZero():
-			good = time.Now()
+			good, due = time.Now(), time.Time{}
 		}
 	}
 }
 
-// write writes a file and then removes the oldest ones. Without a whole file it removes none.
-func (i *Incidents) write(ctx context.Context, log *slog.Logger) {
+// write writes a file and then removes the oldest ones. Without a whole file it removes none, and
+// returns when to try again; a full disk may have room then.
+func (i *Incidents) write(ctx context.Context, log *slog.Logger) (retry time.Time) {
 	path := filepath.Join(i.dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))
 	log = log.With("file", path)
-	file, err := Create(path)
-	if err == nil {
-		err = i.save(file)
-		_, closeErr := file.Close()
-		if err = errors.Join(err, closeErr); err != nil {
-			err = errors.Join(err, os.Remove(path))
-		}
-	}
-	if err != nil {
-		log.ErrorContext(ctx, "cannot record the minutes before a problem", "err", err)
-		return
+	if err := i.writeFile(path); err != nil {
+		log.ErrorContext(ctx, "cannot record the minutes before a problem", "err", err, "retryIn", retryPeriod)
+		return time.Now().Add(retryPeriod)
 	}
 	log.WarnContext(ctx, "recorded the minutes before a problem")
 	if err := i.removeOldest(); err != nil {
 		log.ErrorContext(ctx, "cannot remove the oldest recordings", "err", err)
 	}
+	return time.Time{}
+}
+
+// writeFile leaves a whole file or none, also if the process is killed: it then has another name.
+func (i *Incidents) writeFile(path string) error {
+	part := filepath.Join(i.dir, ".incident.jsonl.gz")
+	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	file, err := Create(part)
+	if err != nil {
+		return err
+	}
+	err = i.save(file)
+	if _, closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(part))
+	}
+	return os.Rename(part, path)
 }
 
 // save writes the last minutes as a whole recording that ends now. Calls under way are in it

@@ -30,15 +30,7 @@ func TestIncidents(t *testing.T) {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
 		}
 		writeFile(t, filepath.Join(dir, "notes"))
-		runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
-		client := connect(t, append(dial, incidents.DialOptions()...), false)
-		defer client.Close()
-		pipe := kit.New(t, pipeline.Options{Runtime: client, RelistPeriod: 5 * time.Second})
-		pipe.Start(t)
-		var log bytes.Buffer
-		stop := kit.Run(t, func(ctx context.Context) error {
-			return incidents.Run(ctx, pipe.Status, slog.New(slog.NewTextHandler(&log, nil)))
-		})
+		runtime, log, stop := watchIncidents(t, incidents)
 		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
 			time.Sleep(quiet)
 			hangForAWhile(t, runtime)
@@ -46,17 +38,66 @@ func TestIncidents(t *testing.T) {
 				t.Errorf("after hang %d the files are %q, want 8", n, files)
 			}
 		}
-		_ = stop()
-		_ = pipe.Stop()
+		stop()
 		if n := strings.Count(log.String(), "recorded the minutes before a problem"); n != 3 {
-			t.Errorf("%d files were written, want 3:\n%s", n, &log)
+			t.Errorf("%d files were written, want 3:\n%s", n, log)
 		}
 		checkIncidents(t, dir)
 	})
 }
 
+// TestIncidentsRetryAFullDisk cannot write at first. There is no file until a whole one is written.
+func TestIncidentsRetryAFullDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		blocked := filepath.Join(dir, ".incident.jsonl.gz", "full")
+		kit.Must(t, os.MkdirAll(blocked, 0o700))
+		runtime, log, stop := watchIncidents(t, incidents)
+		time.Sleep(time.Minute)
+		hang(t, runtime)
+		for want, wait := range []time.Duration{50 * time.Second, 30 * time.Second} {
+			time.Sleep(wait)
+			files, _ := filepath.Glob(filepath.Join(dir, "incident-*"))
+			if errs := strings.Count(log.String(), "cannot record"); len(files) != want || errs != 1 {
+				t.Errorf("%d files and %d errors, want %d and 1:\n%s", len(files), errs, want, log)
+			}
+			_ = os.RemoveAll(filepath.Dir(blocked))
+		}
+		stop()
+	})
+}
+
+// watchIncidents runs a pipeline on a simulated runtime until stop is called.
+func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simruntime.Runtime, log *bytes.Buffer, stop func()) {
+	t.Helper()
+	runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
+	client := connect(t, append(dial, incidents.DialOptions()...), false)
+	pipe := kit.New(t, pipeline.Options{Runtime: client, RelistPeriod: 5 * time.Second})
+	pipe.Start(t)
+	log = new(bytes.Buffer)
+	end := kit.Run(t, func(ctx context.Context) error {
+		return incidents.Run(ctx, pipe.Status, slog.New(slog.NewTextHandler(log, nil)))
+	})
+	return runtime, log, func() {
+		_ = end()
+		_ = pipe.Stop()
+		_ = client.Close()
+	}
+}
+
 // hangForAWhile lets a container that restarts hang for twenty seconds.
 func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
+	t.Helper()
+	id := hang(t, runtime)
+	time.Sleep(20 * time.Second)
+	runtime.Clear(id)
+}
+
+// hang lets a container hang that restarts.
+func hang(t *testing.T, runtime *simruntime.Runtime) (id simruntime.FaultID) {
 	t.Helper()
 	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
 	kit.Must(t, err)
@@ -68,8 +109,7 @@ func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
 			break
 		}
 	}
-	time.Sleep(20 * time.Second)
-	runtime.Clear(id)
+	return id
 }
 
 func writeFile(t *testing.T, path string) {
