@@ -106,9 +106,9 @@ func TestWatchAfter(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.change(1, "a", "c1=running c2=running c3=running")
 		w := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
-		want(t, w, "Started(c2) Started(c3) Synced")
+		want(t, w, "Started(c2) Started(c3) Synced Bookmark")
 		kit.Relist(2)
-		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark")
+		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark Bookmark")
 		none := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch()}}, nil)
 		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
 	})
@@ -120,7 +120,7 @@ func TestWatchAlwaysHasAPosition(t *testing.T) {
 	inBubble(t, pipeline.Options{RelistPeriod: time.Minute}, func(t *testing.T, f *fixture) {
 		f.change(70, "a", "c1=running")
 		quiet := f.watch(client.WatchOptions{Bookmarks: true}, nil)
-		want(t, quiet, "Synced")
+		want(t, quiet, "Synced Bookmark")
 		live := f.watch(client.WatchOptions{}, nil)
 		f.change(70, "a", "c1=exited c2=running")
 		want(t, live, "Died(c1) Started(c2)")

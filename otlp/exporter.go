@@ -164,8 +164,6 @@ func (e *Exporter) accept(ctx context.Context, ev *pleg.Event) error {
 		return nil
 	case ev.Type == pleg.Gap:
 		e.replaying = ev.Reason != pleg.Stopped
-	case ev.Missed > 0: // the events that it stands for are in the history
-		return cmp.Or(e.flush(ctx), exporter.ErrOverrun)
 	case ev.Type == pleg.Synced:
 		e.replaying = false
 	case !e.replaying:

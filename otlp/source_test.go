@@ -65,17 +65,10 @@ func event(kind pleg.EventType, seq uint64) pleg.Event {
 	return ev
 }
 
-func missed(seq, n uint64) pleg.Event {
-	ev := event(pleg.PodSync, seq)
-	ev.Missed = n
-	return ev
-}
-
 // What a source sends, what is exported of it, and where the exporter resumes.
 func TestExporterFollowsItsSource(t *testing.T) {
 	start := []pleg.Event{event(pleg.Gap, 5), event(pleg.ContainerStarted, 3), event(pleg.ContainerStarted, 5), event(pleg.Synced, 5)}
 	none := pleg.Position{Epoch: "none"}
-	at := func(seq uint64) pleg.Position { return pleg.Position{Epoch: "e", Seq: seq} }
 	started := []string{"pleg.gap 5", "pleg.container.started 3", "pleg.container.started 5", "pleg.synced 5"}
 	for name, tc := range map[string]struct {
 		parts [][]pleg.Event
@@ -86,22 +79,6 @@ func TestExporterFollowsItsSource(t *testing.T) {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.Bookmark, 6), event(pleg.PodSync, 6), event(pleg.PodSync, 7))},
 			after: []pleg.Position{none},
 			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
-		},
-		"overrun": {
-			parts: [][]pleg.Event{
-				append(slices.Clone(start), event(pleg.PodSync, 6), missed(8, 2)),
-				{event(pleg.PodSync, 7), event(pleg.PodSync, 8), event(pleg.Synced, 8), event(pleg.PodSync, 9)},
-			},
-			after: []pleg.Position{none, at(6)},
-			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7", "pleg.pod.sync 8", "pleg.pod.sync 9"),
-		},
-		"overrun during a replay": {
-			parts: [][]pleg.Event{
-				append(slices.Clone(start[:3]), event(pleg.PodSync, 6), missed(8, 2), event(pleg.Synced, 8)),
-				start,
-			},
-			after: []pleg.Position{none, none},
-			want:  append(append(slices.Clone(started[:3]), "pleg.pod.sync 6"), started...),
 		},
 		"a hole": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},

@@ -15,9 +15,7 @@ import (
 var (
 	// ErrSourceEnded means that there will be no more events.
 	ErrSourceEnded = errors.New("there are no more events")
-	// ErrOverrun means that the source discarded events. They are still in its history.
-	ErrOverrun = errors.New("the receiver is slower than the events")
-	errHole    = errors.New("the source left out events")
+	errHole        = errors.New("the source left out events")
 )
 
 // everything has every event: a receiver takes a number that is missing for a lost event.

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -40,22 +42,18 @@ type Dispatcher struct {
 	metrics   *metrics
 	log       *log
 
-	// starting are new subscribers, and those that the log has moved past: they wait for a
-	// place in the log. leaving are those that have closed.
-	starting, leaving *mailbox.Box[*Subscription]
-	names             atomic.Uint64
-	// queries are requests for the figures of the subscribers.
-	queries chan chan<- []stats
-	// started is closed when Run begins, stopping when it has published its last state, and
-	// stopped when it ends.
-	started, stopping, stopped chan struct{}
+	// callers are subscribers that wait for a place in the log, and those that have closed.
+	callers *mailbox.Box[*Subscription]
+	names   atomic.Uint64
+	// subscribers are those that have a place. Only the loop replaces the list.
+	subscribers subscribers
+	// stopping is closed when Run has published its last state.
+	stopping chan struct{}
 
 	// The loop owns the fields below.
 
-	last        state // the last published, or what is to be published next
-	subscribers map[*Subscription]struct{}
-	labels      names
-	present     present
+	last    state // the last published, or what is to be published next
+	present present
 	// pods is the present state for the next of many subscribers; nil if it has changed.
 	pods []*presentPod
 }
@@ -63,24 +61,19 @@ type Dispatcher struct {
 // New returns a dispatcher that does not run yet.
 func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
-		epoch:       fmt.Sprintf("%016x", rand.Uint64()),
-		began:       time.Now(),
-		slowAfter:   o.SlowAfter,
-		status:      o.Status,
-		logger:      o.Logger.With("stage", "dispatcher"),
-		log:         newLog(o.History),
-		starting:    mailbox.New[*Subscription](),
-		leaving:     mailbox.New[*Subscription](),
-		queries:     make(chan chan<- []stats),
-		started:     make(chan struct{}),
-		stopping:    make(chan struct{}),
-		stopped:     make(chan struct{}),
-		subscribers: make(map[*Subscription]struct{}),
-		labels:      newNames(),
-		present:     make(present),
+		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
+		began:     time.Now(),
+		slowAfter: o.SlowAfter,
+		status:    o.Status,
+		logger:    o.Logger.With("stage", "dispatcher"),
+		log:       newLog(o.History),
+		callers:   mailbox.New[*Subscription](),
+		stopping:  make(chan struct{}),
+		present:   make(present),
 	}
+	d.subscribers.Store(&[]*Subscription{})
 	var err error
-	d.metrics, err = newMetrics(o.Metrics, d.queryStats)
+	d.metrics, err = newMetrics(o.Metrics, &d.subscribers)
 	return d, err
 }
 
@@ -101,7 +94,7 @@ func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 	}
 	s := newSubscription(d, o, f)
 	s.at.Store(d.log.state.Load().newest)
-	if !d.starting.Put(s) {
+	if !d.callers.Put(s) {
 		return nil, pleg.ErrStopped
 	}
 	return s, nil
@@ -110,62 +103,44 @@ func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 // Run appends the events of every outcome to the log, and the marks behind those that were
 // sent before them, until in is closed. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error {
-	close(d.started)
 	defer d.stop()
 	slow := time.NewTicker(d.slowAfter)
 	defer slow.Stop()
 	for {
 		select {
 		case outcome, ok := <-in:
-			if !ok || !d.appendAll(outcome, in) {
+			if !ok {
 				return nil
 			}
+			d.append(outcome)
+			d.appendWaiting(in)
+			d.publish() // wakes the subscribers once for all
 		case mark, ok := <-marks:
 			if !ok {
 				marks = nil
 				continue
 			}
-			for range len(in) { // what the mark counts on waits there
-				d.append(<-in)
-			}
+			d.appendWaiting(in) // what the mark counts on
 			d.mark(mark)
-		case <-d.starting.Wake():
-			d.placeAll()
-		case <-d.leaving.Wake():
-			d.leave()
-		case reply := <-d.queries:
-			reply <- d.stats()
+		case <-d.callers.Wake():
+			d.answer(d.callers.Take())
 		case <-slow.C:
 			d.warnSlow()
 		}
 	}
 }
 
-// appendAll appends an outcome and a bounded number of those that wait behind it, and wakes
-// the subscribers once for all. It reports whether in is still open.
-func (d *Dispatcher) appendAll(o stage.Outcome, in <-chan stage.Outcome) bool {
-	defer d.publish()
-	for taken := 0; ; taken++ {
-		d.append(o)
-		if taken == stage.OutcomeBuffer {
-			return true
-		}
-		var ok bool
-		select {
-		case o, ok = <-in:
-			if !ok {
-				return false
-			}
-		default:
-			return true
-		}
+// appendWaiting appends the outcomes that wait in a channel.
+func (d *Dispatcher) appendWaiting(in <-chan stage.Outcome) {
+	for range len(in) {
+		d.append(<-in)
 	}
 }
 
 // append appends the events of an outcome. Those that come first of a pod before the first
 // list is settled are the state that the pipeline has found.
 func (d *Dispatcher) append(o stage.Outcome) {
-	d.admit()
+	d.answer(d.callers.Take()) // who subscribed before it was sent must not miss it
 	d.pods = nil
 	labels, now := d.present.labels(o.UID, cmp.Or(o.Pod, o.Last)), d.now()
 	known := d.present[o.UID] != nil
@@ -198,40 +173,38 @@ func (d *Dispatcher) publish() {
 	}
 }
 
-// admit gives a place in the log to those that wait for one: who subscribed before something
-// was sent must not miss it.
-func (d *Dispatcher) admit() {
-	select {
-	case <-d.starting.Wake():
-		d.placeAll()
-	default:
-	}
-}
-
-func (d *Dispatcher) placeAll() {
-	for _, s := range d.starting.Take() {
-		d.place(s)
+// answer gives a place to the subscribers that wait for one, and forgets those that have closed.
+func (d *Dispatcher) answer(callers []*Subscription) {
+	for _, s := range callers {
+		if s.closed.Load() {
+			d.subscribers.remove(s)
+		} else {
+			d.place(s)
+		}
 	}
 }
 
 // place gives a subscriber its place, and the present state if it needs that.
 func (d *Dispatcher) place(s *Subscription) {
-	p := place{seq: d.last.newest, at: d.last.newest, mark: d.last.mark}
-	if _, known := d.subscribers[s]; known {
-		p.gap, p.missed = pleg.HistoryTooShort, p.seq-s.at.Load()
-	} else {
-		d.subscribers[s] = struct{}{}
-		s.label, s.number = d.labels.assign(s.options.Name)
-		if p.gap, p.missed = d.missing(s.options.After); p.gap == "" && s.options.After != (pleg.Position{}) {
-			p.at = s.options.After.Seq
-		}
+	after, newest := s.options.After, d.last.newest
+	if s.counts == nil {
+		d.subscribers.add(s)
+	} else { // it had a place, and the log has moved past that
+		after = pleg.Position{Epoch: d.epoch, Seq: s.at.Load()}
+	}
+	p := place{seq: newest, at: newest}
+	switch {
+	case after == pleg.Position{}:
+	case after.Epoch != d.epoch || after.Seq > newest:
+		p.gap = pleg.OtherEpoch
+	case after.Seq < newest && d.log.at(after.Seq+1) == nil:
+		p.gap, p.missed = pleg.HistoryTooShort, newest-after.Seq
+	default:
+		p.at = after.Seq
 	}
 	if p.gap != "" || s.options.Replay {
 		if d.pods == nil {
-			d.pods = make([]*presentPod, 0, len(d.present))
-			for _, pod := range d.present {
-				d.pods = append(d.pods, pod)
-			}
+			d.pods = slices.Collect(maps.Values(d.present))
 		}
 		p.pods = d.pods
 	}
@@ -239,53 +212,24 @@ func (d *Dispatcher) place(s *Subscription) {
 	s.places <- p
 }
 
-// missing says why a subscriber cannot resume after a position, and how much it misses; "" if
-// it can.
-func (d *Dispatcher) missing(after pleg.Position) (gap string, missed uint64) {
-	switch {
-	case after == pleg.Position{}:
-		return "", 0
-	case after.Epoch != d.epoch || after.Seq > d.last.newest:
-		return pleg.OtherEpoch, 0
-	case after.Seq < d.last.newest && d.log.at(after.Seq+1) == nil:
-		return pleg.HistoryTooShort, d.last.newest - after.Seq
-	}
-	return "", 0
-}
-
-// leave removes the subscribers that called Close.
-func (d *Dispatcher) leave() {
-	d.placeAll() // one that leaves may have joined a moment ago
-	for _, s := range d.leaving.Take() {
-		if _, known := d.subscribers[s]; known {
-			delete(d.subscribers, s)
-			d.labels.release(s.options.Name, s.label, s.number)
-		}
-	}
-}
-
 // stop publishes the last state, which ends the subscriptions, and waits for their pumps.
 func (d *Dispatcher) stop() {
 	d.last.stopped = true
 	d.publish()
-	for _, s := range d.starting.Close() {
-		d.place(s)
-	}
-	d.leaving.Close()
+	d.answer(d.callers.Close())
 	close(d.stopping)
-	for s := range d.subscribers {
+	for _, s := range *d.subscribers.Swap(&[]*Subscription{}) {
 		if p := s.pump.Load(); p != nil {
 			<-p.ended
 		}
 	}
-	close(d.stopped)
 }
 
 func (d *Dispatcher) warnSlow() {
-	for s := range d.subscribers {
+	for _, s := range *d.subscribers.Load() {
 		if lag := s.Lag(); lag.Age > d.slowAfter && !s.warned {
 			s.warned = true
-			d.logger.Warn("subscriber is not reading", "subscriber", s.label, "age", lag.Age, "events", lag.Events)
+			d.logger.Warn("subscriber is not reading", "subscriber", s.Name(), "age", lag.Age, "events", lag.Events)
 		}
 	}
 }

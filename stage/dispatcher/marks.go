@@ -23,7 +23,6 @@ type behind struct {
 
 // mark passes a mark of the differ on. The first one says that the initial state is complete.
 func (d *Dispatcher) mark(m stage.Mark) {
-	d.admit()
 	if !m.Current.IsZero() {
 		b := &bookmark{seq: d.last.newest, current: m.Current}
 		for _, pod := range m.Behind {

@@ -39,8 +39,8 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 	}
 }
 
-// A subscriber gets the marks that are sent after Subscribe has returned, each once, and none
-// of before. While it is behind, only the newest counts.
+// A subscriber gets the newest mark once it has every event of before, and each once: also if
+// the mark came before the subscriber.
 func TestBookmarks(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
@@ -62,6 +62,8 @@ func TestBookmarks(t *testing.T) {
 			t.Errorf("got %q of %v", words, got)
 		}
 		requireRead(t, without, "a:Started(c) a:Died(c) a:Removed(c) b:Started(c)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true}), ":Bookmark()")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Replay: true}), "=b:Started(c) :Synced() :Bookmark()")
 	})
 }
 

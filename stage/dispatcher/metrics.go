@@ -1,6 +1,9 @@
 package dispatcher
 
 import (
+	"slices"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -13,7 +16,7 @@ type metrics struct {
 	missed prometheus.Counter
 }
 
-func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error) {
+func newMetrics(reg instrument.Registry, present *subscribers) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
 		events: make(map[pleg.EventType]prometheus.Counter),
@@ -24,45 +27,31 @@ func newMetrics(reg instrument.Registry, query func() []stats) (*metrics, error)
 	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
-	s.Add(subscribers(query))
+	s.Add(present)
 	return m, s.Register()
 }
 
-// stats are the figures of one subscriber.
-type stats struct {
-	label        string
-	lag          pleg.Lag
-	gaps, missed uint64
+// counts are what the subscribers of one name missed.
+type counts struct{ gaps, missed atomic.Uint64 }
+
+// subscribers is the list of the present ones. It collects their metrics by name, which end
+// with the last subscriber of the name.
+type subscribers struct {
+	atomic.Pointer[[]*Subscription]
 }
 
-// queryStats asks the loop for the figures of the subscribers; it returns none unless
-// the loop runs.
-func (d *Dispatcher) queryStats() []stats {
-	select {
-	case <-d.started:
-	default:
-		return nil
+func (list *subscribers) add(s *Subscription) {
+	all := *list.Load()
+	s.counts = new(counts)
+	if i := slices.IndexFunc(all, func(other *Subscription) bool { return other.Name() == s.Name() }); i >= 0 {
+		s.counts = all[i].counts
 	}
-	reply := make(chan []stats, 1)
-	select {
-	case d.queries <- reply:
-		return <-reply
-	case <-d.stopped:
-		return nil
-	}
+	list.Store(new(append(all, s)))
 }
 
-func (d *Dispatcher) stats() []stats {
-	all := make([]stats, 0, len(d.subscribers))
-	for s := range d.subscribers {
-		all = append(all, stats{s.label, s.Lag(), s.gaps.Load(), s.missed.Load()})
-	}
-	return all
+func (list *subscribers) remove(s *Subscription) {
+	list.Store(new(slices.DeleteFunc(slices.Clone(*list.Load()), func(other *Subscription) bool { return other == s })))
 }
-
-// subscribers collects the metrics of the present subscribers. The series of a
-// subscriber end when it leaves.
-type subscribers func() []stats
 
 func subscriberDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("pleg_subscriber_"+name, help, []string{"subscriber"}, nil)
@@ -70,27 +59,33 @@ func subscriberDesc(name, help string) *prometheus.Desc {
 
 var (
 	subscribersDesc = prometheus.NewDesc("pleg_subscribers", "Subscribers at present.", nil, nil)
-	lagEventsDesc   = subscriberDesc("lag_events", "Published events, of all pods, that the subscriber has not read.")
-	lagSecondsDesc  = subscriberDesc("lag_seconds", "Age of the oldest event that the subscriber has not read; 0 if there is none.")
-	gapsDesc        = subscriberDesc("gaps_total", "Gaps that the subscriber got.")
-	missedDesc      = subscriberDesc("missed_events_total", "Events, of all pods, that the gaps of the subscriber skipped.")
+	lagEventsDesc   = subscriberDesc("lag_events", "Published events, of all pods, that the slowest subscriber of this name has not read.")
+	lagSecondsDesc  = subscriberDesc("lag_seconds", "Age of the oldest event that a subscriber of this name has not read; 0 if there is none.")
+	gapsDesc        = subscriberDesc("gaps_total", "Gaps that subscribers of this name got.")
+	missedDesc      = subscriberDesc("missed_events_total", "Events, of all pods, that these gaps skipped.")
 )
 
 // Describe implements [prometheus.Collector].
-func (query subscribers) Describe(ch chan<- *prometheus.Desc) {
+func (list *subscribers) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{subscribersDesc, lagEventsDesc, lagSecondsDesc, gapsDesc, missedDesc} {
 		ch <- d
 	}
 }
 
 // Collect implements [prometheus.Collector].
-func (query subscribers) Collect(ch chan<- prometheus.Metric) {
-	all := query()
-	ch <- prometheus.MustNewConstMetric(subscribersDesc, prometheus.GaugeValue, float64(len(all)))
+func (list *subscribers) Collect(ch chan<- prometheus.Metric) {
+	all := *list.Load()
+	lags, counted := make(map[string]pleg.Lag), make(map[string]*counts)
 	for _, s := range all {
-		ch <- prometheus.MustNewConstMetric(lagEventsDesc, prometheus.GaugeValue, float64(s.lag.Events), s.label)
-		ch <- prometheus.MustNewConstMetric(lagSecondsDesc, prometheus.GaugeValue, s.lag.Age.Seconds(), s.label)
-		ch <- prometheus.MustNewConstMetric(gapsDesc, prometheus.CounterValue, float64(s.gaps), s.label)
-		ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(s.missed), s.label)
+		lag, most := s.Lag(), lags[s.Name()]
+		lags[s.Name()] = pleg.Lag{Events: max(lag.Events, most.Events), Age: max(lag.Age, most.Age)}
+		counted[s.Name()] = s.counts
+	}
+	ch <- prometheus.MustNewConstMetric(subscribersDesc, prometheus.GaugeValue, float64(len(all)))
+	for name, c := range counted {
+		ch <- prometheus.MustNewConstMetric(lagEventsDesc, prometheus.GaugeValue, float64(lags[name].Events), name)
+		ch <- prometheus.MustNewConstMetric(lagSecondsDesc, prometheus.GaugeValue, lags[name].Age.Seconds(), name)
+		ch <- prometheus.MustNewConstMetric(gapsDesc, prometheus.CounterValue, float64(c.gaps.Load()), name)
+		ch <- prometheus.MustNewConstMetric(missedDesc, prometheus.CounterValue, float64(c.missed.Load()), name)
 	}
 }

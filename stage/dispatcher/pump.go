@@ -36,48 +36,27 @@ func (p *pump) run(s *Subscription) {
 		}
 		select {
 		case p.events <- ev:
-			p.before.Store(before)
 		case <-s.left:
 			return
 		case <-s.d.stopping:
-			p.finish(s, ev)
-			return
-		}
-	}
-}
-
-// finish delivers what the reader takes at once, from an event on, and counts the rest.
-func (p *pump) finish(s *Subscription, ev pleg.Event) {
-	missed, err := uint64(0), error(nil)
-	for ; err == nil; ev, err = s.next(nil) {
-		if missed == 0 {
 			select {
 			case p.events <- ev:
-				continue
 			default:
+				p.finish(s, before)
+				return
 			}
 		}
-		missed += standsFor(ev)
-	}
-	if missed == 0 {
-		return
-	}
-	mark := s.newMark(pleg.Gap, s.at.Load())
-	mark.Reason, mark.Missed = pleg.Stopped, missed
-	for {
-		select {
-		case p.events <- *mark:
-			return
-		case unread := <-p.events:
-			mark.Missed += standsFor(unread)
-		}
+		p.before.Store(before)
 	}
 }
 
-// standsFor returns the number of events that an undelivered one stands for.
-func standsFor(ev pleg.Event) uint64 {
-	if ev.PodUID == "" {
-		return ev.Missed // only a Gap has some
+// finish puts a Gap in the place of what the reader has not taken: what waits in the channel,
+// and what comes after before.
+func (p *pump) finish(s *Subscription, before uint64) {
+	select {
+	case <-p.events:
+		before = p.before.Load()
+	default:
 	}
-	return 1
+	p.events <- s.stopped(before)
 }

@@ -35,17 +35,14 @@ func (s *Subscription) next(ended <-chan struct{}) (pleg.Event, error) {
 
 // wait waits until there may be something to take, or until the subscription or the wait ends.
 func (s *Subscription) wait(ended <-chan struct{}) {
-	if !s.placed {
-		select {
-		case p := <-s.places:
-			s.place(p)
-		case <-s.left:
-		case <-ended:
-		}
-		return
+	var changed <-chan struct{}
+	if s.placed {
+		changed = s.seen.changed
 	}
 	select {
-	case <-s.seen.changed:
+	case p := <-s.places:
+		s.place(p)
+	case <-changed:
 	case <-s.left:
 	case <-ended:
 	}
@@ -53,7 +50,7 @@ func (s *Subscription) wait(ended <-chan struct{}) {
 
 // place goes on at a place.
 func (s *Subscription) place(p place) {
-	s.placed, s.mark = true, p.mark
+	s.placed = true
 	s.synced, s.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()
 	at := p.at
 	switch {
@@ -76,8 +73,8 @@ func (s *Subscription) take() (ev pleg.Event, ok bool) {
 		return ev, false
 	case s.gap != nil:
 		ev, s.gap = *s.gap, nil
-		s.gaps.Add(1)
-		s.missed.Add(ev.Missed)
+		s.counts.gaps.Add(1)
+		s.counts.missed.Add(ev.Missed)
 		s.d.metrics.missed.Add(float64(ev.Missed))
 		return ev, true
 	case len(s.replay) > 0:
@@ -120,15 +117,21 @@ func (s *Subscription) wants(e *entry) bool {
 // fallenOut asks for the present state, because the log has moved past the place. If no more
 // comes, the subscriber only learns what it missed.
 func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
-	if !s.seen.stopped && s.d.starting.Put(s) {
+	if !s.seen.stopped && s.d.callers.Put(s) {
 		s.placed = false
 		return ev, false
 	}
-	last := s.d.log.state.Load().newest
-	s.at.Store(last)
-	ev = *s.newMark(pleg.Gap, last)
-	ev.Reason, ev.Missed = pleg.Stopped, last-at
+	ev = s.stopped(at)
+	s.at.Store(ev.Seq)
 	return ev, true
+}
+
+// stopped returns the Gap that stands for the events after a number once no more come.
+func (s *Subscription) stopped(after uint64) pleg.Event {
+	newest := s.d.log.state.Load().newest
+	ev := s.newMark(pleg.Gap, newest)
+	ev.Reason, ev.Missed = pleg.Stopped, newest-after
+	return *ev
 }
 
 func (s *Subscription) newMark(t pleg.EventType, seq uint64) *pleg.Event {

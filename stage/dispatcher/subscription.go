@@ -19,13 +19,14 @@ type Subscription struct {
 
 	// places has what the loop answers to a subscriber in its mailbox. There is one answer at
 	// a time.
-	places  chan place
-	leaving atomic.Bool
-	left    chan struct{} // closed by Close
-	pump    atomic.Pointer[pump]
-	// at is the number of the last event that the reader has passed. missed are the events
-	// that the gaps skipped. Others only read them.
-	at, gaps, missed atomic.Uint64
+	places chan place
+	closed atomic.Bool
+	left   chan struct{} // closed by Close
+	pump   atomic.Pointer[pump]
+	// at is the number of the last event that the reader has passed.
+	at atomic.Uint64
+	// counts is nil until the loop has given it a place.
+	counts *counts
 
 	// The reader owns the fields below.
 
@@ -42,17 +43,12 @@ type Subscription struct {
 	synced  uint64
 	mark    *bookmark // the last one that was passed
 
-	// The loop owns the fields below.
-
-	label  string
-	number int // that of [names.assign]
-	warned bool
+	warned bool // by the loop, which owns this
 }
 
 // place is where a subscriber goes on.
 type place struct {
 	at, seq uint64 // where it reads on, and the last event that was published
-	mark    *bookmark
 	// gap is the reason of the Gap that comes first, if one does, and missed what it counts.
 	gap    string
 	missed uint64
@@ -68,9 +64,9 @@ func (s *Subscription) Name() string { return s.options.Name }
 
 // Close implements [pleg.Subscription].
 func (s *Subscription) Close() {
-	if !s.leaving.Swap(true) {
+	if !s.closed.Swap(true) {
 		close(s.left)
-		s.d.leaving.Put(s)
+		s.d.callers.Put(s)
 	}
 }
 

@@ -10,16 +10,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A subscriber has metrics under its name until it leaves. They show what it has not read,
-// which is logged once, and what the log no longer had when it read.
+// Subscribers have metrics under their name until the last of that name leaves. They show what
+// the slowest has not read, which is logged once, and what the log no longer had when it read.
 func TestContractNamedSlow(t *testing.T) {
 	var log kit.Log
 	inProcess(t, pipeline.Options{Logger: log.Logger(), History: 3}, func(f *fixture) {
 		sub, err := f.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
 		kit.Must(f, err)
+		namesake, err := f.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		kit.Must(f, err)
 		for round := range 5 {
 			f.Runtime.Set("p0", fmt.Sprintf("c%d=running", round))
 			kit.Relist(1)
+			kit.Read(f, namesake)
 		}
 		kit.Relist(60)
 		const events = 1 + 4*3
@@ -39,6 +42,11 @@ func TestContractNamedSlow(t *testing.T) {
 			f.Errorf("%v events missed, want %d", got, events)
 		}
 		sub.Close()
+		synctest.Wait()
+		if left := of("gaps_total"); left != 1 {
+			f.Errorf("after one of two subscribers has left: %v gaps, want 1", left)
+		}
+		namesake.Close()
 		synctest.Wait()
 		if left := of("gaps_total"); left != 0 {
 			f.Errorf("after the subscriber has left: %v gaps, want no such metric", left)

@@ -90,7 +90,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	figures := view.ReadFigures(pipe, registry)
-	out.say(ctx, "%v after %v: %d relists, %d events, %d discarded", err, time.Since(began).Round(100*time.Millisecond),
+	out.say(ctx, "%v after %v: %d relists, %d events, %d missed by subscribers", err, time.Since(began).Round(100*time.Millisecond),
 		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Discarded)
 	return nil
 }

@@ -65,7 +65,7 @@ func TestRunPrintsJSON(t *testing.T) {
 	for _, want := range []string{
 		`(?m)^pleg-pipeline: the runtime is simulated: 4 pods, 50 changes/s, seed 1$`,
 		`(?m)^pleg-pipeline: connected to simruntime .* at unix:///`,
-		`(?m)^pleg-pipeline: context canceled after [0-9.]+m?s: [0-9]+ relists, [0-9]+ events, 0 discarded$`,
+		`(?m)^pleg-pipeline: context canceled after [0-9.]+m?s: [0-9]+ relists, [0-9]+ events, 0 missed by subscribers$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(s.stderr.String()) {
 			t.Errorf("stderr = %q, want a match of %q", s.stderr, want)
