@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +39,8 @@ type Pipeline struct {
 	logs    *asynclog.Queue
 	// unregister takes the metrics out of Options.Registerer.
 	unregister func()
+	log        *slog.Logger
+	ages       verdict.Ages
 	// inspectors is Options.Inspectors.
 	inspectors int
 	// threshold is Options.RelistThreshold.
@@ -67,6 +70,7 @@ func New(o Options) (*Pipeline, error) {
 		metrics.Registerer, p.unregister = instrument.Undoable(o.Registerer)
 	}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
+	p.log = o.Logger
 	statuses := stores{p.cache, o.Store, &p.index, o.Logger}
 	var errs [8]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
@@ -141,6 +145,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
+	stages.Go(func() error { return verdict.Watch(ctx, p.Status, p.log) })
 	if p.events != nil {
 		stages.Go(func() error { return p.events.Run(ctx) })
 	}

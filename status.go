@@ -29,6 +29,7 @@ func (p *Pipeline) Status() pleg.Status {
 	}
 	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.inspector.Took(s.At)
 	s.Failed = p.failed(s)
+	p.ages.Complete(&s)
 	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
 		return s
 	}

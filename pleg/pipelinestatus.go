@@ -13,12 +13,18 @@ type Status struct {
 	Healthy  bool
 	Err      error
 	Degraded error
-	Relist   RelistStatus
+	// Since is when the troubles began that have no time of their own.
+	Since  Since
+	Relist RelistStatus
+	// Runtime is the process of the runtime, nil if it is not known. Stuck are the pods whose
+	// shim does not run, the longest first. See [ProcessReporter].
+	Runtime *Process
+	Stuck   []Stuck
 	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
 	// number of those in flight.
 	Inspectors, InFlight int
-	// InspectionTook is the median of the last inspections that ended by themselves; 0 if none
-	// did for a minute.
+	// InspectionTook is the median of the last inspections of different pods that ended by
+	// themselves; 0 if there were not several in a minute.
 	InspectionTook time.Duration
 	// Waiting is the number of pods that have changed and were not inspected with
 	// success since.
@@ -33,6 +39,13 @@ type Status struct {
 	Failed []Failed
 }
 
+// Since is when troubles began; each is zero without the trouble.
+type Since struct {
+	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
+	// fallback, Slow when lists or inspections became slow.
+	Unhealthy, Degraded, Slow time.Time
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	// Success is when the newest successful list began; zero before the first. Took
@@ -44,10 +57,12 @@ type RelistStatus struct {
 	Started time.Time
 	Call    *Call
 	// Failing is when the first of the failed lists since Success began, Failures
-	// is their number, and Err is the error of the last; all zero if none failed.
-	Failing  time.Time
-	Failures int
-	Err      error
+	// is their number, Err is the error of the last, and FailedAfter is how long that took;
+	// all zero if none failed.
+	Failing     time.Time
+	Failures    int
+	Err         error
+	FailedAfter time.Duration
 	// Period is the time from the end of a list to the start of the next, at
 	// present. Pods is the number of pods in the newest list.
 	Period time.Duration
@@ -94,6 +109,32 @@ type Failed struct {
 	// last inspection.
 	Since time.Time
 	Err   error
+}
+
+// Process is a process of the node.
+type Process struct {
+	PID int
+	// Name is the name of its program, such as containerd.
+	Name string
+	// State is the letter of the kernel, such as T for stopped by a signal and D for waiting in
+	// the kernel; empty if the process has ended.
+	State string
+}
+
+// Stuck is a pod of which the runtime does not learn what happens, because the process that
+// watches its containers (containerd's shim, CRI-O's conmon) does not run.
+type Stuck struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	// Since is when this was first seen.
+	Since time.Time
+	// Shim is the process that watches; nil if it is not known or has ended.
+	Shim *Process
+	// Container and ID are the container whose process has ended, although the runtime calls it
+	// running; empty if none has.
+	Container string
+	ID        ContainerID
 }
 
 // Call is a call to the runtime that has not returned, or had not when it was cancelled.

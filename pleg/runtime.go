@@ -48,6 +48,15 @@ type Addressed interface {
 	Endpoint() string
 }
 
+// ProcessReporter is a [Runtime] that knows processes of the node, so that the status of the
+// pipeline can say what ails the runtime, or a pod that it does not report.
+type ProcessReporter interface {
+	// Process returns the process of the runtime, nil if it is not known.
+	Process() *Process
+	// Stuck returns the pods whose shim does not run, the longest first. Neither method blocks.
+	Stuck() []Stuck
+}
+
 // CallReporter is a [Runtime] that reports the calls in flight, so that the status of
 // the pipeline can name the call that hangs.
 type CallReporter interface {

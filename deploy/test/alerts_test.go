@@ -46,6 +46,10 @@ var troubles = map[string]trouble{
 		},
 		end: func(t *testing.T, n *node) { n.simulate(t) },
 	},
+	"PlegRuntimeSlow": {
+		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "ListContainers/slow@0s") },
+		end:   func(t *testing.T, n *node) { n.simulate(t) },
+	},
 	"PlegEventStreamMissesChanges": {
 		// The stream is trusted again after a number of relists.
 		run:   []string{"--events", "auto", "--relist-period", "100ms"},
@@ -90,7 +94,7 @@ func TestAlerts(t *testing.T) {
 		trouble.begin(t, nodes[alert])
 	}
 	p.awaitAlerts(t, want)
-	p.requireVerdicts(t, 4)
+	p.requireVerdicts(t, 5)
 	for alert, trouble := range troubles {
 		trouble.end(t, nodes[alert])
 	}
@@ -121,7 +125,7 @@ func shortRules(t *testing.T) (r rules) {
 			r.metrics = append(r.metrics, regexp.MustCompile(`\bpleg_\w+`).FindAllString(expr, -1)...)
 			rule["for"] = "2s"
 			expr = regexp.MustCompile(`\[\d+m\]`).ReplaceAllString(expr, "[20s]")
-			rule["expr"] = regexp.MustCompile(`> \d0\b`).ReplaceAllString(expr, "> 4")
+			rule["expr"] = regexp.MustCompile(`> \d+0\b`).ReplaceAllString(expr, "> 4")
 		}
 	}
 	text, err := yaml.Marshal(file.Spec)

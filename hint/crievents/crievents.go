@@ -67,6 +67,8 @@ type Follower struct {
 	metrics  *metrics
 	// toldUnsupported is true once the log says that the runtime has no events.
 	toldUnsupported bool
+	// toldBroken is true from the log of a break until the stream is up again.
+	toldBroken bool
 }
 
 // New returns a follower that does not run yet. events is nil if the runtime has none. The error
@@ -101,7 +103,10 @@ func (f *Follower) Run(ctx context.Context) error {
 			}
 		default:
 			f.metrics.breaks.Inc()
-			f.log.WarnContext(ctx, "event stream broke, will be reopened", "wait", wait, "err", err)
+			if !f.toldBroken {
+				f.toldBroken = true
+				f.log.WarnContext(ctx, "event stream broke, will be reopened", "err", err)
+			}
 		}
 		select {
 		case <-time.After(wait):
@@ -137,6 +142,10 @@ func (f *Follower) follow(ctx context.Context) error {
 		case <-heard:
 		}
 		f.to.StreamUp(true)
+		if f.toldBroken {
+			f.toldBroken = false
+			f.log.InfoContext(ctx, "event stream works again")
+		}
 		err := <-ended
 		f.to.StreamUp(false)
 		return err

@@ -185,9 +185,13 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 			}
 			last = at
 		}
+		f.log.RequireLines(t, 1, "event stream broke")
+		f.log.RequireLines(t, 1, "event stream works again")
 		f.runtime.EndWatches(errUnavailable)
 		f.requireTold(0, "up false")
 		f.requireTold(600*time.Millisecond, "up true")
+		f.log.RequireLines(t, 2, "event stream broke")
+		f.log.RequireLines(t, 2, "event stream works again")
 	})
 }
 

@@ -67,14 +67,16 @@ func complaints(of []Finding, now time.Time) string {
 // hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
 // any pod.
 func (l Limits) hangs(s pleg.Status) []Finding {
-	late := slices.DeleteFunc(l.pods(s), func(f Finding) bool { return s.At.Sub(f.Since) < l.Warning })
+	late := slices.DeleteFunc(l.pods(s), func(f Finding) bool {
+		age := s.At.Sub(f.Since)
+		return age < l.Warning || isSlow(s) && !overtaken(s, f.PodUID) && age < slowFactor*s.InspectionTook
+	})
 	if len(late) == 0 {
 		return nil
 	}
 	first := late[0]
 	same := func(f Finding) bool { return f.Cause == first.Cause }
-	overtaken := len(s.Quarantined) > 0 || slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung })
-	if len(late) >= manyPods && (!overtaken || 2*len(late) >= s.Relist.Pods) {
+	if len(late) >= manyPods && (!overtaken(s, "") || 2*len(late) >= s.Relist.Pods) {
 		return []Finding{{
 			Cause: RuntimeSlow, Severity: l.severity(s.At.Sub(first.Since)), Since: first.Since, AtLeast: first.AtLeast, Attempts: first.Attempts,
 			Subject: "the runtime", What: "does not answer inspections",
@@ -95,6 +97,20 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	}
 	first.Rest = Others(s.Relist.Pods - len(late))
 	return []Finding{first}
+}
+
+// slowFactor times the usual duration is what an inspection of a slow runtime may take before it
+// counts.
+const slowFactor = 4
+
+func isSlow(s pleg.Status) bool { return s.InspectionTook >= slowInspection }
+
+// overtaken reports whether the inspection of the pod hangs although that of others ended; of any
+// pod if uid is empty.
+func overtaken(s pleg.Status, uid pleg.PodUID) bool {
+	is := func(of pleg.PodUID) bool { return uid == "" || uid == of }
+	return slices.ContainsFunc(s.Quarantined, func(q pleg.Quarantined) bool { return is(q.UID) }) ||
+		slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung && is(i.UID) })
 }
 
 // Others says what the pods do that are not in a finding.

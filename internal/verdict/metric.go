@@ -9,7 +9,7 @@ import (
 )
 
 var since = prometheus.NewDesc("pleg_verdict_since_seconds",
-	"Unix time since when the verdict is what its labels say, or the time of the scrape if that is not known.", []string{"level", "cause"}, nil)
+	"Unix time since when the verdict is what its labels say, or the time of the scrape if all is well.", []string{"level", "cause"}, nil)
 
 // Metric is the verdict on a pipeline with this status, for Prometheus: one series, with the
 // severity and the cause of the first finding.

@@ -53,10 +53,14 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
-		all = append(all, Finding{Cause: RuntimeHangs, Severity: Problem, What: Plain(s.Err)}.Completed(s.At))
+		all = append(all, Finding{
+			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: s.Since.Unhealthy, Detail: ": " + Plain(s.Err),
+		}.Completed(s.At))
 	}
 	if s.Degraded != nil {
-		all = append(all, Finding{Cause: Fallback, Severity: Warning, What: Plain(s.Degraded)}.Completed(s.At))
+		all = append(all, Finding{
+			Cause: Fallback, Severity: Warning, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
+		}.Completed(s.At))
 	}
 	return all
 }
@@ -96,10 +100,10 @@ func (l Limits) lists(s pleg.Status) []Finding {
 		if _, why, ok := strings.Cut(Plain(r.Err), pleg.ErrUnavailable.Error()+": "); ok {
 			f.Detail = ": " + why
 		}
-	case r.Failures > 0 && (age-time.Duration(r.Failures)*r.Period)/time.Duration(r.Failures) < l.Warning:
+	case r.Failures > 0 && r.FailedAfter < l.Warning && running < l.Warning:
 		f.Cause, f.Subject, f.What, f.Detail = RuntimeFails, theList, "fails", ": "+Plain(r.Err)
-	case r.Failures == 0 && r.Took > min(l.Warning, max(time.Second, r.Period)) && running < max(l.Problem, 2*r.Took):
-		f = Finding{Cause: RuntimeSlow, Severity: l.severity(r.Took), Subject: theList, What: "takes " + Span(r.Took)}
+	case r.Failures == 0 && l.slowList(r) && running < max(l.Problem, 2*r.Took):
+		return nil // slow, as the last one
 	case r.Failures > 0 || running >= l.Warning:
 		f.Cause, f.Subject, f.What = RuntimeHangs, theList, "hangs"
 		f = f.in(r.Call)
@@ -122,12 +126,27 @@ func (l Limits) failures(s pleg.Status) []Finding {
 // slowInspection is far above the time that a busy, healthy runtime takes for one pod.
 const slowInspection = time.Second
 
-// slow finds inspections that end, but take long.
+// slowList reports whether the last list took long.
+func (l Limits) slowList(r pleg.RelistStatus) bool {
+	return r.Took > min(l.Warning, max(time.Second, r.Period))
+}
+
+// slow finds a runtime that answers, but takes long. However long, it is a warning: the time
+// that calls take changes from one to the next.
 func (l Limits) slow(s pleg.Status) []Finding {
-	if s.InspectionTook < slowInspection {
+	var signs []string
+	if s.Relist.Failures == 0 && l.slowList(s.Relist) {
+		signs = append(signs, theList+" takes "+Span(s.Relist.Took))
+	}
+	if s.InspectionTook >= slowInspection {
+		signs = append(signs, "half of the inspections take "+Span(s.InspectionTook)+" or longer")
+	}
+	if signs == nil {
 		return nil
 	}
-	return []Finding{{Cause: RuntimeSlow, Severity: l.severity(s.InspectionTook), What: "half of the inspections take " + Span(s.InspectionTook) + " or longer"}}
+	return []Finding{{
+		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, Detail: ": " + strings.Join(signs, "; "),
+	}}
 }
 
 // Failed returns the finding of a pod whose inspection fails.

@@ -106,16 +106,18 @@ func (v *Verdict) Lasting() string {
 	if v.Severity == OK {
 		return v.Text
 	}
-	f := v.Findings[0]
-	text := f.Summary
-	if f.What != "" {
-		text = strings.TrimSpace(f.Subject + " " + f.What)
-		if !f.Since.IsZero() && !f.AtLeast {
-			text += " since " + clock(f.Since, time.Now())
-		}
-		text += f.Detail
+	return strings.ToUpper(string(v.Severity)) + ": " + v.Findings[0].lasting()
+}
+
+func (f *Finding) lasting() string {
+	if f.What == "" {
+		return f.Summary
 	}
-	return strings.ToUpper(string(v.Severity)) + ": " + text
+	text := strings.TrimSpace(f.Subject + " " + f.What)
+	if !f.Since.IsZero() && !f.AtLeast {
+		text += " since " + clock(f.Since, time.Now())
+	}
+	return text + f.Detail
 }
 
 // Anonymous returns the first cause and its age. It names neither pods nor what the runtime

@@ -51,13 +51,20 @@ func TestOf(t *testing.T) {
 		},
 		"lists time out": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, errBroken, ago(time.Second), list
+			s.Relist.FailedAfter = 2 * time.Minute
 		}, "PROBLEM: the list of all pods hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
-			s.Relist.Took, s.Relist.Started = 4*time.Second, ago(4*time.Second)
-		}, "WARNING: the list of all pods takes 4.0s", "CPU and disk"},
+			s.Relist.Took, s.Relist.Started, s.Since.Slow = 4*time.Second, ago(4*time.Second), ago(time.Minute)
+		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
+		"lists fail, with a long period": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Period = ago(22*time.Second), 5, errBroken, 5*time.Second
+		}, "PROBLEM: the list of all pods fails since 11:59 (22s, 5 attempts): broken", "journalctl"},
+		"lists failed, and hang": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(8*time.Second), 3, errBroken, ago(4*time.Second), list
+		}, "PROBLEM: the list of all pods hangs since 11:59 (8.0s, 4 attempts) in ListContainers", "SIGUSR1"},
 		"the runtime is gone": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
@@ -89,7 +96,8 @@ func TestOf(t *testing.T) {
 			}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (12s): 8 of 110 pods wait, the longest is shop/p0 in ContainerStatus of nginx", "CPU and disk"},
 		"inspections are slow": {
-			func(s *pleg.Status) { s.InspectionTook = 2 * time.Second }, "WARNING: half of the inspections take 2.0s or longer", "CPU and disk",
+			func(s *pleg.Status) { s.InspectionTook, s.Since.Slow = 2*time.Second, ago(time.Hour) },
+			"WARNING: the runtime is slow since 11:00 (60m): half of the inspections take 2.0s or longer", "CPU and disk",
 		},
 		"an inspection fails": {
 			func(s *pleg.Status) {
@@ -97,10 +105,27 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 cannot be inspected since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
-		"a fallback": {func(s *pleg.Status) { s.Degraded = errors.New("lists work in portions") }, "WARNING: lists work in portions", "journalctl"},
+		"everything is very slow": {func(s *pleg.Status) {
+			s.InspectionTook, s.Relist.Took, s.Since.Slow = 20*time.Second, 6*time.Second, ago(time.Hour)
+			for n := range 8 { // they end
+				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
+			}
+		}, "WARNING: the runtime is slow since 11:00 (60m): the list of all pods takes 6.0s; half of the inspections take 20s or longer", "CPU and disk"},
+		"a pod hangs on a slow runtime": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("web-0", 6*time.Second, true), overdue("web-1", 4*time.Second, false)}
+		}, "PROBLEM: shop/web-0 hangs since 11:59 (6.0s) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
+		"a slow runtime no longer answers": {func(s *pleg.Status) {
+			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("a", 8*time.Second, false), overdue("b", 8*time.Second, false), overdue("c", 8*time.Second, false)}
+		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
+		"a fallback": {func(s *pleg.Status) {
+			s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)
+		},
+			"WARNING: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl"},
 		"unhealthy": {
-			func(s *pleg.Status) { s.Healthy, s.Err = false, errors.New("no inspection has succeeded for 4m0s") },
-			"PROBLEM: no inspection has succeeded for 4m0s", "SIGUSR1",
+			func(s *pleg.Status) {
+				s.Healthy, s.Err, s.Since.Unhealthy = false, errors.New("no inspection has succeeded for 4m0s"), ago(time.Minute)
+			},
+			"PROBLEM: the node is not healthy since 11:59 (60s): no inspection has succeeded for 4m0s", "SIGUSR1",
 		},
 		"a list and a pod hang": {func(s *pleg.Status) {
 			s.Relist.Started, s.Quarantined = ago(time.Minute), []pleg.Quarantined{quarantined("web-0", time.Hour, 2)}
@@ -118,6 +143,9 @@ func TestOf(t *testing.T) {
 			}
 			if text := v.Lasting(); strings.Contains(text, "(") || !strings.HasPrefix(v.Text, text[:min(len(text), 20)]) {
 				t.Errorf("the lasting text is %q", text)
+			}
+			if len(v.Findings) > 0 && v.Findings[0].Since.IsZero() {
+				t.Error("the finding has no age")
 			}
 			if test.advice != "" && !strings.Contains(v.Findings[0].Advice, test.advice) {
 				t.Errorf("advice %q, want %q", v.Findings[0].Advice, test.advice)

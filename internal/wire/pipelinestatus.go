@@ -16,6 +16,8 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Degraded: ErrorText(s.Degraded), Relist: fromRelist(s.Relist),
 		Inspectors: uint32(s.Inspectors), Width: uint32(s.Inspectors), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
 		InspectionTook: fromDuration(s.InspectionTook), Endpoint: Text(s.Endpoint),
+		UnhealthySince: FromTime(s.Since.Unhealthy), DegradedSince: FromTime(s.Since.Degraded), SlowSince: FromTime(s.Since.Slow),
+		Runtime: fromProcess(s.Runtime),
 	}
 	for _, i := range s.Overdue {
 		m.Overdue = append(m.Overdue, &plegv1.Inspection{
@@ -35,14 +37,27 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 			Uid: Text(string(f.UID)), Namespace: Text(f.Namespace), Name: Text(f.Name), Since: FromTime(f.Since), Error: ErrorText(f.Err),
 		})
 	}
+	for _, p := range s.Stuck {
+		m.Stuck = append(m.Stuck, &plegv1.StuckPod{
+			PodUid: Text(string(p.UID)), PodNamespace: Text(p.Namespace), PodName: Text(p.Name), Since: FromTime(p.Since),
+			Shim: fromProcess(p.Shim), Container: Text(p.Container), Id: Text(string(p.ID)),
+		})
+	}
 	return m
+}
+
+func fromProcess(p *pleg.Process) *plegv1.Process {
+	if p == nil {
+		return nil
+	}
+	return &plegv1.Process{Pid: uint32(p.PID), Name: Text(p.Name), State: Text(p.State)}
 }
 
 func fromRelist(r pleg.RelistStatus) *plegv1.RelistStatus {
 	return &plegv1.RelistStatus{
 		Success: FromTime(r.Success), Took: fromDuration(r.Took), Started: FromTime(r.Started), Call: fromCall(r.Call),
 		Failing: FromTime(r.Failing), Failures: uint32(r.Failures), Error: ErrorText(r.Err),
-		Period: fromDuration(r.Period), Pods: uint32(r.Pods), Unavailable: errors.Is(r.Err, pleg.ErrUnavailable),
+		Period: fromDuration(r.Period), Pods: uint32(r.Pods), Unavailable: errors.Is(r.Err, pleg.ErrUnavailable), FailedAfter: fromDuration(r.FailedAfter),
 	}
 }
 
@@ -62,6 +77,8 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toError(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 		InspectionTook: m.GetInspectionTook().AsDuration(), Endpoint: m.GetEndpoint(),
+		Since:   pleg.Since{Unhealthy: ToTime(m.GetUnhealthySince()), Degraded: ToTime(m.GetDegradedSince()), Slow: ToTime(m.GetSlowSince())},
+		Runtime: toProcess(m.GetRuntime()),
 	}
 	for _, i := range m.GetOverdue() {
 		s.Overdue = append(s.Overdue, pleg.Inspection{
@@ -81,7 +98,20 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 			UID: pleg.PodUID(f.GetUid()), Namespace: f.GetNamespace(), Name: f.GetName(), Since: ToTime(f.GetSince()), Err: toError(f.GetError()),
 		})
 	}
+	for _, p := range m.GetStuck() {
+		s.Stuck = append(s.Stuck, pleg.Stuck{
+			UID: pleg.PodUID(p.GetPodUid()), Namespace: p.GetPodNamespace(), Name: p.GetPodName(), Since: ToTime(p.GetSince()),
+			Shim: toProcess(p.GetShim()), Container: p.GetContainer(), ID: pleg.ContainerID(p.GetId()),
+		})
+	}
 	return s
+}
+
+func toProcess(m *plegv1.Process) *pleg.Process {
+	if m == nil {
+		return nil
+	}
+	return &pleg.Process{PID: int(m.GetPid()), Name: m.GetName(), State: m.GetState()}
 }
 
 func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
@@ -92,7 +122,7 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	return pleg.RelistStatus{
 		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
 		Failing: ToTime(m.GetFailing()), Failures: int(m.GetFailures()), Err: err,
-		Period: m.GetPeriod().AsDuration(), Pods: int(m.GetPods()),
+		Period: m.GetPeriod().AsDuration(), Pods: int(m.GetPods()), FailedAfter: m.GetFailedAfter().AsDuration(),
 	}
 }
 

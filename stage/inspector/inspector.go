@@ -58,7 +58,9 @@ type Inspector struct {
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
-	good    map[pleg.PodUID]*pleg.PodStatus
+	good map[pleg.PodUID]*pleg.PodStatus
+	// failing are the pods whose failure the log has.
+	failing map[pleg.PodUID]bool
 	flights flights
 	workers conc.WaitGroup // bounded by the flights
 	results chan result
@@ -74,6 +76,7 @@ func New(o Options) (*Inspector, error) {
 		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
+		failing: make(map[pleg.PodUID]bool),
 		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}

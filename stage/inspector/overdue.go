@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,17 @@ type observed struct {
 	// oldest is when the oldest began, nil if there is none.
 	oldest  atomic.Pointer[time.Time]
 	overdue atomic.Pointer[[]pleg.Inspection]
-	// recent are the durations of the last inspections, the oldest first; took is their median
-	// and the end of the newest.
-	recent []time.Duration
+	// recent are the last inspections, one of each pod, the oldest first; took is the median of
+	// their durations and the end of the newest.
+	recent []recent
 	took   atomic.Pointer[median]
+}
+
+// recent is an inspection that has ended by itself.
+type recent struct {
+	uid  pleg.PodUID
+	took time.Duration
+	at   time.Time
 }
 
 // median is the median of some durations at a time.
@@ -32,18 +40,25 @@ const (
 	// counts.
 	maxRecent = 8
 	recentFor = time.Minute
+	// minRecent is how many a median needs: one slow pod is no slow runtime.
+	minRecent = 3
 )
 
-// ended notes that an inspection has ended by itself.
-func (o *observed) ended(took time.Duration, now time.Time) {
-	o.recent = append(o.recent, took)
+// ended notes that the inspection of a pod has ended by itself.
+func (o *observed) ended(uid pleg.PodUID, took time.Duration, now time.Time) {
+	o.recent = slices.DeleteFunc(o.recent, func(r recent) bool { return r.uid == uid || now.Sub(r.at) >= recentFor })
+	o.recent = append(o.recent, recent{uid, took, now})
 	o.recent = o.recent[max(0, len(o.recent)-maxRecent):]
-	sorted := slices.Sorted(slices.Values(o.recent))
-	o.took.Store(&median{sorted[len(sorted)/2], now})
+	if len(o.recent) < minRecent {
+		o.took.Store(nil)
+		return
+	}
+	byTook := slices.SortedFunc(slices.Values(o.recent), func(a, b recent) int { return cmp.Compare(a.took, b.took) })
+	o.took.Store(&median{byTook[len(byTook)/2].took, now})
 }
 
-// Took returns the median of the last inspections that ended by themselves; 0 if none did for a
-// minute. It is safe for concurrent use.
+// Took returns the median of the last inspections of different pods that ended by themselves; 0
+// if there were not several in a minute. It is safe for concurrent use.
 func (i *Inspector) Took(now time.Time) time.Duration {
 	if last := i.observed.took.Load(); last != nil && now.Sub(last.at) < recentFor {
 		return last.of

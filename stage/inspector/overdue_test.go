@@ -1,10 +1,12 @@
 package inspector_test
 
 import (
+	"context"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
@@ -89,21 +91,46 @@ func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
-		inspect := func(times int, d, want time.Duration) {
+		inspect := func(pods string, d, want time.Duration) {
 			t.Helper()
 			f.runtime.SetInspectFault(plegtest.Delay(d))
-			for range times {
-				f.do(one("a"))
+			for _, pod := range pods {
+				f.do(one(pleg.PodUID(pod)))
 			}
 			if got := f.inspector.Took(time.Now()); got != want {
-				t.Errorf("after %d inspections of %v: %v, want %v", times, d, got, want)
+				t.Errorf("after inspections of %q with %v: %v, want %v", pods, d, got, want)
 			}
 		}
-		inspect(0, 0, 0)
-		inspect(5, 2*time.Second, 2*time.Second)
-		inspect(3, 10*time.Millisecond, 2*time.Second)
-		inspect(2, 10*time.Millisecond, 10*time.Millisecond)
+		inspect("", 0, 0)
+		inspect("aaaaaa", 2*time.Second, 0) // one slow pod
+		inspect("b", 2*time.Second, 0)
+		inspect("cde", 2*time.Second, 2*time.Second)
+		inspect("fgh", 10*time.Millisecond, 2*time.Second)
+		inspect("ij", 10*time.Millisecond, 10*time.Millisecond)
 		time.Sleep(time.Minute)
-		inspect(0, 0, 0)
+		inspect("", 0, 0)
+		inspect("k", 2*time.Second, 0) // those before are too old
+	})
+}
+
+// TestFailureIsLoggedOnce has a pod whose inspections fail, then one succeeds.
+func TestFailureIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		inspect := func(fault plegtest.Fault) {
+			f.runtime.SetInspectFault(fault)
+			f.do(one("a"))
+		}
+		failing := func(context.Context) error { return errInspect }
+		inspect(failing)
+		inspect(failing)
+		f.logged.RequireLines(t, 1, "inspection failed, will be retried")
+		inspect(nil)
+		inspect(failing)
+		f.logged.RequireLines(t, 2, "inspection failed, will be retried")
+		f.gone <- stage.Change{UID: "a", Last: one("a").Pod}
+		<-f.settled
+		inspect(failing)
+		f.logged.RequireLines(t, 3, "inspection failed, will be retried")
 	})
 }

@@ -17,7 +17,7 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	if !r.cancelled {
 		now := time.Now()
 		i.flights.answer(f, r.took, now)
-		i.observed.ended(r.took, now)
+		i.observed.ended(r.change.UID, r.took, now)
 		if r.err == nil || r.took < i.flights.hungAfter {
 			i.answered.Store(&now)
 		}
@@ -70,6 +70,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	events := i.fillFromStatus(c.Events, i.good[c.UID], nil)
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
+	delete(i.failing, c.UID)
 	i.cache.Delete(c.UID, c.At)
 	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
 }
@@ -82,7 +83,8 @@ func (i *Inspector) publishResult(ctx context.Context, r result, ended bool, out
 	i.metrics.duration.Observe(r.took.Seconds())
 	if r.err != nil {
 		i.metrics.errors.Inc()
-		if !r.cancelled { // the differ logs a hung one, with the time of its retry
+		if !r.cancelled && !i.failing[c.UID] { // the differ logs a hung one, with the time of its retry
+			i.failing[c.UID] = true
 			i.log.WarnContext(ctx, "inspection failed, will be retried",
 				"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
 		}
@@ -98,6 +100,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	status := complete(c, got, last)
 	i.keepRemoved(last, status)
 	i.good[c.UID] = status
+	delete(i.failing, c.UID)
 	i.cache.Set(c.UID, status, nil, c.At)
 	events := i.fillFromStatus(append(c.Events, corrections(c, last, status)...), status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)

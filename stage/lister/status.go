@@ -22,6 +22,8 @@ type Relist struct {
 	Err      error
 	Failing  time.Time
 	Failures int
+	// FailedAfter is how long the newest list took, if it failed.
+	FailedAfter time.Duration
 }
 
 // LastBegan returns the tick at which the newest successful list began; 0 before the first.
@@ -56,7 +58,7 @@ func (l *Lister) Status() pleg.RelistStatus {
 	last := l.Last()
 	s := pleg.RelistStatus{
 		Success: last.Success, Took: last.Took, Pods: last.Pods,
-		Err: last.Err, Failing: last.Failing, Failures: last.Failures, Period: l.period(),
+		Err: last.Err, Failing: last.Failing, Failures: last.Failures, FailedAfter: last.FailedAfter, Period: l.period(),
 	}
 	if started := l.running.Load(); started != nil {
 		s.Started = *started
@@ -79,6 +81,6 @@ func (r Relist) failed(start time.Time, err error) *Relist {
 		r.Failing = start
 	}
 	r.Failures++
-	r.Err = err
+	r.Err, r.FailedAfter = err, time.Since(start)
 	return &r
 }

@@ -1653,13 +1653,22 @@ type PipelineStatus struct {
 	Quarantined []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
 	// The pods whose last inspection failed without hanging, the longest first.
 	Failed []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
-	// The median of the last inspections that ended by themselves; missing if none did
-	// for a minute.
+	// The median of the last inspections of different pods that ended by themselves;
+	// missing if there were not several in a minute.
 	InspectionTook *durationpb.Duration `protobuf:"bytes,13,opt,name=inspection_took,json=inspectionTook,proto3" json:"inspection_took,omitempty"`
 	// What works only by a fallback; empty if nothing does.
 	Degraded string `protobuf:"bytes,12,opt,name=degraded,proto3" json:"degraded,omitempty"`
 	// The address of the runtime, such as unix:///run/containerd/containerd.sock; empty if it has none.
-	Endpoint      string `protobuf:"bytes,14,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	Endpoint string `protobuf:"bytes,14,opt,name=endpoint,proto3" json:"endpoint,omitempty"`
+	// When it became unhealthy, when something began to work only by a fallback, and when
+	// lists or inspections became slow; each missing without the trouble.
+	UnhealthySince *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=unhealthy_since,json=unhealthySince,proto3" json:"unhealthy_since,omitempty"`
+	DegradedSince  *timestamppb.Timestamp `protobuf:"bytes,16,opt,name=degraded_since,json=degradedSince,proto3" json:"degraded_since,omitempty"`
+	SlowSince      *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=slow_since,json=slowSince,proto3" json:"slow_since,omitempty"`
+	// The process of the runtime, if known.
+	Runtime *Process `protobuf:"bytes,18,opt,name=runtime,proto3" json:"runtime,omitempty"`
+	// The pods whose shim does not run, the longest first.
+	Stuck         []*StuckPod `protobuf:"bytes,19,rep,name=stuck,proto3" json:"stuck,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1792,6 +1801,201 @@ func (x *PipelineStatus) GetEndpoint() string {
 	return ""
 }
 
+func (x *PipelineStatus) GetUnhealthySince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.UnhealthySince
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetDegradedSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.DegradedSince
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetSlowSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SlowSince
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetRuntime() *Process {
+	if x != nil {
+		return x.Runtime
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetStuck() []*StuckPod {
+	if x != nil {
+		return x.Stuck
+	}
+	return nil
+}
+
+// Process is a process of the node.
+type Process struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Pid   uint32                 `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	// The name of its program, such as containerd.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The letter of the kernel, such as T for stopped by a signal; empty if it has ended.
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Process) Reset() {
+	*x = Process{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Process) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Process) ProtoMessage() {}
+
+func (x *Process) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Process.ProtoReflect.Descriptor instead.
+func (*Process) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Process) GetPid() uint32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *Process) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Process) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// StuckPod is a pod of which the runtime does not learn what happens, because the process
+// that watches its containers does not run.
+type StuckPod struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodUid       string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string                 `protobuf:"bytes,3,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	Since        *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// The process that watches; missing if it is not known or has ended.
+	Shim *Process `protobuf:"bytes,5,opt,name=shim,proto3" json:"shim,omitempty"`
+	// The container whose process has ended although the runtime calls it running;
+	// empty if none has.
+	Container     string `protobuf:"bytes,6,opt,name=container,proto3" json:"container,omitempty"`
+	Id            string `protobuf:"bytes,7,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StuckPod) Reset() {
+	*x = StuckPod{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StuckPod) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StuckPod) ProtoMessage() {}
+
+func (x *StuckPod) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StuckPod.ProtoReflect.Descriptor instead.
+func (*StuckPod) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *StuckPod) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *StuckPod) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *StuckPod) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *StuckPod) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *StuckPod) GetShim() *Process {
+	if x != nil {
+		return x.Shim
+	}
+	return nil
+}
+
+func (x *StuckPod) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *StuckPod) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1813,14 +2017,16 @@ type RelistStatus struct {
 	// The number of pods in the newest list.
 	Pods uint32 `protobuf:"varint,9,opt,name=pods,proto3" json:"pods,omitempty"`
 	// Whether the last list failed because the runtime cannot be reached or is not ready.
-	Unavailable   bool `protobuf:"varint,10,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	Unavailable bool `protobuf:"varint,10,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
+	// How long the last list took to fail; missing if it did not.
+	FailedAfter   *durationpb.Duration `protobuf:"bytes,11,opt,name=failed_after,json=failedAfter,proto3" json:"failed_after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +2038,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +2051,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -1918,6 +2124,13 @@ func (x *RelistStatus) GetUnavailable() bool {
 	return false
 }
 
+func (x *RelistStatus) GetFailedAfter() *durationpb.Duration {
+	if x != nil {
+		return x.FailedAfter
+	}
+	return nil
+}
+
 // Inspection is an inspection in flight.
 type Inspection struct {
 	state        protoimpl.MessageState `protogen:"open.v1"`
@@ -1935,7 +2148,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1947,7 +2160,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1960,7 +2173,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2022,7 +2235,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2034,7 +2247,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2047,7 +2260,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Call) GetMethod() string {
@@ -2105,7 +2318,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2117,7 +2330,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2130,7 +2343,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2205,7 +2418,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2217,7 +2430,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2230,7 +2443,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2425,7 +2638,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x9a\x04\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xb2\x06\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2443,7 +2656,25 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06failed\x18\v \x03(\v2\x12.pleg.v1.FailedPodR\x06failed\x12B\n" +
 	"\x0finspection_took\x18\r \x01(\v2\x19.google.protobuf.DurationR\x0einspectionTook\x12\x1a\n" +
 	"\bdegraded\x18\f \x01(\tR\bdegraded\x12\x1a\n" +
-	"\bendpoint\x18\x0e \x01(\tR\bendpoint\"\x9d\x03\n" +
+	"\bendpoint\x18\x0e \x01(\tR\bendpoint\x12C\n" +
+	"\x0funhealthy_since\x18\x0f \x01(\v2\x1a.google.protobuf.TimestampR\x0eunhealthySince\x12A\n" +
+	"\x0edegraded_since\x18\x10 \x01(\v2\x1a.google.protobuf.TimestampR\rdegradedSince\x129\n" +
+	"\n" +
+	"slow_since\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tslowSince\x12*\n" +
+	"\aruntime\x18\x12 \x01(\v2\x10.pleg.v1.ProcessR\aruntime\x12'\n" +
+	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\"E\n" +
+	"\aProcess\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\"\xe9\x01\n" +
+	"\bStuckPod\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
+	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x03 \x01(\tR\apodName\x120\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12$\n" +
+	"\x04shim\x18\x05 \x01(\v2\x10.pleg.v1.ProcessR\x04shim\x12\x1c\n" +
+	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x0e\n" +
+	"\x02id\x18\a \x01(\tR\x02id\"\xdb\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2455,7 +2686,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06period\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06period\x12\x12\n" +
 	"\x04pods\x18\t \x01(\rR\x04pods\x12 \n" +
 	"\vunavailable\x18\n" +
-	" \x01(\bR\vunavailable\"\xd2\x01\n" +
+	" \x01(\bR\vunavailable\x12<\n" +
+	"\ffailed_after\x18\v \x01(\v2\x19.google.protobuf.DurationR\vfailedAfter\"\xd2\x01\n" +
 	"\n" +
 	"Inspection\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
@@ -2524,7 +2756,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 28)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2545,91 +2777,101 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 16: pleg.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 17: pleg.v1.GetStatusResponse
 	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
-	(*RelistStatus)(nil),          // 19: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 20: pleg.v1.Inspection
-	(*Call)(nil),                  // 21: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 22: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 23: pleg.v1.FailedPod
-	nil,                           // 24: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 25: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 26: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 27: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 28: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 29: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 30: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 31: google.protobuf.Duration
+	(*Process)(nil),               // 19: pleg.v1.Process
+	(*StuckPod)(nil),              // 20: pleg.v1.StuckPod
+	(*RelistStatus)(nil),          // 21: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 22: pleg.v1.Inspection
+	(*Call)(nil),                  // 23: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 24: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 25: pleg.v1.FailedPod
+	nil,                           // 26: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 27: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 28: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 29: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 30: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 31: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	30, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	32, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	31, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	33, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	30, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	30, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	30, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	32, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	32, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	30, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	32, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	30, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	32, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	30, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	32, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	31, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	33, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	24, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	25, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	30, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	26, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	27, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	32, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	30, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	32, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	30, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	30, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	30, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	26, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	27, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	30, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	28, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	29, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	32, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	32, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	32, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	28, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	29, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	32, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	30, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	31, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	30, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	19, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	20, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	22, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	23, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	31, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	30, // 42: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	31, // 43: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	30, // 44: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	21, // 45: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	30, // 46: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	31, // 47: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	30, // 48: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	21, // 49: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	30, // 50: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	30, // 51: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	30, // 52: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	21, // 53: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	30, // 54: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 55: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 56: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 57: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 58: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 59: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 60: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 61: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 62: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 63: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 64: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	60, // [60:65] is the sub-list for method output_type
-	55, // [55:60] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	32, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	21, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	22, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	24, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	25, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	33, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	32, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	32, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	32, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	19, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
+	20, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
+	32, // 47: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	19, // 48: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	32, // 49: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	33, // 50: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	32, // 51: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	23, // 52: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	32, // 53: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	33, // 54: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	33, // 55: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	32, // 56: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	23, // 57: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	32, // 58: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	32, // 59: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	32, // 60: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	23, // 61: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	32, // 62: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 63: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 64: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 65: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 66: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 67: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 68: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 69: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 70: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 71: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 72: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	68, // [68:73] is the sub-list for method output_type
+	63, // [63:68] is the sub-list for method input_type
+	63, // [63:63] is the sub-list for extension type_name
+	63, // [63:63] is the sub-list for extension extendee
+	0,  // [0:63] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -2649,7 +2891,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   28,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -104,11 +104,10 @@ func (e *examination) slow(s *signs) {
 			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() { // first, as the daemon has it
 				s.texts = slices.Insert(s.texts, lists, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period))
 				lists++
-				s.problem = s.problem || c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds()
 			}
 		case "Version", "Status":
 			if c.LongestSecs > longCall.Seconds() {
-				s.add(c.LongestSecs >= verdict.DefaultLimits.Problem.Seconds(), "%s takes %s", c.Method, seconds(c.LongestSecs))
+				s.add(false, "%s takes %s", c.Method, seconds(c.LongestSecs))
 			}
 		case "PodSandboxStatus", "ContainerStatus":
 			if 2*c.Hung < c.Count && c.Count >= manyCalls && c.MedianSeconds > slowStatus.Seconds() {

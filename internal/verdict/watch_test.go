@@ -1,0 +1,100 @@
+package verdict_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestAgesStayWithTheTrouble requires that a trouble without a time of its own begins when it is
+// first seen, whoever asks afterwards, and anew after it was over.
+func TestAgesStayWithTheTrouble(t *testing.T) {
+	var ages verdict.Ages
+	at := func(second int, change func(*pleg.Status)) pleg.Since {
+		s := pleg.Status{At: noon.Add(time.Duration(second) * time.Second), Healthy: true, Relist: pleg.RelistStatus{Period: time.Second}}
+		change(&s)
+		ages.Complete(&s)
+		return s.Since
+	}
+	well := func(*pleg.Status) {}
+	for name, test := range map[string]struct {
+		change func(*pleg.Status)
+		of     func(pleg.Since) time.Time
+	}{
+		"unhealthy":        {func(s *pleg.Status) { s.Healthy = false }, func(s pleg.Since) time.Time { return s.Unhealthy }},
+		"a fallback":       {func(s *pleg.Status) { s.Degraded = errBroken }, func(s pleg.Since) time.Time { return s.Degraded }},
+		"slow lists":       {func(s *pleg.Status) { s.Relist.Took = 2 * time.Second }, func(s pleg.Since) time.Time { return s.Slow }},
+		"slow inspections": {func(s *pleg.Status) { s.InspectionTook = time.Second }, func(s pleg.Since) time.Time { return s.Slow }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for second, since := range map[int]int{10: 10, 11: 10, 500: 10} {
+				at(0, well)
+				at(10, test.change)
+				if got := test.of(at(second, test.change)); !got.Equal(noon.Add(time.Duration(since) * time.Second)) {
+					t.Errorf("after %d s: since %v, want second %d", second, got, since)
+				}
+			}
+			if got := at(600, well); got != (pleg.Since{}) {
+				t.Errorf("after the end: %+v", got)
+			}
+			if got := test.of(at(700, test.change)); !got.Equal(noon.Add(700 * time.Second)) {
+				t.Errorf("the second time: since %v", got)
+			}
+		})
+	}
+}
+
+// TestWatchLogsBeginAndEnd requires one line when a trouble begins and one when it ends.
+func TestWatchLogsBeginAndEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		trouble func(*pleg.Status, time.Duration) // with its age
+		begins  time.Duration                     // 0: is not logged
+		cause   verdict.Cause
+	}{
+		"a list hangs": {func(s *pleg.Status, age time.Duration) { s.Relist.Started = s.At.Add(-age) }, 5 * time.Second, verdict.RuntimeHangs},
+		"the runtime is stopped": {func(s *pleg.Status, age time.Duration) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = s.At.Add(-age), 1+int(age/time.Second), errRefused
+		}, time.Second, verdict.RuntimeStopped},
+		"a fallback": {func(s *pleg.Status, age time.Duration) {
+			s.Degraded, s.Since.Degraded = errors.New("no socket"), s.At.Add(-age)
+		}, 5 * time.Second, verdict.Fallback},
+		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
+			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}
+		}, 5 * time.Second, verdict.HungContainer},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var logged kit.Log
+			var began atomic.Pointer[time.Time]
+			status := func() pleg.Status {
+				s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 3}}
+				if from := began.Load(); from != nil {
+					test.trouble(&s, s.At.Sub(*from))
+				}
+				return s
+			}
+			kit.Run(t, func(ctx context.Context) error { return verdict.Watch(ctx, status, logged.Logger()) })
+			sleep := func(d time.Duration) { time.Sleep(d); synctest.Wait() }
+			sleep(10 * time.Second)
+			logged.RequireLines(t, 0, "trouble")
+			began.Store(new(time.Now()))
+			sleep(test.begins - time.Second)
+			logged.RequireLines(t, 0, "trouble")
+			sleep(10 * time.Minute)
+			logged.RequireLines(t, 1, "trouble begins")
+			began.Store(nil)
+			sleep(10 * time.Minute)
+			logged.RequireLines(t, 1, "trouble ended")
+			if text := logged.String(); !strings.Contains(text, "after=10m") || strings.Count(text, string(test.cause)) < 2 || strings.Count(text, "\n") != 2 {
+				t.Errorf("logged %s", text)
+			}
+		})
+	}
+}
