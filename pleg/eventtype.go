@@ -79,6 +79,11 @@ const (
 	SeverityBad
 )
 
+// String returns the severity in lower case.
+func (s Severity) String() string {
+	return [...]string{SeverityRoutine: "routine", SeverityGood: "good", SeverityNotice: "notice", SeverityBad: "bad"}[s]
+}
+
 // EventTypeInfo is what all outputs of the project say about a type of events.
 type EventTypeInfo struct {
 	Type EventType

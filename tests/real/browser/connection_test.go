@@ -62,7 +62,7 @@ func TestDroppedConnectionResumes(t *testing.T) {
 			n.wait(condition)
 		}
 	}
-	if n.wait(feedHas("died 30")); eval[bool](n, `document.querySelector("#events li[data-kind=Gap]") !== null`) {
+	if n.wait(feedHas("died 30")); eval[bool](n, `document.querySelector("#events li[data-type=Gap]") !== null`) {
 		t.Error("the page shows a Gap although the daemon had all events")
 	}
 }
@@ -80,7 +80,7 @@ func TestRestartIsAGap(t *testing.T) {
 	}
 	n.start(address)
 	n.wait(live)
-	n.wait(`document.querySelector("#events li[data-kind=Gap]")?.textContent.includes("the daemon was restarted")`)
+	n.wait(`document.querySelector("#events li[data-type=Gap]")?.textContent.includes("the daemon was restarted")`)
 	n.wait(`document.getElementById("count").textContent === "9"`)
 	n.wait(severity + ` === "ok"`)
 	n.wait(n.exit(pods[2], 31))
@@ -98,6 +98,6 @@ func TestShortHistoryIsAGap(t *testing.T) {
 		n.exit(pod, int32(30+i))
 	}
 	cable.setCut(false)
-	n.wait(`document.querySelector("#events li[data-kind=Gap]")?.textContent.includes("the history is too short")`)
+	n.wait(`document.querySelector("#events li[data-type=Gap]")?.textContent.includes("the history no longer has them")`)
 	n.wait(fmt.Sprintf(`[...document.querySelectorAll("#rows .state")].filter(e => e.textContent === "notready").length === %d`, 10))
 }

@@ -28,7 +28,7 @@ type events struct {
 }
 
 func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	options, err := subscribeOptions(r)
+	options, words, err := subscribeOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -43,7 +43,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, words: words}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -63,6 +63,7 @@ func unavailable(w http.ResponseWriter, text string) {
 type stream struct {
 	*http.ResponseController
 	w     http.ResponseWriter
+	words bool // for people
 	batch bytes.Buffer
 }
 
@@ -95,11 +96,17 @@ func (s *stream) add(ev pleg.Event) {
 	if at, ok := ev.Position(); ok {
 		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
-	text, err := json.Marshal(ev)
+	var message any = ev
+	if s.words { // without a name, which the reader would have to know
+		message = view.WordsOf(ev)
+	} else {
+		fmt.Fprintf(&s.batch, "event: %s\n", ev.Type)
+	}
+	text, err := json.Marshal(message)
 	if err != nil {
 		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
 	}
-	fmt.Fprintf(&s.batch, "event: %s\ndata: %s\n\n", ev.Type, view.EscapeJSON(text))
+	fmt.Fprintf(&s.batch, "data: %s\n\n", view.EscapeJSON(text))
 }
 
 func (s *stream) send() error {
@@ -188,10 +195,12 @@ func (q *query) finish() error {
 // maxName is the greatest length of a subscriber's name, in bytes.
 const maxName = 100
 
-// subscribeOptions returns the subscription that a request for events describes.
-func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
+// subscribeOptions returns the subscription that a request for events describes, and whether
+// the events come with words.
+func subscribeOptions(r *http.Request) (o pipeline.SubscribeOptions, words bool, err error) {
 	q := newQuery(r)
-	o := pipeline.SubscribeOptions{
+	words = q.flag("words", false)
+	o = pipeline.SubscribeOptions{
 		Name:      q.text("name"),
 		Replay:    q.flag("replay", false),
 		Bookmarks: q.flag("bookmarks", false),
@@ -203,10 +212,10 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 	}
 	since := q.text("since")
 	if err := q.finish(); err != nil {
-		return o, err
+		return o, words, err
 	}
 	if len(o.Name) > maxName {
-		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
+		return o, words, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
 	}
 	if o.Name == "" {
 		o.Name = "http"
@@ -217,13 +226,12 @@ func subscribeOptions(r *http.Request) (pipeline.SubscribeOptions, error) {
 		since, o.Replay = id, false
 	}
 	if since == "" {
-		return o, nil
+		return o, words, nil
 	}
 	if age, err := time.ParseDuration(since); err == nil && age >= 0 {
 		o.Since = time.Now().Add(-age)
-		return o, nil
+		return o, words, nil
 	}
-	var err error
 	o.After, err = pleg.ParsePosition(since)
-	return o, err
+	return o, words, err
 }

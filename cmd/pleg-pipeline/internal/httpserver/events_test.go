@@ -243,6 +243,29 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	}
 }
 
+// TestEventsWithWords: the page gets what it shows of an event, of a type that it need not know.
+func TestEventsWithWords(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.Set("shop/a", "c=running /s=running")
+		client := connect(t, runtime)
+		go func() {
+			time.Sleep(5 * time.Second)
+			client.Close()
+		}()
+		_, _ = io.WriteString(client, "GET /events?words&replay HTTP/1.1\r\nHost: x\r\n\r\n")
+		text, _ := io.ReadAll(client)
+		for _, want := range []string{`"type":"ContainerStarted"`, `"severity":"good","what":"started","why":"","pod":"shop/name-shop/a","container":"of-c"`, `"container":"(sandbox)"`, `"what":"synced"`} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("stream = %q, want %s", text, want)
+			}
+		}
+		if strings.Contains(string(text), "event:") {
+			t.Errorf("stream = %q, want messages without a name", text)
+		}
+	})
+}
+
 // TestStreamOutlivesRequestTimeout waits long for an event.
 func TestStreamOutlivesRequestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -73,6 +74,28 @@ func TestPageNamesNoOtherHost(t *testing.T) {
 		text := strings.ReplaceAll(body(t, get(t, h, url)), `"http://www.w3.org/2000/svg"`, "")
 		if found := regexp.MustCompile(`(?i)https?:|wss?:|["'(]//|innerHTML|\beval\(|\bimport\(`).FindString(text); found != "" {
 			t.Errorf("%s has %q", url, found)
+		}
+	}
+}
+
+// TestPageHasNoWords: the page shows types and states that it does not know. It knows only the marks
+// that it acts upon.
+func TestPageHasNoWords(t *testing.T) {
+	files, err := fs.Glob(os.DirFS("page"), "*s") // JavaScript and CSS
+	kit.Must(t, err)
+	words := view.States()
+	for _, typ := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
+		words = append(words, string(typ), typ.Info().Name)
+	}
+	for _, name := range files {
+		text, err := os.ReadFile("page/" + name)
+		kit.Must(t, err)
+		for _, word := range words {
+			for _, quoted := range []string{"'" + word + "'", `"` + word + `"`, "=" + word + "]"} {
+				if strings.Contains(string(text), quoted) {
+					t.Errorf("%s has %s, which the server should say", name, quoted)
+				}
+			}
 		}
 	}
 }

@@ -96,15 +96,15 @@ func (s *screen) drawFeed(m *model, y, n int) {
 
 func (s *screen) drawEvent(y int, ev fleet.Event) {
 	if ev.Type == pleg.Gap {
-		s.text(0, y, s.width, "GAP: events are missing; the pods are current", bad)
+		s.text(0, y, s.width, strings.ToUpper(view.What(&ev))+": "+view.Why(&ev), bad)
 		return
 	}
 	x := s.text(0, y, 9, ev.ObservedAt.Local().Format("15:04:05"), faint) + 1
-	s.text(x, y, 9, what(ev), styles[view.EventColor(&ev)])
+	s.text(x, y, 9, view.What(&ev), styles[view.EventColor(&ev)])
 	x += 10
 	width := min(60, (s.width-x)*3/5)
 	of := view.Pod{Node: ev.Node, Namespace: ev.PodNamespace, Name: ev.PodName, UID: ev.PodUID}
 	s.text(x, y, width, view.Cut(of.FullName(), width), plain)
 	x += width + 1
-	s.text(x, y, s.width-x, strings.TrimSpace(view.ContainerName(&ev.Event)+" "+why(ev)), faint)
+	s.text(x, y, s.width-x, strings.TrimSpace(view.ContainerName(&ev.Event)+" "+view.Why(&ev)), faint)
 }

@@ -82,7 +82,7 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 		s.fields(2, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
 	} else {
 		s.fields(2, m.lists(now))
-		figures = append([]field{{"inspecting", placesText(m.status)}}, figures...)
+		figures = append([]field{{"inspecting", view.Places(m.status)}}, figures...)
 	}
 	s.fields(3, figures)
 }

@@ -1,6 +1,8 @@
 package view
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,6 +40,8 @@ type Lister struct {
 	LastList      *time.Time `json:"lastList,omitempty"`
 	LastSeconds   float64    `json:"lastSeconds"`
 	PeriodSeconds float64    `json:"periodSeconds"`
+	// Late is true if the last successful list is older than a list that was due.
+	Late bool `json:"late"`
 	// RunningSeconds is the age of the current list; 0 between two lists.
 	RunningSeconds float64 `json:"runningSeconds"`
 	// Failures counts the failed lists since the last successful one.
@@ -49,10 +53,8 @@ type Lister struct {
 
 // Hinter has the figures of CRI events.
 type Hinter struct {
-	// StreamUp is the state of the event stream. Opened counts how often it was opened: 0
-	// means that there is none.
-	StreamUp  bool   `json:"streamUp"`
-	Opened    uint64 `json:"opened"`
+	// Stream is the state of the event stream: up, down, or off if it was never opened.
+	Stream    string `json:"stream"`
 	CRIEvents uint64 `json:"criEvents"`
 }
 
@@ -65,11 +67,12 @@ type Differ struct {
 
 // Inspector has the figures of the inspections.
 type Inspector struct {
-	// InFlight is the number of pods being inspected, Inspectors its limit. Hung are
-	// inspections that others have overtaken.
-	InFlight   int `json:"inFlight"`
-	Inspectors int `json:"inspectors"`
-	Hung       int `json:"hung"`
+	// InFlight is the number of pods being inspected, Inspectors its limit, and Places both for
+	// people. Hung are inspections that others have overtaken.
+	InFlight   int    `json:"inFlight"`
+	Inspectors int    `json:"inspectors"`
+	Places     string `json:"places"`
+	Hung       int    `json:"hung"`
 	// Inspections counts those that ended, InspectionSeconds is the sum of their
 	// durations, Errors counts those that failed.
 	Inspections       uint64  `json:"inspections"`
@@ -83,6 +86,9 @@ type Dispatcher struct {
 	Discarded   uint64 `json:"discarded"`
 	Subscribers int    `json:"subscribers"`
 }
+
+// lateAfter is at least how old the last list is before the pods are shown as old.
+const lateAfter = 10 * time.Second
 
 // MaxNamed is the greatest number of pods that [Figures] name.
 const MaxNamed = 100
@@ -109,13 +115,32 @@ func (f *Figures) addStatus(s pleg.Status) {
 	f.Lister.PeriodSeconds, f.Lister.Failures = s.Relist.Period.Seconds(), s.Relist.Failures
 	if !s.Relist.Success.IsZero() {
 		f.Lister.LastList, f.Lister.LastSeconds = &s.Relist.Success, s.Relist.Took.Seconds()
+		f.Lister.Late = s.At.Sub(s.Relist.Success) > max(lateAfter, 3*s.Relist.Period)
 	}
 	if !s.Relist.Started.IsZero() {
 		f.Lister.RunningSeconds = s.At.Sub(s.Relist.Started).Seconds()
 	}
 	f.Differ.Queue, f.Differ.Quarantined = s.Waiting, len(s.Quarantined)
-	f.Inspector.InFlight, f.Inspector.Inspectors = s.InFlight, s.Inspectors
+	f.Inspector.InFlight, f.Inspector.Inspectors, f.Inspector.Places = s.InFlight, s.Inspectors, Places(s)
 	f.Inspector.Hung, _ = CountHung(s)
+}
+
+// Places says how many inspections are in flight, of the places, and which of them take long. Those
+// have lent their places, so there may be more.
+func Places(s pleg.Status) string {
+	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)
+	var why []string
+	hung, _ := CountHung(s)
+	if hung > 0 {
+		why = append(why, fmt.Sprintf("%d hung", hung))
+	}
+	if slow := len(s.Overdue) - hung; slow > 0 {
+		why = append(why, fmt.Sprintf("%d slow", slow))
+	}
+	if extra := s.InFlight - s.Inspectors; extra > 0 {
+		return fmt.Sprintf("%s + %d beside %s", text, extra, strings.Join(why, " and "))
+	}
+	return strings.Join(append([]string{text}, why...), ", ")
 }
 
 // CountHung returns the number of inspections in flight that hang, and that of the pods whose

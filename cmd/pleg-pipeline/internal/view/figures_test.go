@@ -36,12 +36,20 @@ func TestRead(t *testing.T) {
 			if f.Lister.LastList == nil || !f.Lister.LastList.Equal(began.Add(3*time.Second)) || f.Lister.Lists != 4 || f.Lister.Errors != 0 {
 				t.Errorf("lister = %+v, want 4 lists, the last one after 3 s", f.Lister)
 			}
-			if f.Hinter.StreamUp || f.Hinter.Opened != 0 || f.Differ.Queue != 0 {
+			if f.Hinter.Stream != "off" || f.Differ.Queue != 0 {
 				t.Errorf("hinter = %+v, differ = %+v", f.Hinter, f.Differ)
 			}
 			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher.Events == 0 || f.Dispatcher.Subscribers != 0 {
 				t.Errorf("inspector = %+v, dispatcher = %+v", f.Inspector, f.Dispatcher)
 			}
+			runtime.SetListFault(plegtest.Delay(time.Minute))
+			for _, want := range []bool{false, true} {
+				time.Sleep(8 * time.Second)
+				if f := view.ReadFigures(p.Pipeline, registry); f.Lister.Late != want {
+					t.Errorf("the last list is of %v ago: late = %v, want %v", time.Since(*f.Lister.LastList), f.Lister.Late, want)
+				}
+			}
+			runtime.SetListFault(nil)
 		})
 	}
 }
@@ -70,4 +78,23 @@ func TestReadNamesSomePods(t *testing.T) {
 		}
 		runtime.SetInspectFault(nil)
 	})
+}
+
+func TestPlacesSayWhyThereAreMore(t *testing.T) {
+	for want, test := range map[string]struct{ inFlight, hung, slow int }{
+		"0 of 8":                              {0, 0, 0},
+		"8 of 8":                              {8, 0, 0},
+		"1 of 8, 1 hung":                      {1, 1, 0},
+		"8 of 8, 8 slow":                      {8, 0, 8},
+		"8 of 8 + 4 beside 4 hung":            {12, 4, 0},
+		"8 of 8 + 1 beside 3 hung and 6 slow": {9, 3, 6},
+	} {
+		s := pleg.Status{InFlight: test.inFlight, Inspectors: 8}
+		for n := range test.hung + test.slow {
+			s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(fmt.Sprint(n)), Hung: n < test.hung})
+		}
+		if got := view.Places(s); got != want {
+			t.Errorf("%+v: %q, want %q", test, got, want)
+		}
+	}
 }

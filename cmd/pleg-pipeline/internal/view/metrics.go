@@ -10,8 +10,14 @@ func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 	}
 	_, f.Lister.Lists = m.sum("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds")
 	f.Lister.Errors = m.count("pleg_relist_errors_total")
-	f.Hinter.StreamUp = m.count("pleg_event_stream_up") > 0
-	f.Hinter.Opened = m.count("pleg_event_stream_opened_total", "kubelet_evented_pleg_connection_success_count")
+	switch {
+	case m.count("pleg_event_stream_up") > 0:
+		f.Hinter.Stream = "up"
+	case m.count("pleg_event_stream_opened_total", "kubelet_evented_pleg_connection_success_count") > 0:
+		f.Hinter.Stream = "down"
+	default:
+		f.Hinter.Stream = "off"
+	}
 	f.Hinter.CRIEvents = m.count("pleg_runtime_events_total")
 	f.Inspector.InspectionSeconds, f.Inspector.Inspections = m.sum("pleg_inspection_duration_seconds")
 	f.Inspector.Errors = m.count("pleg_inspection_errors_total")

@@ -46,6 +46,55 @@ func ContainerName(ev *pleg.Event) string {
 	return ev.ContainerName
 }
 
+// What returns what happened in a word or two, such as "died 137".
+func What(ev *fleet.Event) string {
+	name := ev.Type.Info().Name
+	word := name[strings.LastIndexByte(name, '.')+1:]
+	if ev.ExitCode != nil {
+		return fmt.Sprintf("%s %d", word, *ev.ExitCode)
+	}
+	return word
+}
+
+// Why returns what else an event says, such as "OOMKilled, ran 3m". Reasons that say no more than
+// the exit code are left out.
+func Why(ev *fleet.Event) string {
+	if ev.Type == pleg.Gap {
+		return GapText(ev) + "; the pods are current"
+	}
+	var parts []string
+	if ev.Reason != "" && ev.Reason != "Completed" && ev.Reason != "Error" {
+		parts = append(parts, ev.Reason)
+	}
+	if ev.Missed > 0 {
+		parts = append(parts, fmt.Sprintf("%d events missed", ev.Missed))
+	}
+	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
+		parts = append(parts, "ran "+Span(ev.FinishedAt.Sub(ev.StartedAt)))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// Words is an event with what people read of it.
+type Words struct {
+	pleg.Event
+	Severity string `json:"severity"`
+	What     string `json:"what"`
+	Why      string `json:"why"`
+	// Pod is NAMESPACE/NAME, Container the name of the container, or "(sandbox)".
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+}
+
+// WordsOf returns the words of an event.
+func WordsOf(ev pleg.Event) Words {
+	of := fleet.Event{Event: ev}
+	return Words{
+		Event: ev, Severity: ev.Severity().String(), What: What(&of), Why: Why(&of),
+		Pod: fullName(ev.PodNamespace, ev.PodName, ev.PodUID), Container: ContainerName(&ev),
+	}
+}
+
 // GapText returns what a Gap says.
 func GapText(ev *fleet.Event) string {
 	missing := "events are missing: "

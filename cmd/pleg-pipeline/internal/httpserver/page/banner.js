@@ -1,11 +1,11 @@
 // The verdict, and how old everything on the page is.
 
-import { clock, inert, make, seconds, set } from './text.js';
+import { inert, join, make, seconds, set, since } from './text.js';
 
 const oldAfter = 3; // seconds without an answer after which the page is old
-const withDay = 20 * 3600e3; // ms after which a time needs its day
 const maxFindings = 4;
-const maxAdvice = 600; // characters
+const maxDetail = 400; // characters
+const maxAdvice = 600;
 
 export class Banner {
 	old = false; // whether the daemon does not answer
@@ -16,29 +16,29 @@ export class Banner {
 
 	// update shows the verdict of the daemon. Until the pods are known, good news wait.
 	update({ verdict, node, runtime }, now, synced) {
-		set(document.getElementById('node'), inert(node));
-		set(document.getElementById('runtime'), inert(runtime));
+		set(document.getElementById('node'), node);
+		set(document.getElementById('runtime'), runtime);
 		const [first, ...others] = verdict.findings;
 		if (first) {
-			this.#show(verdict.severity, subjectText(first), ageText(first, now), inert(first.detail) + inert(first.rest), first.advice);
+			this.#show(verdict.severity, subjectText(first), since(first, now), (first.detail ?? '') + (first.rest ?? ''), first.advice);
 		} else if (synced) {
-			this.#show('ok', inert(verdict.text).replace(/^OK: /, ''));
+			this.#show('ok', verdict.text.replace(/^OK: /, ''));
 		} else {
 			this.#show('loading', 'loading');
 		}
 		const list = document.getElementById('findings');
-		list.replaceChildren(...others.slice(0, maxFindings).map(f => make('li', `${subjectText(f)} ${ageText(f, now)}${inert(f.detail)}`)));
-		document.title = (first ? '● ' : '') + [inert(node), 'pleg-pipeline'].filter(Boolean).join(' · ');
+		list.replaceChildren(...others.slice(0, maxFindings).map(f => make('li', `${subjectText(f)} ${since(f, now)}${f.detail ?? ''}`)));
+		document.title = (first ? '● ' : '') + join(' · ', inert(node), 'pleg-pipeline');
 	}
 
 	#show(severity, verdict, age = '', detail = '', advice = '') {
 		this.#banner.dataset.severity = severity;
 		set(this.#verdict, verdict);
 		set(document.getElementById('age'), age && ' ' + age);
-		set(document.getElementById('detail'), detail);
+		set(document.getElementById('detail'), detail, maxDetail);
 		const element = document.getElementById('advice');
 		element.hidden = !advice;
-		set(element, 'Do: ' + inert(advice, maxAdvice));
+		set(element, 'Do: ' + advice, maxAdvice);
 	}
 
 	setStream(state) {
@@ -53,7 +53,7 @@ export class Banner {
 		this.#connection.dataset.state = this.old ? 'old' : this.#stream;
 		set(this.#connection, this.old ? `${seconds(age)} old` : this.#stream === 'lost' ? 'no events: trying to connect' : this.#stream);
 		if (this.old) {
-			this.#show('problem', `no answer from the daemon for ${seconds(age)}`, '', why && ': ' + inert(why));
+			this.#show('problem', `no answer from the daemon for ${seconds(age)}`, '', why && ': ' + why);
 			document.getElementById('findings').replaceChildren();
 			document.title = '● no answer · pleg-pipeline';
 		}
@@ -62,18 +62,5 @@ export class Banner {
 
 // subjectText returns who has which trouble.
 function subjectText(finding) {
-	return inert([finding.subject, finding.what].filter(Boolean).join(' ') || finding.summary);
+	return join(' ', finding.subject, finding.what) || finding.summary;
 }
-
-// ageText says since when, such as "since 17:36 (6m, 9 attempts)". All surfaces of the
-// program say it so.
-export function ageText({ since, attempts }, now) {
-	if (!since) {
-		return '';
-	}
-	const at = new Date(since).getTime();
-	const day = now - at < withDay ? '' : new Date(at).toLocaleDateString('en-US', { month: 'short', day: 'numeric' }) + ' ';
-	const tries = attempts > 1 ? `, ${attempts} attempts` : '';
-	return `since ${day}${clock(at).slice(0, 5)} (${seconds((now - at) / 1000)}${tries})`;
-}
-

@@ -1,7 +1,6 @@
 // The details of one pod: containers, exits, commands to copy, sandboxes and its events.
 
-import { ageText } from './banner.js';
-import { clock, inert, make, moment, podName, seconds } from './text.js';
+import { age, clock, join, make, moment, seconds, since } from './text.js';
 
 const maxEvents = 30;
 
@@ -59,7 +58,7 @@ export class Details {
 		close.type = 'button';
 		close.addEventListener('click', () => this.close());
 		const bar = make('p', '', 'bar');
-		bar.append(make('strong', podName(pod)), close);
+		bar.append(make('strong', pod.title), close);
 		this.#section.replaceChildren(bar, summary(pod, now), containers(pod.view, now), events(pod));
 	}
 }
@@ -73,26 +72,25 @@ function summary(pod, now) {
 			list.append(make('dt', name), dd);
 		}
 	};
-	add('state', inert(pod.state), pod.severity);
+	add('state', pod.state, pod.severity);
 	const { view } = pod;
 	const hang = pod.hangs.at(-1);
 	if (hang?.until === Infinity) {
-		add('trouble', `${inert(hang.what)} ${ageText(hang, now)}`, pod.severity);
+		add('trouble', `${hang.what} ${since(hang, now)}`, pod.severity);
 	}
 	if (view?.inspection) {
-		const { since, call, container } = view.inspection;
-		add('this try', inert(`for ${seconds((now - Date.parse(since)) / 1000)}${call ? ` in ${call}` : ''}${container ? ` of ${container}` : ''}`), pod.severity);
+		add('this try', `for ${age(view.inspection.since, now)}${view.finding?.detail ?? ''}`, pod.severity);
 	} else if (view?.finding?.nextTry) {
 		add('next try', `in ${seconds((Date.parse(view.finding.nextTry) - now) / 1000)}`);
 	}
 	if (view?.stale) {
-		add('known', `as it was ${seconds((now - Date.parse(view.currentAsOf)) / 1000)} ago`, 'warning');
+		add('known', `as it was ${age(view.currentAsOf, now)} ago`, 'warning');
 	}
-	add('error', inert(view?.error));
-	add('UID', inert(pod.uid));
-	add('addresses', (pod.view?.ips ?? []).map(ip => inert(ip)).join(', '));
-	for (const s of pod.view?.sandboxes ?? []) {
-		add('sandbox', `${inert(s.id)}, attempt ${s.attempt}, ${inert(s.state)}, age ${age(s.createdAt, now)}`);
+	add('error', view?.error);
+	add('UID', pod.uid);
+	add('addresses', join(', ', ...(view?.ips ?? [])));
+	for (const s of view?.sandboxes ?? []) {
+		add('sandbox', `${s.id}, attempt ${s.attempt}, ${s.state}, age ${age(s.createdAt, now)}`);
 		list.append(...commands([`crictl inspectp ${s.id}`, `pgrep -fa ${s.id}`], s.id, 'dd'));
 	}
 	return list;
@@ -108,23 +106,17 @@ function containers(view, now) {
 	const body = table.createTBody();
 	for (const c of all) {
 		const row = body.insertRow();
-		const since = c.finishedAt ?? c.startedAt ?? c.createdAt;
-		row.append(make('td', inert(c.name)), make('td', String(c.attempt)), make('td', inert(c.state)), make('td', age(since, now)), make('td', exit(c)));
+		row.append(...[c.name, c.attempt, c.state, age(c.finishedAt ?? c.startedAt ?? c.createdAt, now), exit(c)].map(text => make('td', text)));
 		const more = body.insertRow().insertCell();
 		more.colSpan = row.cells.length;
 		more.className = 'more';
 		const times = [['started', c.startedAt], ['finished', c.finishedAt]].filter(([, time]) => time);
-		for (const text of [inert(c.image), times.map(([what, time]) => `${what} ${moment(time)}`).join(', '), inert(c.id)]) {
+		for (const text of [c.image, times.map(([what, time]) => `${what} ${moment(time)}`).join(', '), c.id]) {
 			more.append(make('p', text));
 		}
 		more.append(...commands([`crictl inspect ${c.id}`, `crictl logs ${c.id}`], c.id, 'p'));
 	}
 	return table;
-}
-
-// age returns the time since a time of the runtime.
-function age(time, now) {
-	return seconds((now - Date.parse(time ?? '')) / 1000);
 }
 
 // commands returns elements with commands that a click selects; none if the id could be more
@@ -138,14 +130,14 @@ function exit(c) {
 	if (c.exitCode === undefined) {
 		return '';
 	}
-	return inert([c.exitCode, c.reason, c.message].filter(part => part !== undefined && part !== '').join(', '));
+	return join(', ', String(c.exitCode), c.reason, c.message);
 }
 
 function events(pod) {
 	const list = make('ol', '', 'events');
 	for (const mark of pod.marks.slice(-maxEvents).reverse()) {
 		const row = document.createElement('li');
-		row.dataset.kind = mark.kind;
+		row.dataset.severity = mark.severity;
 		row.append(make('time', clock(mark.at)), make('b', mark.text), make('span', mark.container, 'container'));
 		list.append(row);
 	}

@@ -1,6 +1,6 @@
 // The feed: the newest events, newest first.
 
-import { clock, containerText, inert, kind, make, ranText, set, whatText, whyText } from './text.js';
+import { clock, inert, join, make, set } from './text.js';
 
 const maxRows = 120;
 
@@ -79,25 +79,20 @@ function newRow() {
 
 function fill(row, event) {
 	const [time, what, pod, container] = row.children;
-	set(time, clock(Date.parse(event.observedAt)));
-	row.dataset.kind = kind(event);
-	if (event.type === 'Gap') {
+	row.dataset.severity = event.severity;
+	row.dataset.type = event.type;
+	set(what, event.what);
+	if (!event.podUID) { // a Gap, which may have no time
 		delete row.dataset.uid;
+		row.title = '';
 		set(time, clock(Date.now()));
-		set(what, 'Gap');
-		set(pod, gapText(event));
+		set(pod, event.why);
 		set(container, '');
 		return;
 	}
 	row.dataset.uid = event.podUID;
-	set(what, whatText(event));
-	set(pod, inert(event.podName || event.podUID));
-	row.title = [inert(`${event.podNamespace}/${event.podName}`), inert(event.image)].filter(Boolean).join(', ');
-	set(container, [containerText(event), whyText(event), ranText(event)].filter(Boolean).join(', '));
-}
-
-function gapText(event) {
-	const number = event.missed ? `${event.missed} events are missing` : 'events are missing';
-	const why = event.reason === 'OtherEpoch' ? 'the daemon was restarted' : 'the history is too short';
-	return `${number}: ${why}; the pods are current`;
+	set(time, clock(Date.parse(event.observedAt)));
+	set(pod, event.podName || event.podUID);
+	row.title = join(', ', inert(event.pod), inert(event.image));
+	set(container, join(', ', event.container, event.why));
 }

@@ -6,8 +6,8 @@ import { count, seconds, set } from './text.js';
 const badList = 10; // seconds after which a list, or the wait for one, is drawn as bad
 
 const charts = {
-	listSeconds: { text: v => seconds(Math.max(...v)), color: (v, c) => (v > badList ? c.gap : c.info) },
-	hung: { text: v => count(Math.max(...v)), color: (v, c) => c.gap },
+	listSeconds: { text: v => seconds(Math.max(...v)), color: (v, c) => (v > badList ? c.bad : c.info) },
+	hung: { text: v => count(Math.max(...v)), color: (v, c) => c.bad },
 	events: { text: v => count(v.reduce((a, b) => a + b, 0)), color: (v, c) => c.info },
 };
 

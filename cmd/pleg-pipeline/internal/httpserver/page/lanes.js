@@ -28,9 +28,8 @@ export function colors() {
 	const style = getComputedStyle(document.documentElement);
 	const color = name => style.getPropertyValue('--' + name).trim();
 	return {
-		ContainerStarted: color('good'), ContainerDied: color('bad'), exit0: color('warn'), ContainerRemoved: color('faint'),
-		PodSync: color('info'), hang: color('hang'),
-		line: color('line'), faint: color('faint'), text: color('muted'), gap: color('bad'), outage: color('outage'), info: color('info'),
+		good: color('good'), bad: color('bad'), notice: color('warn'), routine: color('faint'), hang: color('hang'),
+		line: color('line'), faint: color('faint'), text: color('muted'), outage: color('outage'), info: color('info'),
 	};
 }
 
@@ -100,7 +99,7 @@ export class Lanes {
 		}
 		context.fillStyle = this.#palette.hang;
 		context.fillRect(left, y - markSize, right - left, 2 * markSize);
-		context.fillStyle = this.#palette.gap;
+		context.fillStyle = this.#palette.bad;
 		for (const at of [hang.since, ...hang.tries].map(at => this.#x(at)).filter(x => x >= 0)) {
 			context.fillRect(at, y - 1.5 * markSize, 2, 3 * markSize);
 		}
@@ -122,7 +121,7 @@ export class Lanes {
 		for (const part of [0.25, 0.5, 0.75]) {
 			line(context, Math.round(this.#width * part) + 0.5, height);
 		}
-		context.strokeStyle = palette.gap;
+		context.strokeStyle = palette.bad;
 		context.setLineDash([4, 3]);
 		for (const at of store.gaps) {
 			line(context, this.#x(at), height);
@@ -172,21 +171,21 @@ function line(context, x, height) {
 	context.stroke();
 }
 
-// drawMark draws a different shape for each kind, so that color alone says nothing. The
+// drawMark draws a different shape for each severity, so that color alone says nothing. The
 // mark of a sandbox is hollow.
 export function drawMark(context, mark, x, y, palette) {
 	const s = markSize;
-	context.fillStyle = context.strokeStyle = palette[mark.kind] ?? palette.faint;
+	context.fillStyle = context.strokeStyle = palette[mark.severity];
 	context.lineWidth = 1.5;
 	context.beginPath();
-	switch (mark.kind) {
-	case 'ContainerStarted':
+	switch (mark.severity) {
+	case 'good':
 		context.moveTo(x, y - s);
 		context.lineTo(x + s, y + s);
 		context.lineTo(x - s, y + s);
 		context.closePath();
 		break;
-	case 'ContainerDied':
+	case 'bad':
 		context.moveTo(x - s, y - s);
 		context.lineTo(x + s, y + s);
 		context.moveTo(x + s, y - s);
@@ -194,13 +193,7 @@ export function drawMark(context, mark, x, y, palette) {
 		context.lineWidth = 2;
 		context.stroke();
 		return;
-	case 'exit0':
-		context.moveTo(x, y + s);
-		context.lineTo(x + s, y - s);
-		context.lineTo(x - s, y - s);
-		context.closePath();
-		break;
-	case 'ContainerRemoved':
+	case 'routine':
 		context.rect(x - s + 1, y - s + 1, 2 * s - 2, 2 * s - 2);
 		context.stroke();
 		return;

@@ -6,10 +6,10 @@ import { Feed } from './feed.js';
 import { drawHour } from './hour.js';
 import { Lanes } from './lanes.js';
 import { Pods } from './pods.js';
-import { listsAreOld, Stages } from './stages.js';
+import { Stages } from './stages.js';
 import { Store } from './store.js';
 import { follow } from './stream.js';
-import { clock, seconds, set } from './text.js';
+import { age, clock, set } from './text.js';
 
 const framePeriod = 100; // ms between two updates of the screen
 const orderPeriod = 500; // ms between two sorts of the pods
@@ -88,11 +88,10 @@ function showAge() {
 // showVerdict shows the verdict, and how old the pods are while lists fail.
 function showVerdict() {
 	banner.update(figures, now(), store.synced);
-	const old = listsAreOld(figures);
-	const since = Date.parse(figures.lister.lastList);
-	document.getElementById('pods').classList.toggle('old', old);
-	document.getElementById('old').hidden = !old;
-	set(document.getElementById('old'), `as it was at ${clock(since)}, ${seconds((now() - since) / 1000)} ago`);
+	const { late, lastList } = figures.lister;
+	document.getElementById('pods').classList.toggle('old', late);
+	document.getElementById('old').hidden = !late;
+	set(document.getElementById('old'), `as it was at ${clock(Date.parse(lastList))}, ${age(lastList, now())} ago`);
 }
 
 async function fetchHour() {

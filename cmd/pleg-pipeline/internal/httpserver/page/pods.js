@@ -1,7 +1,7 @@
 // The table of pods. However many there are, only the visible rows exist.
 
-import { ageText } from './banner.js';
-import { clock, containerText, count, eventText, inert, make, podName, seconds, set } from './text.js';
+import { eventText } from './store.js';
+import { age, clock, count, inert, make, seconds, set, since } from './text.js';
 
 const tail = 11; // characters of a name that are always shown: they tell pods of a deployment apart
 
@@ -169,7 +169,7 @@ export class Pods {
 		}
 		row.classList.toggle('gone', pod.goneAt > 0);
 		row.classList.toggle('old', Boolean(pod.view?.stale));
-		set(cells[0], inert(pod.namespace || '-'));
+		set(cells[0], pod.namespace || '-');
 		const name = inert(pod.name || pod.uid);
 		set(cells[1].firstChild, name.slice(0, -tail));
 		set(cells[1].lastChild, name.slice(-tail));
@@ -247,9 +247,9 @@ export class Pods {
 			const hang = pod && lanes.hangAt(pod, x);
 			let title = '';
 			if (mark) {
-				title = `${clock(mark.at)} ${podName(pod)} ${mark.container} ${mark.text}`;
+				title = inert(`${clock(mark.at)} ${pod.title} ${mark.container} ${mark.text}`);
 			} else if (hang) {
-				title = `${podName(pod)} ${inert(hang.what)} ${ageText(hang, this.#now())}`;
+				title = inert(`${pod.title} ${hang.what} ${since(hang, this.#now())}`);
 			}
 			if (lane && this.#hover !== title) {
 				this.#hover = title;
@@ -269,9 +269,8 @@ function stateText({ state, hangs }, now) {
 // is, and what its inspection waits for.
 function lastText({ last, view }, now) {
 	if (!view?.stale && !view?.uninspected) {
-		return last ? `${containerText(last)} ${eventText(last)}` : '-';
+		return last ? `${last.container} ${eventText(last)}` : '-';
 	}
-	const { call, container } = view.finding ?? {};
-	const known = view.currentAsOf ? `${seconds((now - Date.parse(view.currentAsOf)) / 1000)} old` : 'not known yet';
-	return [known, inert([call, container].filter(Boolean).join(' of '))].filter(Boolean).join(': ');
+	const known = view.currentAsOf ? `${age(view.currentAsOf, now)} old` : 'not known yet';
+	return known + (view.finding?.detail ?? '');
 }

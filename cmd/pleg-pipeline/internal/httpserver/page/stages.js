@@ -1,6 +1,6 @@
 // The stages with their figures: one line while all is well.
 
-import { count, perSecond, seconds, set } from './text.js';
+import { count, seconds, set } from './text.js';
 
 const phone = '(max-width: 700px)';
 const slowList = 3; // seconds after which a list that runs is worth a word
@@ -24,13 +24,12 @@ export class Stages {
 			listDuration: lister.runningSeconds > slowList ? seconds(lister.runningSeconds) + ' so far' : lister.lastList ? seconds(lister.lastSeconds) : '–',
 			listErrors: count(lister.errors),
 			listRate: perSecond(this.#rates.lists),
-			stream: hinter.streamUp ? perSecond(this.#rates.criEvents) : hinter.opened ? 'down' : 'off',
+			stream: hinter.stream === 'up' ? perSecond(this.#rates.criEvents) : hinter.stream,
 			pods: count(pods),
 			queue: count(differ.queue),
 			quarantined: count(differ.quarantined),
 			inspectionRate: perSecond(this.#rates.inspections),
-			inFlight: placesText(inspector),
-			hung: count(inspector.hung),
+			inFlight: inspector.places,
 			inspectionDuration: seconds(this.#inspectionDuration),
 			inspectionErrors: count(inspector.errors),
 			eventRate: perSecond(this.#rates.events),
@@ -38,8 +37,8 @@ export class Stages {
 			discarded: count(dispatcher.discarded),
 		});
 		this.#emphasize({
-			listAge: listsAreOld(figures), listErrors: lister.failures > 0, listDuration: lister.runningSeconds > slowList,
-			quarantined: differ.quarantined > 0, hung: inspector.hung > 0, inspectionErrors: this.#rates.inspectionErrors > 0,
+			listAge: lister.late, listErrors: lister.failures > 0, listDuration: lister.runningSeconds > slowList,
+			quarantined: differ.quarantined > 0, inFlight: inspector.hung > 0, inspectionErrors: this.#rates.inspectionErrors > 0,
 		});
 		const well = figures.verdict.severity === 'ok';
 		if (well !== this.#well) { // in between, whoever looks opens and closes them
@@ -83,15 +82,7 @@ export class Stages {
 	}
 }
 
-// listsAreOld reports whether the newest list is older than one that was due.
-export function listsAreOld({ at, lister }) {
-	const age = (Date.parse(at) - Date.parse(lister.lastList)) / 1000;
-	return age > Math.max(10, 3 * lister.periodSeconds);
-}
-
-// placesText returns how many inspections are in flight, of the places. Those that hang or
-// are slow have lent their places, so there may be more.
-function placesText({ inFlight, inspectors }) {
-	const extra = Math.max(0, inFlight - inspectors);
-	return `${inFlight - extra} of ${inspectors}${extra ? ` + ${extra} extra` : ''}`;
+// perSecond returns a rate.
+function perSecond(n) {
+	return (n === 0 || n >= 9.95 ? count(Math.round(n)) : Number.isFinite(n) ? n.toFixed(1) : '–') + '/s';
 }

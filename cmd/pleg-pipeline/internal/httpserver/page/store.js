@@ -1,6 +1,6 @@
 // What the page knows. It never touches the document.
 
-import { containerText, eventText, kind } from './text.js';
+import { join } from './text.js';
 
 const maxFeed = 200; // events in the feed
 const maxMarks = 120; // marks of one pod
@@ -71,14 +71,13 @@ export class Store {
 			return;
 		}
 		const pod = this.pod(event.podUID);
-		pod.name ||= event.podName ?? '';
-		pod.namespace ||= event.podNamespace ?? '';
+		setName(pod, event.podName, event.podNamespace);
 		if (!event.sandbox || !pod.last || pod.last.sandbox) { // a container says more
 			pod.last = event;
 			pod.lastAt = at;
 		}
 		// A mark keeps no event, so that thousands of them need little memory.
-		pod.marks.push({ at, kind: kind(event), sandbox: event.sandbox, container: intern(containerText(event)), text: intern(eventText(event)) });
+		pod.marks.push({ at, severity: event.severity, sandbox: event.sandbox, container: intern(event.container), text: intern(eventText(event)) });
 		if (pod.marks.length > maxMarks) {
 			pod.marks.shift();
 		}
@@ -100,7 +99,7 @@ export class Store {
 	pod(uid) {
 		let pod = this.pods.get(uid);
 		if (!pod) {
-			pod = { uid, name: '', namespace: '', state: '', severity: '', rank: 0, running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], hangs: [], view: null, goneAt: 0 };
+			pod = { uid, name: '', namespace: '', title: uid, state: '', severity: '', rank: 0, running: 0, total: 0, restarts: 0, last: null, lastAt: 0, marks: [], hangs: [], view: null, goneAt: 0 };
 			this.pods.set(uid, pod);
 		}
 		return pod;
@@ -114,8 +113,7 @@ export class Store {
 		for (const view of pods) {
 			answered.add(view.uid);
 			const pod = this.pod(view.uid);
-			pod.name = view.name || pod.name;
-			pod.namespace = view.namespace || pod.namespace;
+			setName(pod, view.name, view.namespace);
 			Object.assign(pod, { running: view.running, total: view.total, restarts: view.restarts, goneAt: 0, view });
 			this.#setState(pod, view.state, view.severity, now);
 		}
@@ -207,7 +205,7 @@ export class Store {
 		if (this.words.length === 0) {
 			return true;
 		}
-		const text = [pod.namespace + '/' + pod.name, pod.uid, pod.state, ...(pod.view?.containers ?? []).flatMap(c => [c.name, c.image ?? ''])].join(' ').toLowerCase();
+		const text = [pod.title, pod.uid, pod.state, ...(pod.view?.containers ?? []).flatMap(c => [c.name, c.image ?? ''])].join(' ').toLowerCase();
 		return this.words.every(word => text.includes(word));
 	}
 
@@ -217,8 +215,19 @@ export class Store {
 		if (this.words.length === 0 || !event.podUID || (pod && this.wants(pod))) {
 			return true;
 		}
-		const text = `${event.podNamespace}/${event.podName} ${event.podUID} ${event.containerName} ${eventText(event)}`.toLowerCase();
+		const text = `${event.pod} ${event.podUID} ${event.container} ${eventText(event)}`.toLowerCase();
 		return this.words.every(word => text.includes(word));
+	}
+}
+
+// eventText returns what happened and why.
+export function eventText(event) {
+	return join(', ', event.what, event.why);
+}
+
+function setName(pod, name, namespace) {
+	if (name) {
+		Object.assign(pod, { name, namespace, title: `${namespace}/${name}` });
 	}
 }
 

@@ -1,6 +1,5 @@
 // The event stream: it resumes after the last event, however the connection ends.
 
-const types = ['ContainerStarted', 'ContainerDied', 'ContainerRemoved', 'PodSync', 'Synced', 'Gap'];
 const minRetry = 1000;
 const maxRetry = 10000;
 
@@ -10,7 +9,7 @@ export function follow({ onEvent, onState }) {
 	let retry = minRetry;
 
 	function open() {
-		const query = new URLSearchParams({ name: 'page' });
+		const query = new URLSearchParams({ name: 'page', words: true });
 		if (last) {
 			query.set('since', last);
 		} else {
@@ -31,12 +30,10 @@ export function follow({ onEvent, onState }) {
 				retry = Math.min(2 * retry, maxRetry);
 			}
 		};
-		for (const type of types) {
-			source.addEventListener(type, message => {
-				last = message.lastEventId || last;
-				onEvent(JSON.parse(message.data));
-			});
-		}
+		source.onmessage = message => {
+			last = message.lastEventId || last;
+			onEvent(JSON.parse(message.data));
+		};
 	}
 	open();
 }

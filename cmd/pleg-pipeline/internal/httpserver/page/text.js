@@ -1,4 +1,5 @@
-// Texts. Everything that comes from the runtime goes through inert.
+// Texts and times. The words about pods and events come from the server, the page only says how
+// long ago something was.
 
 const maxLength = 200;
 
@@ -6,7 +7,8 @@ const maxLength = 200;
 const unsafe = /[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu;
 
 // inert returns a text whose unsafe characters are visible, such as U+202E, and whose
-// length is bounded. The page writes texts only with textContent, so HTML is inert.
+// length is bounded. set and make apply it: a text that reaches the document in another way
+// needs it too. As the page writes texts only with textContent, HTML is inert.
 export function inert(text, most = maxLength) {
 	text = String(text ?? '');
 	if (text.length > most) {
@@ -16,7 +18,8 @@ export function inert(text, most = maxLength) {
 }
 
 // set writes a text only if it differs, because a write costs a layout.
-export function set(element, text) {
+export function set(element, text, most = maxLength) {
+	text = inert(text, most);
 	if (element.textContent !== text) {
 		element.textContent = text;
 	}
@@ -25,11 +28,20 @@ export function set(element, text) {
 // make returns a new element with a text.
 export function make(tag, text = '', className = '') {
 	const element = document.createElement(tag);
-	element.textContent = text;
+	element.textContent = inert(text);
 	if (className) {
 		element.className = className;
 	}
 	return element;
+}
+
+// join joins the parts of a text that are not empty.
+export function join(separator, ...parts) {
+	return parts.filter(Boolean).join(separator);
+}
+
+export function count(n) {
+	return Number.isFinite(n) ? n.toLocaleString('en') : '–';
 }
 
 // seconds returns a duration in one unit, as the program prints it.
@@ -53,16 +65,9 @@ export function seconds(s) {
 	return s < 172800 ? Math.floor(s / 3600) + 'h' : Math.floor(s / 86400) + 'd';
 }
 
-// perSecond returns a rate.
-export function perSecond(n) {
-	if (!Number.isFinite(n)) {
-		return '–';
-	}
-	return (n === 0 || n >= 9.95 ? Math.round(n).toLocaleString('en') : n.toFixed(1)) + '/s';
-}
-
-export function count(n) {
-	return Number.isFinite(n) ? n.toLocaleString('en') : '–';
+// age returns the time between a time of the server and now.
+export function age(time, now) {
+	return seconds((now - Date.parse(time)) / 1000);
 }
 
 const clockFormat = new Intl.DateTimeFormat('en-GB', { hour: '2-digit', minute: '2-digit', second: '2-digit' });
@@ -79,57 +84,16 @@ export function moment(text) {
 	return Number.isFinite(time) ? momentFormat.format(time) : '–';
 }
 
-// podName returns namespace/name, or the UID of a pod whose name is not known.
-export function podName(pod) {
-	return inert(pod.name ? `${pod.namespace}/${pod.name}` : pod.uid);
-}
+const withDay = 20 * 3600e3; // ms after which a time needs its day
 
-// Reasons that say no more than the exit code.
-const expected = new Set(['Completed', 'Error']);
-
-// whatText returns what happened, in a word or two.
-export function whatText(event) {
-	const words = { ContainerStarted: 'started', ContainerDied: 'died', ContainerRemoved: 'removed', PodSync: 'sync' };
-	const what = words[event.type] ?? event.type;
-	return inert(event.exitCode === undefined ? what : `${what} ${event.exitCode}`);
-}
-
-// whyText returns what else an event says.
-export function whyText(event) {
-	const parts = [];
-	if (event.reason && !expected.has(event.reason)) {
-		parts.push(event.reason);
+// since says since when, such as "since 17:36 (6m, 9 attempts)", in the time zone of the
+// browser. All surfaces of the program say it so.
+export function since(finding, now) {
+	if (!finding.since) {
+		return '';
 	}
-	if (event.missed) {
-		parts.push(`${event.missed} events missed`);
-	}
-	return inert(parts.join(', '));
-}
-
-// ranText says how long a container ran that died.
-export function ranText(event) {
-	const ran = Date.parse(event.finishedAt) - Date.parse(event.startedAt);
-	return ran >= 0 ? `ran ${seconds(ran / 1000)}` : '';
-}
-
-// eventText returns what happened and why.
-export function eventText(event) {
-	return [whatText(event), whyText(event)].filter(Boolean).join(', ');
-}
-
-// containerText returns the container of an event; a sandbox in brackets, which a
-// container name cannot have.
-export function containerText(event) {
-	if (event.sandbox) {
-		return '(sandbox)';
-	}
-	return inert(event.containerName ?? '');
-}
-
-// kind returns the mark of an event: its type, or exit0 for an end without an error.
-export function kind(event) {
-	if (event.type === 'ContainerDied' && (event.exitCode === 0 || event.sandbox)) {
-		return 'exit0';
-	}
-	return event.type;
+	const at = new Date(finding.since).getTime();
+	const day = now - at < withDay ? '' : new Date(at).toLocaleDateString('en-US', { month: 'short', day: 'numeric' }) + ' ';
+	const tries = finding.attempts > 1 ? `, ${finding.attempts} attempts` : '';
+	return `since ${day}${clock(at).slice(0, 5)} (${seconds((now - at) / 1000)}${tries})`;
 }
