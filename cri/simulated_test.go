@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -43,6 +44,15 @@ func TestClientFollowsNode(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The client is what it asks of others: a runtime as the pipeline needs it.
+func TestClientIsARuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, client := simulated(t, cri.Options{})
+		populate(t, rt, 3, 2)
+		plegtest.CheckRuntime(t, client)
+	})
 }
 
 type changingNode struct {

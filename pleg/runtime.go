@@ -8,14 +8,17 @@ import (
 // Runtime is what the pipeline needs of a container runtime. Package cri implements
 // it for every CRI endpoint; an embedder may have its own.
 //
-// Both methods must return soon after ctx ends and must be safe for concurrent use:
+// Both methods must return an error soon after ctx ends and must be safe for concurrent use:
 // ListPods runs beside any number of PodStatus calls of different pods. A panic or a
-// runtime.Goexit in either counts as an error of that call.
+// runtime.Goexit in either counts as an error of that call. A call that ignores its ctx
+// is abandoned a second later: it has failed, and until it returns no other of that method and
+// pod begins. All text is UTF-8. plegtest.CheckRuntime tests all this.
 type Runtime interface {
 	// ListPods returns every pod with all its containers and sandboxes in all
-	// states. For a pod that did not change since the last call it may return the
-	// same pointer, which saves the comparison. After an error the pipeline keeps
-	// what it knew: an error is never an empty node.
+	// states. No two pods have one UID, and no two containers or sandboxes one id. For a pod
+	// that did not change since the last call it may return the same pointer, which saves
+	// the comparison. After an error the pipeline keeps what it knew: an error is never an
+	// empty node.
 	ListPods(ctx context.Context) ([]*Pod, error)
 
 	// PodStatus inspects one pod by the ids in it. Ids that the runtime no longer

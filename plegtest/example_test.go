@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -36,15 +37,15 @@ func Example() {
 	fmt.Println(plegtest.Words(<-sub.Events(), <-sub.Events()))
 
 	// The pipeline finds the change at its next relist.
-	runtime.Set("web", "nginx=exited /sandbox=running")
+	runtime.Set("web", "nginx=exited:137:OOMKilled /sandbox=running")
 	ev := <-sub.Events()
-	fmt.Println(plegtest.Words(ev), "with code", *ev.ExitCode)
+	fmt.Println(plegtest.Words(ev), "with code", *ev.ExitCode, ev.Reason)
 	stop()
 	fmt.Println(<-ended)
 	// Output:
 	// inspection failed: true
 	// Started(nginx) Started(/sandbox)
-	// Died(nginx) with code 3
+	// Died(nginx) with code 137 OOMKilled
 	// <nil>
 }
 
@@ -71,4 +72,17 @@ func ExampleRuntime_Announce() {
 	// Output:
 	// Started(nginx)
 	// <nil>
+}
+
+// A test of an embedder's own runtime.
+func ExampleCheckRuntime() {
+	TestRuntime := func(t *testing.T) {
+		runtime := plegtest.New() // your own, with at least one pod
+		runtime.Set("web", "nginx=running /sandbox=running")
+		plegtest.CheckRuntime(t, runtime)
+	}
+	tests := []testing.InternalTest{{Name: "TestRuntime", F: TestRuntime}} // go test does this
+	fmt.Println("passed:", testing.RunTests(func(_, _ string) (bool, error) { return true, nil }, tests))
+	// Output:
+	// passed: true
 }

@@ -5,7 +5,8 @@
 // A test sets its pods, makes calls fail, hang or panic with a [Fault], sends CRI
 // events, and reads how often the pipeline called it. [Pod], [Status] and [Words]
 // convert between pods, statuses, events and a short notation, so that a test
-// says "c1=running /s1=exited" instead of building structures.
+// says "c1=running c2=exited:137:OOMKilled /s1=exited" instead of building structures.
+// [CheckRuntime] tests a runtime of the embedder's own.
 //
 // Nothing here reads a clock or starts a goroutine of its own, except that
 // [Delay] waits: tests that run in a testing/synctest bubble need no real time.
@@ -207,10 +208,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, erro
 func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 	faults := r.startInspection(ctx, pod.UID)
 	defer r.finishInspection(pod.UID)
-	for _, fault := range faults {
-		if err := happen(ctx, fault); err != nil {
-			return nil, err
-		}
+	if err := happen(ctx, faults...); err != nil {
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -245,11 +244,19 @@ func (r *Runtime) countDeadline(ctx context.Context) {
 	}
 }
 
-func happen(ctx context.Context, f Fault) error {
-	if f == nil {
-		return nil
+// happen returns the error of the first fault that has one. Without a fault, a call fails if its
+// context has ended.
+func happen(ctx context.Context, faults ...Fault) error {
+	err := ctx.Err()
+	for _, f := range faults {
+		if f == nil {
+			continue
+		}
+		if err = f(ctx); err != nil {
+			break
+		}
 	}
-	return f(ctx)
+	return err
 }
 
 // statusOf is called with mu held.

@@ -3,6 +3,7 @@ package plegtest
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -15,10 +16,19 @@ var states = map[string]pleg.State{
 	"exited":  pleg.StateExited,
 }
 
+// exit is how a container ended. A pod keeps those that its words name in Native.
+type exit struct {
+	code   int32
+	reason string
+}
+
+type exits map[pleg.ContainerID]exit
+
 // Pod returns a new pod with the containers and sandboxes that words list, such
-// as "c1=running /s1=exited": an id and a state, with a slash before the id of a
-// sandbox. The states are created, running, exited and unknown; Pod panics on any
-// other. The containers belong to the first sandbox.
+// as "c1=running c2=exited:137:OOMKilled /s1=exited": an id and a state, with a slash before the
+// id of a sandbox. The states are created, running, exited and unknown; the exit code and the
+// reason of an exited container may follow, otherwise [Status] gives it 3 and "Error". Pod panics
+// on anything else. The containers belong to the first sandbox.
 //
 // The pod's name is "name-" and the UID, its namespace "ns". If the UID has a slash, as in
 // "web/a", the part before it is the namespace, and the part after it is the value of the
@@ -32,9 +42,16 @@ func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	}
 	for word := range strings.FieldsSeq(words) {
 		id, name, _ := strings.Cut(word, "=")
+		name, ended, exited := strings.Cut(name, ":")
 		state, ok := states[name]
-		if !ok {
-			panic(fmt.Sprintf("plegtest: unknown state in %q", word))
+		if !ok || exited && (state != pleg.StateExited || strings.HasPrefix(id, "/")) {
+			panic(fmt.Sprintf("plegtest: no such state: %q", word))
+		}
+		if exited {
+			if p.Native == nil {
+				p.Native = exits{}
+			}
+			p.Native.(exits)[pleg.ContainerID(id)] = parseExit(ended)
 		}
 		if sandbox, ok := strings.CutPrefix(id, "/"); ok {
 			p.Sandboxes = append(p.Sandboxes, &pleg.Container{ID: pleg.ContainerID(sandbox), Name: p.Name, State: state})
@@ -50,15 +67,36 @@ func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	return p
 }
 
+// parseExit reads an exit code and a reason, such as 137:OOMKilled.
+func parseExit(text string) exit {
+	number, reason, _ := strings.Cut(text, ":")
+	code, err := strconv.ParseInt(number, 10, 32)
+	if err != nil {
+		panic(fmt.Sprintf("plegtest: no exit code: %q", text))
+	}
+	if reason == "" {
+		reason = "Error"
+		if code == 0 {
+			reason = "Completed"
+		}
+	}
+	return exit{int32(code), reason}
+}
+
 // Status returns the status of a pod in the states that its list shows, with the
-// given addresses and the times of their creation. Exited containers have exit code 3 and the
-// reason "Error". Sandboxes have the addresses and the pod's labels.
+// given addresses and the times of their creation. Exited containers have the exit code and the
+// reason that their words gave to [Pod], otherwise 3 and "Error". Sandboxes have the addresses and
+// the pod's labels.
 func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 	s := &pleg.PodStatus{UID: p.UID, Name: p.Name, Namespace: p.Namespace, IPs: ips}
+	ends, _ := p.Native.(exits)
 	for _, c := range p.Containers {
 		status := &pleg.ContainerStatus{ID: c.ID, Name: c.Name, Attempt: c.Attempt, State: c.State, CreatedAt: c.CreatedAt}
 		if c.State == pleg.StateExited {
 			status.ExitCode, status.Reason = 3, "Error"
+			if ended, ok := ends[c.ID]; ok {
+				status.ExitCode, status.Reason = ended.code, ended.reason
+			}
 		}
 		s.Containers = append(s.Containers, status)
 	}

@@ -35,6 +35,7 @@ type Runtime struct {
 	listTimeout time.Duration
 	log         *slog.Logger
 	malformed   prometheus.Counter
+	items       items
 	calls       calls
 	endpoint    string
 }
@@ -45,7 +46,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	r := &Runtime{
 		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
 		malformed: s.Counter("pleg_malformed_pods_total",
-			"Pods and containers skipped because the runtime returned them without what identifies them."),
+			"Pods and containers that the runtime lists without an id or with that of another one."),
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),
 			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
@@ -63,8 +64,8 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 // Endpoint returns the address of the runtime; empty if it is not [pleg.Addressed].
 func (r *Runtime) Endpoint() string { return r.endpoint }
 
-// ListPods lists all pods. Items of the list that no stage could place are left
-// out and counted.
+// ListPods lists all pods. Items of the list without an id, or with that of another one, are
+// counted and logged, and left out if their pod has no place for them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
 	defer cancel()
@@ -158,13 +159,16 @@ func (l podLister) ListPod(ctx context.Context, uid pleg.PodUID) (pod *pleg.Pod,
 	ctx, cancel := l.withListTimeout(ctx)
 	defer cancel()
 	pod, err = call(ctx, l.Runtime, subject{"ListPod", uid}, func() (*pleg.Pod, error) { return l.pods.ListPod(ctx, uid) })
-	if err == nil && pod != nil && !isWellFormed(pod, uid) {
-		err = errors.New("the runtime returned another pod, or one with a nil container or sandbox")
+	if err == nil && pod != nil && pod.UID != uid {
+		err = fmt.Errorf("the runtime returned pod %s", pod.UID)
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, fmt.Errorf("list pod %s: %w", uid, err)
+	case pod == nil:
+		return nil, nil
 	}
-	return pod, nil
+	return l.wellFormedPod(ctx, pod), nil
 }
 
 type eventWatcher struct {

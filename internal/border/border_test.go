@@ -3,9 +3,11 @@ package border_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,41 +128,145 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 	}
 }
 
-// What is malformed is skipped and counted, and nothing of the runtime's own is changed.
+// What is malformed is counted and named once, what no stage could place is skipped, and nothing of the runtime's own is changed.
 func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
-	listed := func() []*pleg.Pod {
-		return []*pleg.Pod{
-			{UID: "good", Containers: []*pleg.Container{{ID: "c1"}}},
-			nil,
-			{UID: "partial", Containers: []*pleg.Container{nil, {ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}, nil, nil}},
-			{Containers: []*pleg.Container{{ID: "c2"}}},
-			{UID: "last"},
+	c := func(ids ...pleg.ContainerID) (list []*pleg.Container) {
+		for _, id := range ids {
+			list = append(list, &pleg.Container{ID: id, Name: "of-" + string(id)})
 		}
+		return list
 	}
-	own, reg := listed(), prometheus.NewRegistry()
-	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return own, nil }},
-		border.Options{ListTimeout: timeout, Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: reg}})
-	kit.Must(t, err)
-	pods, err := r.ListPods(t.Context())
-	want := []*pleg.Pod{
-		listed()[0], {UID: "partial", Containers: []*pleg.Container{{ID: "c3"}}, Sandboxes: []*pleg.Container{{ID: "s3"}}}, listed()[4],
-	}
-	if err != nil || !reflect.DeepEqual(pods, want) {
-		t.Errorf("pods %v, %v, want %v", pods, err, want)
-	}
-	if !reflect.DeepEqual(own, listed()) {
-		t.Errorf("the runtime's list was changed: %v", own)
-	}
-	if n := kit.Metric(t, reg, "pleg_malformed_pods_total"); n != 5 {
-		t.Errorf("%v malformed items counted, want two pods and three containers", n)
+	for name, tc := range map[string]struct {
+		listed, want []*pleg.Pod
+		named        []string // one for each skipped item
+	}{
+		"nil pod":        {[]*pleg.Pod{nil, {UID: "a"}}, []*pleg.Pod{{UID: "a"}}, []string{"nil"}},
+		"pod without ID": {[]*pleg.Pod{{Name: "web", Containers: c("c")}, {UID: "a"}}, []*pleg.Pod{{UID: "a"}}, []string{"pod=/web"}},
+		"nil containers": {
+			[]*pleg.Pod{{UID: "a", Containers: []*pleg.Container{nil, c("c")[0]}, Sandboxes: []*pleg.Container{nil, c("s")[0]}}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c"), Sandboxes: c("s")}},
+			[]string{"podUID=a", "podUID=a"},
+		},
+		"empty container id": {[]*pleg.Pod{{UID: "a", Containers: c("", "c")}}, []*pleg.Pod{{UID: "a", Containers: c("c")}}, []string{"container=of- reason=\"it has no id"}},
+		"id twice in a pod": {
+			[]*pleg.Pod{{UID: "a", Containers: c("c", "c"), Sandboxes: c("c", "s")}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c"), Sandboxes: c("s")}},
+			[]string{"containerID=c", "containerID=c"},
+		},
+		"id in two pods": {
+			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
+			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
+			[]string{"podUID=a pod=/ containerID=c container=of-c reason=\"pod b has the id too"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, reg, log := fmt.Sprint(words(tc.listed)), prometheus.NewRegistry(), &strings.Builder{}
+			r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return tc.listed, nil }},
+				border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: instrument.Registry{Registerer: reg}})
+			kit.Must(t, err)
+			for n := range 2 {
+				pods, err := r.ListPods(t.Context())
+				if err != nil || !reflect.DeepEqual(pods, tc.want) {
+					t.Errorf("pods %v, %v, want %v", words(pods), err, words(tc.want))
+				}
+				if got := kit.Metric(t, reg, "pleg_malformed_pods_total"); got != float64((n+1)*len(tc.named)) {
+					t.Errorf("%v malformed items counted in %d lists, want %d in each", got, n+1, len(tc.named))
+				}
+			}
+			if after := fmt.Sprint(words(tc.listed)); after != before {
+				t.Errorf("the runtime's list was changed: %s, was %s", after, before)
+			}
+			lines := strings.Split(log.String(), "\n")
+			slices.Sort(lines)
+			if len(slices.Compact(slices.Clone(lines))) != len(lines) {
+				t.Errorf("an item is named twice:\n%s", log)
+			}
+			for _, want := range tc.named {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log does not name %s:\n%s", want, log)
+				}
+			}
+		})
 	}
 }
 
+// words has the ids of a list.
+func words(pods []*pleg.Pod) (words []string) {
+	for _, pod := range pods {
+		if pod == nil {
+			words = append(words, "nil")
+			continue
+		}
+		words = append(words, string(pod.UID))
+		for _, c := range slices.Concat(pod.Containers, pod.Sandboxes) {
+			if c == nil {
+				c = &pleg.Container{ID: "nil"}
+			}
+			words = append(words, " "+string(c.ID))
+		}
+	}
+	return words
+}
+
+// A list of one pod leaves out what the list of all pods does: its containers must not come and go.
+func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
+	shared := &pleg.Pod{UID: "b", Containers: []*pleg.Container{nil, {ID: "c"}, {}, {ID: "d"}, {ID: "d"}}}
+	log := &strings.Builder{}
+	r, err := border.New(fake{
+		list: func(context.Context) ([]*pleg.Pod, error) {
+			return []*pleg.Pod{shared}, nil
+		},
+		one: func(context.Context) (*pleg.Pod, error) { return shared, nil },
+	}, border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	kit.Must(t, err)
+	want := "[b  c  d]"
+	for range 3 {
+		if pods, err := r.ListPods(t.Context()); err != nil || fmt.Sprint(words(pods[:1])) != want {
+			t.Errorf("the list has %v, %v, want %s", words(pods[:1]), err, want)
+		}
+		if pod, err := r.PodLister().ListPod(t.Context(), "b"); err != nil || fmt.Sprint(words([]*pleg.Pod{pod})) != want {
+			t.Errorf("the list of one pod has %v, %v, want %s", pod, err, want)
+		}
+	}
+	if n := strings.Count(log.String(), "\n"); n != 3 {
+		t.Errorf("%d lines for 3 items, want each once:\n%s", n, log)
+	}
+}
+
+// A runtime that invents items must not fill the log.
+func TestManyMalformedItems(t *testing.T) {
+	reg, log := prometheus.NewRegistry(), &strings.Builder{}
+	pods := make([]*pleg.Pod, 5000)
+	for n := range pods {
+		pods[n] = &pleg.Pod{Name: fmt.Sprint("pod", n)}
+	}
+	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
+		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil)), Metrics: instrument.Registry{Registerer: reg}})
+	kit.Must(t, err)
+	_, err = r.ListPods(t.Context())
+	kit.Must(t, err)
+	if n := strings.Count(log.String(), "\n"); n != 100 {
+		t.Errorf("%d lines, want 100", n)
+	}
+	kit.RequireMetric(t, reg, 5000, "pleg_malformed_pods_total")
+}
+
 func TestWellFormedListIsNotCopied(t *testing.T) {
-	pods := []*pleg.Pod{{UID: "a"}, {UID: "b"}}
+	pods := []*pleg.Pod{{UID: "a", Containers: []*pleg.Container{{ID: "c"}}}, {UID: "b", Sandboxes: []*pleg.Container{{ID: "s"}}}}
 	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
 	if got, err := r.ListPods(t.Context()); err != nil || &got[0] != &pods[0] {
 		t.Errorf("the list is a copy, or %v; want the list itself", err)
+	}
+}
+
+func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
+	pods := []*pleg.Pod{{UID: "a"}, {UID: "b"}}
+	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
+	for _, second := range []*pleg.Pod{{UID: "b"}, nil} {
+		pods[1] = second
+		if got, err := r.ListPods(t.Context()); err != nil || slices.Contains(got, nil) {
+			t.Errorf("the list is %v, %v", words(got), err)
+		}
 	}
 }
 

@@ -1,0 +1,245 @@
+package plegtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func good() *plegtest.Runtime {
+	r := plegtest.New()
+	r.Set("web", "nginx=running job=exited:137:OOMKilled /w=running")
+	r.Set("db", "postgres=running /d=running")
+	return r
+}
+
+func TestCheckRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		plegtest.CheckRuntime(t, good())
+		plegtest.CheckRuntime(t, good().Basic())
+	})
+}
+
+// broken is a good runtime, except for one of its methods.
+type broken struct {
+	*plegtest.Runtime
+	list   func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error)
+	one    func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error)
+	status func(ctx context.Context, pod *pleg.Pod, last, status *pleg.PodStatus) (*pleg.PodStatus, error)
+	watch  func(ctx context.Context) error
+}
+
+func (b broken) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
+	pods, err := b.Runtime.ListPods(ctx)
+	if b.list != nil {
+		return b.list(ctx, pods)
+	}
+	return pods, err
+}
+
+func (b broken) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
+	pod, err := b.Runtime.ListPod(ctx, uid)
+	if b.one != nil {
+		return b.one(ctx, pod)
+	}
+	return pod, err
+}
+
+func (b broken) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
+	status, err := b.Runtime.PodStatus(ctx, pod, last)
+	if b.status != nil {
+		return b.status(ctx, pod, last, status)
+	}
+	return status, err
+}
+
+func (b broken) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
+	if b.watch != nil {
+		return b.watch(ctx)
+	}
+	return b.Runtime.WatchEvents(ctx, opened, hint)
+}
+
+// listing returns a runtime that lists one more pod.
+func listing(more *pleg.Pod) broken {
+	r := good()
+	if more == nil || more.UID != "web" && more.UID != "" {
+		r.SetPod(&pleg.Pod{UID: "other"})
+	}
+	return broken{Runtime: r, list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+		return append(pods, more), ctx.Err()
+	}}
+}
+
+func TestCheckRuntimeFinds(t *testing.T) {
+	errBusy := errors.New("busy")
+	var calls atomic.Int32
+	for name, tc := range map[string]struct {
+		rt   pleg.Runtime
+		want string
+	}{
+		"list that fails":                   {broken{Runtime: good(), list: func(context.Context, []*pleg.Pod) ([]*pleg.Pod, error) { return nil, errBusy }}, "ListPods: busy"},
+		"no pods":                           {plegtest.New(), "no pod has a container"},
+		"nil pod":                           {listing(nil), "a pod is nil"},
+		"no UID":                            {listing(&pleg.Pod{Name: "nameless"}), "/nameless has no UID"},
+		"two pods of one UID":               {listing(&pleg.Pod{UID: "web"}), `two pods have the UID "web"`},
+		"nil container":                     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{nil}}), `of pod "u" is nil`},
+		"no id":                             {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{Name: "c"}}}), `"c" of pod "u" has no ID`},
+		"id twice in a pod":                 {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c"}}, Sandboxes: []*pleg.Container{{ID: "c"}}}), `of pod "u" and of pod "u"`},
+		"id in two pods":                    {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "nginx"}}}), `of pod "web" and of pod "u"`},
+		"name that is not text":             {listing(&pleg.Pod{UID: "u", Name: "\xff"}), "is not UTF-8"},
+		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff"}}), "is not UTF-8"},
+		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "s", Name: "\xff"}}}), "is not UTF-8"},
+		"status that is not text": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil {
+				s.Sandboxes[0].Annotations = map[string]string{"\xff": ""}
+			}
+			return s, ctx.Err()
+		}}, "is not UTF-8"},
+		"pods that change": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			if calls.Add(1) == 2 {
+				pods[0].Containers[0].Attempt++
+			}
+			return pods, ctx.Err()
+		}}, "was changed after ListPods had returned it"},
+		"pod that PodStatus changes": {broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if calls.Add(1) == 1 {
+				pod.Containers[0].State = pleg.StateExited
+			}
+			return s, ctx.Err()
+		}}, "was changed after ListPods had returned it"},
+		"status that changes": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if last != nil && calls.Add(1) == 1 {
+				last.IPs = nil
+			}
+			return s, ctx.Err()
+		}}, "it changed the status that it had returned"},
+		"one call at a time": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			defer calls.Add(-1)
+			if calls.Add(1) > 1 {
+				return nil, errBusy
+			}
+			time.Sleep(time.Second)
+			return s, ctx.Err()
+		}}, "at the same time as others: busy"},
+		"another list": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			if calls.Add(1) > 1 && pods != nil {
+				pods = pods[1:]
+			}
+			return pods, ctx.Err()
+		}}, "it returned other pods than before"},
+		"ListPod of another pod": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
+			if pod != nil {
+				pod = &pleg.Pod{UID: pod.UID, Name: pod.Name, Namespace: pod.Namespace, Containers: pod.Containers}
+			}
+			return pod, ctx.Err()
+		}}, "it returned another pod than ListPods"},
+		"ListPod that fails for a pod that is gone": {broken{Runtime: good(), one: func(ctx context.Context, pod *pleg.Pod) (*pleg.Pod, error) {
+			if pod == nil {
+				return nil, errBusy
+			}
+			return pod, ctx.Err()
+		}}, "ListPod of a pod that is gone"},
+		"status of another pod": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil {
+				s.UID = "another"
+			}
+			return s, ctx.Err()
+		}}, "it returned the status of"},
+		"status without a container": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil {
+				s.Containers = nil
+			}
+			return s, ctx.Err()
+		}}, "the status has the ids"},
+		"nil in a status": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil {
+				s.Containers[0] = nil
+			}
+			return s, ctx.Err()
+		}}, "of the status is nil"},
+		"neither a status nor an error": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
+			return nil, ctx.Err()
+		}}, "neither a status nor an error"},
+		"unknown id is an error": {broken{Runtime: good(), status: func(ctx context.Context, pod *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			for _, c := range pod.Containers {
+				if c.ID == "plegtest-unknown" {
+					return nil, errBusy
+				}
+			}
+			return s, ctx.Err()
+		}}, "with an id that the runtime does not know"},
+		"list that ignores its context": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			return pods, nil
+		}}, "ListPods: it returned no error although its context had ended"},
+		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if ctx.Err() != nil {
+				time.Sleep(time.Hour)
+			}
+			return s, ctx.Err()
+		}}, "PodStatus: it did not return within 10s"},
+		"events that ignore their context": {broken{Runtime: good(), watch: func(context.Context) error { time.Sleep(time.Hour); return nil }}, "WatchEvents: it did not return within 10s"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			calls.Store(0)
+			found := &reporter{TB: t}
+			plegtest.CheckRuntime(found, tc.rt)
+			time.Sleep(2 * time.Hour) // until what hangs has ended
+			if len(found.errs) == 0 {
+				t.Error("found nothing")
+			}
+			for _, err := range found.errs {
+				if !strings.Contains(err, tc.want) {
+					t.Errorf("found %s, want only %s", err, tc.want)
+				}
+			}
+		})
+	}
+}
+
+// reporter keeps what a test reports.
+type reporter struct {
+	testing.TB
+	mu   sync.Mutex
+	errs []string
+}
+
+func (r *reporter) Helper() {}
+
+func (r *reporter) Errorf(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.errs = append(r.errs, fmt.Sprintf(format, args...))
+}
+
+func TestExitCodes(t *testing.T) {
+	status := plegtest.Status(plegtest.Pod("web", "a=exited b=exited:137:OOMKilled c=exited:0 d=exited:1 e=running"))
+	for n, want := range []struct {
+		code   int32
+		reason string
+	}{{3, "Error"}, {137, "OOMKilled"}, {0, "Completed"}, {1, "Error"}, {0, ""}} {
+		if c := status.Containers[n]; c.ExitCode != want.code || c.Reason != want.reason {
+			t.Errorf("%s ended with %d %q, want %d %q", c.ID, c.ExitCode, c.Reason, want.code, want.reason)
+		}
+	}
+	for _, words := range []string{"a=running:1", "/a=exited:1", "a=exited:x", "a=exited:", "a=dead", "a"} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%q is accepted", words)
+				}
+			}()
+			plegtest.Pod("web", words)
+		}()
+	}
+}
