@@ -3,7 +3,7 @@
 //
 // An agent on each node publishes:
 //
-//	conn, err := fleet.Connect("nats://nats.example:4222", fleet.ConnectOptions{})
+//	conn, err := fleet.Connect("nats://nats.example:4222", logger)
 //	...
 //	p, err := fleet.NewPublisher(fleet.PublisherOptions{
 //		Conn: conn, Source: fleet.From(pipe), Cluster: "prod", Node: nodeName,

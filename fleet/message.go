@@ -1,22 +1,17 @@
 package fleet
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// A message in the stream is a CloudEvent 1.0 in JSON. docs/fleet.md describes it.
-
-const contentType = "application/cloudevents+json"
-
+// cloudEvent is a message in the stream: a CloudEvent 1.0 in JSON. docs/fleet.md describes it.
 type cloudEvent struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -29,6 +24,8 @@ type cloudEvent struct {
 	Sequence string `json:"sequence"`
 	Data     data   `json:"data"`
 }
+
+const contentType = "application/cloudevents+json"
 
 // data is an event, or what else a message says. Seq is then the number of the node's last event.
 type data struct {
@@ -43,17 +40,14 @@ type data struct {
 // kind is what a message is.
 type kind string
 
-// The kinds of messages beside events. The last three are about the node.
 const (
+	ofEvent kind = "event"
 	// ofState is the state of a pod, published again.
 	ofState kind = "pod.state"
-	// ofBegin says that the states of the node are being replaced, until its Gap.
-	ofBegin kind = "node.begins"
-	// ofGap says that events are missing, and that the states of the node are complete again.
-	ofGap kind = "node.gap"
-	// ofAgent says that an agent has connected, which changes nothing else.
+	// ofAgent says that an agent begins to publish the states of a node, and ofGap that they are complete,
+	// and that events are missing.
 	ofAgent kind = "node.agent"
-	ofEvent kind = "event"
+	ofGap   kind = "node.gap"
 )
 
 const (
@@ -70,7 +64,7 @@ func encode(source string, k kind, d data) ([]byte, error) {
 	name, id := string(k), fmt.Sprintf("%s/%d", d.Epoch, d.Seq)
 	switch info := d.Type.Info(); {
 	case k != ofEvent:
-		id += "/" + name + "/" + cmp.Or(string(d.PodUID), d.Agent)
+		id += fmt.Sprintf("/%s/%s/%x", name, d.PodUID, d.ObservedAt.UnixNano())
 	case info.Class == pleg.ClassMark || info.Number == 0:
 		return nil, fmt.Errorf("event type %q cannot be published", d.Type)
 	default:
@@ -88,29 +82,23 @@ type message struct {
 	data
 }
 
-var errNoEpoch = errors.New("it has no epoch")
-
 func decode(body []byte) (message, error) {
 	var ce cloudEvent
 	if err := json.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
 	m := message{ofEvent, ce.Data}
-	name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix))
-	if slices.Contains([]kind{ofState, ofBegin, ofGap, ofAgent}, name) {
+	switch name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix)); name {
+	case ofState, ofAgent, ofGap:
 		m.kind = name
 	}
 	switch {
+	case m.Epoch == "" && m.kind != ofAgent:
+		return m, errors.New("it has no epoch")
 	case m.Pod != nil:
 		m.Pod.restore(&m.Event)
 	case m.kind == ofState || m.kind == ofEvent:
 		return m, errors.New("it has no pod")
 	}
-	if m.Epoch == "" && m.kind != ofBegin && m.kind != ofAgent {
-		return m, errNoEpoch
-	}
 	return m, nil
 }
-
-// aboutPod reports whether the message is an event or the state of a pod.
-func (m *message) aboutPod() bool { return m.kind == ofEvent || m.kind == ofState }

@@ -10,9 +10,7 @@ import (
 
 type metrics struct {
 	published prometheus.Counter
-	refused   prometheus.Counter
 	retries   prometheus.Counter
-	gaps      prometheus.Counter
 	cut       prometheus.Counter
 	lag       prometheus.Histogram
 }
@@ -21,9 +19,7 @@ func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (m *
 	s := instrument.Registry{Registerer: registerer}.NewSet()
 	m = &metrics{
 		published: s.Counter("pleg_fleet_published_events_total", "Events that the NATS server has acknowledged."),
-		refused:   s.Counter("pleg_fleet_refused_messages_total", "Messages and states that the NATS server refused, for example because another agent publishes as this node."),
 		retries:   s.Counter("pleg_fleet_retries_total", "Times that publishing began again after an error."),
-		gaps:      s.Counter("pleg_fleet_published_gaps_total", "Gaps published because events could not be resumed: one after each start, more if the history was too short."),
 		cut:       s.Counter("pleg_fleet_cut_total", "Events and states that were too large for a message and were published in part."),
 		lag: s.Histogram("pleg_fleet_lag_seconds", "Time from the observation of an event to the acknowledgement of the NATS server.",
 			instrument.LagBuckets),

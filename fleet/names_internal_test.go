@@ -3,61 +3,39 @@ package fleet
 import (
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-func TestTokens(t *testing.T) {
-	tests := []struct{ name, want string }{
-		{"node-1", "node-1"},
-		{"node-1.example.com", "node-1_example_com"},
-		{"node_1", "node=5F1"},
-		{"", "="},
-		{"a*b >=", "a=2Ab=20=3E=3D"},
-		{"ä", "=C3=A4"},
-	}
-	for _, tt := range tests {
-		got := token(tt.name)
-		if got != tt.want {
-			t.Errorf("token(%q) is %q, want %q", tt.name, got, tt.want)
-		}
-		if back, err := fromToken(got); err != nil || back != tt.name {
-			t.Errorf("fromToken(%q) is %q, %v, want %q", got, back, err, tt.name)
-		}
-	}
-	for _, bad := range []string{"=2", "a=G0", "=5"} {
-		if name, err := fromToken(bad); err == nil {
-			t.Errorf("fromToken(%q) is %q, want an error", bad, name)
-		}
-	}
-}
-
 func TestNames(t *testing.T) {
-	for _, bad := range []string{"", "a b", "a/b", "a\n", "ä", strings.Repeat("x", 254)} {
-		if checkName("Node", bad) == nil {
+	for _, bad := range []string{"", "a b", "a/b", "a\n", "ä", "a=b", strings.Repeat("x", 254)} {
+		if checkName("Node", bad, maxName) == nil {
 			t.Errorf("the name %q is accepted", bad)
 		}
 	}
-	if err := checkName("Node", "node_1.example.com"); err != nil {
-		t.Error(err)
+	for name, want := range map[string]string{"n-1": "n-1", "n.1": "n_1", "n_1": "n=5F1", "=5F": "=5F"} {
+		subject := podSubject("prod.eu", name, "uid")
+		if got := nodeOf(subject); subject != "pleg.v2.prod_eu."+want+".uid" || checkName("Node", name, maxName) == nil && got != name {
+			t.Errorf("the node in %s is %q, want %s", subject, got, name)
+		}
 	}
-	subject := podSubject("prod.eu", "n.1", "uid")
-	if got, err := nodeOf(subject, nodePlace); subject != "pleg.v2.prod_eu.n_1.uid" || err != nil || got != "n.1" {
-		t.Errorf("the node in %s is %q, %v, want n.1", subject, got, err)
-	}
-	if got := podSubject("prod.eu", "n.1", ""); got != "pleg.v2.prod_eu.n_1."+nodeToken {
-		t.Errorf("the subject of a node is %s", got)
-	}
-	if long := StreamName(strings.Repeat("_", 100)); len(long) > 255 || long == StreamName(strings.Repeat("_", 101)) {
-		t.Errorf("the stream of a long name is %s", long)
+	seen := make(map[string]pleg.PodUID)
+	for _, uid := range []pleg.PodUID{"", nodeToken, "a.b", "a_b", "a=5Fb", "shop/web", "shop/wëb", pleg.PodUID(strings.Repeat("x", 300))} {
+		subject := podSubject("c", "n", uid)
+		if other, twice := seen[subject]; twice || strings.Count(subject, ".") != 4 || subject == nodeSubject("c", "n") {
+			t.Errorf("the subject of %q is %s, that of %q", uid, subject, other)
+		}
+		seen[subject] = uid
 	}
 }
 
 func TestPositions(t *testing.T) {
-	for _, p := range []place{{stream: "18a5", message: 12}, {stream: "18a5", message: 12, stored: 1 << 60}, {stream: "x"}} {
+	for _, p := range []place{{stream: 18, message: 12}, {stream: 18, message: 12, stored: 1 << 60}, {stream: 1}} {
 		if got, err := parsePlace(string(p.position())); err != nil || got != p {
 			t.Errorf("%+v is read as %+v, %v", p, got, err)
 		}
 	}
-	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1+1", "a:1@", "a:1@x", "a:1@-1", "a:1,b:1"} {
+	for _, bad := range []string{"", "12", ":12", "a:", "a:x", "a:1", "a:1:", "a:1:g", "a:+1:1", "a:1:1 ", "a:1:1:1"} {
 		if got, err := ParsePosition(bad); err == nil {
 			t.Errorf("%q is read as %v, want an error", bad, got)
 		}

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,8 +18,7 @@ type podState struct {
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
 	Events []pleg.Event `json:"events,omitempty"`
-	// Status is a podStatus.
-	Status json.RawMessage `json:"status,omitempty"`
+	Status *podStatus   `json:"status,omitempty"`
 	// Error is the error of the last inspection, or says what was too large to publish.
 	Error string `json:"error,omitempty"`
 }
@@ -84,26 +82,24 @@ func (s *podState) apply(ev pleg.Event) {
 }
 
 // setStatus adds the result of the last inspection.
-func (s *podState) setStatus(status *pleg.PodStatus, failed error) (err error) {
+func (s *podState) setStatus(status *pleg.PodStatus, failed error) {
 	s.Error, s.Status = "", nil
 	if failed != nil {
 		s.Error = failed.Error()
 	}
 	if status == nil {
-		return nil
+		return
 	}
 	if newest := newestSandbox(status); newest != nil && newest.Labels != nil {
 		s.Labels = newest.Labels
 	}
-	published := podStatus{IPs: status.IPs, ObservedAt: status.ObservedAt}
+	s.Status = &podStatus{IPs: status.IPs, ObservedAt: status.ObservedAt}
 	for _, c := range status.Containers {
-		published.Containers = append(published.Containers, containerStatus(*c))
+		s.Status.Containers = append(s.Status.Containers, containerStatus(*c))
 	}
 	for _, sandbox := range status.Sandboxes {
-		published.Sandboxes = append(published.Sandboxes, sandboxStatus(*sandbox))
+		s.Status.Sandboxes = append(s.Status.Sandboxes, sandboxStatus(*sandbox))
 	}
-	s.Status, err = json.Marshal(published)
-	return err
 }
 
 func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
@@ -114,25 +110,21 @@ func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
 }
 
 // status returns the status in a state; nil if there is none.
-func (s *podState) status(of *pleg.Event) (*pleg.PodStatus, error) {
-	if len(s.Status) == 0 {
-		return nil, nil
+func (s *podState) status(of *pleg.Event) *pleg.PodStatus {
+	if s.Status == nil {
+		return nil
 	}
-	var published podStatus
-	if err := json.Unmarshal(s.Status, &published); err != nil {
-		return nil, err
-	}
-	status := &pleg.PodStatus{UID: of.PodUID, Name: of.PodName, Namespace: of.PodNamespace, IPs: published.IPs, ObservedAt: published.ObservedAt}
-	for _, c := range published.Containers {
+	status := &pleg.PodStatus{UID: of.PodUID, Name: of.PodName, Namespace: of.PodNamespace, IPs: s.Status.IPs, ObservedAt: s.Status.ObservedAt}
+	for _, c := range s.Status.Containers {
 		status.Containers = append(status.Containers, new(pleg.ContainerStatus(c)))
 	}
-	for _, sandbox := range published.Sandboxes {
+	for _, sandbox := range s.Status.Sandboxes {
 		status.Sandboxes = append(status.Sandboxes, new(pleg.SandboxStatus(sandbox)))
 	}
 	if newest := newestSandbox(status); newest != nil {
 		newest.Labels = s.Labels
 	}
-	return status, nil
+	return status
 }
 
 // without returns the state without what its events have in common with an event.
@@ -159,48 +151,28 @@ func (s *podState) restore(ev *pleg.Event) {
 	}
 }
 
-// CRI bounds no name, and the server refuses what is larger than its max_payload, however often
-// it is sent. So what no pod of Kubernetes has is cut before it is published.
-const (
-	// maxText is the length of one text of an event in bytes.
-	maxText = 4 << 10
-	// maxLabels is the size of all labels of a pod in bytes: each of its messages has them.
-	maxLabels = 64 << 10
-)
-
-// encodePod returns a message about a pod of at most limit bytes, and what was left out for that:
-// labels that are too large, then the labels and the status, then the older events. The error in the
-// message says so.
+// encodePod returns a message about a pod of at most limit bytes. What it leaves out for that, it says.
 func encodePod(source string, k kind, ev pleg.Event, s *podState, limit int) (body []byte, cut string, err error) {
 	part := s.without(&ev)
-	if size := sizeOf(s.Labels); size > maxLabels {
-		cut = fmt.Sprintf("the labels are too large to publish: %d bytes", size)
-		part.Labels, part.Error = nil, cut
-	}
-	for {
-		body, err = encode(source, k, data{Event: ev, Pod: part})
-		if err != nil || len(body) <= limit || part.Status == nil && part.Labels == nil && len(part.Events) == 0 {
-			return body, cut, err
-		}
-		switch {
-		case part.Labels != nil:
-			part.Labels = nil
-		case part.Status != nil:
-			part.Status = nil
-		default:
-			part.Events = part.Events[(len(part.Events)+1)/2:]
+	for _, leaveOut := range []func(){
+		func() {},
+		func() { part.Labels = nil },
+		func() { part.Status = nil },
+		func() { part.Events = nil },
+	} {
+		leaveOut()
+		if body, err = encode(source, k, data{Event: ev, Pod: part}); err != nil || len(body) <= limit {
+			break
 		}
 		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
 		part.Error = cut
 	}
+	return body, cut, err
 }
 
-func sizeOf(labels map[string]string) (size int) {
-	for key, value := range labels {
-		size += len(key) + len(value)
-	}
-	return size
-}
+// maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what
+// is larger than its max_payload, however often it is sent.
+const maxText = 4 << 10
 
 // fit cuts the texts of an event that are too long, and reports whether there were any. What is
 // cut ends with a hash of the whole, so that two ids stay two.

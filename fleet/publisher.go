@@ -20,11 +20,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Defaults of [PublisherOptions].
+// The shortest and the longest time between two attempts of a publisher and of a watch. Half of it is
+// random. While there is no connection, an attempt costs nothing.
 const (
-	DefaultMinBackoff     = 500 * time.Millisecond
-	DefaultMaxBackoff     = 15 * time.Second
-	DefaultPublishTimeout = 5 * time.Second
+	minBackoff = 250 * time.Millisecond
+	maxBackoff = 5 * time.Second
 )
 
 // PublisherOptions configure a [Publisher]. Conn, Source, Cluster and Node are required.
@@ -37,17 +37,10 @@ type PublisherOptions struct {
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
-	// seconds, and within two seconds if it is another one. If nil, none is published.
+	// seconds, and within a second if it is another one. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
 	// Limits apply to the stream and the bucket if they do not exist yet.
 	Limits Limits
-	// MinBackoff and MaxBackoff are the shortest and the longest time until the
-	// publisher begins again after an error. The time doubles with each error, and
-	// half of it is random. If zero, [DefaultMinBackoff] and [DefaultMaxBackoff].
-	MinBackoff, MaxBackoff time.Duration
-	// PublishTimeout is the time in which the server must acknowledge a message. If
-	// zero, [DefaultPublishTimeout].
-	PublishTimeout time.Duration
 	// Logger logs when publishing stops and works again. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics pleg_fleet_… until Run returns. If nil, they are not registered.
@@ -62,10 +55,8 @@ func (o *PublisherOptions) complete() error {
 		return errors.New("PublisherOptions.Source must not be nil")
 	}
 	if err := errors.Join(
-		checkName("PublisherOptions.Cluster", o.Cluster),
-		checkName("PublisherOptions.Node", o.Node),
-		backoff.Complete(&o.MinBackoff, &o.MaxBackoff, DefaultMinBackoff, DefaultMaxBackoff),
-		option.Default("PublishTimeout", &o.PublishTimeout, DefaultPublishTimeout),
+		checkName("PublisherOptions.Cluster", o.Cluster, maxCluster),
+		checkName("PublisherOptions.Node", o.Node, maxName),
 		o.Limits.complete(),
 	); err != nil {
 		return err
@@ -79,19 +70,20 @@ func (o *PublisherOptions) complete() error {
 // Publisher publishes the events of one node and the state of its pods. Create it with
 // [NewPublisher].
 //
-// It keeps no file: it reads on the server what it published last, and continues after
-// that with what the history of the pipeline still has. If that is too short, or the
-// pipeline is a new one, it publishes the present state and a Gap.
+// It keeps no file. It begins with the present state of all pods and a Gap, and continues after each
+// lost connection with what the history of the pipeline still has. If that is too short, or the server
+// refused or lost something, it begins again.
 type Publisher struct {
 	o       PublisherOptions
 	js      jetstream.JetStream
 	log     *slog.Logger
 	metrics *metrics
-	// agent names this publisher on the server, and key the node in the bucket.
-	agent, key string
-	source     string // of its CloudEvents
-	loop       exporter.Loop
-	cuts       atomic.Uint64
+	// agent names this publisher on the server, key the node in the bucket, and node is the subject of
+	// its own message.
+	agent, key, node string
+	source           string // of its CloudEvents
+	loop             exporter.Loop
+	cuts             atomic.Uint64
 
 	session // Run owns it
 }
@@ -102,7 +94,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	js, err := jetstream.New(o.Conn, jetstream.WithDefaultTimeout(requestTimeout))
+	js, err := jetstream.New(o.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
@@ -110,10 +102,11 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	p := &Publisher{
 		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node), source: ceSource(o.Cluster, o.Node),
 		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()), key: nodeKey(o.Cluster, o.Node),
+		node: nodeSubject(o.Cluster, o.Node),
 	}
 	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
-	p.loop.Backoff = backoff.Backoff{Min: o.MinBackoff, Max: o.MaxBackoff}
-	p.loop.Count = p.count
+	p.loop.Backoff = backoff.Backoff{Min: minBackoff, Max: maxBackoff}
+	p.loop.Count = func(error) time.Duration { p.metrics.retries.Inc(); return 0 }
 	p.loop.Acknowledged()
 	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, func() time.Time { return p.Status().LastAck })
 	if err != nil {
@@ -149,15 +142,4 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 
 // Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
 // retried with backoff; Run returns none. A publisher runs once; a second call is an error.
-func (p *Publisher) Run(ctx context.Context) error {
-	p.loop.Wait = newReturns(p.o.Conn, &p.loop.Backoff).wait
-	return p.loop.Run(ctx, p.publishOnce)
-}
-
-func (p *Publisher) count(err error) time.Duration {
-	p.metrics.retries.Inc()
-	if isRefused(err) {
-		p.metrics.refused.Inc()
-	}
-	return 0
-}
+func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx, p.publishOnce) }

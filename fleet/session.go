@@ -4,57 +4,47 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/nats-io/nats.go"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// session is what the loop of a publisher knows. A session begins with a message about the node,
-// which refuses whatever another agent, or an earlier session, still has under way: each message
-// names the sequence number of the node's own one. It ends with the first error.
-//
-// After a restart of the server a whole fleet comes back at once. What an agent knew before is then
-// still true, except for what was not acknowledged. So it asks for that alone. Otherwise it
-// reads the last message of each of its pods.
+// session is what the loop of a publisher knows. Each session ends with an error. The next one sends
+// again what was not acknowledged, and the server passes over what it has. If the server refused
+// something or lost it, and in a new process, it begins with a message about the node: each later one
+// names its sequence number, so that the server refuses whatever another agent, or an earlier session,
+// still has under way. Then come the present state and a Gap.
 type session struct {
-	*store        // nil unless the stream is open
+	*store        // nil until the stream is open
 	agents *store // AgentBucket
-	// known is true if what follows may still be true of the server.
-	known bool
 	// owned is true once this publisher has published as its node.
-	owned bool
-	// lease is the revision of this agent's value in AgentBucket, renewed when it was written, and
-	// health what is in it.
-	lease   uint64
-	renewed time.Time
+	owned   bool
+	renewed time.Time // the lease
 	health
 
-	// fence is the sequence number of the node's own message, 0 if that is not known, and fenced
-	// when it was written. begun is true if it says that states are being replaced.
+	// fence is the sequence number of the node's own message, and fenced when it was written. If it is
+	// 0, the next session begins with the present state.
 	fence  uint64
 	fenced time.Time
-	begun  bool
-	// last is the newest message that the server acknowledged.
-	last sent
-	// at is the position of the last event in queue, or that was acknowledged: that is acked.
-	at, acked pleg.Position
-	pods      map[pleg.PodUID]*record
-	// strays are pods that the server has and the present state may not.
-	strays map[pleg.PodUID]*record
-	// batch are events of which no message has been made, queue messages that are not acknowledged.
-	batch []pleg.Event
-	queue []outgoing
-	// refused is true if the server has refused a message of queue for itself, such as for its size: it
-	// may have those behind it.
-	refused bool
+	// last is the sequence number of the newest message that the server acknowledged.
+	last uint64
+	// at is the position of the last event of which a message has been made.
+	at   pleg.Position
+	pods map[pleg.PodUID]*record
+	// strays are pods that the server has and the present state may not, by their subjects.
+	strays map[string]pleg.Event
 	// gap is not nil while the present state is being replayed: it is published at its end.
 	gap *pleg.Event
-	// replay makes the next session begin with the present state.
-	replay bool
+	// batch are events of which no message has been made, queue messages that are not acknowledged, and
+	// made counts the messages.
+	batch []pleg.Event
+	queue []outgoing
+	made  int
 
 	// reconnects counts those of the connection before the session began.
 	reconnects  uint64
@@ -68,27 +58,38 @@ type record struct {
 	podState
 
 	name, namespace string
-	last            sent
-}
-
-// sent is a message that the server has acknowledged.
-type sent struct {
-	subject string
-	seq     uint64
-	at      time.Time
+	// stored is when its last message was acknowledged.
+	stored time.Time
 }
 
 var (
-	errLost = errors.New("the server has lost what it acknowledged")
-	errHole = errors.New("the server has not accepted an event, but a later one")
+	errReconnected = errors.New("the connection was lost")
+	errLost        = errors.New("the server no longer has what it acknowledged, or has something of another agent")
+	errHeld        = errors.New("another agent publishes as this node")
 )
+
+// untilReconnected returns a context that ends when the connection is made again: what was under way
+// then has no answer, and the server may have lost something. The caller calls stop.
+func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	connected := conn.StatusChanged(nats.CONNECTED)
+	go func() {
+		for range connected { // until stop closes it
+			cancel(errReconnected)
+		}
+	}()
+	return ctx, func() {
+		conn.RemoveStatusListener(connected)
+		cancel(nil)
+	}
+}
 
 // publishOnce publishes until an error occurs, or the connection is made again after a loss.
 func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
 	defer stop()
 	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
-	err := p.takeOver(connected)
+	err := p.resume(connected)
 	if err == nil {
 		var after *pleg.Position // nil for the present state
 		if p.gap == nil {
@@ -99,166 +100,153 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 		}
 		err = exporter.Session(connected, follow, p.run)
 		if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
-			p.release(context.WithoutCancel(ctx))
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			_, _ = p.js.Publish(ctx, leaseSubject(p.key), nil) // the node counts as silent at once
 		}
-		p.known = p.fence > 0 && p.gap == nil && !p.replay && !errors.Is(err, errReplaced)
-	} else if isRefused(err) || errors.Is(err, errHeld) || errors.Is(err, errLost) || p.replay || p.fence == 0 {
-		p.known = false
+	}
+	if p.gap != nil || isRefused(err) {
+		p.fence = 0
 	}
 	return cmp.Or(context.Cause(connected), err)
 }
 
-// takeOver makes this publisher the one of its node, and finds out what the node has published.
-func (p *Publisher) takeOver(ctx context.Context) (err error) {
-	if !p.known {
-		p.fence = 0
-		if p.store, err = openStream(ctx, p.js, p.o.Cluster, &p.o.Limits); err != nil {
-			return err
-		}
-		if p.agents, err = openBucket(ctx, p.js, nil); err != nil {
-			return err
-		}
-		if n := p.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
-			p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
-		}
+// resume makes the server continue where the last session ended, or begin.
+func (p *Publisher) resume(ctx context.Context) error {
+	if p.fence == 0 {
+		return p.begin(ctx)
 	}
-	if err := p.takeLease(ctx); err != nil {
-		return err
+	last, err := p.lastSequence(ctx, allOf(p.o.Cluster)(p.o.Node))
+	if err == nil && last < p.last {
+		p.fence, err = 0, errLost
 	}
-	p.owned = true
-	if p.known {
-		return p.resume(ctx)
-	}
-	return p.readServer(ctx)
+	return err
 }
 
-func (p *Publisher) nodeSubject() string { return podSubject(p.o.Cluster, p.o.Node, "") }
+// run publishes the events until an error occurs or the channel is closed.
+func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
+	beat := time.NewTicker(beatPeriod)
+	defer beat.Stop()
+	for {
+		if err := p.flush(ctx); err != nil {
+			return err
+		}
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
+			}
+			if err := p.publishAll(ctx, ev, events); err != nil {
+				return err
+			}
+		case <-beat.C:
+			if err := p.beat(ctx); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
 
-// readServer reads the last message of each pod of the node. The session begins with the present
-// state, unless these are complete.
-func (p *Publisher) readServer(ctx context.Context) error {
-	own, err := p.message(ctx, wanted{Last: p.nodeSubject()})
-	if err != nil {
-		return err
-	}
-	p.begun, p.gap, p.batch, p.queue = true, nil, nil, nil
-	p.replay, p.refused = p.replay || p.refused, false
-	p.pods, p.strays = make(map[pleg.PodUID]*record), make(map[pleg.PodUID]*record)
-	p.at = pleg.Position{}
-	if own != nil {
-		m, err := decode(own.Data)
-		p.begun = err != nil || m.kind == ofBegin
-		p.fence = own.Sequence
-	}
-	if err := p.writeNode(ctx, p.nodeKind(), pleg.Event{}); err != nil {
-		return err
-	}
-	if own != nil {
-		if _, err := p.snapshot(ctx, subjectsOf(p.o.Cluster, []string{p.o.Node}), func(m *stored) error { p.readOwn(ctx, m); return nil }); err != nil {
+// messagePause is the time from some messages to the next ones, unless many events wait: then those of
+// a pod that starts are sent together. An event is sent at once if the last one is older.
+const messagePause = 20 * time.Millisecond
+
+// publishAll publishes an event and those that wait behind it, up to a bound.
+func (p *Publisher) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
+	if pause := messagePause - time.Since(p.published); pause > 0 && len(events) < exporter.Buffer/2 {
+		if err := backoff.Wait(ctx, pause); err != nil {
 			return err
 		}
 	}
-	p.acked = p.at
-	if p.begun || p.replay || p.at.Epoch == "" {
-		p.beginReplay(pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch})
+	defer func() { p.published = time.Now() }()
+	p.batch = nil
+	accept := func(ev pleg.Event) error { return p.accept(ctx, ev) }
+	more := func() bool { return len(p.batch) < exporter.Buffer }
+	if err := exporter.Gather(ev, events, accept, more); err != nil {
+		return err
+	}
+	return p.publishBatch(ctx)
+}
+
+// accept adds an event to the batch or to the present state, or acts on a mark.
+func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
+	if fit(&ev) {
+		p.cut(ctx, &ev, "a name or an id is too long to publish")
+	}
+	switch {
+	case ev.Type == pleg.Bookmark:
+		p.currentAsOf = ev.ObservedAt
+	case ev.Type == pleg.Gap:
+		if err := p.publishBatch(ctx); err != nil {
+			return err
+		}
+		p.beginReplay(ev)
+	case ev.Type == pleg.Synced && p.gap != nil:
+		return p.publishReplay(ctx, ev)
+	case ev.Type == pleg.Synced:
+	case p.gap != nil:
+		p.record(&ev).apply(ev)
+	default:
+		last := p.at
+		if n := len(p.batch); n > 0 {
+			last.Seq = p.batch[n-1].Seq
+		}
+		isNew, err := exporter.IsNew(&ev, last)
+		if isNew {
+			p.batch = append(p.batch, ev)
+		}
+		if err != nil {
+			p.fence = 0
+		}
+		return err
 	}
 	return nil
 }
 
-// readOwn notes what the server has of a pod. If it cannot be read, the session begins with the present
-// state.
-func (p *Publisher) readOwn(ctx context.Context, m *stored) {
-	if m.Subject == p.nodeSubject() {
-		return
+func (p *Publisher) record(ev *pleg.Event) *record {
+	r, ok := p.pods[ev.PodUID]
+	if !ok {
+		r = &record{name: ev.PodName, namespace: ev.PodNamespace}
+		p.pods[ev.PodUID] = r
 	}
-	last := sent{m.Subject, m.Sequence, m.Time}
-	decoded, err := decode(m.Data)
-	if err != nil {
-		p.log.WarnContext(ctx, "cannot read the last message of a pod", "subject", m.Subject, "err", err)
-		if uid, err := nodeOf(m.Subject, podPlace); err == nil {
-			p.strays[pleg.PodUID(uid)] = &record{last: last}
+	return r
+}
+
+// publishBatch publishes the events of the batch, each with its pod as it is then.
+func (p *Publisher) publishBatch(ctx context.Context) error {
+	fresh := make(map[*record]bool)
+	for _, ev := range p.batch {
+		if r := p.record(&ev); !fresh[r] {
+			fresh[r] = true
+			if err := p.readStatus(ctx, ev.PodUID, r); err != nil {
+				return err
+			}
 		}
-		p.replay = true
-		return
 	}
-	p.at = pleg.Position{Epoch: decoded.Epoch, Seq: decoded.Seq}
-	if delete(p.pods, decoded.PodUID); !decoded.Pod.Gone {
-		p.pods[decoded.PodUID] = &record{*decoded.Pod, decoded.PodName, decoded.PodNamespace, last}
-	}
-}
-
-// beginReplay makes what follows the present state, before a Gap.
-func (p *Publisher) beginReplay(gap pleg.Event) {
-	p.gap = &gap
-	maps.Copy(p.strays, p.pods)
-	p.pods = make(map[pleg.PodUID]*record)
-}
-
-// resume finds out which messages the server has of those that it has not acknowledged. It is an
-// error if it lost what it had acknowledged, or has a message without the one before it. The next
-// session then reads everything.
-func (p *Publisher) resume(ctx context.Context) error {
-	newest := p.last
-	if err := p.writeNode(ctx, p.nodeKind(), pleg.Event{}); err != nil {
-		return err
-	}
-	if newest.subject != p.nodeSubject() {
-		m, err := p.message(ctx, wanted{Last: newest.subject})
-		if err != nil {
+	for _, ev := range p.batch {
+		r := p.record(&ev)
+		r.apply(ev)
+		if err := p.enqueue(ctx, ofEvent, ev, r); err != nil {
 			return err
 		}
-		if m == nil || m.Sequence < newest.seq {
-			return errLost
+		p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+	}
+	for _, ev := range p.batch {
+		if r := p.pods[ev.PodUID]; r != nil && len(r.Events) == 0 {
+			delete(p.pods, ev.PodUID)
 		}
 	}
-	landed := make(map[string]*stored)
-	for _, o := range p.queue {
-		landed[o.subject] = nil
-	}
-	answers, asking := make(chan *stored, len(landed)), new(errgroup.Group)
-	asking.SetLimit(mostAtOnce)
-	for subject := range landed {
-		asking.Go(func() error {
-			m, err := p.message(ctx, wanted{Last: subject})
-			answers <- m
-			return err
-		})
-	}
-	if err := asking.Wait(); err != nil {
-		return err
-	}
-	close(answers)
-	for m := range answers {
-		if m != nil {
-			landed[m.Subject] = m
-		}
-	}
-	return p.settle(landed)
+	p.batch = nil
+	return p.flush(ctx)
 }
 
-// mostAtOnce are the messages that are read at the same time: the server may be a second away.
-const mostAtOnce = 16
-
-// settle removes from the queue what the server has, by the last messages of the pods.
-func (p *Publisher) settle(landed map[string]*stored) error {
-	var missing []outgoing
-	for _, o := range p.queue {
-		has := false
-		if m := landed[o.subject]; m != nil {
-			decoded, err := decode(m.Data)
-			has = err == nil && decoded.Epoch == o.Epoch && decoded.Seq >= o.Seq
-		}
-		switch {
-		case o.kind != ofEvent: // it will be due again
-		case has && len(missing) > 0:
-			p.replay = true
-			return errHole
-		case has:
-			p.acknowledged(o, landed[o.subject].Sequence)
-		default:
-			missing = append(missing, o)
-		}
+func (p *Publisher) readStatus(ctx context.Context, uid pleg.PodUID, r *record) error {
+	status, err := p.o.Source.Status(ctx, uid)
+	if err != nil && !errors.As(err, new(*pleg.InspectionError)) {
+		return fmt.Errorf("read pod status: %w", err)
 	}
-	p.queue, p.refused = missing, false
+	r.setStatus(status, err)
 	return nil
 }

@@ -27,11 +27,9 @@ type States struct {
 // OpenStates returns the states of a cluster. It fails if the server cannot be reached, or if nothing
 // has been published for the cluster yet.
 func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
-	if err := checkName("cluster", cluster); err != nil {
+	if err := checkName("cluster", cluster, maxCluster); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
 	stream, err := openStream(ctx, js, cluster, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
@@ -44,9 +42,6 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
-	// Epoch and Seq are of an event that was published and that all states of the node include.
-	Epoch string
-	Seq   uint64
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
 	CurrentAsOf time.Time
@@ -78,51 +73,24 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]*Node, e
 		return nil, err
 	}
 	known := make(map[string]*Node)
-	subjects := []string{subjectPrefix + token(s.cluster) + ".*." + nodeToken}
-	if len(names) > 0 {
-		subjects = nil
-		for _, name := range names {
-			subjects = append(subjects, podSubject(s.cluster, name, ""))
-		}
-	}
-	_, err = s.snapshot(ctx, subjects, func(m *stored) error {
-		if name, err := nodeOf(m.Subject, nodePlace); err == nil {
-			own, _ := decode(m.Data) // the name is enough
-			known[name] = &Node{Name: name, Epoch: own.Epoch, Seq: own.Seq}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
 	for name, agent := range running {
-		n := known[name]
-		if n == nil && agent.old() != nil { // it publishes elsewhere
-			n = &Node{Name: name}
-			known[name] = n
-		}
-		if n != nil {
-			if n.Agent, n.CurrentAsOf = agent.Agent, agent.CurrentAsOf; agent.Epoch == n.Epoch {
-				n.Seq = max(n.Seq, agent.Seq)
-			}
-			n.Verdict, n.health = cmp.Or(agent.old(), agent.Verdict), agent.health
+		if v := agent.old(); v != nil {
+			known[name] = &Node{Name: name, Agent: agent.Agent, Verdict: v}
 		}
 	}
+	_, err = s.snapshot(ctx, searchTimeout, subjectsOf(names, func(name string) string { return nodeSubject(s.cluster, name) }), func(m *stored) {
+		name := nodeOf(m.Subject)
+		agent := running[name]
+		known[name] = &Node{name, agent.Agent, agent.CurrentAsOf, cmp.Or(agent.old(), agent.Verdict), agent.health}
+	})
 	for _, n := range known {
-		if n.Agent == "" {
-			n.Verdict = s.silent(ctx, n.Name)
+		if n.Agent == "" && err == nil {
+			var m stored
+			m, err = s.message(ctx, wanted{Last: allOf(s.cluster)(n.Name)})
+			n.Verdict = new(verdict.Silent("has no agent and has published nothing", m.Time))
 		}
 	}
-	return known, nil
-}
-
-// silent returns the verdict on a node that nobody publishes for.
-func (s *States) silent(ctx context.Context, node string) *Verdict {
-	var since time.Time
-	if m, err := s.message(ctx, wanted{Last: subjectsOf(s.cluster, []string{node})[0]}); err == nil && m != nil {
-		since = m.Time
-	}
-	return new(verdict.Silent("has no agent and has published nothing", since))
+	return known, err
 }
 
 // Pod is the state of one pod.
@@ -132,8 +100,6 @@ type Pod struct {
 	Node            string
 	Name, Namespace string
 	Labels          map[string]string
-	// LastEvent is the newest event of a container or sandbox that is not removed.
-	LastEvent pleg.Event
 	// Finding is what is wrong with the inspections of the pod, or that nobody publishes for its node;
 	// nil if nothing is known to be wrong.
 	Finding *Finding
@@ -146,14 +112,14 @@ type Pod struct {
 func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2[Pod, error] {
 	return func(yield func(Pod, error) bool) {
 		known, err := s.nodes(ctx, nodes)
-		pods := make(map[string]Pod) // a pod may have another message while the state is read
+		pods := make(map[string]Pod)
 		if err == nil {
-			_, err = s.snapshot(ctx, subjectsOf(s.cluster, nodes), func(m *stored) error {
-				delete(pods, m.Subject)
-				if pod, ok := podOf(known, m); ok && (len(namespaces) == 0 || slices.Contains(namespaces, pod.Namespace)) {
+			_, err = s.snapshot(ctx, searchTimeout, subjectsOf(nodes, allOf(s.cluster)), func(m *stored) {
+				if pod, ok := podOf(known, m); ok {
 					pods[m.Subject] = pod
+				} else {
+					delete(pods, m.Subject)
 				}
-				return nil
 			})
 		}
 		if err != nil {
@@ -163,14 +129,14 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		for _, n := range known { // a pod whose first inspection hangs has no events
 			for _, f := range n.health.Pods {
 				subject := podSubject(s.cluster, n.Name, f.PodUID)
-				namespace, name, _ := strings.Cut(f.Pod, "/")
-				if _, ok := pods[subject]; !ok && (len(namespaces) == 0 || slices.Contains(namespaces, namespace)) {
+				if _, ok := pods[subject]; !ok {
+					namespace, name, _ := strings.Cut(f.Pod, "/")
 					pods[subject] = Pod{Entry: cache.Entry{UID: f.PodUID}, Node: n.Name, Namespace: namespace, Name: name, Finding: &f}
 				}
 			}
 		}
 		for _, pod := range pods {
-			if !yield(pod, nil) {
+			if (len(namespaces) == 0 || slices.Contains(namespaces, pod.Namespace)) && !yield(pod, nil) {
 				return
 			}
 		}
@@ -184,37 +150,25 @@ func (s *States) Pod(ctx context.Context, node string, uid pleg.PodUID) (pod Pod
 		return Pod{}, false, err
 	}
 	m, err := s.message(ctx, wanted{Last: podSubject(s.cluster, node, uid)})
-	if err != nil || m == nil {
+	if err != nil {
 		return Pod{}, false, err
 	}
-	pod, ok = podOf(known, m)
+	pod, ok = podOf(known, &m)
 	return pod, ok, nil
 }
 
 // podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
 func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
-	name, err := nodeOf(of.Subject, nodePlace)
-	node := nodes[name]
-	if err != nil || node == nil {
-		return Pod{}, false
-	}
+	node := nodes[nodeOf(of.Subject)]
 	m, err := decode(of.Data)
-	if err != nil || !m.aboutPod() || m.Pod.Gone {
+	if err != nil || node == nil || m.Pod == nil || m.Pod.Gone {
 		return Pod{}, false
 	}
-	pod := Pod{Node: name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
-	pod.UID = m.PodUID
-	if len(m.Pod.Events) > 0 {
-		pod.LastEvent = m.Pod.Events[len(m.Pod.Events)-1]
-	}
-	pod.Status, err = m.Pod.status(&m.Event)
-	switch {
-	case err != nil:
-		pod.Err = err
-	case m.Pod.Error != "":
+	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
+	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.status(&m.Event), m.ObservedAt
+	if m.Pod.Error != "" {
 		pod.Err = &pleg.InspectionError{Err: errors.New(m.Pod.Error)}
 	}
-	pod.CurrentAsOf = m.ObservedAt
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
 	}
@@ -222,4 +176,52 @@ func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
 		pod.Finding = &node.Verdict.Findings[0]
 	}
 	return pod, true
+}
+
+var (
+	// ErrUnknownNode means that a node, or all nodes of a cluster, have not published, or were
+	// forgotten.
+	ErrUnknownNode = errors.New("it has not published")
+	// ErrPublishing means that an agent publishes as the node.
+	ErrPublishing = errors.New("an agent publishes as this node")
+)
+
+// Check returns an [ErrUnknownNode] unless all these nodes have published; without nodes, unless
+// some node of the cluster has.
+func (s *States) Check(ctx context.Context, nodes []string) error {
+	known, err := s.nodes(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	if len(known) == 0 && len(nodes) == 0 {
+		return fmt.Errorf("no node of cluster %q: %w", s.cluster, ErrUnknownNode)
+	}
+	for _, node := range nodes {
+		if known[node] == nil {
+			return fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode)
+		}
+	}
+	return nil
+}
+
+// Forget removes the states and events of a node that is gone. The error is an [ErrUnknownNode] if there
+// is no such node and an [ErrPublishing] if an agent still publishes as it.
+func (s *States) Forget(ctx context.Context, node string) error {
+	if err := checkName("node", node, maxName); err != nil {
+		return err
+	}
+	known, err := s.nodes(ctx, []string{node})
+	if err != nil {
+		return fmt.Errorf("forget node %s: %w", node, err)
+	}
+	switch n := known[node]; {
+	case n == nil:
+		return fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode)
+	case n.Agent != "":
+		return fmt.Errorf("forget node %s: %w: %s", node, ErrPublishing, n.Agent)
+	}
+	if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster)(node))); err != nil {
+		return fmt.Errorf("forget node %s: %w", node, explain(s.js.Conn(), err))
+	}
+	return nil
 }

@@ -1,13 +1,13 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,73 +22,49 @@ type store struct {
 }
 
 func openStore(ctx context.Context, js jetstream.JetStream, name string) (*store, error) {
-	stream, err := request(ctx, js, func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) })
+	stream, err := js.Stream(ctx, name)
 	return &store{js, stream}, err
 }
 
-func (s *store) name() string { return s.stream.CachedInfo().Config.Name }
+const (
+	// requestTimeout bounds one request, such as to a leader that is gone.
+	requestTimeout = 5 * time.Second
+	// searchTimeout bounds the search of a stream for the last messages of all its subjects: seconds for
+	// 500,000 pods.
+	searchTimeout = time.Minute
+)
 
-// requestTimeout bounds one request of nats.go, such as to a leader that is gone.
-const requestTimeout = 10 * time.Second
-
-// errReplaced means that another agent has published as the node, or this one before it lost its
-// connection.
-var errReplaced = errors.New("the server has something else than this agent published last")
-
-// explain adds what the error of a call does not say: why there is no connection, who was
-// faster, or what the server does not permit: it then lets the call time out.
+// explain adds what the error of a call does not say: why there is no connection, or what the server
+// does not permit: it then lets the call time out.
 func explain(conn *nats.Conn, err error) error {
-	if err == nil {
+	last := conn.LastError()
+	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	switch {
+	case err == nil:
 		return nil
-	}
-	if api := new(jetstream.APIError); errors.As(err, &api) && api.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-		return fmt.Errorf("%w: %w", errReplaced, err)
-	}
-	if !conn.IsConnected() {
-		return notConnected(conn, err)
-	}
-	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, errReadTimeout)
-	if timedOut && isForbidden(conn) {
-		return fmt.Errorf("%w: %w", conn.LastError(), err)
+	case !conn.IsConnected():
+		if last != nil && !errors.Is(last, nats.ErrReconnectBufExceeded) {
+			err = last
+		}
+		var servers []string
+		for _, server := range conn.Servers() {
+			if u, err := url.Parse(server); err == nil {
+				servers = append(servers, u.Redacted())
+			}
+		}
+		return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
+	case timedOut && errors.Is(last, nats.ErrPermissionViolation):
+		return fmt.Errorf("%w: %w", last, err)
 	}
 	return err
 }
 
-// isForbidden reports whether the server said last that something is not permitted.
-func isForbidden(conn *nats.Conn) bool {
-	return errors.Is(conn.LastError(), nats.ErrPermissionViolation)
-}
-
-// isRefused reports whether the server answered and said no.
+// isRefused reports whether the server has answered and said no: not that it has no leader now, or that
+// it is about to store the same message, which was sent twice.
 func isRefused(err error) bool {
-	return errors.As(err, new(*jetstream.APIError)) && !isUnavailable(err)
-}
-
-// isUnavailable reports whether the servers, or those of a stream, have no leader.
-func isUnavailable(err error) bool {
+	const duplicate, inProcess = 10158, 10164 // JSStreamDuplicateMessageConflict and JSStreamWrongLastSequenceConstantErr
 	api := new(jetstream.APIError)
-	return errors.As(err, &api) && api.Code == http.StatusServiceUnavailable && api.ErrorCode == codeUnavailable
-}
-
-// codeUnavailable is JSClusterNotAvailErr of nats-server.
-const codeUnavailable = 10008
-
-// errNotConnected is the error of a call that was not made.
-var errNotConnected = errors.New("no server answers")
-
-// notConnected returns the reason of the last attempt to connect, or err if the
-// connection does not have it.
-func notConnected(conn *nats.Conn, err error) error {
-	if last := conn.LastError(); last != nil && !errors.Is(last, nats.ErrReconnectBufExceeded) {
-		err = last
-	}
-	var servers []string
-	for _, server := range conn.Servers() {
-		if u, err := url.Parse(server); err == nil {
-			servers = append(servers, u.Redacted())
-		}
-	}
-	return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
+	return errors.As(err, &api) && api.Code != http.StatusServiceUnavailable && api.ErrorCode != duplicate && api.ErrorCode != inProcess
 }
 
 // stored is a message on the server.
@@ -96,15 +72,7 @@ type stored struct {
 	Subject  string    `json:"subject"`
 	Sequence uint64    `json:"seq"`
 	Time     time.Time `json:"time"`
-	Headers  []byte    `json:"hdrs"`
 	Data     []byte    `json:"data"`
-}
-
-// isValue reports whether a message of a bucket is a value, not the mark of a removal. One whose
-// headers cannot be read is: its data then decides.
-func (m *stored) isValue() bool {
-	h, err := nats.DecodeHeadersMsg(m.Headers)
-	return err != nil || h.Get("KV-Operation") == "" && h.Get(jetstream.MarkerReasonHeader) == ""
 }
 
 // wanted is the last message of a subject, which may have wildcards, or the one with a sequence
@@ -114,92 +82,136 @@ type wanted struct {
 	Sequence uint64 `json:"seq,omitempty"`
 }
 
-// message returns a message of the stream; nil if there is none. The leader of the stream answers.
-// jetstream.Stream asks any replica instead, also one that does not have yet what the leader has
-// acknowledged, and fails if the headers cannot be read.
-func (s *store) message(ctx context.Context, w wanted) (*stored, error) {
+// message returns a message of the stream; one without a sequence number if there is none. The leader of
+// the stream answers. jetstream.Stream asks any replica of a bucket instead, also one that does not have
+// yet what the leader has acknowledged, and fails if the headers cannot be read.
+func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
 	body, err := json.Marshal(w)
 	if err != nil {
-		return nil, err
+		return m, err
 	}
-	m, err := request(ctx, s.js, func(ctx context.Context) (*stored, error) {
-		m, err := s.js.Conn().RequestWithContext(ctx, apiPrefix(s.js)+"STREAM.MSG.GET."+s.name(), body)
-		if err != nil {
-			return nil, err
-		}
-		var answer struct {
-			Error   *jetstream.APIError `json:"error"`
-			Message stored              `json:"message"`
-		}
-		if err := json.Unmarshal(m.Data, &answer); err != nil {
-			return nil, err
-		}
-		switch {
-		case answer.Error == nil:
-			return &answer.Message, nil
-		case answer.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
-			return nil, nil
-		default:
-			return nil, answer.Error
-		}
-	})
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	conn := s.js.Conn()
+	reply, err := conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.stream.CachedInfo().Config.Name, body)
+	var answer struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message stored              `json:"message"`
+	}
+	if err == nil {
+		err = json.Unmarshal(reply.Data, &answer)
+	}
+	if err == nil && answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
+		err = answer.Error
+	}
 	if err != nil {
-		return nil, fmt.Errorf("read message: %w", explain(s.js.Conn(), err))
+		return m, fmt.Errorf("read message: %w", explain(conn, err))
 	}
-	return m, nil
+	return answer.Message, nil
 }
 
 // lastSequence returns the sequence number of the last message of some subjects that the leader has;
 // 0 if there is none.
-func (s *store) lastSequence(ctx context.Context, subjects []string) (last uint64, err error) {
+func (s *store) lastSequence(ctx context.Context, subjects ...string) (last uint64, err error) {
 	for _, subject := range subjects {
 		m, err := s.message(ctx, wanted{Last: subject})
 		if err != nil {
 			return 0, err
 		}
-		if m != nil {
-			last = max(last, m.Sequence)
-		}
+		last = max(last, m.Sequence)
 	}
 	return last, nil
 }
 
-// attempts returns how long each attempt of a request waits for its answer. While one of several
-// servers is away, and for 4 to 9 s more, requests are lost: those attempts are short. A single server
-// loses none, but takes its time if thousands of agents start at once: with short attempts twice
-// as long.
-func attempts(conn *nats.Conn) []time.Duration {
-	const short = 1500 * time.Millisecond
-	if conn.ConnectedClusterName() == "" {
-		return []time.Duration{2 * short, 2 * short, 4 * short, 8 * short}
-	}
-	return append(slices.Repeat([]time.Duration{short}, 8), 2*short, 4*short)
+const (
+	// heartbeat is how often the server says that it is there. If two do not come, the consumer is
+	// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
+	heartbeat = 3 * time.Second
+	// messageBuffer is the size of the messages that may wait while the reader is busy: a thousand
+	// usual ones. It is larger on a server that accepts large ones.
+	messageBuffer = 1 << 20
+	// quietTime is how long nothing comes until the leader is asked again what is the last message.
+	quietTime = time.Second
+)
+
+// consumer receives messages in their order.
+type consumer struct {
+	jetstream.MessagesContext
+
+	conn     *nats.Conn
+	received uint64
+	// pending is the number of messages when it began.
+	pending uint64
 }
 
-// request makes a request that may be repeated, and repeats it if no answer comes, or one that says
-// that the servers have no leader.
-func request[T any](ctx context.Context, js jetstream.JetStream, ask func(context.Context) (T, error)) (answer T, err error) {
-	for _, wait := range attempts(js.Conn()) {
-		waiting, cancel := context.WithTimeout(ctx, wait)
-		answer, err = ask(waiting)
-		if isUnavailable(err) {
-			<-waiting.Done()
-		} else if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil || isForbidden(js.Conn()) {
-			cancel()
-			break
+// consume makes a consumer. Not jetstream's ordered one: after a loss of messages that one goes on, also
+// if other messages have their numbers meanwhile, and it waits 10 s while the servers have no leader.
+func (s *store) consume(ctx context.Context, timeout time.Duration, config jetstream.ConsumerConfig) (*consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
+	if len(config.FilterSubjects) == 1 { // a server can permit one, not several
+		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
+	}
+	conn := s.js.Conn()
+	created, err := s.stream.CreateConsumer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("create consumer: %w", explain(conn, err))
+	}
+	messages, err := created.Messages(jetstream.PullMaxBytes(max(messageBuffer, 4*int(conn.MaxPayload()))), jetstream.PullHeartbeat(heartbeat))
+	if err != nil {
+		return nil, fmt.Errorf("receive messages: %w", explain(conn, err))
+	}
+	return &consumer{MessagesContext: messages, conn: conn, pending: created.CachedInfo().NumPending}, nil
+}
+
+var errLostUnderWay = errors.New("a message was lost under way")
+
+// next returns the next message; nil if none comes for a time.
+func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error) {
+	waiting, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	m, err := c.Next(jetstream.NextContext(waiting))
+	if m == nil {
+		if waiting.Err() != nil && ctx.Err() == nil {
+			return nil, nil
 		}
-		cancel()
+		return nil, fmt.Errorf("receive messages: %w", explain(c.conn, cmp.Or(context.Cause(ctx), err)))
 	}
-	return answer, err
+	metadata, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("receive messages: %w", err)
+	}
+	if c.received++; metadata.Sequence.Consumer != c.received {
+		return nil, errLostUnderWay
+	}
+	return &stored{m.Subject(), metadata.Sequence.Stream, metadata.Timestamp, m.Data()}, nil
 }
 
-func apiPrefix(js jetstream.JetStream) string {
-	switch o := js.Options(); {
-	case o.APIPrefix != "":
-		return strings.TrimSuffix(o.APIPrefix, ".") + "."
-	case o.Domain != "":
-		return "$JS." + o.Domain + ".API."
-	default:
-		return jetstream.DefaultAPIPrefix
+// snapshot calls each with the last message of each subject, and with what is written meanwhile, in
+// their order. It returns the sequence number up to which it has everything. What proves that is a
+// message that the leader had after the consumer began: any replica may send the messages, also one
+// that does not have yet what the leader has acknowledged.
+func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
+	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
+	if err != nil {
+		return 0, err
 	}
+	defer messages.Stop()
+	if until, err = s.lastSequence(ctx, subjects...); err != nil {
+		return 0, err
+	}
+	for last := uint64(0); last < until; {
+		m, err := messages.next(ctx, quietTime)
+		if err != nil {
+			return 0, err
+		}
+		if m != nil {
+			each(m)
+			last = m.Sequence
+		} else if until, err = s.lastSequence(ctx, subjects...); err != nil { // the last one may have been removed
+			return 0, err
+		}
+	}
+	return until, nil
 }

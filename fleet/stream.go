@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -19,14 +18,25 @@ type Limits struct {
 	// MaxAge is how long the stream keeps an event, and the state of a pod that no agent publishes
 	// again. If zero, [DefaultMaxAge].
 	MaxAge time.Duration
-	// MaxBytes is the size of the stream beyond which the oldest messages are removed. If zero,
-	// there is no limit. Agents then publish again what is in the older half: leave room for
-	// several times the states of all pods.
+	// MaxBytes is the size of the stream beyond which it refuses new messages: events then wait in the
+	// history of each node until old ones leave. If zero, there is no limit.
 	MaxBytes int64
 	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With
 	// fewer than 3, a server that is lost takes what it had acknowledged with it.
 	Replicas int
 }
+
+const (
+	// DefaultMaxAge is the default of [Limits].MaxAge.
+	DefaultMaxAge = 24 * time.Hour
+	// LeaseTTL is how long the server keeps the value of an agent in [AgentBucket]
+	// that is not renewed. Then another agent may publish as this node, and the node
+	// counts as silent.
+	LeaseTTL = 30 * time.Second
+	// minAPILevel is that of nats-server 2.11, the first one that compares the sequence number of
+	// another subject than that of the message.
+	minAPILevel = 1
+)
 
 func (l *Limits) complete() error {
 	if l.MaxBytes < 0 || l.Replicas < 0 || l.Replicas > 5 {
@@ -38,49 +48,48 @@ func (l *Limits) complete() error {
 	)
 }
 
-const (
-	// DefaultMaxAge is the default of [Limits].MaxAge.
-	DefaultMaxAge = 24 * time.Hour
-	// LeaseTTL is how long the server keeps the value of an agent in [AgentBucket]
-	// that is not renewed. Then another agent may publish as this node, and the node
-	// counts as silent.
-	LeaseTTL = 30 * time.Second
-)
-
-// minAPILevel is the level of nats-server 2.11, the first one that compares the sequence number of
-// another subject than that of the message.
-const minAPILevel = 1
+// Create creates the stream of a cluster and the bucket, for agents that may not. It is an error if the
+// stream exists with other limits: an agent that was faster creates one.
+func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits Limits) error {
+	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
+		return fmt.Errorf("create fleet: %w", err)
+	}
+	s, err := openStream(ctx, js, cluster, &limits)
+	if err != nil {
+		return fmt.Errorf("create fleet: %w", err)
+	}
+	config := s.stream.CachedInfo().Config
+	if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas}); has != limits {
+		return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: the nats command changes limits", config.Name, has, limits)
+	}
+	return nil
+}
 
 // errNothingPublished is the error of a reader that began before the first agent.
-var errNothingPublished = errors.New("nothing has been published for this cluster yet")
+var errNothingPublished = errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
 
 // openStream opens the stream of a cluster. It creates the stream and the bucket if they are missing
 // and limits is not nil.
 func openStream(ctx context.Context, js jetstream.JetStream, cluster string, limits *Limits) (*store, error) {
 	if !js.Conn().IsConnected() {
-		return nil, notConnected(js.Conn(), errNotConnected)
+		return nil, explain(js.Conn(), errors.New("no server answers"))
 	}
-	account, err := request(ctx, js, js.AccountInfo)
+	account, err := js.AccountInfo(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
 	if account.API.Level < minAPILevel {
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
 	}
-	name, subjects := StreamName(cluster), subjectsOf(cluster, nil)
-	if limits != nil {
-		if _, err := openBucket(ctx, js, limits); err != nil {
-			return nil, err
-		}
-	}
+	name, subjects := StreamName(cluster), []string{subjectPrefix + token(cluster) + ".>"}
 	s, err := openStore(ctx, js, name)
-	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if limits == nil {
-			return nil, whyMissing(ctx, js, cluster)
-		}
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound) && limits == nil:
+		return nil, errNothingPublished
+	case errors.Is(err, jetstream.ErrStreamNotFound):
 		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: subjects, Description: "Pod lifecycle events and states of pleg-pipeline", Compression: jetstream.S2Compression,
-			MaxAge: limits.MaxAge, MaxBytes: cmp.Or(limits.MaxBytes, -1), Replicas: limits.Replicas,
+			MaxAge: limits.MaxAge, MaxBytes: cmp.Or(limits.MaxBytes, -1), Discard: jetstream.DiscardNew, Replicas: limits.Replicas,
 		})
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
 			s, err = openStore(ctx, js, name)
@@ -88,6 +97,11 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
+	}
+	if limits != nil {
+		if _, err := openBucket(ctx, js, limits); err != nil {
+			return nil, err
+		}
 	}
 	config := s.stream.CachedInfo().Config
 	if !slices.Equal(config.Subjects, subjects) {
@@ -114,22 +128,4 @@ func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
 	}
 	return s, nil
-}
-
-// whyMissing returns why a cluster has no stream: if there are agents of the first layout, it names
-// them.
-func whyMissing(ctx context.Context, js jetstream.JetStream, cluster string) error {
-	if _, err := openStore(ctx, js, oldStream); err != nil {
-		return errNothingPublished
-	}
-	nodes, err := agents(ctx, js, cluster, nil)
-	if err != nil || len(nodes) == 0 {
-		return errNothingPublished
-	}
-	names := make([]string, 0, len(nodes))
-	for name := range nodes {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return fmt.Errorf("%w, except by agents of an older version, which use %s: update those of %s", errNothingPublished, oldStream, strings.Join(names, ", "))
 }

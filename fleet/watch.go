@@ -32,9 +32,9 @@ type WatchOptions struct {
 	// Since requests the events that the server has stored since this time first, as far as it still
 	// has them, and then a Synced.
 	Since time.Time
-	// Bookmarks requests a mark about every ten seconds while the watch has everything
-	// that the stream has: a watch with few events gets new positions too. The first one
-	// comes at once, unless the watch begins with earlier events or a replay.
+	// Bookmarks requests a mark about every ten seconds while nothing comes: a watch with few
+	// events gets new positions too. The first one comes at once, unless the watch begins with earlier
+	// events or a replay.
 	Bookmarks bool
 
 	Filter pleg.Filter
@@ -78,8 +78,8 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 		if err != nil {
 			err = option.Invalid(err)
 		} else {
-			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: subjectsOf(o.Cluster, o.Nodes)}
-			err = o.retry(ctx, js, &backoff.Backoff{Min: DefaultMinBackoff, Max: DefaultMaxBackoff}, w.connect)
+			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: subjectsOf(o.Nodes, allOf(o.Cluster))}
+			err = w.run(ctx)
 		}
 		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
 			yield(Event{}, fmt.Errorf("watch fleet: %w", err))
@@ -90,9 +90,9 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 var errStopped = errors.New("the loop over the range has ended")
 
 func (o *WatchOptions) complete() (filter.Filter, error) {
-	err := checkName("WatchOptions.Cluster", o.Cluster)
+	err := checkName("WatchOptions.Cluster", o.Cluster, maxCluster)
 	for _, node := range o.Nodes {
-		err = cmp.Or(err, checkName("WatchOptions.Nodes", node))
+		err = cmp.Or(err, checkName("WatchOptions.Nodes", node, maxName))
 	}
 	if err != nil {
 		return filter.Filter{}, err
@@ -121,79 +121,99 @@ type watch struct {
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
+	// patience is how long the server may search. It grows with each attempt that failed: the request may
+	// also have gone to a leader that is gone.
+	patience time.Duration
 
 	nodes map[string]*progress // nil before the first connection
-	// whole is true if every node that published before is in nodes.
-	whole bool
 	// at is how far the watch has come: it has every message up to there.
 	at place
-	// state is the sequence number up to which the messages are the present state, and not only
-	// what has happened. mark is the one that the watch must have for the Synced it owes; owes is
-	// false if it owes none.
-	state, mark uint64
-	owes        bool
+	// seen are the subjects whose states the watch has, while it receives the present state of all nodes;
+	// otherwise nil.
+	seen map[string]struct{}
+	// mark is the sequence number that the watch must have for the Synced it owes, if owes is true.
+	mark uint64
+	owes bool
 	// withheld is the sequence number below which there are no positions: a replay may have
 	// included what is between.
 	withheld uint64
-	// skipped is the first sequence number that the watch did not get and that may not be
-	// that of another node; 0 if none.
-	skipped uint64
-	// checked is when a check found that the watch has everything; zero if a message came since.
-	checked time.Time
-	// received counts the messages of the consumer: it does not send again what is lost under way.
-	received uint64
 	// broken is true from a Gap until the state after it has been delivered. If the
 	// connection breaks meanwhile, the next one begins with a Gap and a replay.
 	broken bool
 }
 
-// checkPeriod is the time between two checks that the stream still has what the watch does not have
-// yet. There are none while messages come without a number missing, and few while nothing comes:
-// what the stream has of others makes the position of the watch old.
-const (
-	checkPeriod = 10 * time.Second
-	restPeriod  = 10 * time.Minute
-)
-
-// openTimeout bounds the requests until a watch receives messages.
-const openTimeout = 10 * time.Second
-
-// connect delivers events until an error occurs.
-func (w *watch) connect(ctx context.Context) error {
-	ctx, stop := untilReconnected(ctx, w.js.Conn())
-	defer stop()
-	err := w.follow(ctx)
-	return cmp.Or(context.Cause(ctx), err)
+// run connects until the watch ends or no attempt can succeed.
+func (w *watch) run(ctx context.Context) error {
+	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
+	for w.patience = requestTimeout; ; w.patience = min(2*w.patience, searchTimeout) {
+		began := time.Now()
+		connected, stop := untilReconnected(ctx, w.js.Conn())
+		err := cmp.Or(w.connect(connected), context.Cause(connected))
+		stop()
+		if errors.Is(err, errStopped) || w.js.Conn().IsClosed() || ctx.Err() != nil {
+			return err
+		}
+		if time.Since(began) > searchTimeout {
+			retries.Reset()
+		}
+		retryIn := retries.Next()
+		if w.o.Disconnected != nil {
+			w.o.Disconnected(err, retryIn)
+		}
+		if err := backoff.Wait(ctx, retryIn); err != nil {
+			return err
+		}
+	}
 }
 
-func (w *watch) follow(ctx context.Context) (err error) {
-	opening, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if w.store, err = openStream(opening, w.js, w.o.Cluster, nil); err != nil {
+// bookmarkPeriod is the time until a quiet watch gets a mark.
+const bookmarkPeriod = 10 * time.Second
+
+// connect delivers events until an error occurs.
+func (w *watch) connect(ctx context.Context) (err error) {
+	if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
 		return err
 	}
-	config, err := w.begin(opening)
+	config, err := w.begin(ctx)
 	if err != nil {
 		return err
 	}
-	opening, cancel = context.WithTimeout(ctx, searchTimeout) // delivering a Gap may have taken long
-	defer cancel()
-	messages, info, err := w.consume(opening, config)
+	messages, err := w.consume(ctx, w.patience, config)
 	if err != nil {
 		return err
 	}
 	defer messages.Stop()
-	w.checked, w.received = time.Time{}, 0
 	if w.o.Connected != nil {
 		w.o.Connected()
 	}
-	if err := w.began(opening, config.DeliverPolicy, info); err != nil {
-		return err
+	if w.owes { // what the leader has after the consumer began
+		if w.mark, err = w.lastSequence(ctx, w.subjects...); err != nil {
+			return err
+		}
+		if w.seen != nil {
+			w.withheld = w.mark
+		}
+		// What comes now is not in the order in which it happened, or before the end.
+		if w.mark > 0 && (w.seen != nil || config.OptStartTime != nil && messages.pending > 0) {
+			w.at = place{stream: w.at.stream}
+		}
+		if err := w.deliverSynced(); err != nil {
+			return err
+		}
 	}
-	for {
-		quiet, err := w.receive(ctx, messages)
-		if err == nil && (w.o.Bookmarks || w.owes || w.skipped > 0 || quiet && time.Since(w.checked) > restPeriod) {
-			err = w.check(ctx)
+	w.patience = requestTimeout
+	for quiet := time.Now(); ; {
+		m, err := messages.next(ctx, quietTime)
+		switch {
+		case err != nil:
+		case m != nil:
+			quiet, err = time.Now(), w.handle(ctx, m)
+		case w.owes: // the message that it waits for may have been removed
+			if w.mark, err = w.lastSequence(ctx, w.subjects...); err == nil {
+				err = w.deliverSynced()
+			}
+		case w.o.Bookmarks && time.Since(quiet) > bookmarkPeriod:
+			quiet, err = time.Now(), w.sendBookmark(ctx)
 		}
 		if err != nil {
 			return err
@@ -201,39 +221,19 @@ func (w *watch) follow(ctx context.Context) (err error) {
 	}
 }
 
-// receive delivers messages until it may be time for a check, and reports whether none came.
-func (w *watch) receive(ctx context.Context, messages jetstream.MessagesContext) (quiet bool, err error) {
-	until, cancel := context.WithTimeout(ctx, w.period())
-	defer cancel()
-	for quiet = true; ; quiet = false {
-		m, err := messages.Next(jetstream.NextContext(until))
-		if until.Err() != nil && ctx.Err() == nil && m == nil {
-			return quiet, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("receive messages: %w", explain(w.js.Conn(), err))
-		}
-		w.checked = time.Time{}
-		if err := w.handle(ctx, m); err != nil {
-			return false, err
-		}
-		if until.Err() != nil {
-			return false, context.Cause(ctx)
-		}
+// sendBookmark delivers a mark, at the end of the stream unless something has come since.
+func (w *watch) sendBookmark(ctx context.Context) error {
+	info, err := w.stream.Info(ctx)
+	if err != nil {
+		return fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
 	}
-}
-
-// period is the time until the next check: short while a message that was removed meanwhile may hold up
-// a Synced.
-func (w *watch) period() time.Duration {
-	if w.owes {
-		return quietTime
+	if last, err := w.lastSequence(ctx, w.subjects...); err != nil || last > w.at.message {
+		return err
 	}
-	return checkPeriod
-}
-
-func (w *watch) sendBookmark() error {
-	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
+	if info.State.LastSeq > w.at.message {
+		w.at.message, w.at.stored = info.State.LastSeq, info.State.LastTime.UnixNano()
+	}
+	return w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.position(w.at)})
 }
 
 func (w *watch) send(ev Event) error {
@@ -241,4 +241,12 @@ func (w *watch) send(ev Event) error {
 		return errStopped
 	}
 	return nil
+}
+
+// position returns the position of a place; none if a watch that resumes there could get something twice.
+func (w *watch) position(at place) Position {
+	if at.message < w.withheld {
+		return ""
+	}
+	return at.position()
 }

@@ -7,11 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
 // A server that cannot be used is reported in one clear line, however often it is tried.
@@ -30,7 +31,7 @@ func TestUnusableServer(t *testing.T) {
 		says   string
 		// user is that of the URL, and options are those of the connection.
 		user    string
-		options fleet.ConnectOptions
+		options []nats.Option
 	}{
 		{name: "unreachable", url: "nats://127.0.0.1:1", says: "not connected to nats://127.0.0.1:1: no server answers"},
 		{name: "unauthorized", config: "authorization { token: secret }", says: ": nats: Authorization Violation"},
@@ -38,8 +39,8 @@ func TestUnusableServer(t *testing.T) {
 			name: "no permission", config: "authorization { users: [{user: a, password: x, permissions: {publish: [nothing]}}] }", user: "a:x@",
 			says: `nats: permissions violation: Permissions Violation for Publish to \"$JS.API.INFO\"`,
 		},
-		{name: "unknown certificate", config: serverTLS("false"), options: fleet.ConnectOptions{TLSCA: other}, says: "x509: certificate signed by unknown authority"},
-		{name: "no certificate", config: serverTLS("true"), options: fleet.ConnectOptions{TLSCA: cert}, says: "tls: certificate required"},
+		{name: "unknown certificate", config: serverTLS("false"), options: []nats.Option{nats.RootCAs(other)}, says: "x509: certificate signed by unknown authority"},
+		{name: "no certificate", config: serverTLS("true"), options: []nats.Option{nats.RootCAs(cert)}, says: "tls: certificate required"},
 		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"other.>"}}, says: `stream pleg-v2-test_example: it has the subjects [\"other.>\"]: want pleg.v2.test_example.>`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-v2-test_example: it has the retention Interest: want limits"},
@@ -60,11 +61,10 @@ func TestUnusableServer(t *testing.T) {
 			node := newNode(t, "node-a", agentOptions{pods: 3, history: 100})
 			log := &kit.Log{}
 			publish(t, fleet.PublisherOptions{
-				Conn: connectWith(t, url, tt.options), Source: node, Node: "node-a", Logger: log.Logger(),
-				MinBackoff: time.Millisecond, MaxBackoff: 10 * time.Millisecond,
+				Conn: connect(t, url, tt.options...), Source: node, Node: "node-a", Logger: log.Logger(),
 			})
 			await(t, log, tt.says)
-			time.Sleep(200 * time.Millisecond)
+			time.Sleep(time.Second)
 			log.RequireLines(t, 1, tt.says)
 		})
 	}
@@ -86,9 +86,6 @@ func TestBadPublisherOptions(t *testing.T) {
 		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.Replicas = 6 }},
 		{"Limits", func(o *fleet.PublisherOptions) { o.Limits.MaxBytes = -1 }},
 		{"MaxAge", func(o *fleet.PublisherOptions) { o.Limits.MaxAge = -1 }},
-		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff = -1 }},
-		{"MinBackoff", func(o *fleet.PublisherOptions) { o.MinBackoff, o.MaxBackoff = 2, 1 }},
-		{"PublishTimeout", func(o *fleet.PublisherOptions) { o.PublishTimeout = -1 }},
 	}
 	for _, tt := range tests {
 		o := good
@@ -97,13 +94,9 @@ func TestBadPublisherOptions(t *testing.T) {
 			t.Errorf("got the error %v, want one that names %s", err, tt.names)
 		}
 	}
-	for _, o := range []fleet.ConnectOptions{
-		{Credentials: "a", NKey: "b"}, {TLSCert: "a"}, {TLSKey: "a"}, {NKey: "/nowhere"}, {TLSCA: "/nowhere"},
-	} {
-		if conn, err := fleet.Connect("nats://127.0.0.1:1", o); err == nil {
-			conn.Close()
-			t.Errorf("%+v is accepted", o)
-		}
+	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil {
+		conn.Close()
+		t.Error("a file that is missing is accepted")
 	}
 }
 

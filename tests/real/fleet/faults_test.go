@@ -2,7 +2,10 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,14 +83,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
 			f.server.Kill()
-			f.a.steps(100)
-			f.restart()
-		}},
-		// The return of the server ends the wait between two attempts, however long it is.
-		{name: "long backoff", o: fieldOptions{a: agentOptions{backoff: 24 * time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
-			f.server.Kill()
-			f.a.awaitDisconnected()
-			f.a.steps(10)
+			f.a.steps(400) // more than the agent has taken already
 			f.restart()
 		}},
 		{name: "clock set back", o: fieldOptions{a: agentOptions{offset: time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
@@ -138,34 +134,6 @@ func (f *field) hasGap(after int, reason string) error {
 // smallMessages makes 1 MiB of messages wait for a consumer that does not read.
 const smallMessages = "max_payload: 65536"
 
-// If the stream is full, the oldest events go. A consumer that does not read then gets a
-// Gap and converges.
-func TestStreamFullAndConsumerStalled(t *testing.T) {
-	t.Parallel()
-	f := startField(t, fieldOptions{
-		config: smallMessages,
-		a:      agentOptions{limits: fleet.Limits{MaxBytes: 256 << 10}},
-	})
-	gaps := f.gapsSoFar()
-	f.stall.Lock()
-	storm := func(bytes int) {
-		for published := 0; published < bytes; time.Sleep(2 * time.Millisecond) {
-			for range 4 {
-				published += 500 * f.a.node.Step() // no event is smaller
-			}
-		}
-	}
-	storm(2 << 20) // more than waits for a consumer that does not read
-	f.b.steps(3)   // the last of this node: no later event can show that they are missing
-	storm(1 << 20) // more than the stream keeps
-	f.late()
-	f.stall.Unlock()
-	f.within(15 * time.Second)
-	if f.gapsSoFar() == gaps {
-		t.Error("no Gap, although the stream no longer had the events")
-	}
-}
-
 // The stream no longer has the last message of a quiet node, and the consumer, which did not
 // read for a while, gets newer ones of another node only. They do not hide that it is missing.
 func TestRemovedMessageOfAQuietNode(t *testing.T) {
@@ -190,30 +158,71 @@ func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	f.within(15 * time.Second)
 }
 
-// A stream that refuses what does not fit loses nothing: the events wait in the history. If a
-// smaller message fits behind one that does not, the watch and the agent announce a Gap.
-func TestStreamThatRefuses(t *testing.T) {
+// A full stream refuses what does not fit. Once it has room, a Gap and the present state come.
+func TestFullStream(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	js := jetStream(t, connect(t, s.URL))
-	config := jetstream.StreamConfig{
-		Name: fleet.StreamName(cluster), Subjects: []string{"pleg.v2.test_example.>"}, MaxBytes: 64 << 10, Discard: jetstream.DiscardNew, AllowDirect: true,
-	}
-	_, err := js.CreateStream(t.Context(), config)
-	kit.Must(t, err)
+	kit.Must(t, fleet.Create(t.Context(), js, cluster, fleet.Limits{MaxBytes: 64 << 10}))
 	a := startAgent(t, s.URL, "node-a", agentOptions{})
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	for range 50 {
 		a.steps(10)
 		time.Sleep(5 * time.Millisecond)
 	}
-	config.MaxBytes = 64 << 20
+	stream, err := js.Stream(t.Context(), streams[0])
+	kit.Must(t, err)
+	config := stream.CachedInfo().Config
+	config.MaxBytes = -1
 	_, err = js.UpdateStream(t.Context(), config)
 	kit.Must(t, err)
-	c.within(10 * time.Second)
+	c.within(15 * time.Second)
 	if got := c.gapsSoFar(); got > 3 {
 		t.Errorf("%d gaps, want the first one of the node, and at most one of the watch and one of the agent", got)
 	}
+}
+
+// The server refuses one message and accepts those behind it, and the agent dies before it can repair
+// that. The next one, of the same epoch, leaves no stale state.
+func TestAgentDiesAfterARefusedMessage(t *testing.T) {
+	t.Parallel()
+	var large atomic.Bool
+	f := startField(t, fieldOptions{a: agentOptions{spoil: func(_ *pleg.Event, s *pleg.PodStatus) {
+		if large.Load() && s.Namespace == "shop" {
+			s.IPs = []string{strings.Repeat("x", 20<<10)}
+		}
+	}}})
+	js := jetStream(t, connect(t, f.server.URL))
+	stream, err := js.Stream(t.Context(), streams[0])
+	kit.Must(t, err)
+	config := stream.CachedInfo().Config
+	setLimit := func(size int32) {
+		config.MaxMsgSize = size
+		_, err := js.UpdateStream(t.Context(), config)
+		kit.Must(t, err)
+	}
+	before := f.count()
+	f.relay.hold() // what follows the first message comes in one batch
+	f.a.steps(1)
+	time.Sleep(100 * time.Millisecond)
+	setLimit(16 << 10)
+	large.Store(true)
+	f.a.steps(60)
+	f.relay.release()
+	f.eventually(func() error { // something behind a refused message has come
+		for _, ev := range f.events[before:] {
+			if ev.Type == pleg.Gap && ev.Node == f.a.name {
+				return nil
+			}
+		}
+		return errors.New("no Gap")
+	})
+	f.a.stop()
+	large.Store(false)
+	setLimit(-1)
+	f.a.publish(agentOptions{})
+	f.within(15 * time.Second)
+	f.late()
 }
 
 // A consumer that takes longer for a Gap than a connection may take to begin gets it once.

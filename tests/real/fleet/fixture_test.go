@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,10 +16,10 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,12 +31,12 @@ const cluster = "test.example"
 const patience = 50 * time.Second
 
 // startServer returns a server that is killed at the end of the test.
-func startServer(t *testing.T, config string) *natsd.Server {
+func startServer(t testing.TB, config string) *natsd.Server {
 	t.Helper()
 	return startBinary(t, natsd.Binary, config)
 }
 
-func startBinary(t *testing.T, binary func() (string, error), config string) *natsd.Server {
+func startBinary(t testing.TB, binary func() (string, error), config string) *natsd.Server {
 	t.Helper()
 	s, err := natsd.New(t.TempDir(), config)
 	kit.Must(t, err)
@@ -46,7 +45,7 @@ func startBinary(t *testing.T, binary func() (string, error), config string) *na
 	return s
 }
 
-func runServer(t *testing.T, s *natsd.Server) {
+func runServer(t testing.TB, s *natsd.Server) {
 	t.Helper()
 	kit.Must(t, s.Start(t.Context()))
 	t.Cleanup(func() {
@@ -57,14 +56,9 @@ func runServer(t *testing.T, s *natsd.Server) {
 	})
 }
 
-func connect(t *testing.T, url string) *nats.Conn {
+func connect(t testing.TB, url string, options ...nats.Option) *nats.Conn {
 	t.Helper()
-	return connectWith(t, url, fleet.ConnectOptions{})
-}
-
-func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
-	t.Helper()
-	conn, err := fleet.Connect(url, o)
+	conn, err := fleet.Connect(url, nil, options...)
 	kit.Must(t, err)
 	t.Cleanup(func() {
 		closed := make(chan struct{})
@@ -75,7 +69,7 @@ func connectWith(t *testing.T, url string, o fleet.ConnectOptions) *nats.Conn {
 	return conn
 }
 
-func jetStream(t *testing.T, conn *nats.Conn) jetstream.JetStream {
+func jetStream(t testing.TB, conn *nats.Conn) jetstream.JetStream {
 	t.Helper()
 	js, err := jetstream.New(conn)
 	kit.Must(t, err)
@@ -123,9 +117,7 @@ type agentOptions struct {
 	limits fleet.Limits
 	// offset is added to the clock of the node.
 	offset time.Duration
-	// backoff is the time between two attempts; if zero, a short one.
-	backoff time.Duration
-	health  func(context.Context) (pleg.Status, error)
+	health func(context.Context) (pleg.Status, error)
 }
 
 func startAgent(t *testing.T, url, name string, o agentOptions) *agent {
@@ -146,7 +138,6 @@ func (a *agent) publish(o agentOptions) {
 	}
 	_, a.stop = publish(a.t, fleet.PublisherOptions{
 		Conn: a.conn, Source: a.node, Node: a.name, Limits: o.limits, Health: o.health, Logger: log,
-		MinBackoff: cmp.Or(o.backoff, 20*time.Millisecond), MaxBackoff: cmp.Or(o.backoff, 500*time.Millisecond), PublishTimeout: 2 * time.Second,
 	})
 }
 
@@ -281,7 +272,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 }
 
 // until waits until ok returns nil: longer at a large scale.
-func until(t *testing.T, ok func() error) {
+func until(t testing.TB, ok func() error) {
 	t.Helper()
 	for deadline := time.Now().Add(patience + *scaleTime); ; time.Sleep(10 * time.Millisecond) {
 		err := ok()

@@ -25,7 +25,7 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	until(t, func() error {
 		stream, err := jetStream(t, a.conn).Stream(t.Context(), streams[0])
 		kit.Must(t, err)
-		if refreshed[stream.CachedInfo().State.FirstSeq] = true; len(refreshed) < 40 {
+		if refreshed[stream.CachedInfo().State.FirstSeq] = true; len(refreshed) < 20 {
 			return fmt.Errorf("%d messages have expired", len(refreshed)-1)
 		}
 		return nil

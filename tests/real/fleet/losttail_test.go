@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
 // Acknowledged is not yet on disk: in a power failure the server loses the last messages, up to two

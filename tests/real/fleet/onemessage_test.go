@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -91,7 +90,7 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 				}
 			}})
 			p, _ := publish(t, fleet.PublisherOptions{
-				Conn: connect(t, s.URL), Source: node, Node: "node-a", MinBackoff: 10 * time.Millisecond, MaxBackoff: 100 * time.Millisecond,
+				Conn: connect(t, s.URL), Source: node, Node: "node-a",
 			})
 			for range 40 {
 				node.Step()

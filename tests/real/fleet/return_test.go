@@ -1,12 +1,14 @@
 package fleet_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -24,6 +26,17 @@ func TestAgentsReadLittle(t *testing.T) {
 	if m, err := searches.NextMsg(0); err == nil {
 		t.Errorf("the server searched: %s %s", m.Subject, m.Data)
 	}
+	var last uint64 // what was sent again is there once
+	eachMessage(t, f.server.URL, func(m *jetstream.RawStreamMsg) {
+		ev := eventIn(t, m.Data)
+		if !strings.HasPrefix(m.Subject, "pleg.v2.test_example.node-a.") || ev.Type == "" || ev.Type == pleg.Gap {
+			return
+		}
+		if ev.Seq <= last {
+			t.Errorf("event %d is stored after event %d", ev.Seq, last)
+		}
+		last = ev.Seq
+	})
 }
 
 // Pods that are gone while no agent runs are gone for whoever comes later.
@@ -54,17 +67,6 @@ func TestPodsThatAreGone(t *testing.T) {
 		return nil
 	})
 	f.late()
-}
-
-// awaitDisconnected waits until the agent has noticed that the server is away.
-func (a *agent) awaitDisconnected() {
-	a.t.Helper()
-	until(a.t, func() error {
-		if a.conn.IsConnected() {
-			return errors.New("the agent is connected, although the server is away")
-		}
-		return nil
-	})
 }
 
 // lose makes the agent send events that do not arrive, and cuts its connection.

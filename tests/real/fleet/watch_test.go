@@ -11,8 +11,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
 // startAgents starts a server and agents with this number of pods.
@@ -132,7 +132,7 @@ func TestBadPositionIsAGap(t *testing.T) {
 		a.steps(5)
 	}
 	c.converges()
-	future := regexp.MustCompile(`:.*`).ReplaceAllString(string(past), ":1000000")
+	future := regexp.MustCompile(`:.*`).ReplaceAllString(string(past), ":1000000:0")
 	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), streams[0])
 	kit.Must(t, err)
 	published := c.gapsSoFar() + len(agents)
@@ -144,7 +144,7 @@ func TestBadPositionIsAGap(t *testing.T) {
 		return nil
 	})
 	c.converges()
-	for _, at := range []fleet.Position{past, fleet.Position(future), "another:7", ""} {
+	for _, at := range []fleet.Position{past, fleet.Position(future), "1:7:0", ""} {
 		resumed := watch(t, s.URL, fleet.WatchOptions{After: &at}, agents...)
 		resumed.converges()
 		events, gaps, _ := resumed.got()

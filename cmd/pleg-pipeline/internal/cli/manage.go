@@ -67,7 +67,7 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&c.limits.Replicas, "replicas", 1, "the `NUMBER` of servers that keep everything: 1, 3 or 5")
 	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which the stream keeps an event")
-	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` of the stream beyond which the oldest events are removed; 0 for no limit")
+	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` in bytes of the stream beyond which it refuses events, which then wait on\ntheir nodes; 0 for no limit")
 }
 
 func (c *createCommand) run(ctx context.Context) error {

@@ -25,18 +25,19 @@ type natsFlags struct {
 	others  []string
 	url     string
 	cluster string
-	options fleet.ConnectOptions
+	// The files that the flags name.
+	creds, nkey, tlsCert, tlsKey, tlsCA string
 }
 
 func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
 	f.urlFlag, f.others = urlFlag, []string{"creds", "nkey", "tlscert", "tlskey", "tlsca"}
 	flags := cmd.Flags()
 	flags.StringVar(&f.url, urlFlag, "", usage)
-	flags.StringVar(&f.options.Credentials, "creds", "", "`FILE` with credentials for --"+urlFlag)
-	flags.StringVar(&f.options.NKey, "nkey", "", "`FILE` with the seed of a key for --"+urlFlag)
-	flags.StringVar(&f.options.TLSCert, "tlscert", "", "`FILE` with the certificate of this client for --"+urlFlag)
-	flags.StringVar(&f.options.TLSKey, "tlskey", "", "`FILE` with the key of that certificate")
-	flags.StringVar(&f.options.TLSCA, "tlsca", "", "`FILE` with the certificates that the server's must be signed by")
+	flags.StringVar(&f.creds, "creds", "", "`FILE` with credentials for --"+urlFlag)
+	flags.StringVar(&f.nkey, "nkey", "", "`FILE` with the seed of a key for --"+urlFlag)
+	flags.StringVar(&f.tlsCert, "tlscert", "", "`FILE` with the certificate of this client for --"+urlFlag)
+	flags.StringVar(&f.tlsKey, "tlskey", "", "`FILE` with the key of that certificate")
+	flags.StringVar(&f.tlsCA, "tlsca", "", "`FILE` with the certificates that the server's must be signed by")
 }
 
 // given reports whether there is a URL.
@@ -52,18 +53,33 @@ func (f *natsFlags) validate(flags *pflag.FlagSet) error {
 		return fmt.Errorf("--%s must have no user, password or token: logs and process lists would show it; use --creds or --nkey", f.urlFlag)
 	case f.cluster == "":
 		return fmt.Errorf("--%s needs --cluster: the name of the cluster", f.urlFlag)
-	case f.options.Credentials != "" && f.options.NKey != "":
+	case f.creds != "" && f.nkey != "":
 		return errors.New("--creds cannot be combined with --nkey")
-	case (f.options.TLSCert == "") != (f.options.TLSKey == ""):
+	case (f.tlsCert == "") != (f.tlsKey == ""):
 		return errors.New("--tlscert and --tlskey need each other")
 	}
 	return nil
 }
 
 func (f *natsFlags) connect(log *slog.Logger) (*nats.Conn, error) {
-	o := f.options
-	o.Name, o.Logger = Name, log
-	conn, err := fleet.Connect(f.url, o)
+	options := []nats.Option{nats.Name(Name)}
+	if f.creds != "" {
+		options = append(options, nats.UserCredentials(f.creds))
+	}
+	if f.nkey != "" {
+		key, err := nats.NkeyOptionFromSeed(f.nkey)
+		if err != nil {
+			return nil, fmt.Errorf("--nkey: %w", err)
+		}
+		options = append(options, key)
+	}
+	if f.tlsCert != "" {
+		options = append(options, nats.ClientCert(f.tlsCert, f.tlsKey))
+	}
+	if f.tlsCA != "" {
+		options = append(options, nats.RootCAs(f.tlsCA))
+	}
+	conn, err := fleet.Connect(f.url, log, options...)
 	if err != nil {
 		return nil, fmt.Errorf("--%s: %w", f.urlFlag, err)
 	}

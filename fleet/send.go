@@ -1,0 +1,135 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// outgoing is a message that is not acknowledged.
+type outgoing struct {
+	pleg.Event
+
+	kind    kind
+	subject string
+	body    []byte
+	record  *record
+	// number is its id for the server, with the name of the agent.
+	number int
+}
+
+// enqueue makes the message about a pod.
+func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *record) error {
+	limit := int(p.o.Conn.MaxPayload()) - 1024 // for the headers
+	body, cut, err := encodePod(p.source, k, ev, &r.podState, limit)
+	if err != nil {
+		return fmt.Errorf("encode pod %s: %w", ev.PodUID, err)
+	}
+	if cut != "" {
+		p.cut(ctx, &ev, cut)
+	}
+	p.made++
+	p.queue = append(p.queue, outgoing{ev, k, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made})
+	return nil
+}
+
+// fenceSpan is the number of messages after which the node's own message is written again: the server
+// looks for it with each message, and has the newest ones in memory.
+const fenceSpan = 20_000
+
+// flush publishes the queue and waits until everything is acknowledged. One server gets all messages
+// without waiting for each: if it refuses one for the fence, then also those behind it. Several
+// servers refuse a message that names the same fence as one that they have not stored yet.
+func (p *Publisher) flush(ctx context.Context) error {
+	if len(p.queue) > 0 && p.last > p.fence+fenceSpan {
+		if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
+			return err
+		}
+	}
+	window := 1000
+	if p.stream.CachedInfo().Config.Replicas > 1 {
+		window = 1
+	}
+	for len(p.queue) > 0 {
+		if err := p.send(ctx, p.queue[:min(window, len(p.queue))]); err != nil {
+			return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
+		}
+		p.loop.Works(ctx)
+	}
+	return nil
+}
+
+// send publishes the first messages of the queue, and removes those that are acknowledged.
+func (p *Publisher) send(ctx context.Context, messages []outgoing) (err error) {
+	// The newest message must not hide what the server has lost meanwhile.
+	if p.o.Conn.Stats().Reconnects != p.reconnects {
+		return errReconnected
+	}
+	acks := make([]jetstream.PubAckFuture, len(messages))
+	fence := strconv.FormatUint(p.fence, 10)
+	for i, o := range messages {
+		acks[i], err = p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{
+			"Content-Type":                                {contentType},
+			jetstream.MsgIDHeader:                         {p.agent + "/" + strconv.Itoa(o.number)},
+			jetstream.ExpectedLastSubjSeqHeader:           {fence},
+			"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
+		}}, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(requestTimeout))
+		if err != nil {
+			return err
+		}
+	}
+	timeout := time.NewTimer(requestTimeout)
+	defer timeout.Stop()
+	for i, o := range messages {
+		select {
+		case ack := <-acks[i].Ok():
+			p.queue = p.queue[1:]
+			p.acknowledged(o, ack.Sequence)
+			timeout.Reset(requestTimeout)
+			continue
+		case err = <-acks[i].Err():
+		case <-timeout.C:
+			err = nats.ErrTimeout
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
+		return err
+	}
+	return nil
+}
+
+// acknowledged notes that the server has a message.
+func (p *Publisher) acknowledged(o outgoing, seq uint64) {
+	now := time.Now()
+	o.record.stored, p.last = now, max(p.last, seq)
+	if o.kind == ofEvent {
+		p.metrics.published.Inc()
+		p.metrics.lag.Observe(now.Sub(o.ObservedAt).Seconds())
+	}
+	p.loop.Acknowledged()
+}
+
+// writeNode publishes the message about the node that the next ones name, as the successor of the one
+// that they named so far.
+func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
+	body, err := encode(p.source, k, data{Event: ev, Agent: p.agent})
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	expected := p.fence
+	p.fence = 0 // until it is known
+	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.node, Data: body, Header: nats.Header{"Content-Type": {contentType}}},
+		jetstream.WithExpectLastSequencePerSubject(expected))
+	if err != nil {
+		return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
+	}
+	p.fence, p.fenced, p.last = ack.Sequence, time.Now(), max(p.last, ack.Sequence)
+	p.loop.Acknowledged()
+	return nil
+}

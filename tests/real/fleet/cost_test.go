@@ -1,0 +1,130 @@
+package fleet_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// burst is a source of many events at once. It costs nothing itself.
+type burst struct {
+	events   []pleg.Event
+	statuses map[pleg.PodUID]*pleg.PodStatus
+	begin    chan struct{}
+}
+
+// newBurst returns the starts of pods with two containers.
+func newBurst(events int) *burst {
+	b := &burst{statuses: make(map[pleg.PodUID]*pleg.PodStatus), begin: make(chan struct{})}
+	at := time.Now()
+	for i := range events / 3 {
+		uid := pleg.PodUID(fmt.Sprintf("5f1f2a3c-7f4e-4d0a-9d57-%012d", i))
+		name := fmt.Sprintf("web-6d4cf56db6-%05d", i)
+		status := &pleg.PodStatus{UID: uid, Name: name, Namespace: "shop", IPs: []string{"10.12.34.56"}, ObservedAt: at}
+		for j := range 3 {
+			id := pleg.ContainerID(fmt.Sprintf("%064x", 3*i+j))
+			ev := pleg.Event{
+				Epoch: "18ebdd9b0fefd560", Seq: uint64(len(b.events) + 1), Type: pleg.ContainerStarted, PodUID: uid, PodName: name, PodNamespace: "shop",
+				ContainerID: id, ContainerName: fmt.Sprintf("app-%d", j), Sandbox: j == 0, ObservedAt: at,
+			}
+			if ev.Sandbox {
+				status.Sandboxes = append(status.Sandboxes, &pleg.SandboxStatus{ID: id, Ready: true, CreatedAt: at, IPs: status.IPs, Labels: map[string]string{
+					"app": "web", "app.kubernetes.io/name": "web", "app.kubernetes.io/version": "1.2.3", "pod-template-hash": "6d4cf56db6",
+				}})
+			} else {
+				ev.Image, ev.StartedAt = "registry.example.com/shop/web:1.2.3", at
+				status.Containers = append(status.Containers, &pleg.ContainerStatus{
+					ID: id, Name: ev.ContainerName, State: pleg.StateRunning, CreatedAt: at, StartedAt: at, Image: ev.Image,
+					ImageRef: "registry.example.com/shop/web@sha256:" + string(id), LogPath: "/var/log/pods/shop_" + name + "/" + ev.ContainerName + "/0.log",
+				})
+			}
+			b.events = append(b.events, ev)
+		}
+		b.statuses[uid] = status
+	}
+	return b
+}
+
+// Follow implements fleet.Source.
+func (b *burst) Follow(ctx context.Context, _ *pleg.Position, events chan<- pleg.Event) error {
+	events <- pleg.Event{Type: pleg.Synced, Epoch: b.events[0].Epoch}
+	<-b.begin
+	for _, ev := range b.events {
+		select {
+		case events <- ev:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Status implements fleet.Source.
+func (b *burst) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	return b.statuses[uid], nil
+}
+
+// BenchmarkBurst publishes a burst of events, and then the same bytes with nats.go alone.
+func BenchmarkBurst(b *testing.B) {
+	const events = 15_000
+	s := startServer(b, "")
+	conn := connect(b, s.URL)
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(256)) // the agent has as many under way
+	kit.Must(b, err)
+	for b.Loop() {
+		_ = js.DeleteStream(b.Context(), fleet.StreamName(cluster))
+		source := newBurst(events)
+		p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: conn, Source: source, Cluster: cluster, Node: "n"})
+		kit.Must(b, err)
+		stop := kit.Run(b, p.Run)
+		has := func(count uint64) error {
+			stream, err := js.Stream(b.Context(), fleet.StreamName(cluster))
+			if err == nil && stream.CachedInfo().State.Msgs < count {
+				err = fmt.Errorf("%d messages", stream.CachedInfo().State.Msgs)
+			}
+			return err
+		}
+		until(b, func() error { return has(2) }) // the Gap
+		began, cpu := time.Now(), use(os.Getpid()).CPU
+		close(source.begin)
+		until(b, func() error { return has(2 + events) })
+		agentTook, agentCPU := time.Since(began), use(os.Getpid()).CPU-cpu
+		_ = stop()
+
+		var bodies [][]byte
+		consumer, err := js.OrderedConsumer(b.Context(), fleet.StreamName(cluster), jetstream.OrderedConsumerConfig{})
+		kit.Must(b, err)
+		messages, err := consumer.Messages()
+		kit.Must(b, err)
+		for range 2 + events {
+			m, err := messages.Next()
+			kit.Must(b, err)
+			bodies = append(bodies, m.Data())
+		}
+		messages.Stop()
+		_, err = js.CreateOrUpdateStream(b.Context(), jetstream.StreamConfig{Name: "bare", Subjects: []string{"bare.>"}, Compression: jetstream.S2Compression, MaxAge: time.Hour})
+		kit.Must(b, err)
+		began, cpu = time.Now(), use(os.Getpid()).CPU
+		for i, body := range bodies {
+			_, err := js.PublishAsync(fmt.Sprintf("bare.n.%d", i/3), body, jetstream.WithStallWait(patience))
+			kit.Must(b, err)
+		}
+		<-js.PublishAsyncComplete()
+		bareTook, bareCPU := time.Since(began), use(os.Getpid()).CPU-cpu
+		kit.Must(b, js.DeleteStream(b.Context(), "bare"))
+		b.ReportMetric(float64(agentCPU.Microseconds())/events, "agent-CPU-µs/event")
+		b.ReportMetric(float64(bareCPU.Microseconds())/events, "bare-CPU-µs/event")
+		b.ReportMetric(float64(agentCPU-bareCPU)/events/1e3, "more-CPU-µs/event")
+		b.ReportMetric(bareTook.Seconds()/agentTook.Seconds(), "of-bare-rate")
+		b.ReportMetric(float64(len(bodies[events]))/1, "bytes/message")
+	}
+}
