@@ -103,8 +103,8 @@ type Options struct {
 	// was, and then as died: so every container that a list shows is told.
 	OmitInferredStarts bool
 	// Logger gets what an operator needs to know, from a goroutine that may wait: while
-	// its handler blocks, up to 2048 records wait and further ones are counted. If nil,
-	// nothing is logged.
+	// its handler blocks, up to 1024 records wait, and further ones are counted. So is one at
+	// which it panics. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer

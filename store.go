@@ -2,6 +2,8 @@ package pipeline
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -100,13 +102,18 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // container that is not known, once for all calls that wait, and with a pause between two
 // such lists (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
 // [lookup.ErrNoContainer] or [lookup.ErrNotYet], is [pleg.ErrStopped] once Run has returned, or
-// is the cause of ctx.
+// is the cause of ctx. With ErrNotYet it also wraps [pleg.ErrNotSynced] until the first list of
+// all pods is committed.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	x := p.index.Load()
 	if x == nil {
 		x = p.newIndex()
 	}
-	return lookup.Host{}.Lookup(ctx, x, q)
+	c, err := lookup.Host{}.Lookup(ctx, x, q)
+	if errors.Is(err, lookup.ErrNotYet) && !p.isSynced() {
+		err = fmt.Errorf("%w: %w", err, pleg.ErrNotSynced)
+	}
+	return c, err
 }
 
 func (p *Pipeline) newIndex() *lookup.Index {

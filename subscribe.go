@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"slices"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -45,13 +48,58 @@ func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2
 	}
 }
 
-// PodStatus returns the status of a pod as [cache.Cache.Get] does or, unless newerThan is zero,
-// as [cache.Cache.GetNewerThan] does.
+// PodStatus returns the status of a pod as [cache.Reader] does with Get or, unless newerThan is
+// zero, with GetNewerThan. The error also names the pod.
 func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
+	status, err := p.podStatus(ctx, uid, newerThan)
+	if err != nil {
+		err = fmt.Errorf("status of pod %s: %w", uid, err)
+	}
+	return status, err
+}
+
+func (p *Pipeline) podStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	if newerThan.IsZero() {
 		return p.cache.Get(uid)
 	}
 	return p.cache.GetNewerThan(ctx, uid, newerThan)
+}
+
+// RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
+// [Pipeline.PodStatus] does for the present time.
+func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	now := time.Now()
+	time.Sleep(1) // the list must begin after now, on a fake clock too
+	p.RequestRelist(uid)
+	return p.PodStatus(ctx, uid, now)
+}
+
+// Pods returns what the cache has of the pods with these UIDs, or of all pods if there are none,
+// sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
+// until the first list of all pods is committed. Pods does not block.
+func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
+	if !p.isSynced() {
+		return nil, fmt.Errorf("list pods: %w", pleg.ErrNotSynced)
+	}
+	if len(uids) == 0 {
+		return p.cache.List(), nil
+	}
+	var entries []cache.Entry
+	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
+		if e, ok := p.cache.Entry(uid); ok {
+			entries = append(entries, e)
+		}
+	}
+	return entries, nil
+}
+
+func (p *Pipeline) isSynced() bool {
+	select {
+	case <-p.cache.Synced():
+		return true
+	default:
+		return false
+	}
 }
 
 // lastStatus returns the newest good status of a pod, which has only the UID if the pod is gone.

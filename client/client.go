@@ -25,8 +25,6 @@ import (
 	"net"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -53,6 +51,11 @@ type Options struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Logger logs failed and broken connections. If nil, nothing is logged.
 	Logger *slog.Logger
+	// Disconnected, if not nil, is called after each attempt of a watch or a subscription to
+	// connect that failed and each connection of one that broke, with the time until the next
+	// attempt, by the goroutine that reads it. It is not called because a context ended. The
+	// error wraps [pleg.ErrNoDaemon] unless the daemon answered with another one.
+	Disconnected func(err error, retryIn time.Duration)
 }
 
 var _ node.Pipeline = (*Client)(nil)
@@ -99,7 +102,9 @@ func (c *Client) Close() error { return c.calls.Close() }
 
 // Pods returns the state of the pods with these UIDs, or of all pods if there are none,
 // sorted by UID. A pod that is unknown or gone is left out. An error in an entry is a
-// [pleg.InspectionError]. Pods blocks until the server has answered or ctx ends.
+// [pleg.InspectionError]. Pods blocks until the server has answered or ctx ends. The error wraps
+// [pleg.ErrNotSynced] until the daemon has committed its first list of all pods, and
+// [pleg.ErrNoDaemon] if the daemon is away.
 func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -164,21 +169,45 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
 // observation that began after newerThan has been applied, or ctx ends. If the last
 // inspection of the pod failed, the error is a [pleg.InspectionError]; for a pod that is
-// unknown or gone it wraps [pleg.ErrUnknownPod], and before the daemon has committed its first
-// list [pleg.ErrNotSynced]. While the daemon refuses the call because it
-// has too many, the call is made again for some minutes.
+// unknown or gone it wraps [pleg.ErrUnknownPod], before the daemon has committed its first
+// list [pleg.ErrNotSynced], and [pleg.ErrNoDaemon] if the daemon is away. While the daemon
+// refuses the call because it has too many, the call is made again for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
-	m, err := c.calls.pleg.GetPodStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
-	switch s := status.Convert(err); {
-	case s.Code() == codes.NotFound:
-		err = &callError{s, pleg.ErrUnknownPod}
-	case s.Code() == codes.Unavailable && s.Message() == pleg.ErrNotSynced.Error():
-		err = &callError{s, pleg.ErrNotSynced}
-	}
+	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
+}
+
+// RelistPod has the daemon list the pod, and returns what [Client.PodStatus] does for the
+// present time. The daemon begins at most 10 such lists a second, for all clients together.
+func (c *Client) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), Relist: true})
+}
+
+func (c *Client) podStatus(ctx context.Context, r *plegv1.GetPodStatusRequest) (*pleg.PodStatus, error) {
+	m, err := c.calls.pleg.GetPodStatus(ctx, r)
 	if err != nil {
-		return nil, c.calls.callError("status of pod "+string(uid), err)
+		return nil, c.calls.callError("status of pod "+r.GetPodUid(), err)
 	}
-	return wire.ToStatus(m.GetStatus()), inspectionError(m.GetError())
+	if err := inspectionError(m.GetError()); err != nil {
+		return nil, fmt.Errorf("status of pod %s: %w", r.GetPodUid(), err)
+	}
+	return wire.ToStatus(m.GetStatus()), nil
+}
+
+// WaitSynced waits until the daemon has committed its first list of all pods, also for a daemon
+// that is away. It returns the cause of ctx if that ends first, and otherwise an error only if
+// no attempt can succeed, for example because the socket belongs to another user.
+func (c *Client) WaitSynced(ctx context.Context) error {
+	// The state of one pod that does not exist is complete with the first list.
+	none := WatchOptions{Replay: true, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"-"}}}
+	for ev, err := range c.Watch(ctx, none) {
+		if err != nil {
+			return fmt.Errorf("wait for the first list: %w", err)
+		}
+		if ev.Type == pleg.Synced {
+			return nil
+		}
+	}
+	return context.Cause(ctx)
 }
 
 func inspectionError(text string) error {

@@ -38,6 +38,7 @@ type fixture struct {
 	mu       sync.Mutex
 	listener *bufconn.Listener // nil while the server is down
 	conns    []net.Conn
+	frozen   chan struct{} // nil unless the daemon is stopped
 }
 
 // inBubble runs a test with a pipeline and a server in a synctest bubble. The test acts in
@@ -52,15 +53,15 @@ func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	f := &fixture{T: t, runtime: plegtest.New()}
 	f.startPipeline(o)
 	f.startServer()
-	f.client = f.newClient()
+	f.client = f.newClient(nil)
 	time.Sleep(500 * time.Millisecond)
 	return f
 }
 
 // newClient returns a client with a connection of its own.
-func (f *fixture) newClient() *client.Client {
+func (f *fixture) newClient(disconnected func(error, time.Duration)) *client.Client {
 	f.Helper()
-	c, err := client.New("", client.Options{Dial: f.dial})
+	c, err := client.New("", client.Options{Dial: f.dial, Disconnected: disconnected})
 	kit.Must(f, err)
 	f.Cleanup(func() { c.Close() })
 	return c
@@ -74,10 +75,14 @@ func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errDown
 	}
 	conn, err := listener.DialContext(ctx)
+	if err != nil {
+		return nil, err
+	}
+	conn = &freezable{Conn: conn, f: f, closed: make(chan struct{})}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, conn)
-	return conn, err
+	return conn, nil
 }
 
 // change changes a pod and waits for some lists.
@@ -90,9 +95,7 @@ func (f *fixture) breakConnections() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, conn := range f.conns {
-		if conn != nil {
-			conn.Close()
-		}
+		conn.Close()
 	}
 	f.conns = nil
 }
@@ -140,14 +143,14 @@ func (f *fixture) watch(o client.WatchOptions, see func(pleg.Event)) *watch {
 		cancel()
 		<-w.Done
 	})
-	o.Disconnected = func(err error, _ time.Duration) {
+	c := f.newClient(func(err error, _ time.Duration) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.disconnected = append(w.disconnected, err)
-	}
+	})
 	go func() {
 		defer close(w.Done)
-		for ev, err := range f.client.Watch(ctx, o) {
+		for ev, err := range c.Watch(ctx, o) {
 			if err != nil {
 				w.err = err
 				continue
@@ -158,4 +161,45 @@ func (f *fixture) watch(o client.WatchOptions, see func(pleg.Event)) *watch {
 	f.Cleanup(w.Close)
 	synctest.Wait()
 	return w
+}
+
+// freeze stops what the daemon does with its connections, as SIGSTOP does: they stay, and new
+// ones are accepted, but nothing is answered until freeze(false).
+func (f *fixture) freeze(on bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if on {
+		f.frozen = make(chan struct{})
+		return
+	}
+	close(f.frozen)
+	f.frozen = nil
+}
+
+// freezable is a connection whose answers wait while the daemon is frozen.
+type freezable struct {
+	net.Conn
+	f      *fixture
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (c *freezable) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	c.f.mu.Lock()
+	frozen := c.f.frozen
+	c.f.mu.Unlock()
+	if frozen != nil {
+		select {
+		case <-frozen:
+		case <-c.closed:
+			return 0, net.ErrClosed
+		}
+	}
+	return n, err
+}
+
+func (c *freezable) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
 }

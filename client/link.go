@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -84,35 +85,48 @@ func newLink(o Options) (*link, error) {
 }
 
 // callError wraps the error of a call. errors.Is finds that of the dialer if there was no
-// connection, such as [fs.ErrNotExist], that of a context that has ended, and
-// [pleg.ErrInvalidOption]. status.Code returns the gRPC code.
+// connection, such as [fs.ErrNotExist], that of a context that has ended, and the errors of
+// package pleg. status.Code returns the gRPC code.
 func (l *link) callError(what string, err error) error {
 	switch s := status.Convert(err); s.Code() {
 	case codes.Unavailable:
-		if d := l.dialed.Load(); d != nil && d.err != nil {
-			err = &callError{status.New(s.Code(), d.err.Error()), d.err}
-		}
+		err = l.unavailable(s)
+	case codes.NotFound:
+		err = &callError{s, []error{pleg.ErrUnknownPod}}
 	case codes.DeadlineExceeded:
-		err = &callError{s, context.DeadlineExceeded}
+		err = &callError{s, []error{context.DeadlineExceeded}}
 	case codes.Canceled:
-		err = &callError{s, context.Canceled}
+		err = &callError{s, []error{context.Canceled}}
 	case codes.InvalidArgument:
-		err = &callError{s, pleg.ErrInvalidOption}
+		err = &callError{s, []error{pleg.ErrInvalidOption}}
 	}
 	return fmt.Errorf("%s: %w", what, err)
+}
+
+func (l *link) unavailable(s *status.Status) error {
+	d := l.dialed.Load()
+	switch {
+	case wire.IsNotSynced(s):
+		return &callError{s, []error{pleg.ErrNotSynced}}
+	case d == nil || d.err == nil:
+		return &callError{s, []error{pleg.ErrNoDaemon}}
+	case errors.Is(d.err, fs.ErrPermission): // it may be there
+		return &callError{status.New(s.Code(), d.err.Error()), []error{d.err}}
+	}
+	return &callError{status.New(s.Code(), d.err.Error()), []error{pleg.ErrNoDaemon, d.err}}
 }
 
 // callError is an error that gRPC tells only as a status.
 type callError struct {
 	status *status.Status
-	is     error
+	is     []error
 }
 
 // Error implements error.
 func (e *callError) Error() string { return e.status.Message() }
 
-// Unwrap returns the error.
-func (e *callError) Unwrap() error { return e.is }
+// Unwrap returns the errors.
+func (e *callError) Unwrap() []error { return e.is }
 
 // GRPCStatus returns the status.
 func (e *callError) GRPCStatus() *status.Status { return e.status }

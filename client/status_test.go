@@ -172,7 +172,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
 		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all places
-			c := f.newClient()
+			c := f.newClient(nil)
 			for range server.DefaultMaxStreams {
 				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })
 			}

@@ -86,8 +86,8 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		wait := retries.Next()
 		options.Logger.WarnContext(ctx, "disconnected from the server", "err", err, "retryIn", wait)
-		if w.options.Disconnected != nil {
-			w.options.Disconnected(err, wait)
+		if options.Disconnected != nil {
+			options.Disconnected(err, wait)
 		}
 		if err := backoff.Wait(ctx, wait); err != nil {
 			return err
@@ -97,8 +97,12 @@ func (w *watch) run(ctx context.Context) error {
 
 // connect connects once and receives until the connection breaks.
 func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error {
-	ctx, cancel := context.WithCancel(ctx)
+	// The server is not told of a deadline: it could end the call a moment before ctx ends, which
+	// would look like a broken connection.
+	ended := ctx
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ended))
 	defer cancel()
+	defer context.AfterFunc(ended, cancel)()
 	// Each attempt needs a new link: one that failed has its own backoff.
 	link, err := newLink(w.client.options)
 	if err != nil {
@@ -120,7 +124,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	for {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return status.Error(codes.Unavailable, "the server ended the stream")
+			return link.callError("receive", status.Error(codes.Unavailable, "the server ended the stream"))
 		}
 		if err != nil {
 			return link.callError("receive", err)
@@ -172,6 +176,9 @@ func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 		r.ResumeAfter = wire.FromPosition(o.After)
 	}
 	if !o.Since.IsZero() {
+		if r.ResumeAfter != nil {
+			return nil, errors.New("WatchOptions.After and Since exclude each other")
+		}
 		r.Since = timestamppb.New(o.Since)
 	}
 	return r, nil

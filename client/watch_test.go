@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +17,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -153,6 +155,7 @@ func TestWatchEnds(t *testing.T) {
 		{"type", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
 		{"mark", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
+		{"two places", client.WatchOptions{After: pleg.Position{Epoch: "e"}, Since: time.Now()}, codes.Unknown, "After and Since exclude each other"},
 		{"bare number", client.WatchOptions{After: pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be that of another pipeline"},
 	}
 	for _, tt := range tests {
@@ -202,5 +205,122 @@ func TestWatchEndsWithItsLoop(t *testing.T) {
 		if ctx.Err() == nil {
 			t.Error("the watch ended before its context")
 		}
+	})
+}
+
+// A watch that asked for the past asks for it once: after a restart of the daemon it resumes
+// where it was, which is an attempt that can succeed.
+func TestWatchWithSinceOutlivesARestart(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running")
+		w := f.watch(client.WatchOptions{Since: time.Now().Add(-time.Hour)}, nil)
+		f.change(1, "a", "c1=exited")
+		f.endServer()
+		f.change(1, "a", "c1=exited c2=running")
+		f.startServer()
+		kit.Relist(20)
+		f.endServer()
+		_ = f.pipe.Stop()
+		f.startPipeline(pipeline.Options{})
+		f.startServer()
+		kit.Relist(20)
+		f.change(1, "a", "c2=exited")
+		want(t, w, "Started(c1) Synced Died(c1) Started(c2) Synced Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2)")
+		if w.err != nil {
+			t.Errorf("it ended with %v", w.err)
+		}
+	})
+}
+
+// The end of a context, its deadline too, is no broken connection.
+func TestEndOfContextIsNoDisconnection(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		c := f.newClient(func(err error, _ time.Duration) { t.Errorf("disconnected: %v", err) })
+		var watching sync.WaitGroup
+		for n := range 300 {
+			watching.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n%30)*time.Millisecond)
+				defer cancel()
+				for _, err := range c.Watch(ctx, client.WatchOptions{Replay: n%2 == 0}) {
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		watching.Wait()
+	})
+}
+
+// A daemon that is away has an error of its own, and so has a socket that is not ours.
+func TestDaemonIsAway(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		calls := func(c *client.Client) map[string]error {
+			_, ofPod := c.PodStatus(t.Context(), "a", time.Time{})
+			_, ofPods := c.Pods(t.Context())
+			_, ofStatus := c.Status(t.Context())
+			_, ofLookup := c.Lookup(t.Context(), lookup.Query{Container: "c"})
+			return map[string]error{"PodStatus": ofPod, "Pods": ofPods, "Status": ofStatus, "Lookup": ofLookup}
+		}
+		w := f.watch(client.WatchOptions{}, nil)
+		f.endServer()
+		time.Sleep(time.Minute)
+		for of, err := range calls(f.client) {
+			if !errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, errDown) {
+				t.Errorf("%s: %v, want ErrNoDaemon, and why", of, err)
+			}
+		}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for _, err := range w.disconnected {
+			if !errors.Is(err, pleg.ErrNoDaemon) {
+				t.Errorf("disconnected: %v, want ErrNoDaemon", err)
+			}
+		}
+		forbidden, err := client.New("", client.Options{Dial: func(context.Context) (net.Conn, error) { return nil, fs.ErrPermission }})
+		kit.Must(t, err)
+		defer forbidden.Close()
+		all := calls(forbidden)
+		all["WaitSynced"] = forbidden.WaitSynced(t.Context())
+		for of, err := range all {
+			if errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, fs.ErrPermission) {
+				t.Errorf("%s: %v, want that it is forbidden", of, err)
+			}
+		}
+	})
+}
+
+// A daemon that is stopped keeps its connections and accepts new ones, but answers nothing.
+func TestStoppedDaemonIsNoticed(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		w := f.watch(client.WatchOptions{}, nil)
+		f.change(1, "a", "c1=running")
+		if _, err := f.client.Status(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		waited := make(chan error)
+		f.freeze(true)
+		go func() {
+			_, err := f.client.PodStatus(t.Context(), "a", time.Now().Add(time.Hour))
+			waited <- err
+		}()
+		began := time.Now()
+		if err := <-waited; !errors.Is(err, pleg.ErrNoDaemon) {
+			t.Errorf("a call that waits: %v, want ErrNoDaemon", err)
+		}
+		if took := time.Since(began); took > 90*time.Second {
+			t.Errorf("the call was told %v later", took)
+		}
+		time.Sleep(time.Second)
+		w.mu.Lock()
+		if len(w.disconnected) == 0 || !errors.Is(w.disconnected[0], pleg.ErrNoDaemon) {
+			t.Errorf("disconnected: %v, want ErrNoDaemon", w.disconnected)
+		}
+		w.mu.Unlock()
+		f.runtime.Set("a", "c1=exited")
+		time.Sleep(10 * time.Minute)
+		f.freeze(false)
+		time.Sleep(2 * time.Minute)
+		want(t, w, "Started(c1) Died(c1) Synced")
 	})
 }

@@ -12,12 +12,17 @@ import (
 	"iter"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Pipeline is the pipeline of a node: a pipeline.Pipeline or a client.Client. Its methods are
-// safe for concurrent use, and what they return is read-only.
+// safe for concurrent use, and what they return is read-only. New methods may be added in a
+// minor version: do not implement it outside tests.
+//
+// Questions about pods return an error that wraps [pleg.ErrNotSynced] until the first list of
+// all pods is committed, and [pleg.ErrNoDaemon] if the daemon is away.
 type Pipeline interface {
 	// Subscribe returns a subscription.
 	Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error)
@@ -27,11 +32,23 @@ type Pipeline interface {
 	// ([pleg.ErrStopped]).
 	Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error]
 	// PodStatus returns the newest status of a pod. Unless newerThan is zero, it blocks until
-	// an observation that began after newerThan has been applied. If the last inspection of the
-	// pod failed, the error is a [pleg.InspectionError]; for a pod that is unknown or gone it
-	// wraps [pleg.ErrUnknownPod].
+	// an observation that began after newerThan has been applied, or ctx ends. If the last
+	// inspection of the pod failed, the error wraps a [pleg.InspectionError]; for a pod that is
+	// unknown or gone it wraps [pleg.ErrUnknownPod].
 	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
+	// RelistPod has the pod listed now, and returns what PodStatus would for the present time,
+	// without waiting for the next list of all pods. It is for a program that knows that the
+	// pod has changed.
+	RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
+	// Pods returns what is known of the pods with these UIDs, or of all pods if there are none,
+	// sorted by UID. A pod that is unknown or gone is left out. It does not wait for the runtime.
+	Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error)
 	// Lookup says which container and pod a container id, a process or a cgroup belongs to. The
 	// error wraps [lookup.ErrNoContainer], [lookup.ErrNotYet] or [pleg.ErrInvalidOption].
 	Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error)
+	// WaitSynced waits until the first list of all pods is committed: each of its pods was
+	// inspected, or its inspection failed or hangs. It returns the cause of ctx if that ends
+	// first, [pleg.ErrStopped] if the pipeline of this process has stopped, and otherwise an
+	// error only if no attempt can succeed.
+	WaitSynced(ctx context.Context) error
 }

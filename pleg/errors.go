@@ -9,9 +9,13 @@ var (
 	// ErrUnknownPod is wrapped by every error about a pod that is gone or was never
 	// inspected: no event of it has been delivered since.
 	ErrUnknownPod = errors.New("the pod is unknown or gone")
-	// ErrNotSynced is wrapped by the error of every question about a pod that is asked before
-	// the first list of all pods is committed: the pod may exist.
+	// ErrNotSynced is wrapped by the error of every question about pods that is asked before
+	// the first list of all pods is committed: they may exist.
 	ErrNotSynced = errors.New("the first list of all pods is not committed yet")
+	// ErrNoDaemon is wrapped by the error of a client whose daemon is away: it cannot be reached,
+	// does not answer, or is about to end. The call can be made again later. A pipeline in this
+	// process never returns it.
+	ErrNoDaemon = errors.New("the daemon is not available")
 	// ErrStopped is returned by calls that wait for a pipeline that has ended.
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrClosed is returned to the reader of a subscription that has been closed.

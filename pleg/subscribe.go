@@ -39,11 +39,6 @@ type SubscribeOptions struct {
 	Statuses bool
 
 	Filter Filter
-
-	// Disconnected, if not nil, is called after each attempt to connect that failed and
-	// each connection that broke, with the time until the next attempt, by the goroutine
-	// that ranges over the events. It is for another process: the pipeline does not call it.
-	Disconnected func(err error, retryIn time.Duration)
 }
 
 // Subscription is a place in the log of a pipeline, in this process or in another one. Its

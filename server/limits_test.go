@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -129,5 +130,33 @@ func TestUnreadWatch(t *testing.T) {
 		if delivered+missed != pods || missed == 0 {
 			t.Errorf("the other one got %d events and missed %d, want %d together", delivered, missed, pods)
 		}
+	})
+}
+
+// A client that asks for lists of pods in a loop does not load the runtime more than others.
+func TestRelistsOfClientsAreBounded(t *testing.T) {
+	runtime := plegtest.New()
+	inBubble(t, pipeline.Options{Runtime: runtime, RelistPeriod: time.Hour}, server.Options{}, func(t *testing.T, f *fixture) {
+		c := f.client()
+		ask := func(r *plegv1.GetPodStatusRequest) error {
+			_, err := c.GetPodStatus(t.Context(), r)
+			return err
+		}
+		refused := 0
+		for range 50 {
+			if err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}); status.Code(err) == codes.ResourceExhausted {
+				refused++
+			}
+		}
+		if lists := runtime.Counts().PodLists; lists != 10 || refused != 40 {
+			t.Errorf("%d lists and %d refused of 50 requests at once, want 10 and 40", lists, refused)
+		}
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total", "call"); n != 40 {
+			t.Errorf("%v refused calls in the metrics, want 40", n)
+		}
+		time.Sleep(time.Second)
+		wantStatus(t, "a second later", ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true}), codes.NotFound, pleg.ErrUnknownPod.Error())
+		err := ask(&plegv1.GetPodStatusRequest{PodUid: "a", Relist: true, NewerThan: timestamppb.Now()})
+		wantStatus(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }

@@ -13,7 +13,8 @@
 //
 // The server limits connections, calls per connection, watchers, other calls and the size of
 // a request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the
-// limit; a connection too many is closed. Calls of the health service are counted apart.
+// limit; a connection too many is closed. Calls of the health service are counted apart. Of the
+// lists of one pod that clients request, at most 10 begin in a second; package client asks again.
 //
 // Each watcher is a place in the log of the pipeline, and its own goroutine reads the log and
 // waits for the client: one that does not read, or is stopped, delays nobody. It stays
@@ -35,6 +36,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -62,6 +64,8 @@ const (
 	// readBuffer is the size of the buffer behind each connection, in bytes: requests are
 	// small, there may be many connections, and each read may begin a call for each few bytes.
 	readBuffer = 512
+	// relistsPerSecond is how many lists of one pod the clients may request together.
+	relistsPerSecond = 10
 	// minClientPing is the shortest time between two pings of a client.
 	minClientPing = 5 * time.Second
 )
@@ -74,6 +78,7 @@ type Server struct {
 	log     *slog.Logger
 	metrics *metrics
 	limits  *limits
+	relists *rate.Limiter
 }
 
 // New returns a server of p, which need not run yet. The error names the bad option, or
@@ -90,7 +95,7 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 		return nil, fmt.Errorf("new server: %w", err)
 	}
 	return &Server{
-		pipe: p, options: o, metrics: m, limits: newLimits(o, m),
+		pipe: p, options: o, metrics: m, limits: newLimits(o, m), relists: rate.NewLimiter(relistsPerSecond, relistsPerSecond),
 		log: o.Logger.With("part", "server"),
 	}, nil
 }

@@ -1,12 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"runtime"
-	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -74,27 +74,21 @@ func (s *service) forward(ctx context.Context, sub pipeline.Subscription, stream
 
 // ListPods implements [plegv1.PLEGServer].
 func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamingServer[plegv1.ListPodsResponse]) error {
-	for _, e := range s.entries(r.GetPodUids()) {
+	uids := make([]pleg.PodUID, len(r.GetPodUids()))
+	for n, uid := range r.GetPodUids() {
+		uids[n] = pleg.PodUID(uid)
+	}
+	entries, err := s.pipe.Pods(stream.Context(), uids...)
+	if err != nil {
+		return callError(stream.Context(), err)
+	}
+	for _, e := range entries {
 		if err := stream.Send(&plegv1.ListPodsResponse{Pod: newPod(e)}); err != nil {
 			return err
 		}
 		runtime.Gosched() // as after a replayed event
 	}
 	return nil
-}
-
-// entries returns what the cache knows of the pods, or of all pods if uids is empty.
-func (s *service) entries(uids []string) []cache.Entry {
-	if len(uids) == 0 {
-		return s.pipe.Cache().List()
-	}
-	var entries []cache.Entry
-	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
-		if e, ok := s.pipe.Cache().Entry(pleg.PodUID(uid)); ok {
-			entries = append(entries, e)
-		}
-	}
-	return entries
 }
 
 func newPod(e cache.Entry) *plegv1.Pod {
@@ -123,14 +117,30 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 	if uid == "" {
 		return nil, status.Error(codes.InvalidArgument, "pod_uid is required")
 	}
+	if r.GetRelist() && r.GetNewerThan() != nil {
+		return nil, status.Error(codes.InvalidArgument, "relist and newer_than exclude each other")
+	}
 	if err := r.GetNewerThan().CheckValid(); r.GetNewerThan() != nil && err != nil {
 		return nil, status.Error(codes.InvalidArgument, "newer_than: "+err.Error())
 	}
-	got, err := s.pipe.PodStatus(ctx, uid, wire.ToTime(r.GetNewerThan()))
-	if err == nil || errors.As(err, new(*pleg.InspectionError)) {
-		return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(got), Error: wire.ErrorText(err)}, nil
+	var got *pleg.PodStatus
+	var err error
+	switch {
+	case !r.GetRelist():
+		got, err = s.pipe.PodStatus(ctx, uid, wire.ToTime(r.GetNewerThan()))
+	case s.relists.Allow():
+		got, err = s.pipe.RelistPod(ctx, uid)
+	default:
+		s.metrics.refusedCalls.Inc()
+		return nil, status.Errorf(codes.ResourceExhausted, "too many lists of one pod: this server begins %d a second", relistsPerSecond)
 	}
-	return nil, callError(ctx, err)
+	if err == nil {
+		return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(got)}, nil
+	}
+	if failed, ok := errors.AsType[*pleg.InspectionError](err); ok {
+		return &plegv1.GetPodStatusResponse{Error: wire.ErrorText(failed)}, nil
+	}
+	return nil, callError(ctx, cmp.Or(errors.Unwrap(err), err)) // the client names the pod
 }
 
 // Lookup implements [plegv1.PLEGServer].
@@ -146,13 +156,15 @@ func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.
 func callError(ctx context.Context, err error) error {
 	code := codes.Unknown
 	switch {
+	case errors.Is(err, pleg.ErrNotSynced):
+		return wire.NotSynced()
 	case errors.Is(err, lookup.ErrNoContainer), errors.Is(err, pleg.ErrUnknownPod):
 		code = codes.NotFound
 	case errors.Is(err, lookup.ErrNotYet):
 		code = codes.FailedPrecondition
 	case errors.Is(err, pleg.ErrInvalidOption):
 		code = codes.InvalidArgument
-	case errors.Is(err, pleg.ErrStopped), errors.Is(err, pleg.ErrNotSynced):
+	case errors.Is(err, pleg.ErrStopped):
 		code = codes.Unavailable
 	case ctx.Err() != nil:
 		return status.FromContextError(ctx.Err()).Err()

@@ -1,4 +1,4 @@
-// Package asynclog keeps a slow or blocked log handler away from those who log.
+// Package asynclog keeps a slow, blocked or broken log handler away from those who log.
 package asynclog
 
 import (
@@ -70,23 +70,42 @@ func (q *Queue) put(e entry) {
 	}
 }
 
-// drain hands out the records until none is left. Whoever flushes waits for it.
+// drain hands out the records until none is left. Whoever flushes waits for it. A handler that
+// panics, or ends its goroutine, costs the record, which is counted as discarded.
 func (q *Queue) drain(idle chan<- struct{}) {
-	defer close(idle)
-	for {
-		q.mu.Lock()
-		entries := q.entries
-		q.entries = nil
-		if len(entries) == 0 {
-			q.draining, q.idle = false, nil
-			q.mu.Unlock()
+	done := false
+	defer func() {
+		if done {
+			close(idle)
 			return
 		}
+		_ = recover() // the handler's
+		q.mu.Lock()
+		q.discarded++
 		q.mu.Unlock()
-		for _, e := range entries {
-			_ = e.handler.Handle(e.ctx, e.record) // as slog.Logger does
+		go q.drain(idle)
+	}()
+	for {
+		e, ok := q.take()
+		if !ok {
+			done = true
+			return
 		}
+		_ = e.handler.Handle(e.ctx, e.record) // as slog.Logger does
 	}
+}
+
+// take returns the oldest record; false if none is left.
+func (q *Queue) take() (entry, bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.entries) == 0 {
+		q.entries, q.draining, q.idle = nil, false, nil
+		return entry{}, false
+	}
+	e := q.entries[0]
+	q.entries = q.entries[1:]
+	return e, true
 }
 
 // handler is the slog.Handler of the logger that New returns.
@@ -95,8 +114,17 @@ type handler struct {
 	to    slog.Handler
 }
 
-// Enabled implements [slog.Handler].
-func (h handler) Enabled(ctx context.Context, level slog.Level) bool { return h.to.Enabled(ctx, level) }
+// Enabled implements [slog.Handler]. It is false if the handler panics.
+func (h handler) Enabled(ctx context.Context, level slog.Level) (enabled bool) {
+	defer func() {
+		if recover() != nil {
+			h.queue.mu.Lock()
+			defer h.queue.mu.Unlock()
+			h.queue.discarded++
+		}
+	}()
+	return h.to.Enabled(ctx, level)
+}
 
 // Handle implements [slog.Handler].
 func (h handler) Handle(ctx context.Context, r slog.Record) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -99,4 +100,53 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("the last one is %q, want %q", got, want)
 		}
 	})
+}
+
+// broken is a handler that fails at records with some text, and panics when it is asked for errors.
+type broken struct {
+	slog.Handler
+	fail func()
+}
+
+func (b broken) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "bad" {
+		b.fail()
+	}
+	return b.Handler.Handle(ctx, r)
+}
+
+func (b broken) Enabled(_ context.Context, level slog.Level) bool {
+	if level == slog.LevelError {
+		panic("enabled?")
+	}
+	return true
+}
+
+// A handler is the embedder's code: whatever it does costs one record, not the process.
+func TestHandlerThatPanics(t *testing.T) {
+	for name, fail := range map[string]func(){"panic": func() { panic("broken") }, "Goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var text bytes.Buffer
+				plain := slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+					if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+						return slog.Attr{}
+					}
+					return a
+				}})
+				log, queue := asynclog.New(slog.New(broken{plain, fail}))
+				for _, message := range []string{"first", "bad", "second", "bad"} {
+					log.Info(message)
+					queue.Flush(time.Hour)
+				}
+				log.Error("not even asked for")
+				log.Info("third")
+				queue.Flush(time.Hour)
+				const want = "msg=first\nmsg=second discardedBefore=1\nmsg=third discardedBefore=2\n"
+				if text.String() != want {
+					t.Errorf("logged\n%s\nwant\n%s", &text, want)
+				}
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"net/http"
 	"os"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
@@ -99,6 +101,20 @@ func (d *Daemon) ready(ctx context.Context, unready bool) error {
 		d.URL = string(found[1])
 	}
 	return err
+}
+
+// Watch ranges over the events with a client of its own, which calls disconnected when its
+// connection breaks.
+func (d *Daemon) Watch(ctx context.Context, o client.WatchOptions, disconnected func()) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		c, err := client.New(d.Socket, client.Options{Disconnected: func(error, time.Duration) { disconnected() }})
+		if err != nil {
+			yield(pleg.Event{}, err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		c.Watch(ctx, o)(yield)
+	}
 }
 
 // Cached returns the daemon's cache.

@@ -851,7 +851,10 @@ type GetPodStatusRequest struct {
 	PodUid string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
 	// Waits until an observation that began after this time has been applied. If
 	// missing, the call does not wait.
-	NewerThan     *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=newer_than,json=newerThan,proto3" json:"newer_than,omitempty"`
+	NewerThan *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=newer_than,json=newerThan,proto3" json:"newer_than,omitempty"`
+	// Has the pod listed now, and waits for what that shows. RESOURCE_EXHAUSTED: the server
+	// begins at most 10 such lists a second. Excludes newer_than.
+	Relist        bool `protobuf:"varint,3,opt,name=relist,proto3" json:"relist,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -898,6 +901,13 @@ func (x *GetPodStatusRequest) GetNewerThan() *timestamppb.Timestamp {
 		return x.NewerThan
 	}
 	return nil
+}
+
+func (x *GetPodStatusRequest) GetRelist() bool {
+	if x != nil {
+		return x.Relist
+	}
+	return false
 }
 
 type GetPodStatusResponse struct {
@@ -2549,11 +2559,12 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"lastStatus\x128\n" +
 	"\n" +
 	"last_as_of\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\blastAsOf\x12*\n" +
-	"\x06listed\x18\a \x01(\v2\x12.pleg.v1.PodStatusR\x06listed\"i\n" +
+	"\x06listed\x18\a \x01(\v2\x12.pleg.v1.PodStatusR\x06listed\"\x81\x01\n" +
 	"\x13GetPodStatusRequest\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x129\n" +
 	"\n" +
-	"newer_than\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnewerThan\"X\n" +
+	"newer_than\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnewerThan\x12\x16\n" +
+	"\x06relist\x18\x03 \x01(\bR\x06relist\"X\n" +
 	"\x14GetPodStatusResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\"\xb9\x01\n" +

@@ -34,22 +34,25 @@ const (
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
 // PLEG is the pod lifecycle event generator of one node.
+//
+// Until the first list of all pods is committed, ListPods, GetPodStatus and Lookup answer
+// UNAVAILABLE with a google.rpc.ErrorInfo whose reason is NOT_SYNCED and whose domain is
+// pleg.v1: the pod may exist.
 type PLEGClient interface {
 	// Watch streams events until the client ends the call. It ends with UNAVAILABLE
 	// when the server or its pipeline stops; a new call can then resume after the
 	// last event. INVALID_ARGUMENT names the bad field, RESOURCE_EXHAUSTED names the
 	// limit.
 	//
-	// A client that does not read delays nobody else: events that do not fit into
-	// its buffer are discarded. It later gets one POD_SYNC for each pod with
-	// discarded events.
+	// A client that does not read delays nobody else. If the events that it lacks are no
+	// longer available, it gets a GAP with their number, and the present state.
 	//
 	// The server sends the response headers when the subscription has started.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
 	// call the container runtime.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
-	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
+	// GetPodStatus returns the status of one pod. If newer_than or relist is set, it waits
 	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
 	// unknown or gone.
 	GetPodStatus(ctx context.Context, in *GetPodStatusRequest, opts ...grpc.CallOption) (*GetPodStatusResponse, error)
@@ -143,22 +146,25 @@ func (c *pLEGClient) Lookup(ctx context.Context, in *LookupRequest, opts ...grpc
 // for forward compatibility.
 //
 // PLEG is the pod lifecycle event generator of one node.
+//
+// Until the first list of all pods is committed, ListPods, GetPodStatus and Lookup answer
+// UNAVAILABLE with a google.rpc.ErrorInfo whose reason is NOT_SYNCED and whose domain is
+// pleg.v1: the pod may exist.
 type PLEGServer interface {
 	// Watch streams events until the client ends the call. It ends with UNAVAILABLE
 	// when the server or its pipeline stops; a new call can then resume after the
 	// last event. INVALID_ARGUMENT names the bad field, RESOURCE_EXHAUSTED names the
 	// limit.
 	//
-	// A client that does not read delays nobody else: events that do not fit into
-	// its buffer are discarded. It later gets one POD_SYNC for each pod with
-	// discarded events.
+	// A client that does not read delays nobody else. If the events that it lacks are no
+	// longer available, it gets a GAP with their number, and the present state.
 	//
 	// The server sends the response headers when the subscription has started.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
 	// call the container runtime.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
-	// GetPodStatus returns the status of one pod. If newer_than is set, it waits
+	// GetPodStatus returns the status of one pod. If newer_than or relist is set, it waits
 	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
 	// unknown or gone.
 	GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error)

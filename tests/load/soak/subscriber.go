@@ -58,7 +58,6 @@ func newSubscribers(d *load.Daemon, p *phase, seed uint64) []*subscriber {
 	for i, s := range list {
 		s.daemon, s.phase, s.rng = d, p, rand.New(rand.NewPCG(seed, uint64(i)))
 		s.options.Name, s.options.Replay = s.name, true
-		s.options.Disconnected = func(error, time.Duration) { s.disconnected() }
 		s.stream.Bookmarks, s.stream.Wall = s.options.Bookmarks, true
 	}
 	return list
@@ -102,7 +101,7 @@ func (s *subscriber) visit(ctx context.Context) (*pleg.Position, error) {
 	}
 	leave := time.Now().Add(shortestVisit + rand.N(longestVisit-shortestVisit))
 	var last *pleg.Position
-	for ev, err := range s.daemon.Client.Watch(ctx, s.options) {
+	for ev, err := range s.daemon.Watch(ctx, s.options, s.disconnected) {
 		if err != nil {
 			return nil, err
 		}

@@ -40,14 +40,14 @@ type history struct {
 // follow watches the daemon until the test ends.
 func follow(t *testing.T) *history {
 	t.Helper()
-	c, err := client.New(socket, client.Options{})
-	must(t, err)
 	h := &history{stream: promises.Stream{Replay: true}}
+	c, err := client.New(socket, client.Options{Disconnected: h.disconnected})
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: h.disconnected}) { //nolint:contextcheck // Fresh needs no context: it does not wait
+		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "e2e", Replay: true}) { //nolint:contextcheck // Fresh needs no context: it does not wait
 			h.apply(ev, err)
 		}
 	}()

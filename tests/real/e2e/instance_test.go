@@ -133,7 +133,7 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 			t.Logf("log of %s:\n%s", in.name, in.Tail())
 		}
 	})
-	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true, Disconnected: func(error, time.Duration) { in.disconnected() }}, in.add)
+	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true}, in.add)
 	f.instances = append(f.instances, in)
 	return in
 }
@@ -141,7 +141,7 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 // watch calls add for each event of an instance until the test ends.
 func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions, add func(pleg.Event)) {
 	f.background(ctx, func(ctx context.Context) {
-		for ev, err := range in.Client.Watch(ctx, o) {
+		for ev, err := range in.Watch(ctx, o, in.disconnected) {
 			if err != nil {
 				in.problem(err)
 				return

@@ -226,7 +226,7 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 	}
 	asked, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errNoAnswer)
 	defer cancel()
-	daemon, err := newClient(c.process.Dial, socket)
+	daemon, err := newClient(c.process.Dial, socket, nil)
 	if err != nil {
 		return nil, err.Error()
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -88,10 +89,10 @@ type fleetSource struct {
 
 // Events implements [top.Source]. They continue after the position of s. Unless the states are
 // open, the names of the cluster and its nodes are checked once the watch is connected.
-func (s fleetSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		checked := s.states != nil
-		for ev, err := range s.watch(ctx, o) {
+		for ev, err := range s.watch(ctx, o, disconnected) {
 			if !checked && (ev.Type == pleg.Synced || ev.Type == pleg.Bookmark) {
 				checked = true
 				_, err = s.flags.openStates(ctx, s.js)
@@ -103,15 +104,15 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq
 	}
 }
 
-func (s fleetSource) watch(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
 		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Since: s.flags.since, Bookmarks: o.Bookmarks,
 		Filter: o.Filter,
 		Disconnected: func(err error, retryIn time.Duration) {
 			s.flags.away = true
-			if o.Disconnected != nil {
-				o.Disconnected(err, retryIn)
+			if disconnected != nil {
+				disconnected(err, retryIn)
 			}
 		},
 		Connected: func() { s.flags.away = false },

@@ -38,13 +38,13 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
 	first := startWait(ctx, f.out, from, f.server)
 	defer first.end()
-	o.Disconnected = func(err error, _ time.Duration) {
+	disconnected := func(err error, _ time.Duration) {
 		if f.fleet != nil {
 			first.end()
 		}
 		f.sayDisconnected(ctx, err)
 	}
-	for ev, err := range from.Events(ctx, o) {
+	for ev, err := range from.Events(ctx, o, disconnected) {
 		first.end()
 		if err != nil {
 			return err
@@ -91,8 +91,8 @@ func awaitState(ctx context.Context, from source) (latest fleet.Event, err error
 		cancel(awaitOnlyHung(ctx, from))
 	}()
 	defer func() { cancel(nil); <-ended }()
-	o := client.WatchOptions{Name: Name + "-pods", Replay: true, Disconnected: func(err error, _ time.Duration) { cancel(err) }}
-	for ev, err := range from.Events(ctx, o) {
+	o := client.WatchOptions{Name: Name + "-pods", Replay: true}
+	for ev, err := range from.Events(ctx, o, func(err error, _ time.Duration) { cancel(err) }) {
 		if err != nil {
 			if ctx.Err() == nil {
 				return latest, err

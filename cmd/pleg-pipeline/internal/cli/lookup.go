@@ -83,13 +83,13 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	daemon, err := newClient(c.process.Dial, socket)
+	daemon, err := newClient(c.process.Dial, socket, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = daemon.Close() }()
 	out := logFlags{level: "error"}.console(c.process.Err)
-	from := daemonSource{daemon}
+	from := daemonSource{client: daemon, dial: c.process.Dial, socket: socket}
 	waiting := startWait(ctx, out, from, "")
 	found, err := daemon.Lookup(ctx, c.query)
 	if waiting.end(); err != nil {

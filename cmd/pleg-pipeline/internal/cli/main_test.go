@@ -154,6 +154,7 @@ func startDaemon(t *testing.T, socket string) *runningCommand {
 func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 	t.Helper()
 	c := newClient(t, socket)
+	kit.Must(t, c.WaitSynced(t.Context()))
 	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
 		kit.Must(t, err)
 		known, err := c.Pods(t.Context())

@@ -76,12 +76,12 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(c
 
 // useDaemon calls fn with a daemon.
 func useDaemon(ctx context.Context, dial dialer, socket string, fn func(context.Context, source) error) error {
-	c, err := newClient(dial, socket)
+	c, err := newClient(dial, socket, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	return fn(ctx, daemonSource{c})
+	return fn(ctx, daemonSource{client: c, dial: dial, socket: socket})
 }
 
 const (
@@ -172,12 +172,19 @@ func dial(ctx context.Context, p Process, socket string) error {
 // dialer connects to the socket of a daemon.
 type dialer = func(ctx context.Context, socket string) (net.Conn, error)
 
-func newClient(dial dialer, socket string) (*client.Client, error) {
-	return client.New(socket, client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return dial(ctx, socket) }})
+func newClient(dial dialer, socket string, disconnected top.Disconnected) (*client.Client, error) {
+	return client.New(socket, client.Options{
+		Dial:         func(ctx context.Context) (net.Conn, error) { return dial(ctx, socket) },
+		Disconnected: disconnected,
+	})
 }
 
 // daemonSource is the daemon of this node, or a private one.
-type daemonSource struct{ client *client.Client }
+type daemonSource struct {
+	client *client.Client
+	dial   dialer
+	socket string
+}
 
 // answerTimeout is the time in which a daemon or a server must answer.
 const answerTimeout = 30 * time.Second
@@ -207,13 +214,20 @@ func fromDaemon(ctx context.Context, err error) error {
 	return daemonError{err}
 }
 
-// Events implements [top.Source].
-func (s daemonSource) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
-	if disconnected := o.Disconnected; disconnected != nil {
-		o.Disconnected = func(err error, retryIn time.Duration) { disconnected(fromDaemon(ctx, err), retryIn) }
-	}
+// Events implements [top.Source]. Each has a client of its own, which reports its connections.
+func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range s.client.Watch(ctx, o) {
+		c, err := newClient(s.dial, s.socket, func(err error, retryIn time.Duration) {
+			if disconnected != nil {
+				disconnected(fromDaemon(ctx, err), retryIn)
+			}
+		})
+		if err != nil {
+			yield(fleet.Event{}, err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		for ev, err := range c.Watch(ctx, o) {
 			if !yield(fleet.Event{Event: ev}, fromDaemon(ctx, err)) {
 				return
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
@@ -129,10 +130,10 @@ type selected struct {
 }
 
 // Events implements [top.Source].
-func (s selected) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+func (s selected) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	o.Filter = s.filter.Filter
 	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range s.source.Events(ctx, o) {
+		for ev, err := range s.source.Events(ctx, o, disconnected) {
 			if (err != nil || ev.PodUID == "" || s.filter.wantsEvent(ev)) && !yield(ev, err) {
 				return
 			}

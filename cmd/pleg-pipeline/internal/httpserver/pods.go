@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -32,18 +31,26 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	list := podList{Epoch: p.pipe.Epoch(), States: view.States(), Pods: view.Pods(p.pipe.Cache().List(), p.pipe.Status())}
+	entries, err := p.pipe.Pods(r.Context())
+	if err != nil { // not synced: an empty list would mean that all pods are gone
+		unavailable(w, err.Error())
+		return
+	}
+	list := podList{Epoch: p.pipe.Epoch(), States: view.States(), Pods: view.Pods(entries, p.pipe.Status())}
 	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool { return !pod.Wanted(&wanted) })
 	writeJSON(w, list)
 }
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pleg.PodUID(r.PathValue("uid"))
-	if e, ok := p.pipe.Cache().Entry(uid); ok {
-		writeJSON(w, view.Pods([]cache.Entry{e}, p.pipe.Status())[0])
-		return
+	switch entries, err := p.pipe.Pods(r.Context(), uid); {
+	case err != nil:
+		unavailable(w, err.Error())
+	case len(entries) == 0:
+		http.Error(w, "no pod with this UID is known", http.StatusNotFound)
+	default:
+		writeJSON(w, view.Pods(entries, p.pipe.Status())[0])
 	}
-	http.Error(w, "no pod with this UID is known", http.StatusNotFound)
 }
 
 func writeJSON(w http.ResponseWriter, v any) {

@@ -115,13 +115,13 @@ func (*source) Nodes(context.Context) ([][2]string, string, error) { return nil,
 
 func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.answer.Load().pods, nil }
 
-func (s *source) Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error] {
+func (s *source) Events(ctx context.Context, _ client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		for {
 			select {
 			case m := <-s.events:
 				if m.err != nil {
-					o.Disconnected(m.err, 0)
+					disconnected(m.err, 0)
 				} else if !yield(m.event, nil) {
 					return
 				}

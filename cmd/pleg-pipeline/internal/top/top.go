@@ -23,8 +23,9 @@ import (
 
 // Source is where the view gets what it shows: one node, or a cluster.
 type Source interface {
-	// Events ranges over what the options ask for until ctx ends. It resumes by itself.
-	Events(ctx context.Context, o client.WatchOptions) iter.Seq2[fleet.Event, error]
+	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
+	// reports broken connections as [client.Options] says; disconnected may be nil.
+	Events(ctx context.Context, o client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
 	Pods(ctx context.Context) ([]view.Pod, error)
 	// Status returns the status of the node. It is not asked for if there are Nodes.
 	Status(ctx context.Context) (pleg.Status, error)
@@ -32,6 +33,9 @@ type Source interface {
 	// returns nothing if the source is one node.
 	Nodes(ctx context.Context) (figures [][2]string, problem string, err error)
 }
+
+// Disconnected is told why there is no connection, and the time until the next attempt.
+type Disconnected = func(err error, retryIn time.Duration)
 
 // Options configure the view.
 type Options struct {
@@ -126,6 +130,9 @@ func askOnce(ctx context.Context, from Source) (u update) {
 	if u.err == nil {
 		u.pods, u.err = from.Pods(ctx)
 	}
+	if errors.Is(u.err, pleg.ErrNotSynced) {
+		u.err = nil // the status says what the first list waits for
+	}
 	if u.err != nil && ctx.Err() != nil {
 		u.err = context.Cause(ctx) // says more than "deadline exceeded"
 	}
@@ -140,11 +147,8 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 		case <-ctx.Done():
 		}
 	}
-	o := client.WatchOptions{
-		Name: "pleg-pipeline-top", Replay: true,
-		Disconnected: func(err error, _ time.Duration) { send(eventMessage{err: err}) },
-	}
-	for ev, err := range from.Events(ctx, o) {
+	o := client.WatchOptions{Name: "pleg-pipeline-top", Replay: true}
+	for ev, err := range from.Events(ctx, o, func(err error, _ time.Duration) { send(eventMessage{err: err}) }) {
 		if err != nil {
 			return err
 		}

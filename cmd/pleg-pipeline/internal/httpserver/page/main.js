@@ -114,7 +114,7 @@ async function fetchPods() {
 		const answer = await get(all ? '/pods' : '/pods?pod=' + uids.map(encodeURIComponent).join(','));
 		store.applyPods(answer, uids, now());
 	} catch {
-		// The banner says why: the figures fail too.
+		// The banner says why: the figures fail too, or the first list is not committed.
 		store.stale = true;
 	}
 	changed = true;

@@ -1,0 +1,31 @@
+package wire
+
+import (
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// notSynced tells [pleg.ErrNotSynced] from the other reasons of UNAVAILABLE.
+var notSynced = &errdetails.ErrorInfo{Reason: "NOT_SYNCED", Domain: "pleg.v1"}
+
+// NotSynced returns the error of a call that [pleg.ErrNotSynced] ends.
+func NotSynced() error {
+	s := status.New(codes.Unavailable, pleg.ErrNotSynced.Error())
+	if detailed, err := s.WithDetails(notSynced); err == nil {
+		s = detailed
+	}
+	return s.Err()
+}
+
+// IsNotSynced reports whether the status is that of [NotSynced].
+func IsNotSynced(s *status.Status) bool {
+	for _, detail := range s.Details() {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == notSynced.GetReason() && info.GetDomain() == notSynced.GetDomain() {
+			return true
+		}
+	}
+	return false
+}
