@@ -116,6 +116,9 @@ func TestManifests(t *testing.T) {
 				t.Errorf("the settings do not name %s:\n%s", socket, m.config.Data["pleg-pipeline.yaml"])
 			}
 			requireSettings(t, m.config.Data["pleg-pipeline.yaml"])
+			if !strings.Contains(m.config.Data["pleg-pipeline.yaml"], "\nevents: \"off\"\n") {
+				t.Error("events are on: a daemon that is stopped would block the node")
+			}
 		})
 	}
 }
@@ -154,10 +157,13 @@ func TestWebConfig(t *testing.T) {
 	if port < 0 || !strings.Contains(m.config.Data["pleg-pipeline.yaml"], fmt.Sprintf("health-listen: 0.0.0.0:%d\n", c.Ports[port].ContainerPort)) {
 		t.Errorf("ports %v, settings\n%s", c.Ports, m.config.Data["pleg-pipeline.yaml"])
 	}
-	for name, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
-		if p.HTTPGet.Port.StrVal != "health" || p.HTTPGet.Scheme != "" || p.HTTPGet.Path == "" {
+	for name, p := range map[string]*corev1.Probe{"startup": c.StartupProbe, "liveness": c.LivenessProbe} {
+		if p.HTTPGet.Port.StrVal != "health" || p.HTTPGet.Scheme != "" || p.HTTPGet.Path != "/livez" {
 			t.Errorf("%s probe: %+v", name, p.HTTPGet)
 		}
+	}
+	if c.ReadinessProbe != nil {
+		t.Errorf("a runtime that is down makes the pod unready, which stops a rollout: %+v", c.ReadinessProbe)
 	}
 }
 

@@ -5,22 +5,23 @@ type Cause string
 
 // The causes.
 const (
-	RuntimeStopped Cause = "runtime stopped"
-	NoPermission   Cause = "no permission"
-	RuntimeHangs   Cause = "runtime hangs"
-	RuntimeSlow    Cause = "runtime slow"
-	RuntimeUnready Cause = "runtime not ready"
-	RuntimeFails   Cause = "runtime fails"
-	HungContainer  Cause = "hung container"
-	SlowContainer  Cause = "slow container"
-	EmptyCgroup    Cause = "container without process"
-	Fallback       Cause = "fallback"
-	DeadContainers Cause = "too many dead containers"
-	ListTooLarge   Cause = "list too large"
-	NetworkPlugin  Cause = "network plugin"
-	Disk           Cause = "disk"
-	DaemonSilent   Cause = "daemon silent"
-	NodeSilent     Cause = "node silent"
+	RuntimeStopped   Cause = "runtime stopped"
+	NoPermission     Cause = "no permission"
+	RuntimeHangs     Cause = "runtime hangs"
+	RuntimeSlow      Cause = "runtime slow"
+	RuntimeUnready   Cause = "runtime not ready"
+	RuntimeFails     Cause = "runtime fails"
+	HungContainer    Cause = "hung container"
+	SlowContainer    Cause = "slow container"
+	EmptyCgroup      Cause = "container without process"
+	Fallback         Cause = "fallback"
+	DeadContainers   Cause = "too many dead containers"
+	ListTooLarge     Cause = "list too large"
+	NetworkPlugin    Cause = "network plugin"
+	Disk             Cause = "disk"
+	ClientNotReading Cause = "client does not read"
+	DaemonSilent     Cause = "daemon silent"
+	NodeSilent       Cause = "node silent"
 )
 
 const (
@@ -46,11 +47,12 @@ var advice = map[Cause]string{
 	Fallback:      readLog + "; if its socket is gone, restart it (containers keep running)",
 	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited), crictl rmp $(crictl pods -q --state notready)); find out why the kubelet's garbage collection does not " +
 		"(--maximum-dead-containers, pods that are never deleted)",
-	ListTooLarge:  "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
-	NetworkPlugin: "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
-	Disk:          "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
-	DaemonSilent:  "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it",
-	NodeSilent:    "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
+	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
+	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
+	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
+	ClientNotReading: "find out why it does not read, or end it",
+	DaemonSilent:     "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it",
+	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 
 // Advice returns what to do about the cause.

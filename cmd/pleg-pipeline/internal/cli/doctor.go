@@ -26,8 +26,9 @@ It makes the calls of a relist to the container runtime and measures each: the
 version, the conditions, both lists, and the status of every sandbox and
 container, four at a time. It names the calls that hang, fail or take long, finds
 containers that the runtime calls running although their processes have ended,
-compares the lists with the relist period and with the 16 MiB that a kubelet
-accepts, counts dead containers, and checks the disk and the pressure of the node.
+finds clients of the runtime that do not read its events, compares the lists with
+the relist period and with the 16 MiB that a kubelet accepts, counts dead
+containers, and checks the disk and the pressure of the node.
 It first asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
 the address of the runtime and since when a pod hangs. The report says what was
 asked. With --runtime-endpoint, --config or --simulate the daemon is not asked.
@@ -200,7 +201,7 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 	return doctor.Options{
 		Endpoint: at.Address, Source: at.Source, Timeout: c.timeout, CallTimeout: c.callTimeout,
 		Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
-		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: doctor.Usage,
+		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: doctor.Usage, Sockets: doctor.UnixSockets,
 	}
 }
 

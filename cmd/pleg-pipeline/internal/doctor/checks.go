@@ -58,6 +58,7 @@ var checks = []struct {
 	{verdict.ListTooLarge, (*examination).tooLarge},
 	{verdict.SlowContainer, (*examination).slowContainer},
 	{verdict.EmptyCgroup, (*examination).empty},
+	{verdict.ClientNotReading, (*examination).unread},
 	{verdict.DeadContainers, (*examination).dead},
 	{verdict.NetworkPlugin, (*examination).network},
 	{verdict.Disk, (*examination).disk},
@@ -75,6 +76,9 @@ func (e *examination) runChecks() (found []verdict.Finding) {
 		f := verdict.Finding{Cause: c.cause, Severity: verdict.Warning, Summary: s.texts[0], Evidence: strings.Join(s.texts, "; ")}
 		if s.problem {
 			f.Severity = verdict.Problem
+		}
+		if c.cause == verdict.ClientNotReading {
+			f.Advice = e.clientAdvice()
 		}
 		found = append(found, f)
 	}

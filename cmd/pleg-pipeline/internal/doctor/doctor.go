@@ -47,6 +47,9 @@ type Options struct {
 	// look for containers without a process. Proc contains the processes, as /proc does; if
 	// nil, they are not known.
 	Cgroups, Proc fs.FS
+	// Sockets returns the connected unix sockets. If nil, the doctor does not look for clients that
+	// do not read.
+	Sockets func() ([]Socket, error)
 	// Ask returns what the daemon of this node knows, or nil if there is none: NoDaemon says why.
 	// It is called after the examination, so that its ages are current.
 	Ask      func(context.Context) *Daemon
@@ -113,6 +116,7 @@ func (e *examination) makeCalls(ctx context.Context) {
 	e.inspect(ctx, items)
 	e.imageFilesystem(ctx)
 	e.readCgroups(ctx, items)
+	e.findUnread(ctx)
 }
 
 const rename = "name the runtime's socket with --runtime-endpoint"

@@ -54,8 +54,9 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simulate(t, simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: 100 * time.Millisecond}}})
 		populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
-		for after, want := range map[time.Duration]int{900 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
-			ctx, cancel := context.WithTimeout(t.Context(), after)
+		for after, want := range map[time.Duration]int{950 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(after, cancel)
 			load, err := doctor.MeasureCalls(ctx, serve(t, rt), time.Minute)
 			cancel()
 			kit.Must(t, err)

@@ -46,7 +46,9 @@ type Report struct {
 	// Empty are the containers that the runtime calls running although their cgroup has
 	// no process.
 	Empty []EmptyContainer `json:"empty,omitempty"`
-	Node  Node             `json:"node"`
+	// Unread are the clients of the runtime that do not read.
+	Unread []UnreadClient `json:"unread,omitempty"`
+	Node   Node           `json:"node"`
 	// Findings are the known causes that fit, problems first.
 	Findings []verdict.Finding `json:"findings"`
 }

@@ -54,7 +54,7 @@ func (o *Options) hidden(r *http.Request) error {
 	if isRebound(r) {
 		return fmt.Errorf("pods are not served under the host name %q: use localhost or an IP address", r.Host)
 	}
-	if IsLocal(o.Address) {
+	if IsLocal(o.Address) || o.WebConfig == "" && overLoopback(r) {
 		return nil
 	}
 	const others = "other machines can reach this address, so pods are not served without "
@@ -78,6 +78,13 @@ func (o *Options) hidden(r *http.Request) error {
 func IsLocal(address net.Addr) bool {
 	tcp, ok := address.(*net.TCPAddr)
 	return address == nil || ok && tcp.IP.IsLoopback()
+}
+
+// overLoopback reports whether a request came over the loopback device, as those of "kubectl
+// port-forward" do: its client may enter the pod.
+func overLoopback(r *http.Request) bool {
+	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	return ok && local.IP.IsLoopback()
 }
 
 // guard refuses requests of clients that must not see pods. Every handler that names pods
@@ -108,8 +115,7 @@ func fromElsewhere(r *http.Request) error {
 // loads a web page whose name then resolves to this machine. With TLS the browser
 // detects this by the certificate.
 func isRebound(r *http.Request) bool {
-	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
-	if !ok || !local.IP.IsLoopback() || r.TLS != nil {
+	if !overLoopback(r) || r.TLS != nil {
 		return false
 	}
 	host := r.Host

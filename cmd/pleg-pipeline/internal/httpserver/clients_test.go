@@ -73,6 +73,25 @@ func TestHidePods(t *testing.T) {
 	}
 }
 
+// TestPortForwardShowsPods connects over the loopback device to an address that other machines reach.
+func TestPortForwardShowsPods(t *testing.T) {
+	cert := newCertificate(t)
+	for config, want := range map[string]int{"": http.StatusOK, cert.text(""): http.StatusForbidden} {
+		scheme := "http://"
+		if config != "" {
+			config, scheme = write(t, config), "https://"
+		}
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}}
+		answer, err := transport.RoundTrip(newRequest(t, scheme+serveEverywhere(t, config)+"/pods"))
+		kit.Must(t, err)
+		_ = answer.Body.Close()
+		transport.CloseIdleConnections()
+		if answer.StatusCode != want {
+			t.Errorf("with %q: /pods = %d, want %d", config, answer.StatusCode, want)
+		}
+	}
+}
+
 // serveEverywhere serves a pipeline as if other machines could reach the address.
 func serveEverywhere(t *testing.T, webConfig string) (address string) {
 	t.Helper()

@@ -1,0 +1,95 @@
+package doctor_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestKernelTellsUnreadBytes sends a message that nobody reads.
+func TestKernelTellsUnreadBytes(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	kit.Must(t, err)
+	defer l.Close()
+	client, err := net.Dial("unix", path)
+	kit.Must(t, err)
+	defer client.Close()
+	served, err := l.Accept()
+	kit.Must(t, err)
+	defer served.Close()
+	unread := func() (bytes int) {
+		sockets, err := doctor.UnixSockets()
+		kit.Must(t, err)
+		for _, s := range sockets {
+			if s.Path == path {
+				bytes += s.Unread
+			}
+		}
+		return bytes
+	}
+	if n := unread(); n != 0 {
+		t.Errorf("%d bytes are unread before anything was sent", n)
+	}
+	_, err = served.Write(make([]byte, 1000))
+	kit.Must(t, err)
+	if n := unread(); n < 1000 {
+		t.Errorf("%d bytes are unread, want at least 1000", n)
+	}
+	_, err = client.Read(make([]byte, 2000))
+	kit.Must(t, err)
+	if n := unread(); n != 0 {
+		t.Errorf("%d bytes are unread after all were read", n)
+	}
+}
+
+// TestClientDoesNotRead examines a runtime with a client that reads slowly, and one that does not read.
+func TestClientDoesNotRead(t *testing.T) {
+	dir := t.TempDir() // as /proc
+	for file, text := range map[string]string{"7/comm": "agent\n", "7/stat": "7 (agent) T 1", "8/comm": "other\n", "8/stat": "8 (other) S 1"} {
+		kit.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file), "fd"), 0o700))
+		kit.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	kit.Must(t, os.Symlink("socket:[70]", filepath.Join(dir, "7/fd/3")))
+	kit.Must(t, os.Symlink("socket:[80]", filepath.Join(dir, "8/fd/3")))
+	for name, test := range map[string]struct {
+		peer uint32
+		look [3]int // what is unread at each look
+		want string
+	}{
+		"reads":      {70, [3]int{900, 0, 900}, "OK: "},
+		"is slow":    {70, [3]int{900, 800, 900}, "OK: "},
+		"stopped":    {70, [3]int{900, 900, 1000}, "PROBLEM: agent (process 7, stopped) does not read what the runtime sends it (1000 B unread)"},
+		"runs":       {80, [3]int{900, 900, 900}, "WARNING: other (process 8) does not read"},
+		"is unknown": {90, [3]int{900, 900, 900}, "WARNING: a client of the runtime does not read"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				rt := simulate(t, simruntime.Options{})
+				addPod(t, rt, "web-0", "nginx")
+				o := serve(t, rt)
+				o.Proc = os.DirFS(dir)
+				n := -1
+				o.Sockets = func() ([]doctor.Socket, error) {
+					n++
+					return []doctor.Socket{{Inode: 1, Peer: 7}, {Path: strings.TrimPrefix(o.Endpoint, "unix://"), Inode: 2, Peer: test.peer, Unread: test.look[n]}}, nil
+				}
+				r := doctor.Examine(t.Context(), o)
+				if !strings.HasPrefix(r.Verdict, test.want) {
+					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+				}
+				if test.want[0] == 'P' && (r.Findings[0].Cause != verdict.ClientNotReading || !strings.HasPrefix(r.Findings[0].Advice, "continue it (kill -CONT 7)")) {
+					t.Errorf("finding %+v", r.Findings[0])
+				}
+			})
+		})
+	}
+}
