@@ -75,7 +75,7 @@ func New(o Options) (*Pipeline, error) {
 	var errs [8]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
-		Runtime: p.runtime, Ticks: &p.ticks,
+		Runtime: p.runtime, Prober: p.runtime.Prober(), Ticks: &p.ticks,
 		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})

@@ -29,7 +29,14 @@ func (p *Pipeline) Status() pleg.Status {
 	}
 	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.inspector.Took(s.At)
 	s.Failed = p.failed(s)
+	if !s.Relist.Success.IsZero() {
+		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
+	}
+	s.Stuck = p.runtime.Stuck()
 	p.ages.Complete(&s)
+	if s.Relist.Failures > 0 || !s.Relist.Started.IsZero() || len(s.Overdue) > 0 {
+		s.Runtime = p.runtime.Process()
+	}
 	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
 		return s
 	}

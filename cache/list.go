@@ -52,6 +52,19 @@ func (c *Cache) list() []Entry {
 	return entries
 }
 
+// Len returns the number of pods in List.
+func (c *Cache) Len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := 0
+	for _, e := range c.entries {
+		if !e.gone || c.isPending(e) {
+			n++
+		}
+	}
+	return n
+}
+
 func (c *Cache) entry(uid pleg.PodUID, e *entry) Entry {
 	if e.gone {
 		return Entry{UID: uid, Err: ErrNotInspected, Listed: c.listed(e)}

@@ -24,12 +24,14 @@ import (
 )
 
 var (
-	_ pleg.Runtime      = (*Client)(nil)
-	_ pleg.PodLister    = (*Client)(nil)
-	_ pleg.EventWatcher = (*Client)(nil)
-	_ pleg.Degraded     = (*Client)(nil)
-	_ pleg.CallReporter = (*Client)(nil)
-	_ pleg.Addressed    = (*Client)(nil)
+	_ pleg.Runtime         = (*Client)(nil)
+	_ pleg.PodLister       = (*Client)(nil)
+	_ pleg.EventWatcher    = (*Client)(nil)
+	_ pleg.Degraded        = (*Client)(nil)
+	_ pleg.CallReporter    = (*Client)(nil)
+	_ pleg.Prober          = (*Client)(nil)
+	_ pleg.ProcessReporter = (*Client)(nil)
+	_ pleg.Addressed       = (*Client)(nil)
 )
 
 // Client calls one container runtime. It is safe for concurrent use; concurrent
@@ -46,7 +48,11 @@ type Client struct {
 	events *grpc.ClientConn
 	// connections is the number of connections that conn has had.
 	connections atomic.Int64
-	runtime     runtimeapi.RuntimeServiceClient
+	// pid is the process that listened at the socket when the last connection was made.
+	pid atomic.Int64
+	// accepted is false if the last attempt to connect failed.
+	accepted atomic.Bool
+	runtime  runtimeapi.RuntimeServiceClient
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// known is the result of the last list; nil before the first.
@@ -104,13 +110,13 @@ func New(endpoint string, opts Options) (*Client, error) {
 		identity: make(chan identity, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
-	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.conn, err = dial(socket, opts, c.dialed, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
 	if err != nil {
 		m.unregister()
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}
-	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.events, err = dial(socket, opts, c.dialed, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
 	if err != nil {
 		m.unregister()
@@ -176,13 +182,15 @@ func socketPath(endpoint string) (string, error) {
 }
 
 // dial prepares a connection, which the first call makes. Each attempt opens the path
-// again, so it finds a socket that was replaced.
-func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn, error) {
+// again, so it finds a socket that was replaced. dialed gets each connection, nil after a failure.
+func dial(socket string, opts Options, dialed func(net.Conn), own ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dialOptions := []grpc.DialOption{
 		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxRecvBytes)),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+			dialed(conn)
+			return conn, err
 		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
@@ -194,6 +202,14 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	}
 	// The target is not the path, which may contain characters that a URL may not.
 	return grpc.NewClient("passthrough:///cri", slices.Concat(dialOptions, own, opts.DialOptions)...)
+}
+
+// dialed notes which process listens at the socket.
+func (c *Client) dialed(conn net.Conn) {
+	c.accepted.Store(conn != nil)
+	if conn != nil {
+		c.pid.Store(int64(peerPID(conn)))
+	}
 }
 
 // counted counts the connections. The count is the only sign of a connection that was

@@ -84,7 +84,11 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 		return nil, err
 	}
 	defer func() { c.lists <- l }()
-	return c.listPods(ctx, l)
+	pods, err := c.listPods(ctx, l)
+	if silent(err) {
+		c.awaitAnswer(ctx)
+	}
+	return pods, err
 }
 
 // acquireLists waits until no list is running. The caller sends the lists back when
@@ -251,6 +255,8 @@ func (c *Client) wrapList(operation string, err error) error {
 	case status.Code(err) == codes.ResourceExhausted:
 		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
 			operation, c.opts.MaxRecvBytes, err)
+	case silent(err):
+		return fmt.Errorf("%s: it accepts connections but does not answer: %w", operation, err)
 	case status.Code(err) == codes.Unavailable: // there is no runtime, or it is not ready
 		return fmt.Errorf("%s: %w: %w", operation, pleg.ErrUnavailable, err)
 	}

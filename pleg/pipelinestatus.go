@@ -17,7 +17,7 @@ type Status struct {
 	Since  Since
 	Relist RelistStatus
 	// Runtime is the process of the runtime, nil if it is not known. Stuck are the pods whose
-	// shim does not run, the longest first. See [ProcessReporter].
+	// shim does not run, the longest first. See [ProcessReporter] and [ShimReporter].
 	Runtime *Process
 	Stuck   []Stuck
 	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
@@ -64,7 +64,7 @@ type RelistStatus struct {
 	Err         error
 	FailedAfter time.Duration
 	// Period is the time from the end of a list to the start of the next, at
-	// present. Pods is the number of pods in the newest list.
+	// present. Pods is the number of pods that lists of all or of single pods have shown.
 	Period time.Duration
 	Pods   int
 }

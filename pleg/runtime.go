@@ -51,12 +51,24 @@ type Addressed interface {
 	Endpoint() string
 }
 
-// ProcessReporter is a [Runtime] that knows processes of the node, so that the status of the
-// pipeline can say what ails the runtime, or a pod that it does not report.
+// Prober is a [Runtime] with a cheap call that shows that it answers. It is made every two
+// seconds while no list of all pods is due for longer.
+type Prober interface {
+	// Probe returns an error if the runtime does not answer before ctx ends.
+	Probe(ctx context.Context) error
+}
+
+// ProcessReporter is a [Runtime] that knows its process, so that the status of the pipeline can
+// say why it does not answer.
 type ProcessReporter interface {
-	// Process returns the process of the runtime, nil if it is not known.
+	// Process returns the process of the runtime, nil if it is not known. It does not block.
 	Process() *Process
-	// Stuck returns the pods whose shim does not run, the longest first. Neither method blocks.
+}
+
+// ShimReporter is a [Runtime] that knows the processes that watch containers, so that the status
+// of the pipeline has what the runtime itself does not learn.
+type ShimReporter interface {
+	// Stuck returns the pods whose shim does not run, the longest first. It does not block.
 	Stuck() []Stuck
 }
 

@@ -55,7 +55,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	if addressed, ok := embedded.(pleg.Addressed); ok {
 		r.endpoint = addressed.Endpoint()
 	}
-	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents"} {
+	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
 		r.calls.gauge.WithLabelValues(method)
 	}
 	return r, s.Register()
@@ -120,6 +120,51 @@ func (r *Runtime) Degraded() error {
 		return fmt.Errorf("the runtime's Degraded panics or does not return: %w", err)
 	}
 	return degraded
+}
+
+// Prober returns the runtime's [pleg.Prober], or nil if it has none.
+func (r *Runtime) Prober() pleg.Prober {
+	if p, ok := r.embedded.(pleg.Prober); ok {
+		return prober{r, p}
+	}
+	return nil
+}
+
+type prober struct {
+	*Runtime
+	prober pleg.Prober
+}
+
+// probeTimeout is far longer than a healthy runtime takes for its cheapest call.
+const probeTimeout = 3 * time.Second
+
+// Probe implements [pleg.Prober].
+func (p prober) Probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
+	defer cancel()
+	_, err := call(ctx, p.Runtime, subject{method: "Probe"}, func() (struct{}, error) { return struct{}{}, p.prober.Probe(ctx) })
+	return err
+}
+
+// Process returns the process of the runtime; nil if the runtime is no [pleg.ProcessReporter].
+func (r *Runtime) Process() *pleg.Process {
+	reporter, ok := r.embedded.(pleg.ProcessReporter)
+	if !ok {
+		return nil
+	}
+	p, _ := ask(r, "Process", reporter.Process) // its error is logged
+	return p
+}
+
+// Stuck returns the pods whose shim does not run; nil if the runtime is no
+// [pleg.ShimReporter].
+func (r *Runtime) Stuck() []pleg.Stuck {
+	reporter, ok := r.embedded.(pleg.ShimReporter)
+	if !ok {
+		return nil
+	}
+	stuck, _ := ask(r, "Stuck", reporter.Stuck) // its error is logged
+	return stuck
 }
 
 // Calls returns the calls in flight, the oldest first; nil if the runtime is no

@@ -1,5 +1,11 @@
 package verdict
 
+import (
+	"fmt"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
 // Cause is a known cause of an unhealthy PLEG.
 type Cause string
 
@@ -13,6 +19,7 @@ const (
 	RuntimeFails     Cause = "runtime fails"
 	HungContainer    Cause = "hung container"
 	SlowContainer    Cause = "slow container"
+	HungShim         Cause = "hung shim"
 	EmptyCgroup      Cause = "container without process"
 	Fallback         Cause = "fallback"
 	DeadContainers   Cause = "too many dead containers"
@@ -57,3 +64,32 @@ var advice = map[Cause]string{
 
 // Advice returns what to do about the cause.
 func (c Cause) Advice() string { return advice[c] }
+
+// WithRuntime returns the finding of a runtime that does not answer with the state of its
+// process, which decides what to do.
+func (f Finding) WithRuntime(p *pleg.Process) Finding {
+	if p == nil {
+		return f
+	}
+	switch p.State {
+	case "":
+		f.Advice = fmt.Sprintf("its process (PID %d) has ended: %s", p.PID, start)
+	case "T", "t":
+		f.Detail += "; " + stateOf(p)
+		f.Advice = fmt.Sprintf("continue it (kill -CONT %d), and find out who stopped it", p.PID)
+	case "D":
+		f.Detail += "; " + stateOf(p)
+		f.Advice = waits + "; then " + readLog
+	default:
+		f.Advice = fmt.Sprintf("%s; kill -USR1 %d makes containerd log its goroutines; restart it (containers keep running)", readLog, p.PID)
+	}
+	return f
+}
+
+const waits = "look for a disk or a network filesystem that does not answer (dmesg, ps -eLo pid,stat,wchan,comm); no signal ends such a wait"
+
+// stateOf says what a process does that does not run.
+func stateOf(p *pleg.Process) string {
+	does := map[string]string{"T": "is stopped by a signal", "t": "is stopped by a debugger", "D": "waits in the kernel, state D"}[p.State]
+	return fmt.Sprintf("%s, PID %d, %s", p.Name, p.PID, does)
+}

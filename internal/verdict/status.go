@@ -110,6 +110,9 @@ func (l Limits) lists(s pleg.Status) []Finding {
 	default:
 		return nil
 	}
+	if f.Cause != RuntimeFails {
+		f = f.WithRuntime(s.Runtime)
+	}
 	return []Finding{f}
 }
 
@@ -189,13 +192,16 @@ func (f Finding) in(c *pleg.Call) Finding {
 	return f
 }
 
-// frames are what gRPC adds to the text of an error.
-var frames = regexp.MustCompile(`rpc error: code = \w+ desc = |connection error: desc = |"?transport: Error while dialing: |"$`)
+// frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
+var (
+	frames = regexp.MustCompile(`rpc error: code = \w+ desc = `)
+	quoted = regexp.MustCompile(`connection error: desc = "(?:transport: Error while dialing: )?(.*)"$`)
+)
 
 // Plain returns an error without the frames of gRPC.
 func Plain(err error) string {
 	if err == nil {
 		return "no error is known"
 	}
-	return frames.ReplaceAllString(err.Error(), "")
+	return quoted.ReplaceAllString(frames.ReplaceAllString(err.Error(), ""), "$1")
 }

@@ -49,6 +49,21 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) { s.Relist.Started = ago(5 * time.Second) },
 			"PROBLEM: the list of all pods hangs since 11:59 (5.0s)", "SIGUSR1",
 		},
+		"the runtime is stopped by a signal": {func(s *pleg.Status) {
+			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "T"}
+		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
+		"the runtime waits for a disk": {func(s *pleg.Status) {
+			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "crio", State: "D"}
+		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "dmesg"},
+		"the runtime runs, and hangs": {func(s *pleg.Status) {
+			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "S"}
+		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers", "kill -USR1 12"},
+		"the runtime has ended": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Runtime = ago(time.Second), 1, errRefused, &pleg.Process{PID: 12}
+		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "(PID 12) has ended: start"},
+		"an error with quotes": {func(s *pleg.Status) {
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errors.New(`rpc error: code = Internal desc = no file "x"`)
+		}, `WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): no file "x"`, "journalctl"},
 		"lists time out": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, errBroken, ago(time.Second), list
 			s.Relist.FailedAfter = 2 * time.Minute

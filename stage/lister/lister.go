@@ -22,7 +22,9 @@ type Runtime interface {
 // Options configure a [Lister]. The durations must be positive.
 type Options struct {
 	Runtime Runtime
-	Ticks   *stage.Ticks
+	// Prober is asked while no list is due for long; nil if there is none.
+	Prober pleg.Prober
+	Ticks  *stage.Ticks
 	// RelistPeriod is the time from the end of one list to the start of the next.
 	// A successful list older than RelistThreshold is unhealthy.
 	RelistPeriod    time.Duration
@@ -40,7 +42,7 @@ type Lister struct {
 	log     *slog.Logger
 	metrics *metrics
 
-	// running is when the list in progress began; nil between two lists. last and
+	// running is when the list or the probe in progress began; nil between two. last and
 	// running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
@@ -126,6 +128,14 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	for ctx.Err() == nil { // lists may be due all the time
 		now := time.Now()
 		if begin, again := l.schedule.next(now, l.period()); !begin {
+			if l.opts.Prober != nil {
+				if due := l.schedule.probe(); !due.After(now) {
+					l.probe(ctx)
+					continue
+				} else if due.Before(again) {
+					again = due
+				}
+			}
 			timer.Reset(again.Sub(now))
 			select {
 			case <-timer.C:
@@ -148,6 +158,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 		default:
 		}
 		l.takeStream()
+		before := l.Last().Took
 		if listing, ok := l.relist(ctx); ok {
 			select {
 			case out <- listing:
@@ -156,8 +167,38 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 		}
 		l.schedule.listEnded(time.Now())
+		if last := l.Last(); last.Took > longList && before <= longList {
+			l.schedule.requestSoon(time.Now()) // the runtime may answer at once again
+		}
 	}
 	return context.Cause(ctx)
+}
+
+// longList is what only a list takes that the runtime left waiting.
+const longList = 3 * time.Second
+
+// probe asks whether the runtime answers. If it does not, that counts as a failed list, and the
+// next one is due at once.
+func (l *Lister) probe(ctx context.Context) {
+	start := time.Now()
+	l.running.Store(&start)
+	err := l.opts.Prober.Probe(ctx)
+	l.running.Store(nil)
+	l.schedule.answered = time.Now()
+	if err != nil && ctx.Err() == nil {
+		l.fail(ctx, start, err)
+		l.schedule.atOnce = true
+	}
+}
+
+// fail notes that a list or a probe failed.
+func (l *Lister) fail(ctx context.Context, start time.Time, err error) {
+	l.metrics.errors.Inc()
+	last := l.Last()
+	if last.Err == nil {
+		l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
+	}
+	l.last.Store(last.failed(start, err))
 }
 
 // takeStream takes the changes of the event stream.
@@ -192,11 +233,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		return stage.Listing{}, false
 	}
 	if err != nil {
-		l.metrics.errors.Inc()
-		if last.Err == nil {
-			l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
-		}
-		l.last.Store(last.failed(start, err))
+		l.fail(ctx, start, err)
 		for _, caller := range callers {
 			caller <- err
 		}

@@ -16,8 +16,8 @@ type schedule struct {
 	// period is the relist period without events, pause the time between two lists on
 	// request.
 	period, pause time.Duration
-	// ended is when the last list ended.
-	ended time.Time
+	// ended is when the last list ended, answered when the last list or probe did.
+	ended, answered time.Time
 	// atOnce is set by a change of the event stream, requested by requests of a list at once,
 	// soon by requests of a list until then. served is when a list for a request last ended:
 	// many hints must not cause lists without a pause.
@@ -42,9 +42,15 @@ func (s *schedule) next(now time.Time, period time.Duration) (begin bool, again 
 	return s.atOnce || !due.After(now), due
 }
 
+// probePeriod is the time without a list after which the runtime is asked whether it answers.
+const probePeriod = 2 * time.Second
+
+// probe returns when the next probe is due.
+func (s *schedule) probe() time.Time { return s.answered.Add(probePeriod) }
+
 // listEnded notes the end of a list, which served a request if that waited.
 func (s *schedule) listEnded(now time.Time) {
-	s.ended = now
+	s.ended, s.answered = now, now
 	if s.requested {
 		s.served = now
 	}

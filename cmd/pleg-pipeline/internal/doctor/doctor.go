@@ -167,6 +167,9 @@ func (e *examination) connect(ctx context.Context) *verdict.Finding {
 	} else {
 		e.calls = nil // the call was not made
 	}
+	if failed.Problem == cri.NoAnswer {
+		f = f.WithRuntime(client.Process())
+	}
 	f = f.Completed(time.Now())
 	return &f
 }

@@ -1,0 +1,61 @@
+package cri
+
+import (
+	"context"
+	"os"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/status"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Process returns the process that listened at the socket when the last connection was made, with
+// its present state; nil if it is not known, as outside the pid namespace of the host. It does not
+// block.
+func (c *Client) Process() *pleg.Process {
+	pid := int(c.pid.Load())
+	if pid == 0 || pid == os.Getpid() { // a test serves its own runtime
+		return nil
+	}
+	proc := os.DirFS("/proc")
+	p, _ := process.Read(proc, pid)
+	if p != nil && p.State != "" && p.State != "T" && process.Waits(proc, pid) {
+		p.State = "D"
+	}
+	return p
+}
+
+// Probe asks the runtime for its version: the cheapest call that shows that it answers.
+func (c *Client) Probe(ctx context.Context) error {
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: "Version"}))
+	_, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	return c.wrapList("probe the runtime", err)
+}
+
+// silent reports whether the runtime accepted a connection and then said nothing, as one does that
+// is stopped by a signal. grpc has no other sign of it than the text.
+func silent(err error) bool {
+	text := status.Convert(err).Message()
+	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")
+}
+
+// awaitAnswer waits until the runtime answers on a new connection, accepts none any more, or ctx
+// ends: a runtime that says nothing hangs, although grpc ends each call on it at once.
+func (c *Client) awaitAnswer(ctx context.Context) {
+	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: "connect"}))
+	for {
+		state := c.conn.GetState()
+		if state == connectivity.Ready || !c.accepted.Load() {
+			return
+		}
+		c.conn.Connect()
+		if !c.conn.WaitForStateChange(ctx, state) {
+			return
+		}
+	}
+}

@@ -1,0 +1,35 @@
+package cri_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestSilentRuntimeHangs has a runtime that is stopped by a signal before the first connection: its
+// kernel accepts it, and nothing answers. It is not one that is gone.
+func TestSilentRuntimeHangs(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	kit.Must(t, err)
+	c, err := cri.New(socket, cri.Options{ConnectTimeout: 50 * time.Millisecond})
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	began := time.Now()
+	if _, err := c.ListPods(ctx); err == nil || errors.Is(err, pleg.ErrUnavailable) || ctx.Err() == nil {
+		t.Errorf("after %v: %v, want an error of a runtime that hangs, once the context has ended", time.Since(began), err)
+	}
+	kit.Must(t, listener.Close())
+	if _, err := c.ListPods(t.Context()); !errors.Is(err, pleg.ErrUnavailable) {
+		t.Errorf("without a listener: %v", err)
+	}
+}

@@ -1,0 +1,45 @@
+// Package process reads what the kernel says of the processes of this node, in /proc. On a system
+// without it nothing is known.
+package process
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Read returns a process and its parent's number. State is empty if it has ended; a zombie has
+// ended too. It returns nil if nothing is known. proc is /proc.
+func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
+	if _, err := fs.Stat(proc, "self"); err != nil || pid <= 0 {
+		return nil, 0
+	}
+	of = &pleg.Process{PID: pid}
+	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
+	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may have any byte
+	if err != nil || from < 0 || to < from {
+		return of, 0
+	}
+	of.Name = string(stat[from+1 : to])
+	if _, err := fmt.Sscanf(string(stat[to+1:]), " %s %d", &of.State, &parent); err != nil || strings.Contains("ZX", of.State) {
+		of.State = ""
+	}
+	return of, parent
+}
+
+// Waits reports whether a thread of the process waits in the kernel (state D), as one does for a
+// disk. The first thread of a program with many shows only its own state.
+func Waits(proc fs.FS, pid int) bool {
+	threads, _ := fs.ReadDir(proc, fmt.Sprintf("%d/task", pid)) // none if it has ended
+	for _, t := range threads {
+		stat, _ := fs.ReadFile(proc, path.Join(fmt.Sprint(pid), "task", t.Name(), "stat"))
+		if rest, ok := bytes.CutPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" D")); ok && len(rest) > 0 {
+			return true
+		}
+	}
+	return false
+}

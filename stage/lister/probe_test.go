@@ -1,0 +1,83 @@
+package lister_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// probe is a runtime's cheapest call.
+type probe func(context.Context) error
+
+func (p probe) Probe(ctx context.Context) error { return p(ctx) }
+
+// TestProbesBetweenLists has a runtime that stops to answer between two lists that are far apart.
+func TestProbesBetweenLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		probes := 0
+		answer := probe(func(context.Context) error { return nil })
+		rt := plegtest.New()
+		f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, 100), start: time.Now()}
+		var err error
+		f.lister, err = lister.New(lister.Options{
+			Runtime: rt, Ticks: new(stage.Ticks), RelistPeriod: time.Minute, RelistThreshold: threshold, RelistPeriodWithEvents: time.Minute,
+			Prober: probe(func(ctx context.Context) error { probes++; return answer(ctx) }),
+			Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
+		})
+		kit.Must(t, err)
+		kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
+		f.sleepUntil(21 * time.Second)
+		if lists := rt.Counts().Lists; probes != 10 || lists != 1 {
+			t.Errorf("%d probes and %d lists in 21 s, want 10 and 1", probes, lists)
+		}
+		answer = func(context.Context) error { time.Sleep(3 * time.Second); return errors.New("no answer") }
+		rt.SetListFault(func(context.Context) error { time.Sleep(20 * time.Second); return nil })
+		f.sleepUntil(30 * time.Second)
+		s := f.lister.Status()
+		if got := s.Failing.Sub(f.start); got != 22*time.Second || s.Failures != 1 || s.FailedAfter != 3*time.Second {
+			t.Errorf("failing since %v, %d times, after %v, want the probe of second 22", got, s.Failures, s.FailedAfter)
+		}
+		if got := s.Started.Sub(f.start); got != 25*time.Second {
+			t.Errorf("the list began at %v, want 25 s", got)
+		}
+		answer = func(context.Context) error { return nil }
+		rt.SetListFault(nil)
+		f.sleepUntil(46 * time.Second)
+		if s := f.lister.Status(); s.Failures != 0 || s.Took != 20*time.Second {
+			t.Errorf("after the answer: %+v", s)
+		}
+	})
+}
+
+// TestLongListIsConfirmed requires that a list that the runtime left waiting is followed by another
+// soon, and that those of a slow runtime come no more often than others.
+func TestLongListIsConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var began []time.Duration
+		start := time.Now()
+		f := newFixture(t, faultyRuntime(func(context.Context) error {
+			began = append(began, time.Since(start)/time.Second)
+			time.Sleep(4 * time.Second)
+			return nil
+		}), period)
+		f.lister.StreamUp(true)
+		go func() {
+			for range f.listings {
+			}
+		}()
+		f.sleepUntil(3 * time.Minute)
+		if len(began) < 3 || began[1]-began[0] > 5 || began[len(began)-1]-began[len(began)-2] < 60 {
+			t.Errorf("lists began at second %d", began)
+		}
+	})
+}
