@@ -16,10 +16,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/hint/crievents"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
-	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/differ"
@@ -31,8 +32,8 @@ import (
 
 // Pipeline is the stages and the cache. Create it with [New].
 type Pipeline struct {
-	cache   *cache.Cache
-	index   atomic.Pointer[lookup.Index] // nil until the first Lookup
+	cache   *podcache.Cache
+	index   atomic.Pointer[containerindex.Index] // nil until the first Lookup
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
@@ -63,7 +64,7 @@ func New(o Options) (*Pipeline, error) {
 	}
 	metrics := instrument.Registry{KubeletNames: o.KubeletMetricNames}
 	p := &Pipeline{
-		ended: make(chan struct{}), cache: cache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold,
+		ended: make(chan struct{}), cache: podcache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold,
 		unregister: func() {},
 	}
 	if o.Registerer != nil {

@@ -8,8 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -35,9 +36,9 @@ type Store interface {
 // stores writes the cache, the embedder's store and, once somebody looks up a container, the
 // index for that.
 type stores struct {
-	*cache.Cache
+	*podcache.Cache
 	own   Store
-	index *atomic.Pointer[lookup.Index]
+	index *atomic.Pointer[containerindex.Index]
 	log   *slog.Logger
 }
 
@@ -52,7 +53,7 @@ func (s stores) also(method string, uid pleg.PodUID, f func()) {
 
 // write writes the index, then the cache: a lookup that finds a pod inspected in the cache
 // also finds it in the index. If the index is built meanwhile, it may lack what is written.
-func (s stores) write(index func(*lookup.Index), cache func()) {
+func (s stores) write(index func(*containerindex.Index), cache func()) {
 	before := s.index.Load()
 	if before != nil {
 		index(before)
@@ -64,7 +65,7 @@ func (s stores) write(index func(*lookup.Index), cache func()) {
 }
 
 func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
-	s.write(func(x *lookup.Index) {
+	s.write(func(x *containerindex.Index) {
 		if status != nil {
 			x.Set(status)
 		}
@@ -73,7 +74,7 @@ func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.
 }
 
 func (s stores) Delete(uid pleg.PodUID, at time.Time) {
-	s.write(func(x *lookup.Index) { x.Delete(uid) }, func() { s.Cache.Delete(uid, at) })
+	s.write(func(x *containerindex.Index) { x.Delete(uid) }, func() { s.Cache.Delete(uid, at) })
 	s.also("Store.Delete", uid, func() { s.own.Delete(uid, at) })
 }
 
@@ -109,15 +110,15 @@ func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container
 	if x == nil {
 		x = p.newIndex()
 	}
-	c, err := lookup.Host{}.Lookup(ctx, x, q)
+	c, err := containerindex.Host{}.Lookup(ctx, x, q)
 	if errors.Is(err, lookup.ErrNotYet) && !p.isSynced() {
 		err = fmt.Errorf("%w: %w", err, pleg.ErrNotSynced)
 	}
 	return c, err
 }
 
-func (p *Pipeline) newIndex() *lookup.Index {
-	x := lookup.NewIndex(lookup.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Ended: p.ended})
+func (p *Pipeline) newIndex() *containerindex.Index {
+	x := containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Ended: p.ended})
 	x.Fill(func() []*pleg.PodStatus {
 		if !p.index.CompareAndSwap(nil, x) {
 			return nil // another call was first

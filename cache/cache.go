@@ -1,277 +1,73 @@
-// Package cache has the newest status of every pod and lets callers wait for one that
-// is new enough.
-//
-// It is the one structure of the pipeline that goroutines share. Two stages write it:
-// the inspector writes what an inspection returned, the differ writes which pods a
-// listing covers without one. It corresponds to the kubelet's kubecontainer.Cache,
-// with one difference: a listing does not cover the pods that wait for an inspection.
+// Package cache has what a pipeline knows of its pods: Pipeline.Cache is a [Reader].
 package cache
 
 import (
 	"context"
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Cache maps pod UIDs to statuses. All methods are safe for concurrent use.
-// The statuses in it are read-only.
-type Cache struct {
-	mu      sync.Mutex
-	entries map[pleg.PodUID]*entry
-	// observed is the time of the newest listing, which covers every pod that is not
-	// pending; listings is its number.
-	observed time.Time
-	listings uint64
-	// gone lists the entries of pods without a status. Some of them may have one by now.
-	gone    []pleg.PodUID
-	waiters map[pleg.PodUID][]*waiter
-	removed removed
-	// closed is closed by Close, synced by MarkSynced.
-	closed, synced chan struct{}
-}
-
-type entry struct {
-	status *pleg.PodStatus
-	err    error
-	at     time.Time
-	// gone is set if there is no status: the pod was found gone, or was never inspected.
-	gone bool
-	// last is the status of the last inspection that succeeded. It was still true at
-	// lastAsOf, and perhaps later: see the method. An error leaves both.
-	last     *pleg.PodStatus
-	lastAsOf time.Time
-	// listed is the pod in the newest listing that did not cover it, pending the number of
-	// that listing. since is the time of the first of the listings since the last that covered it.
-	listed  *pleg.Pod
-	pending uint64
-	since   time.Time
-}
-
-// Reader reads a [Cache]. Its methods are safe for concurrent use; what they return is
-// read-only.
+// Reader reads the cache of a pipeline. Its methods are safe for concurrent use, none but
+// GetNewerThan waits, and what they return is read-only. It corresponds to the kubelet's
+// kubecontainer.ROCache.
 type Reader interface {
-	// Get is [Cache.Get].
+	// Get returns the newest status of the pod. If the last inspection failed, the error is a
+	// [pleg.InspectionError]. For a pod that is gone or unknown, it is [pleg.ErrUnknownPod], or
+	// [pleg.ErrNotSynced] before the first list of all pods is committed.
 	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
-	// GetNewerThan is [Cache.GetNewerThan].
+	// GetNewerThan returns the pod's status, as Get does, as soon as an observation of the pod
+	// that began after t has been applied. A list that shows the pod unchanged or gone is such
+	// an observation; one that shows a change is applied once the pod has been inspected. It
+	// returns the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
 	GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error)
-	// GetRemoved is [Cache.GetRemoved].
+	// GetRemoved returns the final status of a container that was removed within the last
+	// minute, or nil. It may have that of one that has ended and is still there. A container
+	// whose end nothing told has none.
 	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
-	// List is [Cache.List].
+	// List returns what is known of every pod that is not gone, sorted by UID. A pod whose
+	// first inspection has not ended is included.
 	List() []Entry
-	// Entry is [Cache.Entry].
+	// Entry returns what is known of one pod; false if the pod is gone or unknown.
 	Entry(uid pleg.PodUID) (Entry, bool)
-	// Pending is [Cache.Pending].
+	// Pending returns the pods that wait for an inspection since the last list or longer, the
+	// longest wait first.
 	Pending() []Pending
 }
 
-// New returns an empty cache.
-func New() *Cache {
-	return &Cache{
-		removed: removed{byID: make(map[pleg.ContainerID]removedStatus)},
-		entries: make(map[pleg.PodUID]*entry),
-		waiters: make(map[pleg.PodUID][]*waiter),
-		closed:  make(chan struct{}), synced: make(chan struct{}),
-	}
+// ErrNotInspected is the error of a pod whose first inspection has not ended yet.
+var ErrNotInspected = errors.New("the first inspection has not ended yet")
+
+// Entry is what the cache knows of one pod.
+type Entry struct {
+	UID pleg.PodUID
+	// Status is nil if the last inspection failed, or if there was none. Err then
+	// says why; in the second case it is [ErrNotInspected].
+	Status *pleg.PodStatus
+	Err    error
+	// CurrentAsOf is the time of the newest observation that has been applied: Status
+	// was true then. It is zero if the pod was never inspected.
+	CurrentAsOf time.Time
+	// Last is the status of the last inspection that succeeded; nil if none did. It was
+	// still true at LastAsOf. If Err is nil, Last is Status.
+	Last     *pleg.PodStatus
+	LastAsOf time.Time
+	// Listed is the pod in the newest listing that showed a change, if that was not
+	// inspected successfully yet; otherwise nil.
+	Listed *pleg.Pod
 }
 
-// Get returns the newest status of the pod without waiting. If the last inspection
-// failed, the error is a [pleg.InspectionError]. For a pod that is gone or was never
-// inspected, it is [pleg.ErrUnknownPod].
-func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.get(uid)
-}
-
-// GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an
-// observation of the pod that began after t has been applied. A listing that
-// shows the pod unchanged or gone is such an observation; one that shows a
-// change is applied once the pod has been inspected. It blocks until then, until ctx
-// ends, and then returns the cause of ctx, or until [Cache.Close], and then returns
-// [pleg.ErrStopped].
-func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
-	c.mu.Lock()
-	if c.freshness(c.entries[uid]).After(t) {
-		defer c.mu.Unlock()
-		return c.get(uid)
-	}
-	w := &waiter{newerThan: t, ready: make(chan struct{})}
-	c.waiters[uid] = append(c.waiters[uid], w)
-	c.mu.Unlock()
-
-	select {
-	case <-w.ready:
-		return c.Get(uid)
-	case <-ctx.Done():
-		c.removeWaiter(uid, w)
-		return nil, context.Cause(ctx)
-	case <-c.closed:
-		c.removeWaiter(uid, w)
-		return nil, pleg.ErrStopped
-	}
-}
-
-// Close notes that nothing will be written any more. The cache stays readable. It is called
-// once.
-func (c *Cache) Close() { close(c.closed) }
-
-// Set stores what an inspection returned: a status, or its error. at is the
-// time of the observation that led to it; an older one than the entry has is
-// ignored.
-func (c *Cache) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
-	c.put(uid, entry{status: status, err: err, at: at})
-}
-
-// Delete notes that the observation of time at found the pod gone.
-func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
-	c.put(uid, entry{at: at, gone: true})
-}
-
-// Touch notes that the observation of time at found the pod as the cache has it.
-func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e := c.entries[uid]
-	if e == nil { // the pod is gone, which releases those who wait for it
-		e = &entry{gone: true}
-		c.entries[uid] = e
-		c.gone = append(c.gone, uid)
-	}
-	if e.at.After(at) {
-		return
-	}
-	e.at = at
-	c.applied(uid, e, at)
-}
-
-// Observe notes a listing of all pods. It covers every pod except those in pending,
-// whose change is not inspected yet.
-// The cache keeps the pods, not the slice.
-func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, pod := range pending {
-		e := c.entries[pod.UID]
-		if e == nil {
-			e = &entry{gone: true}
-			c.entries[pod.UID] = e
-			c.gone = append(c.gone, pod.UID)
-		}
-		if !c.isPending(e) {
-			e.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
-		}
-		e.listed, e.pending = pod, c.listings+1
-	}
-	c.observed = at
-	c.listings++
-	kept := c.gone[:0]
-	for _, uid := range c.gone {
-		switch e := c.entries[uid]; {
-		case e == nil || !e.gone:
-		case e.at.After(at) || c.isPending(e):
-			kept = append(kept, uid) // found gone since the listing began, or not inspected yet
-		default:
-			delete(c.entries, uid)
-		}
-	}
-	c.gone = kept
-	for uid := range c.waiters {
-		c.wake(uid)
-	}
-}
-
-func (c *Cache) put(uid pleg.PodUID, e entry) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	have := c.entries[uid]
-	if have != nil && have.at.After(e.at) {
-		return
-	}
-	if have != nil {
-		e.listed, e.pending, e.since = have.listed, have.pending, have.since
-	}
-	switch {
-	case e.gone:
-	case e.err == nil:
-		e.last = e.status
-	case have != nil:
-		e.last, e.lastAsOf = have.last, c.lastAsOf(have)
-	}
-	c.entries[uid] = &e
-	if e.gone {
-		c.gone = append(c.gone, uid)
-	}
-	c.applied(uid, &e, e.at)
-}
-
-// applied lets the global time cover the pod again if its observation is at least as
-// new as the last listing.
-func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
-	if !at.Before(c.observed) {
-		e.pending = 0
-	}
-	c.wake(uid)
-}
-
-// isPending reports whether the newest listing does not cover the pod.
-func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == c.listings }
-
-func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
-	switch e := c.entries[uid]; {
-	case (e == nil || e.gone) && c.isUnsynced(e):
-		return nil, pleg.ErrNotSynced
-	case e == nil || e.gone:
-		return nil, pleg.ErrUnknownPod
-	case e.err != nil:
-		return nil, &pleg.InspectionError{Err: e.err}
-	default:
-		return e.status, nil
-	}
-}
-
-// isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or
-// the pod is in the first one and not inspected. e may be nil.
-func (c *Cache) isUnsynced(e *entry) bool {
-	select {
-	case <-c.synced:
-		return false
-	default:
-		return e == nil && c.listings == 0 || e != nil && c.isPending(e)
-	}
-}
-
-// MarkSynced notes that the first list is committed. It is called once.
-func (c *Cache) MarkSynced() { close(c.synced) }
-
-// Synced returns a channel that is closed once the first list is committed: each of its pods
-// was inspected, or its inspection failed or hangs.
-func (c *Cache) Synced() <-chan struct{} { return c.synced }
-
-// freshness is the time of the newest applied observation of the pod; e may be nil.
-func (c *Cache) freshness(e *entry) time.Time {
-	switch {
-	case e == nil:
-		return c.observed
-	case c.isPending(e) || e.at.After(c.observed):
-		return e.at
-	}
-	return c.observed
-}
-
-// lastAsOf returns the latest time at which the last good status is known to be true.
-func (c *Cache) lastAsOf(e *entry) time.Time {
-	if fresh := c.freshness(e); e.err == nil && e.last != nil && fresh.After(e.lastAsOf) {
-		return fresh
-	}
-	return e.lastAsOf
-}
-
-// listed returns the pod as listings show it if that is not inspected yet, or nil.
-func (c *Cache) listed(e *entry) *pleg.Pod {
-	if e.err != nil || c.isPending(e) {
-		return e.listed
-	}
-	return nil
+// Pending is a pod whose change, shown by a listing, is not inspected yet.
+type Pending struct {
+	UID pleg.PodUID
+	// Status is the result of the last inspection; nil if there was none or it failed.
+	Status *pleg.PodStatus
+	// Err is the error of the last inspection; nil if there was none or it succeeded.
+	Err error
+	// Pod is the pod in the newest listing; if that shows it gone, in an earlier one.
+	Pod *pleg.Pod
+	// Since is the time of the listing that first showed a change. All listings after it
+	// showed one that was not inspected yet.
+	Since time.Time
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -62,10 +63,10 @@ func ceSource(cluster, node string) string {
 // encode returns the message about an event, a pod or a node.
 func encode(source string, k kind, d data) ([]byte, error) {
 	name, id := string(k), fmt.Sprintf("%s/%d", d.Epoch, d.Seq)
-	switch info := d.Type.Info(); {
+	switch info := eventtype.Of(d.Type); {
 	case k != ofEvent:
 		id += fmt.Sprintf("/%s/%s/%x", name, d.PodUID, d.ObservedAt.UnixNano())
-	case info.Class == pleg.ClassMark || info.Number == 0:
+	case info.Class == eventtype.ClassMark || info.Number == 0:
 		return nil, fmt.Errorf("event type %q cannot be published", d.Type)
 	default:
 		name = strings.ReplaceAll(info.Name, "_", "")

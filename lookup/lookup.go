@@ -1,16 +1,14 @@
 // Package lookup says which pod and container a container id, a process or a cgroup
 // belongs to.
 //
-// A process is found by the cgroup that /proc names, a cgroup by its id. The directory of a
-// container's cgroup is named after the container, by every runtime and both cgroup drivers
-// (such as cri-containerd-ID.scope): nothing else is read from a path, and nothing that a
-// runtime does not promise is asked for.
-//
-// Usually an [Index] belongs to a pipeline: see Pipeline.Lookup.
+// Pipeline.Lookup and Client.Lookup answer a [Query] with a [Container]. A process is found by the
+// cgroup that /proc names, a cgroup by its id. The directory of a container's cgroup is named
+// after the container, by every runtime and both cgroup drivers (such as
+// cri-containerd-ID.scope): nothing else is read from a path, and nothing that a runtime does
+// not promise is asked for.
 package lookup
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -27,6 +25,9 @@ var (
 	// after the runtime lists it, once its pod is inspected; see Query.Wait.
 	ErrNotYet = errors.New("the container is not known yet")
 )
+
+// KeepRemoved is how long a removed container can be looked up; at most 1024 are kept.
+const KeepRemoved = 5 * time.Minute
 
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
 type Query struct {
@@ -90,54 +91,6 @@ func (q Query) Check() error {
 		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", pleg.ErrInvalidOption, q.Wait)
 	}
 	return nil
-}
-
-// Lookup answers a query from an index. The error wraps [ErrNoContainer] or [ErrNotYet], is
-// [pleg.ErrStopped], or is the cause of ctx.
-func (h Host) Lookup(ctx context.Context, x *Index, q Query) (Container, error) {
-	q.Container = parseID(string(q.Container))
-	if err := q.Check(); err != nil {
-		return Container{}, err
-	}
-	c, err := h.lookup(ctx, x, q)
-	if err != nil {
-		return Container{}, fmt.Errorf("look up %s: %w", q, err)
-	}
-	return c, nil
-}
-
-func (h Host) lookup(ctx context.Context, x *Index, q Query) (c Container, err error) {
-	ids := []pleg.ContainerID{q.Container}
-	path := ""
-	switch {
-	case q.PID != 0:
-		path, err = h.pathOfProcess(q.PID)
-	case q.Cgroup != 0:
-		path, err = h.pathOfCgroup(ctx, x, q.Cgroup)
-	}
-	if err != nil {
-		return Container{}, err
-	}
-	if q.Container == "" {
-		if ids = idsIn(path); len(ids) == 0 {
-			return Container{}, ErrNoContainer
-		}
-	}
-	c, _, err = x.get(ids)
-	switch {
-	case !errors.Is(err, ErrNotYet):
-	case x.ended():
-		err = pleg.ErrStopped
-	case q.Wait > 0:
-		c, err = x.await(ctx, ids, q.Wait)
-	}
-	if err != nil {
-		return Container{}, err
-	}
-	if c.CgroupPath = path; path == "" && q.WithPath {
-		c.CgroupPath, err = h.pathOfContainer(ctx, x, c.ID)
-	}
-	return c, err
 }
 
 // String returns the query as people read it, such as "process 4711".

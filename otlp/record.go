@@ -9,17 +9,18 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // newRecord returns the record of an event. It depends on nothing else: an event that is
 // exported twice has the same record.
 func newRecord(ev *pleg.Event) (r log.Record) {
-	r.SetEventName("pleg." + text(ev.Type.Info().Name))
+	r.SetEventName("pleg." + text(eventtype.Of(ev.Type).Name))
 	r.SetTimestamp(ev.ObservedAt)
 	r.SetObservedTimestamp(ev.ObservedAt)
 	r.SetSeverity(log.SeverityInfo)
-	if ev.Severity() == pleg.SeverityBad {
+	if eventtype.SeverityOf(ev) == eventtype.SeverityBad {
 		r.SetSeverity(log.SeverityWarn)
 	}
 	r.SetSeverityText(r.Severity().String())
@@ -31,9 +32,9 @@ func newRecord(ev *pleg.Event) (r log.Record) {
 func recordAttributes(ev *pleg.Event) []attribute.KeyValue {
 	uid := pleg.Position{Epoch: text(ev.Epoch), Seq: ev.Seq}.String()
 	reason := "k8s.container.status.reason"
-	if ev.Type.Info().Class == pleg.ClassMark {
+	if eventtype.Of(ev.Type).Class == eventtype.ClassMark {
 		// A mark has the number of the event before it, so its name is a part of its identity.
-		uid += ":" + ev.Type.Info().Name
+		uid += ":" + eventtype.Of(ev.Type).Name
 		reason = "pleg.reason"
 	}
 	name, attempt := ev.ContainerName, "k8s.container.restart_count"
@@ -80,7 +81,7 @@ func body(ev *pleg.Event) string {
 	case ev.ContainerID != "":
 		what = fmt.Sprintf("Container %s of pod ", text(ev.ContainerName))
 	}
-	what += fmt.Sprintf("%s/%s %s", text(ev.PodNamespace), text(ev.PodName), text(ev.Type.Info().Verb))
+	what += fmt.Sprintf("%s/%s %s", text(ev.PodNamespace), text(ev.PodName), text(eventtype.Of(ev.Type).Verb))
 	if ev.ExitCode != nil {
 		what += fmt.Sprintf(" with exit code %d", *ev.ExitCode)
 	}

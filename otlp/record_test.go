@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/log"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -127,7 +128,7 @@ func TestAttributesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/otlp.md")
 	kit.Must(t, err)
 	code := int32(1)
-	for _, kind := range pleg.EventTypes() {
+	for _, kind := range eventtype.Types() {
 		for _, sandbox := range []bool{true, false} {
 			r := otlp.NewRecord(&pleg.Event{
 				Type: kind, Epoch: "e", PodUID: "u", PodName: "p", PodNamespace: "n", ContainerID: "c", ContainerName: "c", Sandbox: sandbox,

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -34,8 +35,9 @@ type Pipeline interface {
 
 // Options configure [Run]. The zero value is ready to use.
 type Options struct {
-	// Host is where proc and the cgroups are.
-	Host lookup.Host
+	// Proc and Cgroup are where proc and the cgroups are mounted. If empty, /proc and
+	// /sys/fs/cgroup.
+	Proc, Cgroup string
 	// Ended, if not nil, is called for each end, by any goroutine, also while the runtime is
 	// down. It must return soon.
 	Ended func(End)
@@ -120,7 +122,7 @@ func (w *watcher) watch(ctx context.Context, id pleg.ContainerID) {
 	c, err := w.pipeline.Lookup(ctx, lookup.Query{Container: id, WithPath: true})
 	var first *process
 	if err == nil {
-		first, err = openFirst(w.options.Host, c.CgroupPath)
+		first, err = openFirst(containerindex.Host{Proc: w.options.Proc, Cgroup: w.options.Cgroup}, c.CgroupPath)
 	}
 	if err != nil {
 		w.options.Logger.DebugContext(ctx, "process of container not watched", "containerID", id, "err", err)

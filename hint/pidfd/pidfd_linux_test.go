@@ -107,7 +107,7 @@ func testEndIsAHint(t *testing.T, script string, code int32) {
 	kit.Must(t, p.Relist(t.Context()))
 	ended, watching := make(chan pidfd.End, 10), make(logged, 10)
 	kit.Run(t, func(ctx context.Context) error {
-		return pidfd.Run(ctx, hosted{p, cgroups}, pidfd.Options{Host: lookup.Host{Cgroup: cgroups}, Ended: func(e pidfd.End) { ended <- e }, Logger: slog.New(watching)})
+		return pidfd.Run(ctx, hosted{p, cgroups}, pidfd.Options{Cgroup: cgroups, Ended: func(e pidfd.End) { ended <- e }, Logger: slog.New(watching)})
 	})
 	if said := <-watching; said != "process of container watched" {
 		t.Fatal(said)

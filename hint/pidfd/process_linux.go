@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 )
 
 // reapedWithin is how long the parent of a process may take to reap it: only then does the
@@ -28,7 +28,7 @@ type process struct{ pidfd *os.File }
 
 // openFirst opens the oldest process of a cgroup: runtimes start a container's first process
 // before all others.
-func openFirst(h lookup.Host, cgroup string) (*process, error) {
+func openFirst(h containerindex.Host, cgroup string) (*process, error) {
 	pid, began := oldest(h, cgroup)
 	if pid == 0 {
 		return nil, errNoProcess
@@ -48,7 +48,7 @@ func openFirst(h lookup.Host, cgroup string) (*process, error) {
 
 // oldest returns the first process of a cgroup, and its start in ticks since the boot; 0 if
 // there is none.
-func oldest(h lookup.Host, cgroup string) (pid int, began uint64) {
+func oldest(h containerindex.Host, cgroup string) (pid int, began uint64) {
 	for _, other := range h.Processes(cgroup) {
 		if at, ok := started(h, other); ok && (pid == 0 || at < began || at == began && other < pid) {
 			pid, began = other, at
@@ -59,7 +59,7 @@ func oldest(h lookup.Host, cgroup string) (pid int, began uint64) {
 
 // started returns the 22nd field of /proc/PID/stat, see proc_pid_stat(5). The second is in
 // parentheses and may have any character.
-func started(h lookup.Host, pid int) (ticks uint64, ok bool) {
+func started(h containerindex.Host, pid int) (ticks uint64, ok bool) {
 	text, err := os.ReadFile(filepath.Join(cmp.Or(h.Proc, "/proc"), strconv.Itoa(pid), "stat"))
 	fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 	if err != nil || len(fields) < 20 {

@@ -6,12 +6,12 @@ import (
 	"context"
 	"errors"
 
-	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 )
 
 type process struct{}
 
-func openFirst(lookup.Host, string) (*process, error) { return nil, errors.ErrUnsupported }
+func openFirst(containerindex.Host, string) (*process, error) { return nil, errors.ErrUnsupported }
 
 func (*process) close()                          {}
 func (*process) wait(context.Context) bool       { return false }

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -22,8 +23,8 @@ const (
 var (
 	// types are the events that a filter may name; onRequest are the types among them that
 	// come only if it names them.
-	types     = pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
-	onRequest = pleg.EventTypes(pleg.ClassOnRequest)
+	types     = eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)
+	onRequest = eventtype.Types(eventtype.ClassOnRequest)
 )
 
 // Filter is a [pleg.Filter] that can be applied.

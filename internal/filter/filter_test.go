@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -29,8 +30,8 @@ func TestSelectorsAreLimited(t *testing.T) {
 
 // A type on request comes to each subscriber that names it.
 func TestTypes(t *testing.T) {
-	all := pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)
-	normal := pleg.EventTypes(pleg.ClassNormal)
+	all := eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)
+	normal := eventtype.Types(eventtype.ClassNormal)
 	created, network := []pleg.EventType{pleg.ContainerCreated}, []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
 	for name, test := range map[string]struct {
 		filter pleg.Filter

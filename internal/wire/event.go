@@ -8,20 +8,21 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 var eventTypes = func() map[plegv1.EventType]pleg.EventType {
 	types := make(map[plegv1.EventType]pleg.EventType)
-	for _, t := range pleg.EventTypes() {
-		types[plegv1.EventType(t.Info().Number)] = t
+	for _, t := range eventtype.Types() {
+		types[plegv1.EventType(eventtype.Of(t).Number)] = t
 	}
 	return types
 }()
 
 // FromEventType returns the number of a type; ok is false if it has none.
 func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
-	number = plegv1.EventType(t.Info().Number)
+	number = plegv1.EventType(eventtype.Of(t).Number)
 	return number, number != plegv1.EventType_EVENT_TYPE_UNSPECIFIED
 }
 

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -74,7 +75,7 @@ func sent[M proto.Message](t *testing.T, m M) M {
 }
 
 func TestEventKeepsEveryField(t *testing.T) {
-	for _, typ := range pleg.EventTypes() {
+	for _, typ := range eventtype.Types() {
 		t.Run(string(typ), func(t *testing.T) {
 			var want pleg.Event
 			fill(t, reflect.ValueOf(&want).Elem())
@@ -90,9 +91,9 @@ func TestEventKeepsEveryField(t *testing.T) {
 func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
 	boundary := regexp.MustCompile(`([a-z])([A-Z])`)
 	numbers := map[string]int32{"EVENT_TYPE_UNSPECIFIED": 0}
-	for _, typ := range pleg.EventTypes() {
+	for _, typ := range eventtype.Types() {
 		name := boundary.ReplaceAllString(string(typ), "${1}_${2}")
-		numbers["EVENT_TYPE_"+strings.ToUpper(name)] = typ.Info().Number
+		numbers["EVENT_TYPE_"+strings.ToUpper(name)] = eventtype.Of(typ).Number
 	}
 	if !maps.Equal(numbers, plegv1.EventType_value) {
 		t.Errorf("the table has %v, the enum %v", numbers, plegv1.EventType_value)

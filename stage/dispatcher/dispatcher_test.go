@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -236,7 +237,7 @@ func TestReplayIsThePresentState(t *testing.T) {
 		} {
 			f.publish("a", step.publish)
 			for range 2 {
-				s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}})
+				s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}})
 				requireRead(t, s, step.replay)
 			}
 		}

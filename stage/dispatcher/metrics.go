@@ -6,6 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -24,7 +25,7 @@ func newMetrics(reg instrument.Registry, present *subscribers) (*metrics, error)
 			"Events that a subscriber missed because the log had moved past it."),
 	}
 	events := s.CounterVec("pleg_events_total", "Events published, each counted once whatever the number of subscribers.", "type")
-	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
+	for _, t := range eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest) {
 		m.events[t] = events.WithLabelValues(string(t))
 	}
 	s.Add(present)

@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -51,7 +51,7 @@ type fixture struct {
 	metrics   *prometheus.Registry
 	logged    kit.Log
 	release   chan struct{} // of testHanging
-	cache     *cache.Cache
+	cache     *podcache.Cache
 	inspect   chan stage.Change
 	retry     chan stage.Change
 	gone      chan stage.Change
@@ -73,7 +73,7 @@ func newFixture(t *testing.T, rt fakeRuntime, o inspector.Options) *fixture {
 func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, size int) *fixture {
 	t.Helper()
 	f := &fixture{
-		runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), cache: cache.New(),
+		runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), cache: podcache.New(),
 		inspect: make(chan stage.Change), retry: make(chan stage.Change), gone: make(chan stage.Change),
 		stop:     make(chan stage.Cancel),
 		outcomes: make(chan stage.Outcome, size), settled: make(chan stage.Settled, size),

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -13,7 +14,7 @@ import (
 // A container in an unknown state has no event.
 func TestContractCreated(t *testing.T) {
 	inProcess(t, pipeline.Options{}, func(f *fixture) {
-		named := pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
+		named := pipeline.SubscribeOptions{Replay: true, Filter: pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}}
 		subscribe := func(o pipeline.SubscribeOptions) pipeline.Subscription {
 			sub, err := f.Subscribe(o)
 			kit.Must(f, err)

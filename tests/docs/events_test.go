@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 )
 
 func TestEveryEventTypeIsDocumented(t *testing.T) {
 	for path, page := range files(t, "subscriptions.md") {
-		for _, typ := range pleg.EventTypes() {
-			if row := fmt.Sprintf("| `%s` | `%s` |", typ, typ.Info().Name); !strings.Contains(page, row) {
+		for _, typ := range eventtype.Types() {
+			if row := fmt.Sprintf("| `%s` | `%s` |", typ, eventtype.Of(typ).Name); !strings.Contains(page, row) {
 				t.Errorf("%s has no row %s", path, row)
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -15,7 +15,7 @@ import (
 )
 
 // store is a second cache in the embedder's place. Without one, each of its methods panics.
-type store struct{ *cache.Cache }
+type store struct{ *podcache.Cache }
 
 func (s store) Observe(at time.Time, pending []pleg.PodUID) {
 	var pods []*pleg.Pod
@@ -28,7 +28,7 @@ func (s store) Observe(at time.Time, pending []pleg.PodUID) {
 // The embedder's store gets what the cache gets, before the event that it is about.
 func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own := cache.New()
+		own := podcache.New()
 		r := kit.New(t, pipeline.Options{Store: store{own}})
 		stream := promises.Stream{Cache: own}
 		subscriber := r.Follow(t, pipeline.SubscribeOptions{}, stream.Add)

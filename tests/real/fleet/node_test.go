@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -148,7 +149,7 @@ func (n *simNode) spoil(ev *pleg.Event, status *pleg.PodStatus) {
 
 // Follow implements fleet.Source.
 func (n *simNode) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pleg.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest)}}
+	o := pleg.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}}
 	if after != nil {
 		o.After = *after
 	}

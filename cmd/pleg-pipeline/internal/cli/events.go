@@ -15,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -195,7 +196,7 @@ func (c *eventsCommand) wants(ev fleet.Event) bool {
 // eventTypes are the values of --type.
 func eventTypes() []string {
 	var words []string
-	for _, t := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
+	for _, t := range eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest) {
 		words = append(words, string(t))
 	}
 	return words

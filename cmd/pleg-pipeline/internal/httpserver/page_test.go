@@ -15,7 +15,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -84,8 +84,8 @@ func TestPageHasNoWords(t *testing.T) {
 	files, err := fs.Glob(os.DirFS("page"), "*s") // JavaScript and CSS
 	kit.Must(t, err)
 	words := view.States()
-	for _, typ := range pleg.EventTypes(pleg.ClassNormal, pleg.ClassOnRequest) {
-		words = append(words, string(typ), typ.Info().Name)
+	for _, typ := range eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest) {
+		words = append(words, string(typ), eventtype.Of(typ).Name)
 	}
 	for _, name := range files {
 		text, err := os.ReadFile("page/" + name)

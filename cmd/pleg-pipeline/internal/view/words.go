@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -20,12 +21,12 @@ const (
 
 // EventColor returns the color of an event.
 func EventColor(ev *fleet.Event) string {
-	switch ev.Severity() {
-	case pleg.SeverityGood:
+	switch eventtype.SeverityOf(&ev.Event) {
+	case eventtype.SeverityGood:
 		return Green
-	case pleg.SeverityBad:
+	case eventtype.SeverityBad:
 		return Red
-	case pleg.SeverityRoutine:
+	case eventtype.SeverityRoutine:
 		return Faint
 	default:
 		return Yellow
@@ -48,7 +49,7 @@ func ContainerName(ev *pleg.Event) string {
 
 // What returns what happened in a word or two, such as "died 137".
 func What(ev *fleet.Event) string {
-	name := ev.Type.Info().Name
+	name := eventtype.Of(ev.Type).Name
 	word := name[strings.LastIndexByte(name, '.')+1:]
 	if ev.ExitCode != nil {
 		return fmt.Sprintf("%s %d", word, *ev.ExitCode)
@@ -90,7 +91,7 @@ type Words struct {
 func WordsOf(ev pleg.Event) Words {
 	of := fleet.Event{Event: ev}
 	return Words{
-		Event: ev, Severity: ev.Severity().String(), What: What(&of), Why: Why(&of),
+		Event: ev, Severity: eventtype.SeverityOf(&ev).String(), What: What(&of), Why: Why(&of),
 		Pod: fullName(ev.PodNamespace, ev.PodName, ev.PodUID), Container: ContainerName(&ev),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -33,7 +34,7 @@ func TestWordsOf(t *testing.T) {
 			t.Errorf("%s: %s, %q, %q, %q of %s, want %+v", test.event.Type, w.Severity, w.What, w.Container, w.Why, w.Pod, test)
 		}
 	}
-	for _, typ := range pleg.EventTypes() {
+	for _, typ := range eventtype.Types() {
 		if w := view.WordsOf(pleg.Event{Type: typ, PodUID: "u"}); cmp.Or(w.What, w.Severity) == "" || w.Pod != "u" {
 			t.Errorf("%s has the words %+v", typ, w)
 		}

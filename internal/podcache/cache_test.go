@@ -1,4 +1,4 @@
-package cache_test
+package podcache_test
 
 import (
 	"errors"
@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -24,10 +24,10 @@ func status(uid pleg.PodUID, name string) *pleg.PodStatus {
 }
 
 // step is a call that changes the cache, mostly for pod a at(n).
-type step func(c *cache.Cache)
+type step func(c *podcache.Cache)
 
-func after(steps ...step) *cache.Cache {
-	c := cache.New()
+func after(steps ...step) *podcache.Cache {
+	c := podcache.New()
 	for _, do := range steps {
 		do(c)
 	}
@@ -35,16 +35,16 @@ func after(steps ...step) *cache.Cache {
 }
 
 func setNamed(name string, n int) step {
-	return func(c *cache.Cache) { c.Set("a", status("a", name), nil, at(n)) }
+	return func(c *podcache.Cache) { c.Set("a", status("a", name), nil, at(n)) }
 }
 
 func set(n int) step    { return setNamed("set", n) }
-func fail(n int) step   { return func(c *cache.Cache) { c.Set("a", nil, errInspect, at(n)) } }
-func remove(n int) step { return func(c *cache.Cache) { c.Delete("a", at(n)) } }
-func touch(n int) step  { return func(c *cache.Cache) { c.Touch("a", at(n)) } }
+func fail(n int) step   { return func(c *podcache.Cache) { c.Set("a", nil, errInspect, at(n)) } }
+func remove(n int) step { return func(c *podcache.Cache) { c.Delete("a", at(n)) } }
+func touch(n int) step  { return func(c *podcache.Cache) { c.Touch("a", at(n)) } }
 
 func list(n int, pending ...pleg.PodUID) step {
-	return func(c *cache.Cache) { c.Observe(at(n), listed(pending...)) }
+	return func(c *podcache.Cache) { c.Observe(at(n), listed(pending...)) }
 }
 
 // listed returns pods as a listing has them.
@@ -57,7 +57,7 @@ func listed(uids ...pleg.PodUID) []*pleg.Pod {
 }
 
 // getCases want the status of that name, or the error.
-func synced(c *cache.Cache) { c.MarkSynced() }
+func synced(c *podcache.Cache) { c.MarkSynced() }
 
 var getCases = map[string]struct {
 	steps []step
@@ -82,7 +82,7 @@ var getCases = map[string]struct {
 	"older removal is ignored":             {steps: []step{setNamed("second", 2), remove(1)}, want: "second"},
 	"removed and back":                     {steps: []step{remove(1), setNamed("second", 2), list(3)}, want: "second"},
 	"another pod is removed": {
-		steps: []step{setNamed("first", 1), func(c *cache.Cache) { c.Delete("b", at(2)) }, list(3)}, want: "first",
+		steps: []step{setNamed("first", 1), func(c *podcache.Cache) { c.Delete("b", at(2)) }, list(3)}, want: "first",
 	},
 }
 

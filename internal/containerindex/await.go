@@ -1,4 +1,4 @@
-package lookup
+package containerindex
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -21,13 +22,13 @@ type listing struct {
 
 // await returns the first of some containers, as soon as one is known. A list that began
 // later says whether there is none, or whether the pod of one waits for an inspection.
-func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (Container, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, most, ErrNotYet)
+func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (lookup.Container, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, lookup.ErrNotYet)
 	defer cancel()
 	began := time.Now()
 	for listed := false; ; {
 		c, changed, err := x.get(ids)
-		if !errors.Is(err, ErrNotYet) {
+		if !errors.Is(err, lookup.ErrNotYet) {
 			return c, err
 		}
 		l := &listing{} // never done
@@ -40,9 +41,9 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 			x.finish(l, err)
 		case <-l.done:
 		case <-x.source.Ended:
-			return Container{}, pleg.ErrStopped
+			return lookup.Container{}, pleg.ErrStopped
 		case <-ctx.Done():
-			return Container{}, context.Cause(ctx)
+			return lookup.Container{}, context.Cause(ctx)
 		}
 		if listed || !l.answers(began) {
 			continue
@@ -56,10 +57,10 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 
 // final returns the answer once no pod with the containers waits for an inspection: one
 // that has ended meanwhile is in the index.
-func (x *Index) final(ids []pleg.ContainerID) (Container, error) {
+func (x *Index) final(ids []pleg.ContainerID) (lookup.Container, error) {
 	c, _, err := x.get(ids)
-	if errors.Is(err, ErrNotYet) {
-		err = ErrNoContainer
+	if errors.Is(err, lookup.ErrNotYet) {
+		err = lookup.ErrNoContainer
 	}
 	return c, err
 }

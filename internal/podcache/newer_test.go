@@ -1,4 +1,4 @@
-package cache_test
+package podcache_test
 
 import (
 	"context"
@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -18,7 +18,7 @@ type answer struct {
 	err    error
 }
 
-func getNewerThan(ctx context.Context, c *cache.Cache, uid pleg.PodUID, t time.Time) <-chan answer {
+func getNewerThan(ctx context.Context, c *podcache.Cache, uid pleg.PodUID, t time.Time) <-chan answer {
 	answers := make(chan answer, 1)
 	go func() {
 		s, err := c.GetNewerThan(ctx, uid, t)
@@ -32,7 +32,7 @@ func answered(answers <-chan answer) bool {
 	return len(answers) > 0
 }
 
-func setOther(c *cache.Cache) { c.Set("b", status("b", "set"), nil, at(3)) }
+func setOther(c *podcache.Cache) { c.Set("b", status("b", "set"), nil, at(3)) }
 
 // newerCases call GetNewerThan of pod a and at(2), between before and steps. The
 // last step must end the call.
@@ -90,7 +90,7 @@ func TestGetNewerThan(t *testing.T) {
 
 func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := podcache.New()
 		errStop := errors.New("the test stops the call")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended, waits := getNewerThan(ctx, c, "a", at(1)), getNewerThan(t.Context(), c, "a", at(1))
@@ -113,7 +113,7 @@ func TestGetNewerThanEndsWithItsContext(t *testing.T) {
 
 func TestEachCallHasItsOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := podcache.New()
 		var calls []<-chan answer
 		for n := range 4 {
 			calls = append(calls, getNewerThan(t.Context(), c, "a", at(n)))
@@ -131,7 +131,7 @@ func TestEachCallHasItsOwnTime(t *testing.T) {
 
 func TestCloseEndsTheWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := podcache.New()
 		waits := getNewerThan(t.Context(), c, "a", at(1))
 		c.Close()
 		if !answered(waits) {

@@ -1,4 +1,4 @@
-package lookup
+package containerindex
 
 import (
 	"bufio"
@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -25,7 +26,7 @@ type Host struct {
 func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
 func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
 
-// Processes returns the processes in a cgroup ([Container].CgroupPath) and below it, as far as
+// Processes returns the processes in a cgroup ([lookup.Container].CgroupPath) and below it, as far as
 // they are in the pid namespace of this process.
 func (h Host) Processes(path string) (pids []int) {
 	if path == "" {
@@ -56,7 +57,7 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 	file, err := os.Open(filepath.Join(h.proc(), strconv.Itoa(pid), "cgroup"))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w: the process does not exist", ErrNoContainer)
+		return "", fmt.Errorf("%w: the process does not exist", lookup.ErrNoContainer)
 	case err != nil:
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
@@ -71,7 +72,7 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 	if err := lines.Err(); err != nil && !isGone(err) {
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
-	return "", ErrNoContainer
+	return "", lookup.ErrNoContainer
 }
 
 // pathOfContainer returns the cgroup whose directory is named after a container; empty if

@@ -1,4 +1,4 @@
-package lookup
+package containerindex
 
 import (
 	"context"
@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 )
 
 // fileIDKernfs is the type of a file handle that is the id of a kernfs node
@@ -37,7 +39,7 @@ func (h Host) pathOfCgroup(ctx context.Context, x *Index, id uint64) (string, er
 	dir, err := unix.OpenByHandleAt(mount, unix.NewFileHandle(fileIDKernfs, handle), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC)
 	switch {
 	case errors.Is(err, unix.ESTALE):
-		return "", fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
+		return "", fmt.Errorf("%w: the cgroup does not exist", lookup.ErrNoContainer)
 	case errors.Is(err, unix.EPERM):
 		return x.pathOfInode(ctx, root, id)
 	case err != nil:
@@ -57,7 +59,7 @@ func (x *Index) pathOfInode(ctx context.Context, root string, inode uint64) (str
 		return err == nil && info.Sys().(*syscall.Stat_t).Ino == inode
 	})
 	if err == nil && path == "" {
-		err = fmt.Errorf("%w: the cgroup does not exist", ErrNoContainer)
+		err = fmt.Errorf("%w: the cgroup does not exist", lookup.ErrNoContainer)
 	}
 	return path, err
 }

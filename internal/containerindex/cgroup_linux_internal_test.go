@@ -1,6 +1,6 @@
 //go:build linux
 
-package lookup
+package containerindex
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 )
 
 // Without the capability to open a file handle, the inode finds the cgroup.
@@ -27,7 +29,7 @@ func TestPathOfInode(t *testing.T) {
 	if path, err := x.pathOfInode(t.Context(), root, inode); err != nil || path != "/kubepods/pod1" {
 		t.Errorf("path %q, %v", path, err)
 	}
-	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, ErrNoContainer) {
+	if path, err := x.pathOfInode(t.Context(), root, 1<<60); !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("an inode that is not there: %q, %v", path, err)
 	}
 	ended, cancel := context.WithCancel(t.Context())

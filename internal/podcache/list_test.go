@@ -1,17 +1,18 @@
-package cache_test
+package podcache_test
 
 import (
 	"reflect"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func TestList(t *testing.T) {
 	healthy, changing := &pleg.PodStatus{UID: "b-healthy"}, &pleg.PodStatus{UID: "c-changing"}
 
-	c := cache.New()
+	c := podcache.New()
 	if got := c.List(); len(got) != 0 {
 		t.Errorf("an empty cache lists %v", got)
 	}

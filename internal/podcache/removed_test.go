@@ -1,4 +1,4 @@
-package cache_test
+package podcache_test
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -17,7 +17,7 @@ func exited(id string, code int32) *pleg.ContainerStatus {
 
 func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := cache.New()
+		c := podcache.New()
 		require := func(id pleg.ContainerID, want *pleg.ContainerStatus) {
 			t.Helper()
 			if got := c.GetRemoved(id); got != want {
@@ -46,7 +46,7 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 }
 
 func TestRemovedContainersAreBounded(t *testing.T) {
-	c := cache.New()
+	c := podcache.New()
 	const flood = 5000
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))

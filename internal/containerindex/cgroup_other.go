@@ -1,6 +1,6 @@
 //go:build !linux
 
-package lookup
+package containerindex
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package lookup_test
+package containerindex_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -22,8 +23,8 @@ var (
 	sandbox = strings.Repeat("3c", 32)
 )
 
-func index() *lookup.Index {
-	x := lookup.NewIndex(lookup.Source{})
+func index() *containerindex.Index {
+	x := containerindex.NewIndex(containerindex.Source{})
 	x.Set(&pleg.PodStatus{
 		UID: "web", Name: "web-0", Namespace: "shop",
 		Containers: []*pleg.ContainerStatus{
@@ -83,20 +84,20 @@ func TestProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proc := t.TempDir()
 			file(t, proc, "7/cgroup", tc.cgroup)
-			c, err := lookup.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 7})
+			c, err := containerindex.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 7})
 			if !errors.Is(err, tc.err) || string(c.ID) != tc.want || tc.path != "" && c.CgroupPath != tc.path {
 				t.Errorf("got %q in %q, %v; want %q in %q, %v", c.ID, c.CgroupPath, err, tc.want, tc.path, tc.err)
 			}
 		})
 	}
-	_, err := lookup.Host{Proc: t.TempDir()}.Lookup(t.Context(), index(), lookup.Query{PID: 8})
+	_, err := containerindex.Host{Proc: t.TempDir()}.Lookup(t.Context(), index(), lookup.Query{PID: 8})
 	if !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("a process that does not exist: %v", err)
 	}
 }
 
 func TestAnswer(t *testing.T) {
-	got, err := lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1)})
+	got, err := containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(c1)})
 	want := lookup.Container{
 		ContainerStatus: pleg.ContainerStatus{
 			ID: pleg.ContainerID(c1), Name: "nginx", Attempt: 2, State: pleg.StateRunning, Image: "nginx:1", ImageRef: "sha256:1", LogPath: "/var/log/1",
@@ -106,7 +107,7 @@ func TestAnswer(t *testing.T) {
 	if err != nil || fmt.Sprintf("%+v", got) != fmt.Sprintf("%+v", want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}
-	got, err = lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(sandbox)})
+	got, err = containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Container: pleg.ContainerID(sandbox)})
 	if err != nil || got.Name != "web-0" || !got.Sandbox || got.Attempt != 1 || got.State != pleg.StateRunning {
 		t.Errorf("sandbox: %+v, %v", got, err)
 	}
@@ -115,7 +116,7 @@ func TestAnswer(t *testing.T) {
 // Other cgroups with the id of a container are not its own, whichever is found first.
 func TestPathOfContainer(t *testing.T) {
 	id := strings.Repeat("f9", 32)
-	x := lookup.NewIndex(lookup.Source{})
+	x := containerindex.NewIndex(containerindex.Source{})
 	x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(id)}}})
 	const pod = "kubepods.slice/pod1.slice/"
 	for name, tc := range map[string]struct {
@@ -147,7 +148,7 @@ func TestPathOfContainer(t *testing.T) {
 			if want != "" {
 				want = "/" + want
 			}
-			c, err := lookup.Host{Cgroup: root}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), WithPath: true})
+			c, err := containerindex.Host{Cgroup: root}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), WithPath: true})
 			if err != nil || c.CgroupPath != want {
 				t.Errorf("path %q, %v, want %q", c.CgroupPath, err, want)
 			}
@@ -186,7 +187,7 @@ func TestPastedIDs(t *testing.T) {
 		"\n":                                   {"", pleg.ErrInvalidOption},
 		"containerd://" + c2 + "\nsecond line": {"", lookup.ErrNotYet},
 	} {
-		c, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(pasted)})
+		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(pasted)})
 		if string(c.ID) != want.id || !errors.Is(err, want.err) {
 			t.Errorf("%q: %q, %v, want %q, %v", pasted, c.ID, err, want.id, want.err)
 		}
@@ -201,7 +202,7 @@ func TestQueryIsChecked(t *testing.T) {
 		"PID must be positive a": {PID: 1 << 32},
 		"Wait must not be negat": {PID: 1, Wait: -1},
 	} {
-		if _, err := (lookup.Host{}).Lookup(t.Context(), index(), q); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := (containerindex.Host{}).Lookup(t.Context(), index(), q); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: error %v, want %q", q, err, want)
 		}
 	}
@@ -212,7 +213,7 @@ func TestStatusThatIsSetTwice(t *testing.T) {
 	x, pod := index(), &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}}
 	x.Fill(func() []*pleg.PodStatus { return []*pleg.PodStatus{pod} })
 	x.Set(pod)
-	if c, err := (lookup.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c"}); err != nil || !c.RemovedAt.IsZero() {
+	if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c"}); err != nil || !c.RemovedAt.IsZero() {
 		t.Errorf("got %+v, %v, want a container that exists", c, err)
 	}
 }
@@ -220,17 +221,17 @@ func TestStatusThatIsSetTwice(t *testing.T) {
 // An inspection may end between the look at the index and the question whether the pod is
 // inspected.
 func TestInspectionEndsDuringALookup(t *testing.T) {
-	var x *lookup.Index
+	var x *containerindex.Index
 	listed := make(chan error, 1)
 	listed <- nil
-	x = lookup.NewIndex(lookup.Source{
+	x = containerindex.NewIndex(containerindex.Source{
 		Relist: func() <-chan error { return listed },
 		Uninspected: func() []*pleg.Pod {
 			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}})
 			return nil
 		},
 	})
-	c, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
+	c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
 	if err != nil || c.PodUID != "a" {
 		t.Errorf("got %+v, %v", c, err)
 	}
@@ -241,7 +242,7 @@ func TestLookupsShareLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requested := make(chan chan error, 10)
 		scans := 0
-		x := lookup.NewIndex(lookup.Source{
+		x := containerindex.NewIndex(containerindex.Source{
 			Relist:      func() <-chan error { c := make(chan error, 1); requested <- c; return c },
 			Uninspected: func() []*pleg.Pod { scans++; return nil },
 		})
@@ -249,7 +250,7 @@ func TestLookupsShareLists(t *testing.T) {
 		ask := func() {
 			for range 20 {
 				go func() {
-					_, err := lookup.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
+					_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: time.Minute})
 					answers <- err
 				}()
 			}
@@ -277,7 +278,7 @@ func TestLookupsShareLists(t *testing.T) {
 			}
 		}
 		for range 1000 {
-			if _, err := (lookup.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: 1}); !errors.Is(err, lookup.ErrNotYet) {
+			if _, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c", Wait: 1}); !errors.Is(err, lookup.ErrNotYet) {
 				t.Error(err)
 			}
 		}
@@ -312,7 +313,7 @@ func TestCgroup(t *testing.T) {
 		err error
 	}{{err: lookup.ErrNoContainer}, {id: c1}, {id: c1}, {err: lookup.ErrNotYet}}
 	for i, want := range want {
-		c, err := lookup.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[i]})
+		c, err := containerindex.Host{}.Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[i]})
 		if !errors.Is(err, want.err) || string(c.ID) != want.id {
 			t.Errorf("cgroup %s: %q, %v, want %q, %v", dirs[i], c.ID, err, want.id, want.err)
 		}
@@ -323,14 +324,14 @@ func TestCgroup(t *testing.T) {
 	if err := os.Remove(dirs[3]); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := (lookup.Host{}).Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]}); !errors.Is(err, lookup.ErrNoContainer) {
+	if _, err := (containerindex.Host{}).Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]}); !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("a cgroup that is gone: %v", err)
 	}
 }
 
 // large returns an index of 10,000 pods of one container and one sandbox, and what it needs in
 // bytes for each of them beside the statuses.
-func large() (*lookup.Index, float64) {
+func large() (*containerindex.Index, float64) {
 	pods := make([]*pleg.PodStatus, 10_000)
 	for n := range pods {
 		pods[n] = &pleg.PodStatus{
@@ -340,7 +341,7 @@ func large() (*lookup.Index, float64) {
 		}
 	}
 	before := heap()
-	x := lookup.NewIndex(lookup.Source{})
+	x := containerindex.NewIndex(containerindex.Source{})
 	x.Fill(func() []*pleg.PodStatus { return pods })
 	return x, float64(heap()-before) / float64(2*len(pods))
 }
@@ -361,7 +362,7 @@ func BenchmarkLookup(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				_, _ = lookup.Host{}.Lookup(b.Context(), x, q)
+				_, _ = containerindex.Host{}.Lookup(b.Context(), x, q)
 			}
 			b.ReportMetric(size, "B/container")
 		})

@@ -1,15 +1,16 @@
-package cache_test
+package podcache_test
 
 import (
 	"errors"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func TestPendingSince(t *testing.T) {
-	c := cache.New()
+	c := podcache.New()
 	require := func(step string, want ...cache.Pending) {
 		t.Helper()
 		got := c.Pending()

@@ -1,4 +1,4 @@
-package lookup
+package containerindex
 
 import (
 	"fmt"
@@ -6,15 +6,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-const (
-	// KeepRemoved is how long a removed container can be looked up.
-	KeepRemoved = 5 * time.Minute
-	// maxRemoved bounds the removed containers that are kept.
-	maxRemoved = 1024
-)
+// maxRemoved bounds the removed containers that are kept.
+const maxRemoved = 1024
 
 // Index has the containers of all pods by their ids. Its methods are safe for concurrent use.
 // The statuses in it are read-only.
@@ -116,7 +113,7 @@ func (x *Index) forget(now time.Time) {
 	for len(x.removed) > 0 {
 		id := x.removed[0]
 		if e := x.byID[id]; !e.removedAt.IsZero() {
-			if len(x.removed) <= maxRemoved && now.Sub(e.removedAt) <= KeepRemoved {
+			if len(x.removed) <= maxRemoved && now.Sub(e.removedAt) <= lookup.KeepRemoved {
 				return
 			}
 			delete(x.byID, id)
@@ -125,9 +122,9 @@ func (x *Index) forget(now time.Time) {
 	}
 }
 
-// get returns the first of some containers that is known. The error is [ErrNotYet] if none is:
+// get returns the first of some containers that is known. The error is [lookup.ErrNotYet] if none is:
 // changed is closed once that may have changed.
-func (x *Index) get(ids []pleg.ContainerID) (c Container, changed <-chan struct{}, err error) {
+func (x *Index) get(ids []pleg.ContainerID) (c lookup.Container, changed <-chan struct{}, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, id := range ids {
@@ -136,19 +133,19 @@ func (x *Index) get(ids []pleg.ContainerID) (c Container, changed <-chan struct{
 		}
 		full, err := x.expand(id)
 		if err != nil {
-			return Container{}, nil, err
+			return lookup.Container{}, nil, err
 		}
 		if full != "" {
 			return newContainer(full, x.byID[full]), nil, nil
 		}
 	}
-	return Container{}, x.changed, ErrNotYet
+	return lookup.Container{}, x.changed, lookup.ErrNotYet
 }
 
 // known returns a container that exists or was removed not long ago. It is called with mu held.
 func (x *Index) known(id pleg.ContainerID) (entry, bool) {
 	e, ok := x.byID[id]
-	return e, ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= KeepRemoved)
+	return e, ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= lookup.KeepRemoved)
 }
 
 // expand returns the only full id that begins with digits; "" if none does. It is called with mu
@@ -182,8 +179,8 @@ func (x *Index) ended() bool {
 	}
 }
 
-func newContainer(id pleg.ContainerID, e entry) Container {
-	c := Container{PodUID: e.pod.UID, PodName: e.pod.Name, PodNamespace: e.pod.Namespace, RemovedAt: e.removedAt}
+func newContainer(id pleg.ContainerID, e entry) lookup.Container {
+	c := lookup.Container{PodUID: e.pod.UID, PodName: e.pod.Name, PodNamespace: e.pod.Namespace, RemovedAt: e.removedAt}
 	if newest := newestSandbox(e.pod); newest != nil {
 		c.PodLabels, c.PodAnnotations = newest.Labels, newest.Annotations
 	}

@@ -1,0 +1,60 @@
+// Package containerindex has the containers of all pods by their ids, and finds the container of
+// a process or a cgroup.
+package containerindex
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Lookup answers a query from an index. The error wraps [lookup.ErrNoContainer] or [lookup.ErrNotYet], is
+// [pleg.ErrStopped], or is the cause of ctx.
+func (h Host) Lookup(ctx context.Context, x *Index, q lookup.Query) (lookup.Container, error) {
+	q.Container = parseID(string(q.Container))
+	if err := q.Check(); err != nil {
+		return lookup.Container{}, err
+	}
+	c, err := h.lookup(ctx, x, q)
+	if err != nil {
+		return lookup.Container{}, fmt.Errorf("look up %s: %w", q, err)
+	}
+	return c, nil
+}
+
+func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Container, err error) {
+	ids := []pleg.ContainerID{q.Container}
+	path := ""
+	switch {
+	case q.PID != 0:
+		path, err = h.pathOfProcess(q.PID)
+	case q.Cgroup != 0:
+		path, err = h.pathOfCgroup(ctx, x, q.Cgroup)
+	}
+	if err != nil {
+		return lookup.Container{}, err
+	}
+	if q.Container == "" {
+		if ids = idsIn(path); len(ids) == 0 {
+			return lookup.Container{}, lookup.ErrNoContainer
+		}
+	}
+	c, _, err = x.get(ids)
+	switch {
+	case !errors.Is(err, lookup.ErrNotYet):
+	case x.ended():
+		err = pleg.ErrStopped
+	case q.Wait > 0:
+		c, err = x.await(ctx, ids, q.Wait)
+	}
+	if err != nil {
+		return lookup.Container{}, err
+	}
+	if c.CgroupPath = path; path == "" && q.WithPath {
+		c.CgroupPath, err = h.pathOfContainer(ctx, x, c.ID)
+	}
+	return c, err
+}
