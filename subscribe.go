@@ -66,10 +66,11 @@ func (p *Pipeline) podStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 }
 
 // RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
-// [Pipeline.PodStatus] does for the present time.
+// [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and
+// inspected if it changed, or ctx ends.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
-	time.Sleep(1) // the list must begin after now, on a fake clock too
+	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too
 	p.RequestRelist(uid)
 	return p.PodStatus(ctx, uid, now)
 }

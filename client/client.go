@@ -13,7 +13,10 @@
 // [Client.Watch] keeps the contract of a subscription when connections break and the
 // server restarts: it reconnects and resumes after its last event. If the server no
 // longer has the next events, the watch gets a Gap and a replay of the current state.
-// It starts no goroutine.
+// It starts no goroutine; [Client.Subscribe] starts one when it is first read.
+//
+// All other calls end with an error that wraps [pleg.ErrNoDaemon] while the daemon is away:
+// within a minute if it is stopped and answers nothing. They can be made again.
 package client
 
 import (
@@ -168,7 +171,7 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
 // observation that began after newerThan has been applied, or ctx ends. If the last
-// inspection of the pod failed, the error is a [pleg.InspectionError]; for a pod that is
+// inspection of the pod failed, the error wraps a [pleg.InspectionError]; for a pod that is
 // unknown or gone it wraps [pleg.ErrUnknownPod], before the daemon has committed its first
 // list [pleg.ErrNotSynced], and [pleg.ErrNoDaemon] if the daemon is away. While the daemon
 // refuses the call because it has too many, the call is made again for some minutes.
@@ -177,7 +180,9 @@ func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.
 }
 
 // RelistPod has the daemon list the pod, and returns what [Client.PodStatus] does for the
-// present time. The daemon begins at most 10 such lists a second, for all clients together.
+// present time: it blocks until the pod is listed, and inspected if it changed, or ctx ends. The
+// daemon begins at most 10 such lists a second, for all clients together; the call waits longer
+// then.
 func (c *Client) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), Relist: true})
 }

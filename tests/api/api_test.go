@@ -22,7 +22,7 @@ import (
 
 const root = "../.."
 
-var promised = regexp.MustCompile("(?m)^\\| packages (.*) \\| Go's compatibility promise")
+var promised = regexp.MustCompile(`(?m)^\| packages (.*) \| Go's compatibility promise`)
 
 // If this fails, the change may break programs: see "A change of the API" in CONTRIBUTING.md.
 func TestAPI(t *testing.T) {
