@@ -133,7 +133,11 @@ func (p *Publisher) beat(ctx context.Context) error {
 	if now := p.examine(ctx); time.Since(p.renewed) >= LeaseTTL/3 || !slices.Equal(now.causes(), p.causes()) {
 		// Somebody may have removed the messages of the node or replaced the agent, which no answer shows
 		// while it is quiet.
-		seq, err := p.lastSequence(ctx, p.node)
+		err := p.await(ctx, 0) // currentAsOf is behind what waits
+		var seq uint64
+		if err == nil {
+			seq, err = p.lastSequence(ctx, p.node)
+		}
 		if err == nil && seq != p.fence {
 			p.fence, err = 0, errLost
 		}

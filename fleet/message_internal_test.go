@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	}
 	died := event(3, pleg.ContainerDied, "c")
 	died.ExitCode, died.Reason = new(int32(137)), "Error"
-	s := &podState{}
+	s := &record{}
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
 		s.apply(ev)
 	}
@@ -33,8 +34,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
-	s.setStatus(status, nil)
-	body, cut, err := encodePod(ceSource("prod", "n1"), ofEvent, corrected, s, 1<<20)
+	kit.Must(t, s.setStatus(status, nil))
+	body, cut, err := s.encode(ceSource("prod", "n1"), ofEvent, corrected, 1<<20)
 	if err != nil || cut != "" {
 		t.Fatal(cut, err)
 	}
@@ -45,15 +46,15 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	}
 	m, err := decode(body)
 	kit.Must(t, err)
-	if m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, s.Events) || m.Pod.Events[1].Reason != "OOMKilled" {
-		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, s.Events)
+	if m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !slices.EqualFunc(m.Pod.Events, s.events, func(got pleg.Event, want lastEvent) bool { return reflect.DeepEqual(got, want.Event) }) || m.Pod.Events[1].Reason != "OOMKilled" {
+		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, s.events)
 	}
 	if got := m.Pod.status(&m.Event); !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	s.apply(event(5, pleg.ContainerRemoved, "c"))
 	s.apply(event(6, pleg.ContainerRemoved, "s"))
-	body, _, err = encodePod("", ofState, event(6, pleg.ContainerRemoved, "s"), s, 1<<20)
+	body, _, err = s.encode("", ofState, event(6, pleg.ContainerRemoved, "s"), 1<<20)
 	kit.Must(t, err)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -62,46 +61,6 @@ type sandboxStatus struct {
 	Annotations map[string]string `json:"-"`
 }
 
-// apply adds an event.
-func (s *podState) apply(ev pleg.Event) {
-	i := slices.IndexFunc(s.Events, func(last pleg.Event) bool { return last.ContainerID == ev.ContainerID })
-	switch ev.Type {
-	case pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved:
-		if i >= 0 {
-			s.Events = slices.Delete(s.Events, i, i+1)
-		}
-		if ev.Type != pleg.ContainerRemoved {
-			ev.Replayed, ev.Status = false, nil
-			s.Events = append(s.Events, ev)
-		}
-	case pleg.ContainerCorrected:
-		if i >= 0 && s.Events[i].Type == pleg.ContainerDied {
-			s.Events[i].ExitCode, s.Events[i].Reason, s.Events[i].FinishedAt = ev.ExitCode, ev.Reason, ev.FinishedAt
-		}
-	}
-}
-
-// setStatus adds the result of the last inspection.
-func (s *podState) setStatus(status *pleg.PodStatus, failed error) {
-	s.Error, s.Status = "", nil
-	if failed != nil {
-		s.Error = failed.Error()
-	}
-	if status == nil {
-		return
-	}
-	if newest := newestSandbox(status); newest != nil && newest.Labels != nil {
-		s.Labels = newest.Labels
-	}
-	s.Status = &podStatus{IPs: status.IPs, ObservedAt: status.ObservedAt}
-	for _, c := range status.Containers {
-		s.Status.Containers = append(s.Status.Containers, containerStatus(*c))
-	}
-	for _, sandbox := range status.Sandboxes {
-		s.Status.Sandboxes = append(s.Status.Sandboxes, sandboxStatus(*sandbox))
-	}
-}
-
 func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
 	if len(status.Sandboxes) == 0 {
 		return nil
@@ -127,47 +86,13 @@ func (s *podState) status(of *pleg.Event) *pleg.PodStatus {
 	return status
 }
 
-// without returns the state without what its events have in common with an event.
-func (s *podState) without(ev *pleg.Event) *podState {
-	short := *s
-	short.Gone = len(s.Events) == 0
-	short.Events = slices.Clone(s.Events)
-	for i := range short.Events {
-		last := &short.Events[i]
-		last.PodUID, last.PodName, last.PodNamespace = "", "", ""
-		if last.Epoch == ev.Epoch {
-			last.Epoch = ""
-		}
-	}
-	return &short
-}
-
-// restore reverses without.
+// restore adds to the events what they have in common with the one of the message.
 func (s *podState) restore(ev *pleg.Event) {
 	for i := range s.Events {
 		last := &s.Events[i]
 		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace
 		last.Epoch = cmp.Or(last.Epoch, ev.Epoch)
 	}
-}
-
-// encodePod returns a message about a pod of at most limit bytes. What it leaves out for that, it says.
-func encodePod(source string, k kind, ev pleg.Event, s *podState, limit int) (body []byte, cut string, err error) {
-	part := s.without(&ev)
-	for _, leaveOut := range []func(){
-		func() {},
-		func() { part.Labels = nil },
-		func() { part.Status = nil },
-		func() { part.Events = nil },
-	} {
-		leaveOut()
-		if body, err = encode(source, k, data{Event: ev, Pod: part}); err != nil || len(body) <= limit {
-			break
-		}
-		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
-		part.Error = cut
-	}
-	return body, cut, err
 }
 
 // maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what

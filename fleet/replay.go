@@ -63,7 +63,7 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	p.at = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}
 	for uid, r := range p.pods {
-		if len(r.Events) == 0 { // it has come and gone
+		if len(r.events) == 0 { // it has come and gone
 			delete(p.pods, uid)
 			continue
 		}
@@ -79,7 +79,7 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 		}
 		p.queue[len(p.queue)-1].subject = subject // which the event may not have
 	}
-	if err := p.flush(ctx); err != nil {
+	if err := p.await(ctx, 0); err != nil {
 		return err
 	}
 	if err := p.writeNode(ctx, ofGap, gap); err != nil {
@@ -122,5 +122,5 @@ func (p *Publisher) refresh(ctx context.Context) error {
 			}
 		}
 	}
-	return p.flush(ctx)
+	return p.await(ctx, 0)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -22,12 +23,13 @@ type outgoing struct {
 	record  *record
 	// number is its id for the server, with the name of the agent.
 	number int
+	ack    jetstream.PubAckFuture
 }
 
 // enqueue makes the message about a pod.
 func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *record) error {
 	limit := int(p.o.Conn.MaxPayload()) - 1024 // for the headers
-	body, cut, err := encodePod(p.source, k, ev, &r.podState, limit)
+	body, cut, err := r.encode(p.source, k, ev, limit)
 	if err != nil {
 		return fmt.Errorf("encode pod %s: %w", ev.PodUID, err)
 	}
@@ -35,7 +37,7 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *recor
 		p.cut(ctx, &ev, cut)
 	}
 	p.made++
-	p.queue = append(p.queue, outgoing{ev, k, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made})
+	p.queue = append(p.queue, outgoing{ev, k, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made, nil})
 	return nil
 }
 
@@ -43,70 +45,75 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *recor
 // looks for it with each message, and has the newest ones in memory.
 const fenceSpan = 20_000
 
-// flush publishes the queue and waits until everything is acknowledged. One server gets all messages
-// without waiting for each: if it refuses one for the fence, then also those behind it. Several
-// servers refuse a message that names the same fence as one that they have not stored yet.
-func (p *Publisher) flush(ctx context.Context) error {
-	if len(p.queue) > 0 && p.last > p.fence+fenceSpan {
-		if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
-			return err
-		}
-	}
-	window := 1000
+// transmit sends what of the queue may be under way. One server gets many messages without waiting for
+// each: if it refuses one for the fence, then also those behind it. Several servers refuse a message that
+// names the same fence as one that they have not stored yet.
+func (p *Publisher) transmit(ctx context.Context) error {
+	window := exporter.Buffer
 	if p.stream.CachedInfo().Config.Replicas > 1 {
 		window = 1
 	}
-	for len(p.queue) > 0 {
-		if err := p.send(ctx, p.queue[:min(window, len(p.queue))]); err != nil {
-			return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
-		}
-		p.loop.Works(ctx)
-	}
-	return nil
-}
-
-// send publishes the first messages of the queue, and removes those that are acknowledged.
-func (p *Publisher) send(ctx context.Context, messages []outgoing) (err error) {
 	// The newest message must not hide what the server has lost meanwhile.
 	if p.o.Conn.Stats().Reconnects != p.reconnects {
 		return errReconnected
 	}
-	acks := make([]jetstream.PubAckFuture, len(messages))
+	if len(p.queue) > p.sent && p.last > p.fence+fenceSpan {
+		if p.sent > 0 {
+			return nil
+		}
+		if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
+			return err
+		}
+	}
 	fence := strconv.FormatUint(p.fence, 10)
-	for i, o := range messages {
-		acks[i], err = p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{
+	for ; p.sent < min(window, len(p.queue)); p.sent++ {
+		o := &p.queue[p.sent]
+		ack, err := p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{
 			"Content-Type":                                {contentType},
 			jetstream.MsgIDHeader:                         {p.agent + "/" + strconv.Itoa(o.number)},
 			jetstream.ExpectedLastSubjSeqHeader:           {fence},
 			"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
 		}}, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(requestTimeout))
 		if err != nil {
-			return err
+			return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
 		}
+		o.ack = ack
+	}
+	return nil
+}
+
+// await waits until at most some messages are not acknowledged.
+func (p *Publisher) await(ctx context.Context, most int) (err error) {
+	if err := p.transmit(ctx); err != nil || len(p.queue) <= most {
+		return err
 	}
 	timeout := time.NewTimer(requestTimeout)
 	defer timeout.Stop()
-	for i, o := range messages {
+	for len(p.queue) > most {
 		select {
-		case ack := <-acks[i].Ok():
-			p.queue = p.queue[1:]
-			p.acknowledged(o, ack.Sequence)
+		case ack := <-p.queue[0].ack.Ok():
+			p.acknowledged(ack.Sequence)
 			timeout.Reset(requestTimeout)
+			if err := p.transmit(ctx); err != nil {
+				return err
+			}
 			continue
-		case err = <-acks[i].Err():
+		case err = <-p.queue[0].ack.Err():
 		case <-timeout.C:
 			err = nats.ErrTimeout
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		return err
+		return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
 	}
+	p.loop.Works(ctx)
 	return nil
 }
 
-// acknowledged notes that the server has a message.
-func (p *Publisher) acknowledged(o outgoing, seq uint64) {
-	now := time.Now()
+// acknowledged notes that the server has the first message of the queue.
+func (p *Publisher) acknowledged(seq uint64) {
+	now, o := time.Now(), p.queue[0]
+	p.queue, p.sent = p.queue[1:], p.sent-1
 	o.record.stored, p.last = now, max(p.last, seq)
 	if o.kind == ofEvent {
 		p.metrics.published.Inc()

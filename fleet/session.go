@@ -40,10 +40,11 @@ type session struct {
 	strays map[string]pleg.Event
 	// gap is not nil while the present state is being replayed: it is published at its end.
 	gap *pleg.Event
-	// batch are events of which no message has been made, queue messages that are not acknowledged, and
-	// made counts the messages.
+	// batch are events of which no message has been made, queue messages that are not acknowledged, of
+	// which the first ones are sent, and made counts the messages.
 	batch []pleg.Event
 	queue []outgoing
+	sent  int
 	made  int
 
 	// reconnects counts those of the connection before the session began.
@@ -51,15 +52,6 @@ type session struct {
 	currentAsOf time.Time
 	// published is when the last messages were acknowledged.
 	published time.Time
-}
-
-// record is what the publisher knows of a pod.
-type record struct {
-	podState
-
-	name, namespace string
-	// stored is when its last message was acknowledged.
-	stored time.Time
 }
 
 var (
@@ -88,7 +80,7 @@ func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, 
 func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
 	defer stop()
-	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
+	p.reconnects, p.currentAsOf, p.sent = p.o.Conn.Stats().Reconnects, time.Time{}, 0
 	err := p.resume(connected)
 	if err == nil {
 		var after *pleg.Position // nil for the present state
@@ -124,29 +116,30 @@ func (p *Publisher) resume(ctx context.Context) error {
 }
 
 // run publishes the events until an error occurs or the channel is closed.
-func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
+func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err error) {
 	beat := time.NewTicker(beatPeriod)
 	defer beat.Stop()
-	for {
-		if err := p.flush(ctx); err != nil {
-			return err
+	if err := p.await(ctx, 0); err != nil {
+		return err
+	}
+	for err == nil {
+		if len(p.queue) > 0 && len(events) == 0 {
+			err = p.await(ctx, 0)
+			continue
 		}
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
 			}
-			if err := p.publishAll(ctx, ev, events); err != nil {
-				return err
-			}
+			err = p.publishAll(ctx, ev, events)
 		case <-beat.C:
-			if err := p.beat(ctx); err != nil {
-				return err
-			}
+			err = p.beat(ctx)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
+	return err
 }
 
 // messagePause is the time from some messages to the next ones, unless many events wait: then those of
@@ -234,12 +227,12 @@ func (p *Publisher) publishBatch(ctx context.Context) error {
 		p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
 	}
 	for _, ev := range p.batch {
-		if r := p.pods[ev.PodUID]; r != nil && len(r.Events) == 0 {
+		if r := p.pods[ev.PodUID]; r != nil && len(r.events) == 0 {
 			delete(p.pods, ev.PodUID)
 		}
 	}
 	p.batch = nil
-	return p.flush(ctx)
+	return p.await(ctx, exporter.Buffer)
 }
 
 func (p *Publisher) readStatus(ctx context.Context, uid pleg.PodUID, r *record) error {
@@ -247,6 +240,8 @@ func (p *Publisher) readStatus(ctx context.Context, uid pleg.PodUID, r *record) 
 	if err != nil && !errors.As(err, new(*pleg.InspectionError)) {
 		return fmt.Errorf("read pod status: %w", err)
 	}
-	r.setStatus(status, err)
+	if err := r.setStatus(status, err); err != nil {
+		return fmt.Errorf("encode status of pod %s: %w", uid, err)
+	}
 	return nil
 }

@@ -83,7 +83,7 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
 			f.server.Kill()
-			f.a.steps(400) // more than the agent has taken already
+			f.a.steps(1000) // more than the agent has taken already
 			f.restart()
 		}},
 		{name: "clock set back", o: fieldOptions{a: agentOptions{offset: time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
