@@ -126,12 +126,13 @@ func (s *store) lastSequence(ctx context.Context, subjects ...string) (last uint
 const (
 	// heartbeat is how often the server says that it is there. If two do not come, the consumer is
 	// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
-	heartbeat = 3 * time.Second
+	heartbeat = 2 * time.Second
 	// messageBuffer is the size of the messages that may wait while the reader is busy: a thousand
 	// usual ones. It is larger on a server that accepts large ones.
 	messageBuffer = 1 << 20
-	// quietTime is how long nothing comes until the leader is asked again what is the last message.
-	quietTime = time.Second
+	// quietTime is how long nothing comes until the leader is asked again what is the last message. It is
+	// longer than two heartbeats: nats.go looks for them only during one wait.
+	quietTime = 5 * time.Second
 )
 
 // consumer receives messages in their order.
