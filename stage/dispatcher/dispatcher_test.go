@@ -2,7 +2,9 @@ package dispatcher_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -149,11 +151,24 @@ func TestPlaceInTheLog(t *testing.T) {
 	}
 }
 
-// Three subscribers of different speed, over many lives: what each got and what its gaps count
-// adds up to everything, and one that keeps within the log has no Gap.
+// lives is small here; "make faults" has more.
+var lives = flag.Int("dispatcher.lives", 5000, "how many pods live in TestThreeSpeeds")
+
+// inUse returns the bytes of the heap that are reachable.
+func inUse() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// Subscribers of different speed, over many lives: what each got and what its gaps count adds up
+// to everything, one that keeps within the log has no Gap, and memory does not grow with what was
+// not read.
 func TestThreeSpeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const lives, perSecond = 20_000, 100
+		const perSecond = 100
+		lives, before := max(2000, *lives), int64(0)
 		f := newFixture(t, 1000, discard)
 		f.run(t)
 		type reader struct {
@@ -184,6 +199,9 @@ func TestThreeSpeeds(t *testing.T) {
 		read(steady, time.Second/(3*perSecond))
 		read(slow, time.Second/10)
 		for n := range lives {
+			if n == 1000 { // the log is full
+				before = inUse()
+			}
 			uid := pleg.PodUID(fmt.Sprint(n))
 			f.in <- outcome(uid, "Started(c)")
 			last := outcome(uid, "Died(c) Removed(c)")
@@ -191,11 +209,14 @@ func TestThreeSpeeds(t *testing.T) {
 			f.in <- last
 			time.Sleep(time.Second / perSecond)
 		}
+		if grown := inUse() - before; grown > 256<<10 {
+			t.Errorf("after %d lives %d KiB more are in use than after 1000", lives, grown>>10)
+		}
 		f.stop()
 		read(never, 0)
 		wg.Wait()
 		for name, r := range map[string]*reader{"quick": quick, "steady": steady, "slow": slow, "never": never} {
-			if r.got+r.missed != 3*lives {
+			if r.got+r.missed != 3*uint64(lives) {
 				t.Errorf("%s got %d events and missed %d, want %d together", name, r.got, r.missed, 3*lives)
 			}
 			if behind := name == "slow" || name == "never"; (r.gaps > 0) != behind {

@@ -34,8 +34,8 @@ func (s *Numbers) Add(ev pleg.Event) {
 		s.Told++
 		s.known, s.last = false, 0
 		return
-	case ev.Replayed:
-		return
+	case ev.Replayed && (!s.known || ev.Seq <= s.last):
+		return // later ones are events, of pods that the daemon found when it started
 	case !mark:
 		s.Events++
 	}

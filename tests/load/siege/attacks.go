@@ -38,6 +38,9 @@ func (s *siege) attack(ctx context.Context) {
 		{name: "2,048 waits for a far time", once: s.calls(32, 64, farStatus)},
 		{name: "2,048 watches of the health", once: s.calls(32, 64, healthWatch)},
 		{name: "watches with large selectors", once: s.calls(4, 32, selector)},
+		{name: "floods of HTTP/2 settings", once: s.flood(nothing, settings)},
+		{name: "floods of empty data", once: s.flood(openCall, emptyData)},
+		{name: "header bombs", once: s.flood(nothing, headerBomb)},
 		{name: "10,000 idle HTTP connections", once: idleConnections},
 		{name: "lists of pods over HTTP", once: httpPods},
 	}

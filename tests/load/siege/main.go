@@ -1,7 +1,6 @@
 // Command siege attacks a daemon while hundreds of readers follow it, and checks that no
 // reader loses an event without being told, that memory stays bounded, and that the daemon
-// answers its probe. It uses only sockets, as anybody could. The attackers are one process and
-// the readers are several: the daemon shares its places among processes.
+// answers its probe. It uses only sockets, as anybody could.
 package main
 
 import (
@@ -27,8 +26,7 @@ import (
 const (
 	address = "127.0.0.1:19310"
 	health  = "127.0.0.1:19311"
-	// readerProcesses each have an equal part of the readers, and so less than the attackers
-	// may have.
+	// readerProcesses each have an equal part of the readers.
 	readerProcesses = 10
 	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20
