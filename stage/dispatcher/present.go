@@ -35,7 +35,7 @@ func (p present) labels(uid pleg.PodUID, observed *pleg.Pod) map[string]string {
 func (p present) apply(uid pleg.PodUID, labels map[string]string, events []entry) {
 	pod := &presentPod{labels: labels}
 	if known := p[uid]; known != nil {
-		pod.last = slices.Grow(slices.Clone(known.last), len(events))
+		pod.last = append(make([]*entry, 0, len(known.last)+len(events)), known.last...)
 	}
 	for i := range events {
 		pod.add(&events[i])
