@@ -41,13 +41,11 @@ type SubscribeOptions struct {
 	Filter Filter
 }
 
-// Subscription is a place in the log of a pipeline, in this process or in another one. Its
-// reader delays nobody. Events of one pod arrive in the order in which its states were seen,
-// and sequence numbers only grow. If the log has moved past the place, the reader gets a Gap
-// with the number of events that it missed, the present state as replayed events, and Synced.
-//
-// One goroutine at a time may read, by one of Next, All and Events. The other methods are safe
-// for concurrent use.
+// Subscription is a place in the log of a pipeline, in this process or in another one. Events
+// of one pod arrive in the order in which its states were seen. If the log has moved past the
+// place, the reader gets a Gap that counts what it missed, the present state as replayed
+// events, and Synced. One goroutine at a time may read, by one of Next, All and Events; the
+// other methods are safe for concurrent use.
 type Subscription interface {
 	// Name returns the subscriber's name.
 	Name() string
