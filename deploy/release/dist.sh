@@ -50,7 +50,9 @@ if [ "${1:-}" = image ]; then
 	exit 0
 fi
 
-sed 's|/usr/local/bin/|/usr/bin/|' docs/pleg-pipeline.service >"$work/pleg-pipeline.service"
+# The settings of the packages are in a file that an upgrade keeps.
+sed 's|^ExecStart=.*|ExecStart=/usr/bin/pleg-pipeline run --config-file /etc/pleg-pipeline/pleg-pipeline.yaml|' \
+	docs/pleg-pipeline.service >"$work/pleg-pipeline.service"
 for arch in $ARCHS; do
 	cp README.md CHANGELOG.md docs/pleg-pipeline.service "$work/$arch/"
 	tar --sort=name --owner=0 --group=0 --numeric-owner --mode=a+rX,u+w,go-w --mtime="@$SOURCE_DATE_EPOCH" \

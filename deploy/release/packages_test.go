@@ -153,8 +153,13 @@ func requireProgram(t *testing.T, root string) {
 		t.Errorf("version %q, want %s", out, *version)
 	}
 	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/pleg-pipeline.service"))
-	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/pleg-pipeline run ") {
+	const settings = "/etc/pleg-pipeline/pleg-pipeline.yaml"
+	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/pleg-pipeline run --config-file "+settings+"\n") {
 		t.Errorf("the unit does not start the program: %v\n%s", err, unit)
+	}
+	printed := output(t, filepath.Join(root, "usr/bin/pleg-pipeline"), "run", "--config-file", filepath.Join(root, settings), "--print-config")
+	if !strings.Contains(printed, "\nwait-for-runtime: true # ") {
+		t.Errorf("the program does not take its settings:\n%s", printed)
 	}
 }
 
