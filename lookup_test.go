@@ -82,7 +82,7 @@ func TestLookupWaits(t *testing.T) {
 				p.Runtime.SetPodFault("late", plegtest.Fail(errors.New("broken")))
 				p.Runtime.Set("late", "c=running")
 			},
-			err: lookup.ErrNotYet, took: 10 * time.Second,
+			took: 10 * time.Second, // then the list answers
 		},
 		"there is none":             {after: func(*kit.Pipeline) {}, err: lookup.ErrNoContainer, took: 0},
 		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
@@ -101,6 +101,85 @@ func TestLookupWaits(t *testing.T) {
 			}
 			if took := time.Since(began); took != tc.took {
 				t.Errorf("it took %v, want %v", took, tc.took)
+			}
+		})
+	}
+}
+
+// A container that hangs since the start must not hide the names that the list has, neither its own
+// nor those of the rest of its pod.
+func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
+	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("broken"))} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{})
+			p.Runtime.SetPodFault("shop/web", fault)
+			p.Runtime.Set("shop/web", "nginx=running job=exited /sandbox=running")
+			p.Runtime.Set("db", "postgres=running /d=running")
+			p.StartBetweenLists(t)
+			synctest.Wait()
+			if _, err := p.Lookup(t.Context(), container("nginx")); name == "hangs" && !errors.Is(err, lookup.ErrNotYet) {
+				t.Errorf("Lookup while the inspection may be about to end = %v, want %v", err, lookup.ErrNotYet)
+			}
+			time.Sleep(time.Second)
+			for id, want := range map[pleg.ContainerID]pleg.State{"nginx": pleg.StateRunning, "job": pleg.StateExited, "sandbox": pleg.StateRunning} {
+				c, err := p.Lookup(t.Context(), container(id))
+				if err != nil || c.ID != id || c.State != want || c.PodUID != "shop/web" || c.PodName != "name-shop/web" || c.PodLabels["pod"] != "web" || c.Sandbox != (id == "sandbox") {
+					t.Errorf("Lookup of %s = %+v, %v", id, c, err)
+				}
+			}
+			if c, err := p.Lookup(t.Context(), container("other")); !errors.Is(err, lookup.ErrNotYet) {
+				t.Errorf("Lookup of what is not listed = %+v, %v", c, err)
+			}
+
+			p.Runtime.SetPodFault("db", fault) // it was inspected before
+			p.Runtime.Set("db", "postgres=exited new=running /d=running")
+			kit.Relist(3)
+			if c, err := p.Lookup(t.Context(), container("new")); err != nil || c.PodUID != "db" {
+				t.Errorf("Lookup of a new container = %+v, %v", c, err)
+			}
+			q := container("nginx")
+			q.Wait = 5 * time.Second
+			if c, err := p.Lookup(t.Context(), q); err != nil || c.PodUID != "shop/web" {
+				t.Errorf("Lookup that waits = %+v, %v", c, err)
+			}
+			if c, err := p.Lookup(t.Context(), container("postgres")); err != nil || c.PodUID != "db" {
+				t.Errorf("Lookup of a container that was inspected = %+v, %v", c, err)
+			}
+			p.Runtime.Remove("shop/web")
+			kit.Relist(1)
+			if c, err := p.Lookup(t.Context(), container("nginx")); !errors.Is(err, lookup.ErrNotYet) {
+				t.Errorf("Lookup after the removal = %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+// The index of the first Lookup has the last good status of a pod whose inspection fails since.
+func TestFirstLookupOfAPodWhoseInspectionFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("web", "c=exited:137:OOMKilled /s=running")
+		p.StartBetweenLists(t)
+		p.Runtime.SetPodFault("web", plegtest.Fail(errors.New("broken")))
+		p.Runtime.Set("web", "c=exited:137:OOMKilled new=running /s=running")
+		kit.Relist(2)
+		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.ExitCode != 137 {
+			t.Errorf("Lookup = %+v, %v, want its last good status", c, err)
+		}
+	})
+}
+
+func TestLookupOfWhatWasRemovedBeforeTheFirst(t *testing.T) {
+	for _, kept := range []bool{true, false} {
+		kit.Bubble(t, fmt.Sprint(kept), func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{LookupRemoved: kept})
+			p.Runtime.Set("web", "c=running /s=running")
+			p.StartBetweenLists(t)
+			p.Runtime.Set("web", "/s=running")
+			kit.Relist(1)
+			c, err := p.Lookup(t.Context(), container("c"))
+			if found := err == nil && c.PodUID == "web" && !c.RemovedAt.IsZero(); found != kept {
+				t.Errorf("Lookup = %+v, %v, want it known: %v", c, err, kept)
 			}
 		})
 	}

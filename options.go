@@ -96,6 +96,11 @@ type Options struct {
 	// subscriber may be behind or resume without a Gap. If zero, [DefaultHistory]; if
 	// negative, as many as the channel of the kubelet holds, 1000.
 	History int
+	// LookupRemoved lets [Pipeline.Lookup] find containers that were removed before its first call,
+	// as its index is kept from the start. That costs what the index costs: about 110 bytes for
+	// each container, and the last statuses of at most 1024 containers that were removed in the
+	// last five minutes.
+	LookupRemoved bool
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the

@@ -33,7 +33,7 @@ import (
 // Pipeline is the stages and the cache. Create it with [New].
 type Pipeline struct {
 	cache   *podcache.Cache
-	index   atomic.Pointer[containerindex.Index] // nil until the first Lookup
+	index   atomic.Pointer[containerindex.Index] // nil until the first Lookup, unless Options.LookupRemoved is set
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
@@ -113,6 +113,9 @@ func New(o Options) (*Pipeline, error) {
 	if err := cmp.Or(errs[:]...); err != nil { // one is enough: a metric that is taken says it of all
 		p.unregister() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
+	}
+	if o.LookupRemoved {
+		p.newIndex()
 	}
 	return p, nil
 }

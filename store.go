@@ -33,8 +33,7 @@ type Store interface {
 	Observe(at time.Time, pending []pleg.PodUID)
 }
 
-// stores writes the cache, the embedder's store and, once somebody looks up a container, the
-// index for that.
+// stores writes the cache, the embedder's store and, if there is one, the index for lookups.
 type stores struct {
 	*podcache.Cache
 	own   Store
@@ -96,9 +95,10 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. The
 // first call builds an index of all containers, about 110 bytes for each, which is kept up to
-// date from then on. A container is known before the event of its start is delivered, because
-// its pod has been inspected, and for [lookup.KeepRemoved] after its removal. A call
-// takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
+// date from then on; see Options.LookupRemoved. A container is known before the event of its start
+// is delivered, because its pod has been inspected, and for [lookup.KeepRemoved] after its removal.
+// Of a container whose inspection fails, or hangs for a second, Lookup returns what the list says:
+// the ids, the names, the state, and the labels of the pod. A call takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
 // for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait, all pods are listed for a
 // container that is not known, once for all calls that wait, and with a pause between two
 // such lists (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
@@ -118,7 +118,7 @@ func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container
 }
 
 func (p *Pipeline) newIndex() *containerindex.Index {
-	x := containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.uninspected, Ended: p.ended})
+	x := containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
 	x.Fill(func() []*pleg.PodStatus {
 		if !p.index.CompareAndSwap(nil, x) {
 			return nil // another call was first
@@ -132,15 +132,4 @@ func (p *Pipeline) newIndex() *containerindex.Index {
 		return pods
 	})
 	return p.index.Load()
-}
-
-// uninspected returns the pods of the newest list that wait for an inspection.
-func (p *Pipeline) uninspected() []*pleg.Pod {
-	var pods []*pleg.Pod
-	for _, e := range p.cache.List() {
-		if e.Listed != nil {
-			pods = append(pods, e.Listed)
-		}
-	}
-	return pods
 }

@@ -22,7 +22,8 @@ var (
 	// the host, a cgroup without a container, or an id that the runtime does not list.
 	ErrNoContainer = errors.New("no container of this node")
 	// ErrNotYet is returned for a container that is not known yet. It is known a moment
-	// after the runtime lists it, once its pod is inspected; see Query.Wait.
+	// after the runtime lists it, once its pod is inspected; see Query.Wait. If the inspection
+	// fails or takes longer than a second, what the list says is known.
 	ErrNotYet = errors.New("the container is not known yet")
 )
 
@@ -51,8 +52,9 @@ type Query struct {
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
 	// ContainerStatus is the status of the container. Of a sandbox it has the id, the pod's name, the
-	// attempt, the state, the time of its creation, the labels and the annotations. A container that
-	// was removed has exited: if FinishedAt is zero, its end was not seen and it has no exit code.
+	// attempt, the state, the time of its creation, the labels and the annotations. Of a container
+	// whose inspection fails or hangs it has the id, the name, the attempt, the state and the time
+	// of its creation. A container that was removed has exited: if FinishedAt is zero, its end was not seen and it has no exit code.
 	pleg.ContainerStatus
 	// Sandbox is true if it is a pod sandbox.
 	Sandbox bool
@@ -60,7 +62,8 @@ type Container struct {
 	PodUID       pleg.PodUID
 	PodName      string
 	PodNamespace string
-	// PodLabels and PodAnnotations come from the pod's newest sandbox. The annotations are
+	// PodLabels and PodAnnotations come from the pod's newest sandbox. There are no annotations while
+	// the inspection fails or hangs. The annotations are
 	// the pod's own and those of the kubelet, such as kubernetes.io/config.source.
 	PodLabels      map[string]string
 	PodAnnotations map[string]string

@@ -84,7 +84,7 @@ func (x *Index) outstanding() *listing {
 
 func (x *Index) finish(l *listing, err error) {
 	l.err, l.uninspected = err, make(map[pleg.ContainerID]struct{})
-	for _, pod := range x.source.Uninspected() { // once for all who wait
+	for _, pod := range x.source.Uninspected(time.Now()) { // once for all who wait
 		for _, c := range slices.Concat(pod.Containers, pod.Sandboxes) {
 			l.uninspected[c.ID] = struct{}{}
 		}

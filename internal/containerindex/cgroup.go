@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -62,6 +63,11 @@ func (h Host) pathOfProcess(pid int) (path string, err error) {
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
 	defer func() { _ = file.Close() }()
+	return pathIn(file)
+}
+
+// pathIn returns the path in the file cgroup of a process.
+func pathIn(file io.Reader) (string, error) {
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		// hierarchy-ID:controllers:path, see cgroups(7)

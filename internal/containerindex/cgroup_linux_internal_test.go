@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/iotest"
 
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 )
@@ -36,5 +37,14 @@ func TestPathOfInode(t *testing.T) {
 	cancel()
 	if path, err := x.pathOfInode(ended, root, inode); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that has ended: %q, %v", path, err)
+	}
+}
+
+// A process may end between the opening of its file and the reading.
+func TestProcessEndsMeanwhile(t *testing.T) {
+	for want, err := range map[error]error{lookup.ErrNoContainer: syscall.ESRCH, syscall.EIO: syscall.EIO} {
+		if path, err := pathIn(iotest.ErrReader(&os.PathError{Op: "read", Path: "/proc/1/cgroup", Err: err})); !errors.Is(err, want) {
+			t.Errorf("path %q, %v, want %v", path, err, want)
+		}
 	}
 }

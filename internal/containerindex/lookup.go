@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -48,7 +49,11 @@ func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Co
 	case x.ended():
 		err = pleg.ErrStopped
 	case q.Wait > 0:
-		c, err = x.await(ctx, ids, q.Wait)
+		if c, err = x.await(ctx, ids, q.Wait); errors.Is(err, lookup.ErrNotYet) {
+			c, err = x.listed(ids, time.Now())
+		}
+	default:
+		c, err = x.listed(ids, time.Now().Add(-stuckAfter))
 	}
 	if err != nil {
 		return lookup.Container{}, err

@@ -226,7 +226,7 @@ func TestInspectionEndsDuringALookup(t *testing.T) {
 	listed <- nil
 	x = containerindex.NewIndex(containerindex.Source{
 		Relist: func() <-chan error { return listed },
-		Uninspected: func() []*pleg.Pod {
+		Uninspected: func(time.Time) []*pleg.Pod {
 			x.Set(&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}})
 			return nil
 		},
@@ -244,7 +244,7 @@ func TestLookupsShareLists(t *testing.T) {
 		scans := 0
 		x := containerindex.NewIndex(containerindex.Source{
 			Relist:      func() <-chan error { c := make(chan error, 1); requested <- c; return c },
-			Uninspected: func() []*pleg.Pod { scans++; return nil },
+			Uninspected: func(time.Time) []*pleg.Pod { scans++; return nil },
 		})
 		answers := make(chan error, 100)
 		ask := func() {
@@ -367,4 +367,69 @@ func BenchmarkLookup(b *testing.B) {
 			b.ReportMetric(size, "B/container")
 		})
 	}
+}
+
+// Of two sandboxes with one attempt the newest counts, in any order.
+func TestLabelsOfTheNewestSandbox(t *testing.T) {
+	now := time.Now()
+	older := &pleg.SandboxStatus{ID: "older", Attempt: 1, Labels: map[string]string{"app": "older"}, CreatedAt: now}
+	newer := &pleg.SandboxStatus{ID: "newer", Attempt: 1, Labels: map[string]string{"app": "newer"}, CreatedAt: now.Add(time.Second)}
+	for _, sandboxes := range [][]*pleg.SandboxStatus{{older, newer}, {newer, older}} {
+		x := containerindex.NewIndex(containerindex.Source{})
+		x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}, Sandboxes: sandboxes})
+		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(c1)})
+		if err != nil || c.PodLabels["app"] != "newer" {
+			t.Errorf("labels %v, %v, want those of the newest sandbox", c.PodLabels, err)
+		}
+	}
+}
+
+// A prefix that two listed containers share names neither.
+func TestListAnswersForAPrefix(t *testing.T) {
+	x := containerindex.NewIndex(containerindex.Source{Uninspected: func(time.Time) []*pleg.Pod {
+		return []*pleg.Pod{
+			{UID: "a", Containers: []*pleg.Container{{ID: pleg.ContainerID(c1)}, {ID: pleg.ContainerID(c2)}}},
+			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}}},
+		}
+	}})
+	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b"} {
+		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); err != nil || c.PodUID != want {
+			t.Errorf("Lookup of %s = %+v, %v, want pod %s", prefix, c, err, want)
+		}
+	}
+	for prefix, want := range map[string]error{"2b": pleg.ErrInvalidOption, "ff": lookup.ErrNotYet} {
+		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); !errors.Is(err, want) {
+			t.Errorf("Lookup of %s = %+v, %v, want %v", prefix, c, err, want)
+		}
+	}
+}
+
+// Pipeline.Lookup and Options.LookupRemoved state what the index costs.
+func TestSizeOfTheIndex(t *testing.T) {
+	const pods, each = 5000, 4
+	statuses := make([]*pleg.PodStatus, pods)
+	for n := range statuses {
+		statuses[n] = &pleg.PodStatus{UID: pleg.PodUID(fmt.Sprint("pod", n))}
+		for i := range each {
+			statuses[n].Containers = append(statuses[n].Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n, "-", i))})
+		}
+	}
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	x := containerindex.NewIndex(containerindex.Source{})
+	for _, s := range statuses {
+		x.Set(s)
+	}
+	if size := (heap() - before) / (pods * each); size < 70 || size > 170 {
+		t.Errorf("%d bytes for each container, the documentation says 110", size)
+	} else {
+		t.Logf("%d bytes for each container", size)
+	}
+	runtime.KeepAlive(x)
+	runtime.KeepAlive(statuses)
 }

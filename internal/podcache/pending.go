@@ -3,8 +3,10 @@ package podcache
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Pending returns the pods that wait for an inspection since the last listing or
@@ -15,6 +17,20 @@ func (c *Cache) Pending() []cache.Pending {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 	})
 	return backlog
+}
+
+// Uninspected returns the pods of listings whose change is not inspected successfully: those whose
+// inspection has failed, and those that wait for one since a time or longer. They have no order.
+func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var pods []*pleg.Pod
+	for _, e := range c.entries {
+		if pod := c.listed(e); pod != nil && (e.err != nil || !e.since.After(since)) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods
 }
 
 func (c *Cache) backlog() []cache.Pending {
