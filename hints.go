@@ -17,6 +17,9 @@ func (h hints) RequestRelist(uid pleg.PodUID) {
 func (h hints) RelistAll() { h.lister.RelistNow() }
 
 func (h hints) Announce(hint pleg.Hint) {
+	if hint.Status != nil { // the container may be removed before it is inspected
+		h.cache.KeepRemoved(hint.Status)
+	}
 	h.differ.Announce(differ.Announcement{Hint: hint, Tick: h.ticks.Next()})
 }
 

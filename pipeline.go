@@ -85,11 +85,11 @@ func New(o Options) (*Pipeline, error) {
 	})
 	p.differ, errs[3] = differ.New(differ.Options{
 		Cache: statuses, Lister: p.lister, Pods: p.hinter,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors, InferStarts: !o.OmitInferredStarts,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors,
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, OmitInferredStarts: o.OmitInferredStarts,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
 		Logger: o.Logger, Metrics: metrics,
 	})

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -23,12 +24,13 @@ func (p *Pipeline) Status() pleg.Status {
 		At: time.Now(), Endpoint: p.runtime.Endpoint(), Relist: p.lister.Status(), Inspectors: p.inspectors,
 		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
 	}
-	s.Waiting = p.differ.Waiting().Pods
+	pending := p.cache.Pending()
+	s.Waiting = len(pending)
 	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
 		s.Degraded = p.runtime.Degraded()
 	}
 	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.inspector.Took(s.At)
-	s.Failed = p.failed(s)
+	s.Failed = failed(s, pending)
 	if !s.Relist.Success.IsZero() {
 		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
 	}
@@ -55,8 +57,8 @@ func (p *Pipeline) Status() pleg.Status {
 }
 
 // failed returns the pods whose last inspection failed, except those that hang.
-func (p *Pipeline) failed(s pleg.Status) (failed []pleg.Failed) {
-	for _, pending := range p.cache.Pending() {
+func failed(s pleg.Status, pending []cache.Pending) (failed []pleg.Failed) {
+	for _, pending := range pending {
 		uid := pending.UID
 		hangs := slices.ContainsFunc(s.Quarantined, func(q pleg.Quarantined) bool { return q.UID == uid }) ||
 			slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.UID == uid })
@@ -83,12 +85,12 @@ func (p *Pipeline) Healthy() (bool, error) {
 
 // stalled returns an error if pods wait and the runtime answers no inspection.
 func (p *Pipeline) stalled() error {
-	waiting := p.differ.Waiting()
-	count, first := waiting.Pods, waiting.First
-	if len(first) < 2 {
+	const named = 3
+	waiting := p.cache.Pending()
+	if len(waiting) < 2 {
 		return nil
 	}
-	since := first[1].Since
+	since := waiting[1].Since
 	if answered := p.inspector.Answered(); answered.After(since) {
 		since = answered
 	}
@@ -97,10 +99,10 @@ func (p *Pipeline) stalled() error {
 		return nil
 	}
 	var names []string
-	for _, pod := range first {
-		names = append(names, pod.Name)
+	for _, pending := range waiting[:min(named, len(waiting))] {
+		names = append(names, pending.Pod.Namespace+"/"+pending.Pod.Name)
 	}
-	if more := count - len(first); more > 0 {
+	if more := len(waiting) - named; more > 0 {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("no inspection has succeeded for %v; threshold is %v; these pods wait: %s",

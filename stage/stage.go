@@ -35,8 +35,8 @@ import (
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
 // ContainerRan comes before the end of a container that no list has shown running. The
-// inspector makes it a ContainerStarted if the status says when the container started, and
-// otherwise removes it.
+// inspector makes it a ContainerStarted if the status says when the container started, and that is
+// to be told. Otherwise it removes it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
 // Ticks order answers of the runtime: a wall clock can be set back, and two of its readings
@@ -137,8 +137,8 @@ type Settled struct {
 	// after the age at which others hang. Proven is set if it was overtaken or had its whole
 	// timeout: otherwise the runtime may only be slow.
 	Hung, Late, Proven bool
-	// Superseded is set if it was cancelled because its pod is gone, Cut if it was on request.
-	Superseded, Cut bool
+	// Superseded is set if it was cancelled because its pod is gone.
+	Superseded bool
 }
 
 // OutcomeBuffer is the number of outcomes that may wait for the dispatcher. Without

@@ -30,6 +30,7 @@ type Cache struct {
 	removed removed
 	// closed is closed by Close, synced by MarkSynced.
 	closed, synced chan struct{}
+	markSynced     sync.Once
 }
 
 type entry struct {
@@ -225,8 +226,8 @@ func (c *Cache) isUnsynced(e *entry) bool {
 	}
 }
 
-// MarkSynced notes that the first list is committed. It is called once.
-func (c *Cache) MarkSynced() { close(c.synced) }
+// MarkSynced notes that the first list, or a later one, is committed.
+func (c *Cache) MarkSynced() { c.markSynced.Do(func() { close(c.synced) }) }
 
 // Synced returns a channel that is closed once the first list is committed: each of its pods
 // was inspected, or its inspection failed or hangs.

@@ -12,21 +12,18 @@ type Announcement struct {
 	Tick uint64
 }
 
-func (a Announcement) apply(m *machine, _ time.Time) {
+func (a Announcement) apply(m *machine) {
 	h := a.Hint
 	if h.UID == "" || h.Container == "" {
 		return
 	}
-	m.announced.hear(h)
-	if h.Status != nil && h.Status.State == pleg.StateExited {
-		m.do.keep = append(m.do.keep, h.Status)
-	}
+	m.announced.hear(h.Container)
 	rec := m.records[h.UID]
 	if m.backlog.listings == 0 || rec != nil && rec.shows(h.Container) {
 		return // the first list shows what is there
 	}
 	if !m.lives.hear(a) {
-		m.do.count.lost++
+		m.do.count[lost]++
 		m.do.relistSoon = true
 	}
 }
@@ -34,67 +31,50 @@ func (a Announcement) apply(m *machine, _ time.Time) {
 // announced compares what CRI events announce with what lists of all pods find: the metric that
 // KEP-3386 promised. An event may come until the list after the one that found its change.
 type announced struct {
-	// recent are the steps that events announced since the newest list, older those before it.
-	recent, older map[step]struct{}
-	// found are the steps that the newest list found and no event had announced.
-	found []step
+	// recent are the containers that events named since the newest list, older those before it.
+	recent, older map[pleg.ContainerID]struct{}
+	// found are the containers that the newest list found changed and no event had named, once
+	// for each change.
+	found []pleg.ContainerID
 }
 
-// step is what happened to a container.
-type step struct {
-	id pleg.ContainerID
-	to pleg.EventType
-}
-
-// hear notes an event, which announces the steps before it too: CRI-O may announce the start of
-// a container after its end, or never.
-func (a *announced) hear(h pleg.Hint) {
+func (a *announced) hear(id pleg.ContainerID) {
 	if a.recent == nil {
-		a.recent = make(map[step]struct{})
+		a.recent = make(map[pleg.ContainerID]struct{})
 	}
-	if len(a.recent) >= maxHeard {
-		return
-	}
-	note := func(to pleg.EventType) { a.recent[step{h.Container, to}] = struct{}{} }
-	if h.Removed {
-		note(pleg.ContainerRemoved)
-	}
-	if h.Removed || h.State == pleg.StateExited {
-		note(pleg.ContainerDied)
-	}
-	if h.Removed || h.State >= pleg.StateRunning {
-		note(pleg.ContainerStarted)
+	if len(a.recent) < maxHeard {
+		a.recent[id] = struct{}{}
 	}
 }
 
-func (a *announced) has(s step) bool {
-	_, recent := a.recent[s]
-	_, older := a.older[s]
+func (a *announced) has(id pleg.ContainerID) bool {
+	_, recent := a.recent[id]
+	_, older := a.older[id]
 	return recent || older
 }
 
-// list begins with a new list of all pods, and counts what the one before it found and no event
-// has announced since.
-func (a *announced) list(count *counts) {
-	for _, s := range a.found {
-		if !a.has(s) {
-			count.unannounced++
+// list begins with a new list of all pods. It returns how many changes the one before it found
+// that no event has announced since.
+func (a *announced) list() (unannounced int) {
+	for _, id := range a.found {
+		if !a.has(id) {
+			unannounced++
 		}
 	}
 	a.found = a.found[:0]
 	a.older, a.recent = a.recent, nil
+	return unannounced
 }
 
 // expect notes what a list found of a pod.
 func (a *announced) expect(had, has *pleg.Pod) {
-	for _, ev := range events(had, has, nil, false, time.Time{}) {
-		s := step{ev.ContainerID, ev.Type}
+	for _, ev := range events(had, has, nil, time.Time{}) {
 		if ev.Sandbox && ev.Type == pleg.ContainerRemoved {
 			continue // CRI-O announces none
 		}
 		told := ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved
-		if told && !a.has(s) && len(a.found) < maxHeard {
-			a.found = append(a.found, s)
+		if told && !a.has(ev.ContainerID) && len(a.found) < maxHeard {
+			a.found = append(a.found, ev.ContainerID)
 		}
 	}
 }

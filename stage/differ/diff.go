@@ -70,8 +70,8 @@ func sameContainer(a, b *pleg.Container) bool {
 // events returns what happened to a pod between two answers; either may be nil. passed are
 // the containers that have come and gone in between. The order is the kubelet's
 // (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the
-// new pod has. If infer is set, a container that is first seen exited may have been started.
-func events(old, cur *pleg.Pod, passed []passed, infer bool, at time.Time) []pleg.Event {
+// new pod has. A container that is first seen exited may have run.
+func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 	if same(old, cur) && len(passed) == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func events(old, cur *pleg.Pod, passed []passed, infer bool, at time.Time) []ple
 			if from == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
 			}
-			if infer && t == pleg.ContainerDied && to == exited && !sandbox && !wasStarted(old, c.ID) {
+			if t == pleg.ContainerDied && to == exited && !sandbox && !wasStarted(old, c.ID) {
 				out = append(out, containerEvent(stage.ContainerRan, pod, c, sandbox, at))
 			}
 			out = append(out, containerEvent(t, pod, c, sandbox, at))

@@ -11,6 +11,7 @@ package differ
 
 import (
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,10 +28,7 @@ type Cache interface {
 	Observe(at time.Time, pending []*pleg.Pod)
 	// Touch notes an answer that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
-	// KeepRemoved keeps the final status of a container that may be removed before it is
-	// inspected.
-	KeepRemoved(status *pleg.ContainerStatus)
-	// MarkSynced notes that the first listing is committed.
+	// MarkSynced notes that the first listing, or a later one, is committed.
 	MarkSynced()
 }
 
@@ -55,11 +53,8 @@ type Options struct {
 	MaxQuarantine time.Duration
 	// Inspectors is the number of pods inspected at once.
 	Inspectors int
-	// InferStarts has a container that is first seen exited told as started too, if its status
-	// says when it started.
-	InferStarts bool
-	Logger      *slog.Logger
-	Metrics     instrument.Registry
+	Logger     *slog.Logger
+	Metrics    instrument.Registry
 }
 
 // Outputs are the channels to the stages behind this one.
@@ -83,24 +78,15 @@ type Differ struct {
 
 	machine machine
 	// gone, cancel and marks hold what the other stages have not accepted yet.
-	gone   queue[stage.Change]
-	cancel queue[stage.Cancel]
-	marks  queue[stage.Mark]
-	synced bool
+	gone   []stage.Change
+	cancel []stage.Cancel
+	marks  []stage.Mark
 	// listing and observation are room for one input, change for what the inspector may accept.
 	listing     listing
 	observation observation
 	change      [2]stage.Change
 
 	quarantined atomic.Pointer[[]pleg.Quarantined]
-	waiting     atomic.Pointer[Waiting]
-}
-
-// Waiting are the pods that have changed and were not inspected with success since: their
-// number, and up to three that changed first.
-type Waiting struct {
-	Pods  int
-	First []WaitingPod
 }
 
 // New returns a differ that does not run yet.
@@ -112,16 +98,14 @@ func New(o Options) (*Differ, error) {
 		machine: newMachine(o),
 	}
 	d.quarantined.Store(&[]pleg.Quarantined{})
-	d.waiting.Store(&Waiting{})
 	return d, err
 }
 
 func newMachine(o Options) machine {
 	return machine{
-		infer:       o.InferStarts,
 		records:     make(map[pleg.PodUID]*record),
-		requested:   make(map[pleg.PodUID]struct{}),
 		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, places: max(1, o.Inspectors/2)},
+		backlog:     backlog{behind: make(map[*record]struct{}), owing: make(map[uint64]int)},
 		lives:       newLives(),
 	}
 }
@@ -146,10 +130,6 @@ func (d *Differ) Announce(a Announcement) { d.hints.Put(a) }
 // Quarantined returns the quarantined pods in the order in which their waits end.
 // The slice must not be modified. It is safe for concurrent use.
 func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load() }
-
-// Waiting returns the pods that wait for an inspection. They must not be modified. It is safe
-// for concurrent use.
-func (d *Differ) Waiting() Waiting { return *d.waiting.Load() }
 
 // Run compares every listing and every observation with the records and sends what changed,
 // until both channels are closed. It then closes Inspect and Marks, and returns once settled
@@ -186,18 +166,18 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 				observations = nil
 			}
 		case done = <-settled:
-			d.cancel.remove(func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
+			d.cancel = slices.DeleteFunc(d.cancel, func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
 			in = settle{done}
 		case when(d.change[0].Pod != nil, out.Inspect) <- d.change[0]:
 			in = accepted{&d.change[0]}
 		case when(d.change[1].Pod != nil, out.Retry) <- d.change[1]:
 			in = accepted{&d.change[1]}
-		case when(d.gone.len() > 0, out.Gone) <- d.gone.peek():
-			d.gone.pop()
-		case when(d.cancel.len() > 0, out.Cancel) <- d.cancel.peek():
-			d.cancel.pop()
-		case when(d.marks.len() > 0, out.Marks) <- d.marks.peek():
-			d.marks.pop()
+		case when(len(d.gone) > 0, out.Gone) <- first(d.gone):
+			pop(&d.gone)
+		case when(len(d.cancel) > 0, out.Cancel) <- first(d.cancel):
+			pop(&d.cancel)
+		case when(len(d.marks) > 0, out.Marks) <- first(d.marks):
+			pop(&d.marks)
 		case <-d.requests.Wake():
 			d.takeMail()
 		case <-d.hints.Wake():
@@ -219,6 +199,14 @@ func when[T any](on bool, c chan<- T) chan<- T {
 	return nil
 }
 
+// first is the first of a queue, or nothing.
+func first[T any](queue []T) (item T) {
+	if len(queue) > 0 {
+		item = queue[0]
+	}
+	return item
+}
+
 // takeMail applies the CRI events and the requests that wait: an answer that comes after them
 // must find them.
 func (d *Differ) takeMail() {
@@ -237,9 +225,6 @@ func (d *Differ) step(in input) (wake time.Time) {
 	for _, n := range do.notes {
 		d.logNote(n)
 	}
-	for _, status := range do.keep {
-		d.opts.Cache.KeepRemoved(status)
-	}
 	for _, t := range do.touch {
 		d.opts.Cache.Touch(t.uid, t.at)
 	}
@@ -253,14 +238,11 @@ func (d *Differ) step(in input) (wake time.Time) {
 	if do.relistSoon {
 		d.opts.Lister.RelistSoon()
 	}
-	d.gone.push(do.leaving...)
-	d.cancel.push(do.cancel...)
+	d.gone = append(d.gone, do.leaving...)
+	d.cancel = append(d.cancel, do.cancel...)
 	if !do.mark.Current.IsZero() {
-		if !d.synced {
-			d.synced = true
-			d.opts.Cache.MarkSynced()
-		}
-		d.marks.push(do.mark)
+		d.opts.Cache.MarkSynced()
+		d.marks = append(d.marks, do.mark)
 	}
 	d.metrics.add(do.count)
 	d.publish()
@@ -268,14 +250,13 @@ func (d *Differ) step(in input) (wake time.Time) {
 }
 
 func (d *Differ) logNote(n note) {
-	args := append([]any{"podUID", n.rec.uid, "pod", n.rec.podName()}, n.args...)
 	switch n.of {
 	case listedTwice:
-		d.log.Warn("skipped pod listed twice", args...)
+		d.log.Warn("skipped pod listed twice", n.args...)
 	case quarantined:
-		d.log.Warn("pod quarantined, inspection hung", args...)
+		d.log.Warn("pod quarantined, inspection hung", n.args...)
 	case released:
-		d.log.Info("pod released from quarantine", args...)
+		d.log.Info("pod released from quarantine", n.args...)
 	}
 }
 
@@ -288,10 +269,5 @@ func (d *Differ) publish() {
 		d.quarantined.Store(&pods)
 		d.metrics.quarantined.Set(float64(len(pods)))
 	}
-	if w := d.waiting.Load(); m.backlog.changed || w.Pods != m.backlog.waiting {
-		m.backlog.changed = false
-		now := m.backlog.published()
-		d.waiting.Store(&now)
-	}
-	d.metrics.queue.Set(float64(m.queue.len()))
+	d.metrics.queue.Set(float64(len(m.queue)))
 }

@@ -46,11 +46,9 @@ type life struct {
 type lives struct {
 	heard map[pleg.PodUID][]life
 	count int
-	// gone are the containers that were told as removed: their events may come late. order is
-	// a ring of them.
-	gone  map[pleg.ContainerID]struct{}
-	order []pleg.ContainerID
-	next  int
+	// gone are the containers that were last told as removed, goneBefore as many before them:
+	// their events may come late.
+	gone, goneBefore map[pleg.ContainerID]struct{}
 }
 
 func newLives() lives {
@@ -61,7 +59,9 @@ func newLives() lives {
 // reports false if there is no room.
 func (l *lives) hear(a Announcement) bool {
 	h := a.Hint
-	if _, told := l.gone[h.Container]; told || !started(h) {
+	_, told := l.gone[h.Container]
+	_, toldBefore := l.goneBefore[h.Container]
+	if told || toldBefore || !started(h) {
 		return true
 	}
 	for _, other := range l.heard[h.UID] {
@@ -116,12 +116,8 @@ func (l *lives) answered(uid pleg.PodUID, began uint64, shown *pleg.Pod) (over [
 
 // removed notes a container that was told as removed.
 func (l *lives) removed(id pleg.ContainerID) {
-	if len(l.order) < maxGone {
-		l.order = append(l.order, id)
-	} else {
-		delete(l.gone, l.order[l.next])
-		l.order[l.next] = id
-		l.next = (l.next + 1) % maxGone
+	if len(l.gone) >= maxGone/2 {
+		l.goneBefore, l.gone = l.gone, make(map[pleg.ContainerID]struct{})
 	}
 	l.gone[id] = struct{}{}
 }

@@ -10,43 +10,35 @@ import (
 // machine is what the differ knows, and its rules. step applies one input and returns what is
 // to be done. The machine has no clock, channel, cache, log or metric, and calls nobody.
 type machine struct {
-	infer bool // Options.InferStarts
-
 	records map[pleg.PodUID]*record
 	// absent is the newest answer about the pods that have no record.
 	absent stage.Asked
-	// requested are the reinspections of pods without a record: the next listing
-	// may have them.
-	requested map[pleg.PodUID]struct{}
 
-	queue       queue[*record] // pods that wait for an inspector
+	queue       []*record // pods that wait for an inspector
 	quarantines quarantines
 	backlog     backlog
 	lives       lives
 	announced   announced
 
-	do effects // of the step in progress
-	// later and pending are scratch space of a listing.
-	later   []*record
-	pending []*pleg.Pod
+	// now and do are of the step in progress.
+	now     time.Time
+	do      effects
+	pending []*pleg.Pod // scratch space of a listing
 }
 
 // input is what a step applies.
-type input interface {
-	apply(m *machine, now time.Time)
-}
+type input interface{ apply(m *machine) }
 
 // effects is what a step wants done, in this order.
 type effects struct {
 	notes []note
-	count counts
+	count [counters]int
 	// touch are pods that an answer found as the cache has them, observe is a listing that
-	// covers all pods except the pending ones, keep are statuses that may soon be gone.
+	// covers all pods except the pending ones.
 	touch   []touch
 	observe bool
 	at      time.Time
 	pending []*pleg.Pod
-	keep    []*pleg.ContainerStatus
 	census  census // of a listing
 	// relist are pods to list again, relistSoon asks for a list of all within the period.
 	relist     []pleg.PodUID
@@ -67,11 +59,10 @@ type touch struct {
 // note is for the log.
 type note struct {
 	of   noted
-	rec  *record
 	args []any
 }
 
-type noted uint8
+type noted int
 
 const (
 	listedTwice noted = iota
@@ -79,28 +70,43 @@ const (
 	released
 )
 
-// counts are added to the counters.
-type counts struct{ duplicates, stale, unannounced, lost, attempts int }
+// counter is one of the counters of metrics.go.
+type counter int
+
+const (
+	duplicates counter = iota
+	stale
+	unannounced
+	lost
+	attempts
+	counters // their number
+)
 
 // step applies an input.
 func (m *machine) step(in input, now time.Time) effects {
-	m.do = effects{}
-	in.apply(m, now)
-	list, wake := m.quarantines.check(now)
-	m.do.relistSoon, m.do.wake = m.do.relistSoon || list, wake
-	m.do.mark, _ = m.backlog.complete()
+	m.do, m.now = effects{}, now
+	in.apply(m)
+	m.do.wake = m.quarantines.again(now)
+	m.do.mark = m.backlog.complete()
 	return m.do
 }
+
+func (m *machine) note(of noted, rec *record, args ...any) {
+	m.do.notes = append(m.do.notes, note{of, append([]any{"podUID", rec.uid, "pod", rec.podName()}, args...)})
+}
+
+// touch notes that the cache has the newest answer.
+func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // next returns the changes that the inspector may accept now: of the first pod in the queue,
 // and of a quarantined one. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry stage.Change) {
-	waits := m.queue.len() > 0
+	waits := len(m.queue) > 0
 	if waits {
-		inspect, _ = m.queue.first().change(m.infer)
+		inspect, _ = m.queue[0].change()
 	}
 	if rec := m.quarantines.next(waits, now); rec != nil {
-		retry, _ = rec.change(m.infer)
+		retry, _ = rec.change()
 		retry.Retry, retry.Timeout = true, m.quarantines.timeout(rec)
 	}
 	return inspect, retry
@@ -109,21 +115,18 @@ func (m *machine) next(now time.Time) (inspect, retry stage.Change) {
 // accepted is a change that the inspector has accepted.
 type accepted struct{ change *stage.Change }
 
-func (a accepted) apply(m *machine, _ time.Time) {
+func (a accepted) apply(m *machine) {
 	rec := m.records[a.change.UID]
 	if rec.state == queued {
-		m.queue.pop()
-	} else {
-		rec.quarantine.urgent = false
+		pop(&m.queue)
 	}
-	delete(m.requested, rec.uid) // served, as in the kubelet
 	rec.send(*a.change, m.backlog.listings)
 }
 
 // tick is the passing of time.
 type tick struct{}
 
-func (tick) apply(*machine, time.Time) {}
+func (tick) apply(*machine) {}
 
 // request is what is asked for one pod: the end of its wait, of an inspection that hangs, or
 // a reinspection.
@@ -132,42 +135,45 @@ type request struct {
 	cut, reinspect bool
 }
 
-func (r request) apply(m *machine, now time.Time) {
+func (r request) apply(m *machine) {
 	rec := m.records[r.uid]
-	if rec != nil && rec.quarantine != nil {
-		m.quarantines.request(rec, now)
+	if r.reinspect {
+		rec = m.recordOf(r.uid) // the next listing may have it
+		rec.reinspect = true
+		m.do.relistSoon = true
 	}
-	if rec != nil && r.cut {
-		m.cut(rec, now)
-	}
-	if !r.reinspect {
+	if rec == nil {
 		return
 	}
-	m.do.relistSoon = true
-	if rec != nil {
-		rec.reinspect = true
+	rec.urgent = rec.urgent || r.cut || rec.quarantine != nil
+	if rec.quarantine != nil {
+		m.quarantines.wait(rec, m.now)
 	}
-	if (rec == nil || rec.current == nil) && len(m.requested) < maxHeard { // it may be there already
-		m.requested[r.uid] = struct{}{}
+	if r.cut {
+		m.cut(rec)
 	}
 }
 
 // cut ends an inspection that hangs: whoever asks knows that something has changed. While
 // nothing else shows that the inspection hangs, each cut waits twice as long as the last one,
 // so that requests do not starve a slow runtime.
-func (m *machine) cut(rec *record, now time.Time) {
-	if rec.state != inspecting || now.Sub(rec.cut) < m.quarantines.first {
+func (m *machine) cut(rec *record) {
+	if rec.state != inspecting || m.now.Sub(rec.cut) < m.quarantines.first {
 		return
 	}
-	rec.cut = now
-	m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: m.quarantines.first << min(rec.cuts, 10)})
+	rec.cut = m.now
+	after := m.quarantines.first
+	if q := rec.quarantine; q != nil {
+		after <<= min(q.times, 10)
+	}
+	m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: after})
 }
 
 // recordOf returns the record of a pod, a new one if there is none.
 func (m *machine) recordOf(uid pleg.PodUID) *record {
 	rec := m.records[uid]
 	if rec == nil {
-		rec = &record{uid: uid, asked: m.absent}
+		rec = &record{uid: uid, asked: m.absent, until: m.absent.At}
 		m.records[uid] = rec
 	}
 	return rec
@@ -182,46 +188,8 @@ func (m *machine) forget(rec *record) {
 	delete(m.records, rec.uid)
 }
 
-// queue is first in, first out. It reuses its memory, which stays within twice its
-// greatest length.
-type queue[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *queue[T]) len() int { return len(q.items) - q.head }
-
-func (q *queue[T]) first() T { return q.items[q.head] }
-
-// peek is first, or nothing.
-func (q *queue[T]) peek() (first T) {
-	if q.len() > 0 {
-		first = q.first()
-	}
-	return first
-}
-
-func (q *queue[T]) push(items ...T) { q.items = append(q.items, items...) }
-
-func (q *queue[T]) pop() {
-	var none T
-	q.items[q.head] = none
-	q.head++
-	if q.head > len(q.items)/2 {
-		n := copy(q.items, q.items[q.head:])
-		clear(q.items[n:])
-		q.items, q.head = q.items[:n], 0
-	}
-}
-
-// remove removes the items that match, wherever they are.
-func (q *queue[T]) remove(match func(T) bool) {
-	kept := q.items[:q.head]
-	for _, item := range q.items[q.head:] {
-		if !match(item) {
-			kept = append(kept, item)
-		}
-	}
-	clear(q.items[len(kept):])
-	q.items = kept
+// pop removes the first of a queue.
+func pop[T any](queue *[]T) {
+	clear((*queue)[:1])
+	*queue = (*queue)[1:]
 }

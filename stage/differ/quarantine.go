@@ -41,11 +41,6 @@ type quarantine struct {
 	late  bool
 	// proven is set once an inspection has shown that the pod hangs, not the runtime.
 	proven bool
-	// seen is set once an answer came after the last inspection: as after any failure, a retry
-	// inspects what the pod is then. asked is set once a list was requested for that.
-	seen, asked bool
-	// urgent is set by a request: the retry does not wait for other pods.
-	urgent bool
 	// err is the error of the last inspection, call what it waited for; nil if that is not
 	// known.
 	err  error
@@ -62,7 +57,7 @@ func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered 
 	h := rec.quarantine
 	h.times++
 	h.proven = h.proven || s.Proven
-	h.seen, h.late, h.tried, h.err = false, s.Late, now, s.Err
+	h.late, h.tried, h.err = s.Late, now, s.Err
 	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
 		h.call = &of.Call
 	}
@@ -70,25 +65,18 @@ func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered 
 	for n := 1; n < h.times && wait < q.longest && !h.late; n++ {
 		wait *= 2
 	}
-	if h.urgent {
+	if rec.urgent {
 		wait = 0
 	}
-	h.urgent = false
 	q.wait(rec, now.Add(min(wait, q.longest/2)))
 	return entered
 }
 
 // wait sets when the pod's next retry is due.
 func (q *quarantines) wait(rec *record, until time.Time) {
-	rec.quarantine.due, rec.quarantine.asked = until, false
+	rec.quarantine.due = until
 	slices.SortStableFunc(q.pods, func(a, b *record) int { return a.quarantine.due.Compare(b.quarantine.due) })
 	q.changed = true
-}
-
-// request ends the wait of a pod, or that after the retry in flight.
-func (q *quarantines) request(rec *record, now time.Time) {
-	rec.quarantine.urgent = true
-	q.wait(rec, now)
 }
 
 // release removes a pod that was inspected with success, or is gone. After a success others
@@ -108,7 +96,8 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 	}
 }
 
-// next returns the first pod whose wait has ended and that an answer has shown since; nil if
+// next returns the first pod whose wait has ended and that an answer has shown since its last
+// inspection began: as after any failure, a retry inspects what the pod is then. It returns nil if
 // there is none. Pods that are well go first, but for no longer than the longest wait.
 func (q *quarantines) next(othersWait bool, now time.Time) *record {
 	lateInFlight := slices.ContainsFunc(q.pods, func(r *record) bool { return r.quarantine.late && r.state == inspecting })
@@ -119,9 +108,9 @@ func (q *quarantines) next(othersWait bool, now time.Time) *record {
 		}
 		overdue := now.Sub(h.tried) >= q.longest
 		switch {
-		case rec.state != failed || !h.seen:
+		case rec.state != failed || rec.asked == rec.sent.asked:
 		case h.late && lateInFlight && !overdue:
-		case !othersWait, h.urgent, overdue:
+		case !othersWait, rec.urgent, overdue:
 			return rec
 		}
 	}
@@ -138,22 +127,18 @@ func (q *quarantines) timeout(rec *record) time.Duration {
 	return min(firstDeadline<<min(rec.quarantine.times-1, 6), max(firstDeadline, fair))
 }
 
-// check reports whether a list is needed, because a wait has ended and no answer came since,
-// and when to ask again; zero if nothing waits.
-func (q *quarantines) check(now time.Time) (list bool, again time.Time) {
+// again returns when next may have another answer; zero if nothing waits.
+func (q *quarantines) again(now time.Time) (again time.Time) {
 	for _, rec := range q.pods {
 		h := rec.quarantine
 		if h.due.After(now) {
-			return list, h.due
+			return stage.Earlier(again, h.due)
 		}
 		if overdue := h.tried.Add(q.longest); overdue.After(now) && rec.state == failed {
 			again = stage.Earlier(again, overdue)
 		}
-		if rec.state == failed && !h.seen && !h.asked {
-			h.asked, list = true, true
-		}
 	}
-	return list, again
+	return again
 }
 
 // published returns a copy for other goroutines.

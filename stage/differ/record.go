@@ -1,7 +1,6 @@
 package differ
 
 import (
-	"container/list"
 	"slices"
 	"time"
 
@@ -60,17 +59,12 @@ type record struct {
 	reinspect, retry bool
 	// quarantine is set while the pod's inspections hang, during retries too.
 	quarantine *quarantine
-	// cuts is the number of requests that have ended an inspection since one succeeded,
-	// cut the time of the last.
-	cuts int
-	cut  time.Time
+	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
+	// other pods. cut is when a request last asked for the end of an inspection.
+	urgent bool
+	cut    time.Time
 
-	// lag is the place among the pods that are behind; nil if the pod is not one of them.
-	// waits is set if it waits for an inspection, since when it does.
-	lag   *list.Element
-	waits bool
-	since time.Time
-	// until is the time of the last answer that was settled before the pod fell behind.
+	// until is the time of the last answer that was settled.
 	until time.Time
 	// owes is the number of the first listing that waits for this pod; 0 if none does.
 	owes uint64
@@ -94,9 +88,9 @@ func (r *record) differs() bool { return len(r.passed) > 0 || !same(r.old, r.cur
 
 // change returns the change from old to the newest answer; false if the answer only has
 // another order. A reinspection, or a retry, without a difference is a PodSync.
-func (r *record) change(infer bool) (stage.Change, bool) {
+func (r *record) change() (stage.Change, bool) {
 	at := r.asked.At
-	c := stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: events(r.old, r.current, r.passed, infer, at)}
+	c := stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: events(r.old, r.current, r.passed, at)}
 	switch {
 	case len(c.Events) > 0:
 	case r.retry, r.reinspect && r.named != nil: // also of a pod without containers, which has no old
@@ -110,7 +104,7 @@ func (r *record) change(infer bool) (stage.Change, bool) {
 // send notes that a change is in flight. A request made during the inspection counts.
 func (r *record) send(c stage.Change, listings uint64) {
 	r.sent = sent{c.Pod, r.asked, listings, len(r.passed), c.Reinspect}
-	r.reinspect = false
+	r.reinspect, r.urgent = false, false
 	r.state = inspecting
 	if c.Pod == nil {
 		r.state = leaving
@@ -119,7 +113,7 @@ func (r *record) send(c stage.Change, listings uint64) {
 
 // commit moves the record on to what was sent.
 func (r *record) commit() {
-	r.old, r.state, r.retry, r.cuts = r.sent.pod, settled, false, 0
+	r.old, r.until, r.state, r.retry = r.sent.pod, r.sent.asked.At, settled, false
 	if r.passed = r.passed[r.sent.passed:]; len(r.passed) == 0 {
 		r.passed = nil
 	}

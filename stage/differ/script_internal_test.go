@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	event ID=STATE       a CRI event; removed is a state too
 //	inspect, retry       the inspector accepts what it may; "none" if there is nothing
 //	ok, fail, hang, late how that inspection ends; hangs: it hangs, and has not ended
-//	cut, superseded      the same, on request, and because the pod is gone
+//	superseded           the same, because the pod is gone
 //	left                 the change of a pod that is gone is committed
 //	reinspect, request   what a caller asks for
 //	wait DURATION        time passes
@@ -94,16 +94,17 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; hang; list a=running; retry; wait 1s; retry; hang; list a=running; wait 1s; retry; wait 1s; retry; ok",
 		"pending inspect soon mark pending mark none retry soon pending mark none retry Started(a)",
 	},
-	"without a list after the wait, one is requested": {
+	"a retry inspects what a later answer shows": {
 		"list a=running; inspect; hang; wait 1s; retry; list a=running; retry; ok",
-		"pending inspect soon mark soon none pending mark retry Started(a)",
+		"pending inspect soon mark none pending mark retry Started(a)",
 	},
 	"a request ends the wait": {
 		"list a=running; inspect; hang; list a=running; wait 1s; retry; hang; list a=running; request; retry; ok",
 		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
 	},
 	"a request starts an inspection that hangs again": {
-		"list a=running; inspect; wait 2s; request; cut; inspect; ok", "pending inspect cancel inspect Started(a) mark",
+		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; ok",
+		"pending inspect cancel pending soon mark retry Started(a)",
 	},
 	"requests cut at most once a relist period": {
 		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect cancel cancel",
@@ -191,8 +192,6 @@ func (s *script) play(t *testing.T, step string) {
 		s.settle(stage.Settled{Err: errors.New("hung"), Hung: true, Proven: true})
 	case "late":
 		s.settle(stage.Settled{Err: errors.New("late"), Late: true})
-	case "cut":
-		s.settle(stage.Settled{Err: errors.New("cut"), Cut: true, Hung: true})
 	case "superseded":
 		s.settle(stage.Settled{Err: errors.New("gone"), Superseded: true})
 	case "hangs":
@@ -334,7 +333,7 @@ func TestUnannouncedChanges(t *testing.T) {
 				}
 				asked := stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Unix(1, 0)}
 				do := m.step(&listing{stage.Listing{Asked: asked, Pods: []*pleg.Pod{podOf(words)}, StreamUp: tc.up && words == "a=exited"}}, time.Unix(1, 0))
-				count += do.count.unannounced
+				count += do.count[unannounced]
 			}
 			if count != tc.want {
 				t.Errorf("%d changes are unannounced, want %d", count, tc.want)

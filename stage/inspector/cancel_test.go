@@ -14,7 +14,7 @@ import (
 // What the differ ends is no answer of the runtime: the cache keeps the status before.
 func TestCancelledInspection(t *testing.T) {
 	const old = 3 * hungAfter
-	cut := stage.Settled{Hung: true, Cut: true}
+	cut := stage.Settled{Hung: true}
 	for name, tc := range map[string]struct {
 		cancel    stage.Cancel
 		age       time.Duration
@@ -26,7 +26,7 @@ func TestCancelledInspection(t *testing.T) {
 		"on request, younger":  {stage.Cancel{After: old}, old - 1, false, stage.Settled{}},
 		"on request, at once":  {stage.Cancel{}, hungAfter - 1, false, stage.Settled{}},
 		"on request, a second": {stage.Cancel{}, hungAfter, false, cut},
-		"on request, it hangs": {stage.Cancel{After: old}, hungAfter, true, stage.Settled{Hung: true, Cut: true, Proven: true}},
+		"on request, it hangs": {stage.Cancel{After: old}, hungAfter, true, stage.Settled{Hung: true, Proven: true}},
 		"on request, no hang":  {stage.Cancel{After: old}, hungAfter - 1, true, stage.Settled{}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -34,14 +34,14 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 // fillFromStatus copies the image and the time of the start from the status into the events of
 // containers, and how and when a container ended into its end and its correction. If the
 // container was removed before this inspection, an earlier status may have that. A
-// [stage.ContainerRan] becomes a start if the status says when that was, and otherwise is
-// removed.
+// [stage.ContainerRan] becomes a start if that is to be told and the status says when it was, and
+// otherwise is removed.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
 	for _, ev := range events {
 		c := i.statusFor(&ev, status, last)
 		if ev.Type == stage.ContainerRan {
-			if c == nil || c.StartedAt.IsZero() {
+			if i.omit || c == nil || c.StartedAt.IsZero() {
 				continue
 			}
 			ev.Type = pleg.ContainerStarted

@@ -42,8 +42,10 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	Logger    *slog.Logger
-	Metrics   instrument.Registry
+	// OmitInferredStarts leaves out the start of a container that is first seen exited.
+	OmitInferredStarts bool
+	Logger             *slog.Logger
+	Metrics            instrument.Registry
 }
 
 // Inspector owns the pool. The workers take values and give values back to the
@@ -52,6 +54,7 @@ type Inspector struct {
 	runtime  Runtime
 	cache    Cache
 	timeout  time.Duration
+	omit     bool // Options.OmitInferredStarts
 	log      *slog.Logger
 	metrics  *metrics
 	observed observed
@@ -73,7 +76,7 @@ type Inspector struct {
 // New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout,
+		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, omit: o.OmitInferredStarts,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		failing: make(map[pleg.PodUID]bool),

@@ -122,5 +122,3 @@ func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) 
 	o.overdue.Store(&overdue)
 	return next
 }
-
-func (f *flight) podName() string { return f.change.Pod.Namespace + "/" + f.change.Pod.Name }

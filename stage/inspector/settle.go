@@ -52,9 +52,8 @@ func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 
 // settleInspection writes and sends what an inspection returned, and settles it.
 func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	ended := r.cancelled && (f.cut || f.superseded) // by the differ: no answer of the runtime
-	i.publishResult(ctx, r, ended, out)
-	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err, Cut: ended && !f.superseded, Superseded: ended && f.superseded}
+	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err, Superseded: r.cancelled && f.superseded}
+	i.publishResult(ctx, r, r.cancelled && (f.cut || f.superseded), out)
 	switch {
 	case r.err == nil || ctx.Err() != nil: // the end of Run has cancelled it
 	case r.cancelled:
@@ -75,6 +74,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
 }
 
+// publishResult publishes what the runtime answered; ended is set if the differ ended the call.
 func (i *Inspector) publishResult(ctx context.Context, r result, ended bool, out chan<- stage.Outcome) {
 	if r.err != nil && (ctx.Err() != nil || ended) {
 		return
