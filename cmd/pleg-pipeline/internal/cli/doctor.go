@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,7 +14,6 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -203,62 +201,6 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 		Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
 		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: doctor.Usage, Sockets: doctor.UnixSockets,
 	}
-}
-
-// daemonTimeout is the time in which the daemon must answer. It does not call the
-// runtime for its answer.
-const daemonTimeout = 2 * time.Second
-
-// askDaemon returns what the daemon of this node knows, or that it does not answer. If none is
-// asked, it returns why.
-func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none string) {
-	if c.source.own {
-		return nil, "the command line names a runtime"
-	}
-	socket, named := c.source.daemonSocket(c.process)
-	err := dial(ctx, c.process, socket)
-	switch {
-	case !named && errors.Is(err, fs.ErrNotExist):
-		return nil, "there is none at " + socket
-	case errors.Is(err, fs.ErrPermission):
-		return nil, fmt.Sprintf("%s: %v", socket, errNoPermission)
-	case err != nil:
-		return &doctor.Daemon{Socket: socket, Silent: explainDial(err).Error()}, ""
-	}
-	asked, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errNoAnswer)
-	defer cancel()
-	daemon, err := newClient(c.process.Dial, socket, nil)
-	if err != nil {
-		return nil, err.Error()
-	}
-	defer func() { _ = daemon.Close() }()
-	status, err := daemon.Status(asked)
-	if asked.Err() != nil && ctx.Err() == nil {
-		return c.hungDaemon(ctx, socket), ""
-	}
-	if err != nil {
-		return &doctor.Daemon{Socket: socket, Silent: fromDaemon(asked, err).Error()}, ""
-	}
-	return doctor.NewDaemon(socket, status), ""
-}
-
-// hungDaemon returns that a daemon accepts connections and does not answer, and the state of its process,
-// as far as it is known.
-func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
-	d := &doctor.Daemon{Socket: socket, Silent: fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)}
-	conn, err := c.process.Dial(ctx, socket)
-	if err != nil {
-		return d
-	}
-	defer func() { _ = conn.Close() }()
-	pid := unixsocket.Server(conn)
-	switch doctor.ProcessState(c.process.Proc, pid) {
-	case "T", "t":
-		d.Silent, d.Advice = fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
-	case "D":
-		d.Silent = fmt.Sprintf("its process %d waits in the kernel (state D)", pid)
-	}
-	return d
 }
 
 // examineFleet prints what the agents of a cluster say of their nodes.

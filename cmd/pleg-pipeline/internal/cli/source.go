@@ -116,7 +116,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	case !named && errors.Is(err, syscall.ECONNREFUSED):
 		return "", f.withoutDaemon(ctx, out, "no daemon answers at "+socket)
 	}
-	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, explainDial(err))
+	return "", fmt.Errorf("connect to the daemon at %s: %w", socket, explainDial(err, socket))
 }
 
 // daemonSocket returns the socket of the daemon, and whether the user named it.
@@ -127,12 +127,12 @@ func (f *sourceFlags) daemonSocket(p Process) (socket string, named bool) {
 }
 
 // explainDial returns the error of a daemon's socket as people understand it.
-func explainDial(err error) error {
+func explainDial(err error, socket string) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return errNoPermission
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, defaultSocket)
+		return fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errors.New("no daemon answers: it has ended")
 	}

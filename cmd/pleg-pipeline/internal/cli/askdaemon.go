@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
+)
+
+// daemonTimeout is the time in which the daemon must answer. It does not call the
+// runtime for its answer.
+const daemonTimeout = 2 * time.Second
+
+// askDaemon returns what the daemon of this node knows, or that it does not answer. If none is
+// asked, it returns why.
+func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none string) {
+	if c.source.own {
+		return nil, "the command line names a runtime"
+	}
+	socket, named := c.source.daemonSocket(c.process)
+	err := dial(ctx, c.process, socket)
+	switch {
+	case !named && errors.Is(err, fs.ErrNotExist):
+		return nil, "there is none at " + socket
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Sprintf("%s: %v", socket, errNoPermission)
+	case err != nil:
+		return &doctor.Daemon{Socket: socket, Silent: explainDial(err, socket).Error()}, ""
+	}
+	asked, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errNoAnswer)
+	defer cancel()
+	daemon, err := newClient(c.process.Dial, socket, nil)
+	if err != nil {
+		return nil, err.Error()
+	}
+	defer func() { _ = daemon.Close() }()
+	status, err := daemon.Status(asked)
+	if asked.Err() != nil && ctx.Err() == nil {
+		return c.hungDaemon(ctx, socket), ""
+	}
+	if err != nil {
+		return &doctor.Daemon{Socket: socket, Silent: fromDaemon(asked, err).Error()}, ""
+	}
+	return doctor.NewDaemon(socket, status), ""
+}
+
+// hungDaemon returns that a daemon accepts connections and does not answer, and the state of its process,
+// as far as it is known.
+func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
+	d := &doctor.Daemon{Socket: socket, Silent: fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)}
+	conn, err := c.process.Dial(ctx, socket)
+	if err != nil {
+		return d
+	}
+	defer func() { _ = conn.Close() }()
+	pid := unixsocket.Server(conn)
+	switch doctor.ProcessState(c.process.Proc, pid) {
+	case "T", "t":
+		d.Silent, d.Advice = fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
+	case "D":
+		d.Silent = fmt.Sprintf("its process %d waits in the kernel (state D)", pid)
+	}
+	return d
+}
