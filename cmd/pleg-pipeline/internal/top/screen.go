@@ -33,10 +33,6 @@ type screen struct {
 	width, height int
 }
 
-// summaryLines is the number of lines above the table: two for the verdict, two for the
-// figures.
-const summaryLines = 4
-
 // draw draws the whole screen. The terminal gets only the cells that differ.
 func (s *screen) draw(m *model, now time.Time) {
 	s.width, s.height = s.Size()
@@ -46,31 +42,39 @@ func (s *screen) draw(m *model, now time.Time) {
 		s.text(0, 0, s.width, "too small", bad)
 		return
 	}
-	s.drawSummary(m, now)
-	body := s.height - summaryLines - 1
+	top := s.drawSummary(m, now)
+	body := s.height - top - 1
 	switch {
 	case m.help:
 		for i, line := range strings.Split(helpText, "\n") {
-			s.text(0, summaryLines+i, s.width, line, plain)
+			s.text(0, top+i, s.width, line, plain)
 		}
 	default:
 		feed := max(minFeed, body/4)
-		s.drawPods(m, summaryLines, body-feed-1, now)
+		s.drawPods(m, top, body-feed-1, now)
 		s.drawFeed(m, s.height-feed-2, feed)
 	}
 	s.drawKeys(m)
 }
 
-// drawSummary draws the verdict, and the figures of the stages or of the nodes.
-func (s *screen) drawSummary(m *model, now time.Time) {
-	text, severity := m.verdict(now)
+// drawSummary draws the verdict, what to do, and the figures of the stages or of the nodes. It
+// returns the number of lines.
+func (s *screen) drawSummary(m *model, now time.Time) (y int) {
+	text, advice, severity := m.verdict(now)
 	style := map[verdict.Severity]tcell.Style{verdict.OK: good.Bold(true), verdict.Warning: warn.Bold(true), verdict.Problem: bad}[severity]
 	clock := now.Format("15:04:05")
 	width := s.width - len(clock) - 1
 	first, rest, _ := strings.Cut(strings.TrimSuffix(view.Wrap(view.Printable(text), width, ""), "\n"), "\n")
 	s.text(0, 0, width, first, style)
-	s.text(0, 1, s.width, strings.ReplaceAll(rest, "\n", " "), style)
 	s.text(width+1, 0, len(clock), clock, faint)
+	y = 1
+	if rest != "" {
+		s.text(0, 1, s.width, strings.ReplaceAll(rest, "\n", " "), style)
+		y++
+	}
+	if advice != "" {
+		y += s.paragraph(y, s.height/8, "Do: "+advice)
+	}
 	figures := []field{{"events", strconv.Itoa(m.recentEvents()) + "/m"}}
 	if m.nodes != nil {
 		found := 0
@@ -79,12 +83,26 @@ func (s *screen) drawSummary(m *model, now time.Time) {
 				found++
 			}
 		}
-		s.fields(2, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
+		s.fields(y, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
 	} else {
-		s.fields(2, m.lists(now))
+		s.fields(y, m.lists(now))
 		figures = append([]field{{"inspecting", view.Places(m.status)}}, figures...)
 	}
-	s.fields(3, figures)
+	s.fields(y+1, figures)
+	return y + 2
+}
+
+// paragraph draws a text in at most so many lines, and returns their number. If there are more, the
+// last one ends with "…".
+func (s *screen) paragraph(y, most int, text string) int {
+	lines := strings.Split(strings.TrimSpace(view.Wrap(view.Printable(text), s.width, "")), "\n")
+	if len(lines) > most {
+		lines = append(lines[:most-1], strings.Join(lines[most-1:], " "))
+	}
+	for i, line := range lines {
+		s.text(0, y+i, s.width, line, plain)
+	}
+	return len(lines)
 }
 
 // field is a name and a value.

@@ -44,16 +44,16 @@ func hasWords(filter string, texts ...string) bool {
 	return true
 }
 
-// verdict says in one line how the pipeline or the cluster is, or why that is not known.
-func (m *model) verdict(now time.Time) (text string, severity verdict.Severity) {
+// verdict says how the pipeline or the cluster is, or why that is not known, and what to do.
+func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Severity) {
 	var v verdict.Verdict
 	switch {
 	case m.disconnected != "":
-		return "DISCONNECTED: " + m.disconnected, verdict.Problem
+		return "DISCONNECTED: " + m.disconnected, "", verdict.Problem
 	case m.err != "":
-		return "NO ANSWER: " + m.err, verdict.Problem
+		return "NO ANSWER: " + m.err, "", verdict.Problem
 	case !m.known:
-		return "waiting for the first answer", verdict.OK
+		return "waiting for the first answer", "", verdict.OK
 	case m.nodes == nil:
 		v = verdict.Of(m.status)
 	default:
@@ -63,5 +63,8 @@ func (m *model) verdict(now time.Time) (text string, severity verdict.Severity) 
 		}
 		v = view.ClusterVerdict(m.nodes.problem, pods, now)
 	}
-	return v.Text, v.Severity
+	if len(v.Findings) > 0 {
+		advice = v.Findings[0].Advice
+	}
+	return v.Text, advice, v.Severity
 }
