@@ -38,10 +38,8 @@ type Pod struct {
 	// Uninspected is true if no inspection has succeeded yet: the rest is what the
 	// list shows.
 	Uninspected bool `json:"uninspected,omitempty"`
-	// Inspection is the inspection in flight, if it is overdue. Quarantine is set if
-	// the last one hung.
+	// Inspection is the inspection in flight, if it is overdue.
 	Inspection *Inspection `json:"inspection,omitempty"`
-	Quarantine *Quarantine `json:"quarantine,omitempty"`
 	// Finding is the verdict on these inspections, with the time of the first attempt; nil if
 	// nothing is wrong with them.
 	Finding *verdict.Finding `json:"finding,omitempty"`
@@ -59,15 +57,6 @@ type Inspection struct {
 	// that the call is about; both empty if not known.
 	Call      string `json:"call,omitempty"`
 	Container string `json:"container,omitempty"`
-}
-
-// Quarantine describes a pod whose last inspection hung.
-type Quarantine struct {
-	Since time.Time `json:"since"`
-	// Hung is the number of inspections in a row that hung.
-	Hung int `json:"hung"`
-	// NextTry is when the pod is inspected again.
-	NextTry time.Time `json:"nextTry"`
 }
 
 // NewPod returns the view of what a cache knows of a pod.
@@ -159,8 +148,7 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 		}
 	}
 	for _, q := range now.Quarantined {
-		p := find(q.UID, q.Namespace, q.Name)
-		p.Quarantine = &Quarantine{Since: q.Since, Hung: q.Hung, NextTry: q.NextTry}
+		find(q.UID, q.Namespace, q.Name)
 	}
 	for uid, f := range verdict.Pods(now) {
 		if n, ok := index[uid]; ok {

@@ -162,7 +162,7 @@ func pods() []view.Pod {
 	of := func(p view.Pod, s pleg.Status) view.Pod {
 		s.At = now
 		seen := view.Pods([]cache.Entry{{UID: p.UID}}, s)[0]
-		p.Inspection, p.Quarantine = seen.Inspection, seen.Quarantine
+		p.Inspection = seen.Inspection
 		p.SetFinding(*seen.Finding)
 		return p
 	}

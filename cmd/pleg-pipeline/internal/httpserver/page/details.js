@@ -1,8 +1,9 @@
 // The details of one pod: containers, exits, commands to copy, sandboxes and its events.
 
-import { age, clock, join, make, moment, seconds, since } from './text.js';
+import { age, clock, join, make, moment, seconds, set, since } from './text.js';
 
 const maxEvents = 30;
+const maxText = 600; // characters
 
 export class Details {
 	uid = '';
@@ -67,7 +68,8 @@ function summary(pod, now) {
 	const list = document.createElement('dl');
 	const add = (name, value, severity = '') => {
 		if (value) {
-			const dd = make('dd', value);
+			const dd = make('dd');
+			set(dd, value, maxText);
 			dd.dataset.severity = severity;
 			list.append(make('dt', name), dd);
 		}
@@ -83,6 +85,7 @@ function summary(pod, now) {
 	} else if (view?.finding?.nextTry) {
 		add('next try', `in ${seconds((Date.parse(view.finding.nextTry) - now) / 1000)}`);
 	}
+	add('do', view?.finding?.advice);
 	if (view?.stale) {
 		add('known', `as it was ${age(view.currentAsOf, now)} ago`, 'warning');
 	}
