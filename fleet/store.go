@@ -127,9 +127,9 @@ const (
 	// heartbeat is how often the server says that it is there. If two do not come, the consumer is
 	// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
 	heartbeat = 2 * time.Second
-	// messageBuffer is the size of the messages that may wait while the reader is busy: a thousand
-	// usual ones. It is larger on a server that accepts large ones.
-	messageBuffer = 1 << 20
+	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
+	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
+	messageBuffer = 1000
 	// quietTime is how long nothing comes until the leader is asked again what is the last message. It is
 	// longer than two heartbeats: nats.go looks for them only during one wait.
 	quietTime = 5 * time.Second
@@ -159,7 +159,7 @@ func (s *store) consume(ctx context.Context, timeout time.Duration, config jetst
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", explain(conn, err))
 	}
-	messages, err := created.Messages(jetstream.PullMaxBytes(max(messageBuffer, 4*int(conn.MaxPayload()))), jetstream.PullHeartbeat(heartbeat))
+	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(conn, err))
 	}

@@ -6,8 +6,11 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -180,4 +183,50 @@ func TestWatchSince(t *testing.T) {
 			t.Errorf("%d events, want %d", got, want)
 		}
 	}
+}
+
+// A replay is complete although more states wait than the reader has asked for, because it is busy.
+func TestReplayIsLargerThanTheBuffer(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{pods: 30, first: 60, spoil: func(_ *pleg.Event, status *pleg.PodStatus) {
+		for _, c := range status.Containers {
+			c.Message = strings.Repeat("x", 400<<10/len(status.Containers))
+		}
+	}})
+	js := jetStream(t, connect(t, s.URL))
+	var stream jetstream.Stream
+	until(t, func() (err error) { // the agent has published its pods, and its own message
+		stream, err = js.Stream(t.Context(), fleet.StreamName(cluster))
+		if err == nil && int(stream.CachedInfo().State.NumSubjects) <= len(a.node.Truth()) {
+			err = errors.New("not every pod is published")
+		}
+		return err
+	})
+	replay := newOracle(true)
+	for ev, err := range fleet.Watch(t.Context(), js, fleet.WatchOptions{Cluster: cluster, Replay: true, Filter: pleg.Filter{NetworkEvents: true}}) {
+		kit.Must(t, err)
+		if replay.streams[a.name] == nil { // the first event
+			until(t, func() error { return sentAll(t, stream) })
+		}
+		if replay.Add(ev); replay.Synced {
+			break
+		}
+	}
+	kit.Must(t, replay.Has(a.name, a.node.Truth()))
+}
+
+// sentAll returns an error unless the server has sent all that the newest consumer has asked for.
+func sentAll(t *testing.T, stream jetstream.Stream) error {
+	consumers := stream.ListConsumers(t.Context())
+	var newest *jetstream.ConsumerInfo
+	for info := range consumers.Info() {
+		if newest == nil || info.Created.After(newest.Created) {
+			newest = info
+		}
+	}
+	if newest == nil || newest.Delivered.Consumer == 0 || newest.NumWaiting > 0 && newest.NumPending > 0 {
+		return fmt.Errorf("the newest consumer is %+v: %w", newest, consumers.Err())
+	}
+	return nil
 }
