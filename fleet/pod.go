@@ -91,7 +91,6 @@ func (s *podState) restore(ev *pleg.Event) {
 	for i := range s.Events {
 		last := &s.Events[i]
 		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace
-		last.Epoch = cmp.Or(last.Epoch, ev.Epoch)
 	}
 }
 
