@@ -219,22 +219,29 @@ func (m *mutant) try(ctx context.Context, tree string, check bool) (string, erro
 	if check {
 		return "killed", nil
 	}
-	module, pkg, trim := tree, m.pkg, "-trimpath=true"
-	if _, err := os.Stat(filepath.Join(tree, m.pkg, "go.mod")); err == nil {
-		// A nested module depends on so much that it uses what other tests have compiled.
-		module, pkg, trim = filepath.Join(tree, m.pkg), ".", "-trimpath=false"
+	module, trim := filepath.Clean(m.pkg), "-trimpath=true"
+	for module != "." && !exists(filepath.Join(tree, module, "go.mod")) {
+		module = filepath.Dir(module)
 	}
-	args := []string{"test", "-v", "-vet=off", "-count=1", trim, "-ldflags=-s -w", "-timeout=60s", "-run=^" + m.test + "$", pkg, "-args"}
+	if module != "." {
+		trim = "-trimpath=false" // a nested module depends on so much that it uses what other tests have compiled
+	}
+	args := []string{"test", "-v", "-vet=off", "-count=1", trim, "-ldflags=-s -w", "-timeout=60s", "-run=^" + m.test + "$", ".", "-args"}
 	test := exec.CommandContext(ctx, "go", append(args, m.flags...)...)
-	test.Dir = module
+	test.Dir = filepath.Join(tree, m.pkg)
 	output, err := test.CombinedOutput()
 	switch {
 	case err == nil:
 		return fmt.Sprintf("SURVIVED %s: %s in %s passes", m.name, m.test, m.pkg), nil
-	case strings.Contains(string(output), "build failed"):
-		return "", fmt.Errorf("the sources do not build\n%s", output)
+	case !strings.Contains(string(output), "=== RUN"):
+		return "", fmt.Errorf("%s did not run\n%s", m.test, output)
 	}
 	return fmt.Sprintf("killed   %s: %s: %s", m.name, m.test, strings.TrimSpace(reason.FindString(string(output)))), nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }
 
 var reason = regexp.MustCompile(`(?m)^.*(_test\.go:\d+: |^panic: |deadlock).*$`)
