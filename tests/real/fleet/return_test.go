@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -17,10 +18,12 @@ import (
 func TestAgentsReadLittle(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
-	searches, err := connect(t, f.server.URL).SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + streams[0])
+	searches, err := connect(t, f.server.URL).SubscribeSync("$JS.EVENT.ADVISORY.CONSUMER.CREATED." + streams[0] + ".*")
 	kit.Must(t, err)
 	for range 3 {
 		f.a.lose(f.relay)
+		f.converges()
+		f.loseAnswers()
 		f.converges()
 	}
 	if m, err := searches.NextMsg(0); err == nil {
@@ -67,6 +70,24 @@ func TestPodsThatAreGone(t *testing.T) {
 		return nil
 	})
 	f.late()
+}
+
+// loseAnswers makes the first agent send events that arrive, and cuts its connection before the answers come.
+func (f *field) loseAnswers() {
+	stream, err := jetStream(f.t, connect(f.t, f.server.URL)).Stream(f.t.Context(), streams[0])
+	kit.Must(f.t, err)
+	before := stream.CachedInfo().State.LastSeq
+	f.relay.delay.Store(int64(300 * time.Millisecond))
+	f.a.steps(5)
+	until(f.t, func() error {
+		info, err := stream.Info(f.t.Context())
+		if err == nil && info.State.LastSeq == before {
+			err = errors.New("no event has arrived")
+		}
+		return err
+	})
+	f.relay.cut()
+	f.relay.delay.Store(0)
 }
 
 // lose makes the agent send events that do not arrive, and cuts its connection.
