@@ -79,8 +79,8 @@ func notUTF8(v reflect.Value) (text string) {
 			return notUTF8(v.Elem())
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			text = cmp.Or(text, notUTF8(v.Field(i)))
+		for _, field := range v.Fields() {
+			text = cmp.Or(text, notUTF8(field))
 		}
 	case reflect.Slice:
 		for i := range v.Len() {

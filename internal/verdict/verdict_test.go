@@ -132,10 +132,12 @@ func TestOf(t *testing.T) {
 		"a slow runtime no longer answers": {func(s *pleg.Status) {
 			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("a", 8*time.Second, false), overdue("b", 8*time.Second, false), overdue("c", 8*time.Second, false)}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
-		"a fallback": {func(s *pleg.Status) {
-			s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)
+		"a fallback": {
+			func(s *pleg.Status) {
+				s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)
+			},
+			"WARNING: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
 		},
-			"WARNING: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl"},
 		"unhealthy": {
 			func(s *pleg.Status) {
 				s.Healthy, s.Err, s.Since.Unhealthy = false, errors.New("no inspection has succeeded for 4m0s"), ago(time.Minute)

@@ -69,8 +69,12 @@ func (s *siege) floodOnce(ctx context.Context, open, write func(*conn) error) er
 func (c *conn) call(others ...hpack.HeaderField) error {
 	c.block.Reset()
 	for _, h := range append([]hpack.HeaderField{
-		{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: plegv1.PLEG_Watch_FullMethodName},
-		{Name: ":authority", Value: "localhost"}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+		{Name: ":method", Value: "POST"},
+		{Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: plegv1.PLEG_Watch_FullMethodName},
+		{Name: ":authority", Value: "localhost"},
+		{Name: "content-type", Value: "application/grpc"},
+		{Name: "te", Value: "trailers"},
 	}, others...) {
 		if err := c.headers.WriteField(h); err != nil {
 			return err

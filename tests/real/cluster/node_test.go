@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 const (

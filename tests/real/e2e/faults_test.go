@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 // fault is a row of the fault matrix. It breaks a runtime or an agent while pods

@@ -16,9 +16,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 // podsAtOnce is the number of pods that one step changes at the same time. The

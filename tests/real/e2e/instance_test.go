@@ -19,10 +19,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
 )
 
 // callTimeout bounds a call of an instance, which may be stopped.

@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 // stepTimeout bounds the wait for the events of one step. It is long because

@@ -10,8 +10,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 // containerd 1.6 has no events: the program polls, unless events are required. It lists a

@@ -107,8 +107,8 @@ func (e *examination) unreadOf(path string) (map[uint32]int, error) {
 
 // realPath returns a path without symbolic links, such as /var/run.
 func realPath(path string) string {
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		return real
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
 	}
 	return path
 }

@@ -10,8 +10,8 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 var stepStates = map[lab.Step]pleg.State{lab.Created: pleg.StateCreated, lab.Started: pleg.StateRunning, lab.Died: pleg.StateExited}
