@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -100,5 +101,24 @@ func TestJudge(t *testing.T) {
 		if got := tt.p.judge(tt.m); got != tt.want {
 			t.Errorf("%s: action %d, want %d", name, got, tt.want)
 		}
+	}
+}
+
+// A pod that changes while a watch receives the states of all comes twice: first its state, then the event.
+func TestEventWithinTheStates(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	var got []Event
+	w := watch{
+		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}),
+		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
+	}
+	for i, kind := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied} {
+		seq := uint64(i + 1)
+		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
+		kit.Must(t, w.deliver(t.Context(), "subject", "n", &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
+	}
+	if len(got) != 2 || !got[0].Replayed || got[1].Replayed || got[1].Type != pleg.ContainerDied {
+		t.Errorf("got %+v, want the state and then the event", got)
 	}
 }
