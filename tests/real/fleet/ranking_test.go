@@ -71,7 +71,7 @@ func watchRuntime(t *testing.T, flags []string) (runtime *process.Process, socke
 		}
 		return nil
 	})
-	return runtime, socket, func(context.Context) (pleg.Status, error) { return p.Status(), nil } //nolint:contextcheck // Status needs no context: it does not wait
+	return runtime, socket, func(context.Context) (pleg.Status, error) { return p.Status(), nil }
 }
 
 // ranked is one node of a report.
