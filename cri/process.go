@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
@@ -48,13 +49,11 @@ func silent(err error) bool {
 // ends: a runtime that says nothing hangs, although grpc ends each call on it at once.
 func (c *Client) awaitAnswer(ctx context.Context) {
 	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: "connect"}))
-	for {
-		state := c.conn.GetState()
-		if state == connectivity.Ready || !c.accepted.Load() {
-			return
-		}
+	for c.conn.GetState() != connectivity.Ready && c.accepted.Load() {
 		c.conn.Connect()
-		if !c.conn.WaitForStateChange(ctx, state) {
+		select {
+		case <-time.After(reconnectMax): // grpc tells no change of state while it tries again
+		case <-ctx.Done():
 			return
 		}
 	}
