@@ -50,6 +50,7 @@ var advice = map[Cause]string{
 	HungContainer: "look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, " +
 		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
+	HungShim:      "look for the pod's shim (ps -eo pid,stat,cmd), which is stopped or waits for a disk",
 	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
 	Fallback:      readLog + "; if its socket is gone, restart it (containers keep running)",
 	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited), crictl rmp $(crictl pods -q --state notready)); find out why the kubelet's garbage collection does not " +

@@ -21,6 +21,9 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.Completed(s.At)
 	}
+	for _, stuck := range slices.Backward(s.Stuck) { // of several, the longest
+		found[stuck.UID] = Stuck(stuck).Completed(s.At)
+	}
 	return found
 }
 

@@ -47,7 +47,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		s.At = time.Now()
 	}
 	var all []Finding
-	for _, find := range []func(pleg.Status) []Finding{l.lists, l.hangs, l.failures, l.slow} {
+	for _, find := range []func(pleg.Status) []Finding{l.lists, l.stuck, l.hangs, l.failures, l.slow} {
 		for _, f := range find(s) {
 			all = append(all, f.Completed(s.At))
 		}
@@ -182,7 +182,7 @@ func (f Finding) and(more int) Finding {
 	return f
 }
 
-var plural = map[string]string{"hangs": "hang", "is slow": "are slow"}
+var plural = map[string]string{"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims"}
 
 // in returns the finding with the call that the runtime does not answer.
 func (f Finding) in(c *pleg.Call) Finding {

@@ -98,6 +98,31 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 9)} },
 			"PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
+		"a shim is stopped": {
+			func(s *pleg.Status) {
+				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &pleg.Process{PID: 41, Name: "containerd-shim", State: "T"}}}
+			},
+			"PROBLEM: shop/web-0 has a hung shim since 11:59 (9.0s): containerd-shim, PID 41, is stopped by a signal", "kill -CONT 41",
+		},
+		"stopped shims, one with a container that ended": {
+			func(s *pleg.Status) {
+				shim := &pleg.Process{PID: 41, Name: "containerd-shim", State: "D"}
+				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: shim, Container: "nginx", ID: "c1"}, {UID: "v", Since: noon, Shim: shim}}
+			},
+			"PROBLEM: shop/web-0 and 1 more pod have hung shims since 11:59 (9.0s): containerd-shim, PID 41, waits in the kernel, state D; nginx has ended, and the runtime calls it running", "dmesg",
+		},
+		"an end that the runtime did not learn": {
+			func(s *pleg.Status) {
+				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
+			},
+			"PROBLEM: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "crictl stop c1",
+		},
+		"a conmon has ended": {
+			func(s *pleg.Status) {
+				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &pleg.Process{PID: 41}}}
+			},
+			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "delete the pod",
+		},
 		"since yesterday": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
 			"PROBLEM: shop/web-0 hangs since Feb 28 10:00 (26h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",

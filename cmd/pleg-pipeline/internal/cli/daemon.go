@@ -20,6 +20,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -65,7 +66,8 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
-	pipe, err := pipeline.New(c.pipeline.options(client, out.log, kept{registry}))
+	runtime := watched{client, shim.New(os.DirFS("/proc"))}
+	pipe, err := pipeline.New(c.pipeline.options(runtime, out.log, kept{registry}))
 	if err != nil {
 		return err
 	}
@@ -83,6 +85,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	if incidents != nil {
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
+	d.parts = append(d.parts, func(ctx context.Context) error { return runtime.Run(ctx, pipe) })
 	if c.pidfd {
 		d.parts = append(d.parts, func(ctx context.Context) error { return pidfd.Run(ctx, pipe, pidfd.Options{Logger: out.log}) })
 	}
@@ -93,6 +96,12 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	out.say(ctx, "%v after %v: %d relists, %d events, %d missed by subscribers", err, time.Since(began).Round(100*time.Millisecond),
 		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Discarded)
 	return nil
+}
+
+// watched is a runtime with its containers' shims.
+type watched struct {
+	*cri.Client
+	*shim.Watcher
 }
 
 // newRegistry returns a registry with the metrics of the process.

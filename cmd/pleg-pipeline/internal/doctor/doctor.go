@@ -19,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -66,6 +67,7 @@ type examination struct {
 	client  *cri.Client
 	runtime runtimeapi.RuntimeServiceClient
 	report  *Report
+	stuck   []pleg.Stuck // pods whose shim is stopped
 
 	mu    sync.Mutex // for status calls, which are made at the same time
 	calls []madeCall
@@ -116,6 +118,7 @@ func (e *examination) makeCalls(ctx context.Context) {
 	e.inspect(ctx, items)
 	e.imageFilesystem(ctx)
 	e.readCgroups(ctx, items)
+	e.findShims(items)
 	e.findUnread(ctx)
 }
 

@@ -101,6 +101,11 @@ func (e *examination) seen() pleg.Status {
 			s.Relist.Started, s.Relist.Call = c.began, c.call()
 		}
 	}
+	for _, found := range e.stuck {
+		if !slices.ContainsFunc(s.Stuck, func(p pleg.Stuck) bool { return p.UID == found.UID }) {
+			s.Stuck = append(s.Stuck, found)
+		}
+	}
 	return s
 }
 

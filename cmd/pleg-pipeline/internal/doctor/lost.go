@@ -12,6 +12,9 @@ import (
 	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // settle is the time in which a runtime handles the exit of a container: a cgroup that is still
@@ -44,6 +47,30 @@ func (e *examination) readCgroups(ctx context.Context, items []item) {
 		if cgroup := e.lostCgroup(ctx, c); cgroup != "" {
 			e.report.Empty = append(e.report.Empty, EmptyContainer{Pod: c.Pod, PodUID: c.PodUID, Container: c.Container, ID: c.ID, Cgroup: cgroup})
 		}
+	}
+}
+
+// findShims finds pods whose shim is stopped. The end of a container there is the shim's matter.
+func (e *examination) findShims(items []item) {
+	if e.Proc == nil {
+		return
+	}
+	stopped, known := shim.Stopped(e.Proc), make(map[string]bool)
+	for _, i := range items {
+		process := stopped[pleg.ContainerID(i.ID)]
+		if process == nil || known[i.PodUID] {
+			continue
+		}
+		known[i.PodUID] = true
+		namespace, name, _ := strings.Cut(i.Pod, "/")
+		stuck := pleg.Stuck{UID: pleg.PodUID(i.PodUID), Namespace: namespace, Name: name, Since: e.report.At, Shim: process}
+		e.report.Empty = slices.DeleteFunc(e.report.Empty, func(c EmptyContainer) bool {
+			if c.PodUID == i.PodUID {
+				stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
+			}
+			return c.PodUID == i.PodUID
+		})
+		e.stuck = append(e.stuck, stuck)
 	}
 }
 

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"io/fs"
 	"maps"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -95,6 +96,42 @@ func TestExamineFindsLostExits(t *testing.T) {
 				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
 			} else if len(r.Empty) > 0 {
 				t.Errorf("empty %+v, want none", r.Empty)
+			}
+		})
+	}
+}
+
+// TestExamineFindsStoppedShim has a shim that a signal stopped, with a container that lives and
+// with one that has ended.
+func TestExamineFindsStoppedShim(t *testing.T) {
+	empty := fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}
+	const shim = "PROBLEM: shop/web-0 has a hung shim for at least "
+	for name, test := range map[string]struct {
+		cgroups fs.FS
+		state   string
+		want    string
+	}{
+		"it runs":             {fstest.MapFS{}, "S", ""},
+		"stopped":             {fstest.MapFS{}, "T", "containerd-shim, PID 40, is stopped by a signal"},
+		"stopped, and an end": {empty, "T", "containerd-shim, PID 40, is stopped by a signal; nginx has ended, and the runtime calls it running"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			o := serveStub(t, &stub{
+				containers: []*runtimeapi.Container{{
+					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+				}},
+				cgroups: map[string]string{"c1": "/" + folder}, info: runc,
+			})
+			o.Cgroups, o.Proc = test.cgroups, fstest.MapFS{
+				"self/stat": {}, "40/comm": {Data: []byte("containerd-shim\n")}, "40/stat": {Data: []byte("40 (containerd-shim) " + test.state + " 1 ")},
+				"40/cmdline": {Data: []byte("/usr/bin/containerd-shim-runc-v2\x00-id\x00s\x00")},
+			}
+			r := doctor.Examine(t.Context(), o)
+			if found := strings.HasPrefix(r.Verdict, shim); found != (test.state == "T") || !strings.HasSuffix(r.Verdict, test.want) {
+				t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+			}
+			if len(r.Empty) > 0 {
+				t.Errorf("also %+v", r.Empty)
 			}
 		})
 	}

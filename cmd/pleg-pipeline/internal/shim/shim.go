@@ -1,0 +1,164 @@
+// Package shim watches the processes that stand between a runtime and its containers: containerd's
+// shims and CRI-O's conmon. The runtime learns of the end of a container from them alone, and says
+// nothing of one that does not run: the container counts as running forever. The kernel knows, in
+// /proc. Without the pid namespace of the host, or on another system, nothing is found.
+package shim
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// lookPeriod is the time between two looks.
+	lookPeriod = time.Second
+	// settle is how long a trouble lasts before it counts: a shim waits for a disk now and then,
+	// and a runtime needs time for the end of a container.
+	settle = 3 * time.Second
+)
+
+// Pipeline is a pipeline.Pipeline.
+type Pipeline interface {
+	Cache() cache.Reader
+	RequestRelist(uid pleg.PodUID)
+}
+
+// Watcher finds pods whose shim does not run. Create it with [New].
+type Watcher struct {
+	proc  fs.FS
+	stuck atomic.Pointer[[]pleg.Stuck]
+
+	// shims are the shims that run, by PID; looked has the number of looks at each process, as a
+	// process has the name of its parent until it executes its program.
+	shims  map[int]*shim
+	looked map[int]int
+	// first is the first process of each container that runs.
+	first map[pleg.ContainerID]child
+	// since is when each trouble was first seen.
+	since map[trouble]time.Time
+}
+
+// child is the first process of a container and the shim that started it.
+type child struct{ pid, shim int }
+
+type trouble struct {
+	container pleg.ContainerID // or sandbox
+	what      string
+}
+
+// New returns a watcher of the processes in proc, which is /proc.
+func New(proc fs.FS) *Watcher {
+	return &Watcher{
+		proc: proc, shims: make(map[int]*shim), looked: make(map[int]int),
+		first: make(map[pleg.ContainerID]child), since: make(map[trouble]time.Time),
+	}
+}
+
+// Stuck implements [pleg.ShimReporter].
+func (w *Watcher) Stuck() []pleg.Stuck {
+	if stuck := w.stuck.Load(); stuck != nil {
+		return *stuck
+	}
+	return nil
+}
+
+// Run looks at the shims until ctx ends, and returns its cause.
+func (w *Watcher) Run(ctx context.Context, p Pipeline) error {
+	ticker := time.NewTicker(lookPeriod)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			w.look(p, time.Now())
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// look publishes what is wrong now.
+func (w *Watcher) look(p Pipeline, now time.Time) {
+	w.findShims()
+	if len(w.shims) == 0 && len(w.first) == 0 {
+		w.stuck.Store(nil)
+		return
+	}
+	before := w.since
+	w.since = make(map[trouble]time.Time)
+	known := w.first
+	w.first = make(map[pleg.ContainerID]child)
+	var all []pleg.Stuck
+	for _, e := range p.Cache().List() {
+		if e.Last == nil {
+			continue
+		}
+		all = append(all, w.lookAt(p, e, known, before, now)...)
+	}
+	slices.SortStableFunc(all, func(a, b pleg.Stuck) int { return a.Since.Compare(b.Since) })
+	w.stuck.Store(&all)
+}
+
+// lookAt returns what is wrong with a pod: at most one for each container and each shim.
+func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]time.Time, now time.Time) (all []pleg.Stuck) {
+	// lasts keeps since when something is, and reports whether that is long.
+	lasts := func(id pleg.ContainerID, what string) (time.Time, bool) {
+		t := trouble{id, what}
+		since, ok := before[t]
+		if !ok {
+			since = now
+		}
+		w.since[t] = since
+		return since, now.Sub(since) >= settle
+	}
+	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
+	named := make(map[int]bool) // shims with a container that has ended
+	for _, c := range e.Last.Containers {
+		if c.State != pleg.StateRunning {
+			continue
+		}
+		first, ok := w.firstOf(c.ID, e.Last, known)
+		if !ok {
+			continue
+		}
+		w.first[c.ID] = first
+		watcher, _ := process.Read(w.proc, first.shim)
+		if !w.runs(first.pid) {
+			since, long := lasts(c.ID, "ended")
+			p.RequestRelist(e.UID)
+			if !long || e.LastAsOf.Before(since.Add(settle/2)) {
+				continue // the runtime may agree soon
+			}
+			stuck := pod
+			stuck.Since, stuck.Container, stuck.ID = since, c.Name, c.ID
+			if w.doesNotRun(watcher) {
+				stuck.Shim = watcher
+			}
+			named[first.shim] = true
+			all = append(all, stuck)
+		} else if watcher.State == "" {
+			if since, long := lasts(c.ID, "alone"); long {
+				stuck := pod
+				stuck.Since, stuck.Shim = since, watcher
+				all = append(all, stuck)
+			}
+		}
+	}
+	for pid, s := range w.shims {
+		if s.process == nil || named[pid] || e.Last.Sandbox(s.id) == nil && e.Last.Container(s.id) == nil {
+			continue
+		}
+		if since, long := lasts(s.id, s.process.State); long {
+			stuck := pod
+			stuck.Since, stuck.Shim = since, s.process
+			all = append(all, stuck)
+		}
+	}
+	return all
+}

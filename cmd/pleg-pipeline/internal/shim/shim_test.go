@@ -1,0 +1,156 @@
+package shim_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"maps"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node is a /proc that changes, and the cache of a pipeline.
+type node struct {
+	files atomic.Pointer[fstest.MapFS]
+	cache *podcache.Cache
+	asked atomic.Int64
+}
+
+func (n *node) Open(name string) (fs.File, error) { return n.files.Load().Open(name) }
+func (n *node) Cache() cache.Reader               { return n.cache }
+func (n *node) RequestRelist(pleg.PodUID)         { n.asked.Add(1) }
+
+// set changes processes: each is "name state parent", its command line, cgroup and children. An
+// empty process has ended.
+func (n *node) set(processes map[int][]string) {
+	files := maps.Clone(*n.files.Load())
+	for pid, p := range processes {
+		put := func(name, text string) { files[fmt.Sprintf("%d/%s", pid, name)] = &fstest.MapFile{Data: []byte(text)} }
+		for name := range files {
+			var of int
+			if _, err := fmt.Sscanf(name, "%d/", &of); err == nil && of == pid {
+				delete(files, name)
+			}
+		}
+		if len(p) == 0 {
+			continue
+		}
+		stat := fmt.Sprintf("%d (%s) %s 1 1", pid, p[0], p[1])
+		put("comm", p[0]+"\n")
+		put("stat", stat)
+		put(fmt.Sprintf("task/%d/stat", pid), stat)
+		put("cmdline", p[2])
+		put("cgroup", p[3])
+		put(fmt.Sprintf("task/%d/children", pid), p[4])
+	}
+	n.files.Store(&files)
+}
+
+// running writes the status of a pod whose containers c1 and c2 run or not, as of now.
+func (n *node) running(state pleg.State) {
+	n.cache.Set("u", &pleg.PodStatus{
+		UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "sandbox", Ready: true}},
+		Containers: []*pleg.ContainerStatus{{ID: "c1", Name: "nginx", State: state}, {ID: "c2", Name: "sidecar", State: pleg.StateRunning}},
+	}, nil, time.Now())
+}
+
+const (
+	shimLine   = "/usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00sandbox\x00-address\x00/run/s\x00"
+	conmonLine = "/usr/bin/conmon\x00-b\x00/x\x00-c\x00c1\x00-n\x00nginx\x00"
+)
+
+func shimIn(state string) []string { return []string{"containerd-shim", state, shimLine, "", "11 12 "} }
+func inC1(state string) []string   { return []string{"nginx", state, "nginx", "0::/kubepods/c1", ""} }
+
+var (
+	inC2   = []string{"sidecar", "S", "sidecar", "0::/kubepods/c2", ""}
+	conmon = []string{"conmon", "S", conmonLine, "", "11"}
+)
+
+// TestStuck has one trouble of a pod for each row. It must be found, and be over with its cause.
+func TestStuck(t *testing.T) {
+	containerd := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}
+	crio := map[int][]string{10: conmon, 11: inC1("S")}
+	stopped := &pleg.Process{PID: 10, Name: "containerd-shim", State: "T"}
+	for name, test := range map[string]struct {
+		before, trouble map[int][]string
+		want            []pleg.Stuck // without the pod and the time
+		agrees          bool         // the runtime learns the end
+	}{
+		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false},
+		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped}}, false},
+		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false},
+		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false},
+		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true},
+		"a lost end":          {containerd, map[int][]string{11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false},
+		"an exec ended":       {containerd, map[int][]string{11: nil, 10: {"containerd-shim", "S", shimLine, "", "12 13"}, 13: inC1("S")}, nil, false},
+		"conmon ended":        {crio, map[int][]string{10: nil}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10}}}, false},
+		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false},
+		"another shim":        {map[int][]string{10: {"containerd-shim", "S", "/bin/containerd-shim-runsc-v1\x00-id\x00sandbox\x00", "", "11"}, 11: inC1("S")}, map[int][]string{11: nil}, nil, false},
+		"nothing was watched": {map[int][]string{11: inC1("S")}, map[int][]string{11: nil}, nil, false},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n := &node{cache: podcache.New()}
+			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			n.set(test.before)
+			state := pleg.StateRunning
+			n.running(state)
+			w := shim.New(n)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			pass := func(seconds int) {
+				for range seconds {
+					time.Sleep(time.Second)
+					n.running(state)
+					synctest.Wait()
+				}
+			}
+			pass(5)
+			if got := w.Stuck(); len(got) > 0 {
+				t.Fatalf("before: %+v", got)
+			}
+			began := time.Now()
+			n.set(test.trouble)
+			if test.agrees {
+				state = pleg.StateExited
+			}
+			pass(1)
+			if got := w.Stuck(); len(got) > 0 {
+				t.Errorf("after a second: %+v", got)
+			}
+			pass(8)
+			got := w.Stuck()
+			if len(got) != len(test.want) {
+				t.Fatalf("found %+v, want %+v", got, test.want)
+			}
+			for i, want := range test.want {
+				g := got[i]
+				same := (g.Shim == nil) == (want.Shim == nil) && (g.Shim == nil || *g.Shim == *want.Shim)
+				if !same || g.Container != want.Container || g.ID != want.ID || g.UID != "u" || g.Name != "web-0" || g.Since.Sub(began) > time.Second {
+					t.Errorf("found %+v of %+v, want %+v of %+v", g, g.Shim, want, want.Shim)
+				}
+				if want.ID != "" && n.asked.Load() == 0 {
+					t.Error("no list of the pod was requested")
+				}
+			}
+			n.set(containerd)
+			state = pleg.StateExited
+			pass(2)
+			if got := w.Stuck(); len(got) > 0 {
+				t.Errorf("afterwards: %+v", got)
+			}
+		})
+	}
+}

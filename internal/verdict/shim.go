@@ -1,0 +1,62 @@
+package verdict
+
+import (
+	"fmt"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Stuck returns the finding of a pod whose shim does not run, or did not tell the end of a
+// container.
+func Stuck(s pleg.Stuck) Finding {
+	f := ofPod(s.Namespace, s.Name, s.UID)
+	f.Since, f.Container = s.Since, s.Container
+	p := s.Shim
+	switch {
+	case p == nil:
+		f.Cause, f.What = EmptyCgroup, "has a container without a process"
+		f.Detail = ": " + s.Container + " has ended, and the runtime calls it running"
+		f.Advice = "delete the pod, or stop the container (crictl stop " + string(s.ID) + ")"
+		return f
+	case p.State == "":
+		f.Cause, f.What = HungShim, "has no shim"
+		f.Detail = fmt.Sprintf(": PID %d has ended, so that the runtime will not learn when the container ends", p.PID)
+		f.Advice = "delete the pod, which makes a new one; crictl stop ends a container"
+		return f
+	}
+	f.Cause, f.What, f.Detail = HungShim, "has a hung shim", ": "+stateOf(p)
+	f.Advice = fmt.Sprintf("continue it (kill -CONT %d), and find out who stopped it; deleting the pod waits for it", p.PID)
+	if p.State == "D" {
+		f.Advice = fmt.Sprintf("%s; deleting the pod waits for the shim, PID %d", waits, p.PID)
+	}
+	if s.Container != "" {
+		f.Detail += "; " + s.Container + " has ended, and the runtime calls it running"
+	}
+	return f
+}
+
+// stuck finds pods whose shim does not run, with one finding for each cause.
+func (l Limits) stuck(s pleg.Status) (all []Finding) {
+	for _, cause := range []Cause{HungShim, EmptyCgroup} {
+		var of []Finding
+		for _, stuck := range s.Stuck {
+			if f := Stuck(stuck); f.Cause == cause {
+				f.AtLeast = l.unwatched(f.Since)
+				of = append(of, f)
+			}
+		}
+		if len(of) == 0 {
+			continue
+		}
+		pods := make(map[pleg.PodUID]bool)
+		for _, f := range of {
+			pods[f.PodUID] = true
+		}
+		first := of[0].and(len(pods) - 1)
+		if len(of) > 1 {
+			first.Evidence = complaints(of[:min(len(of), maxNamed)], s.At)
+		}
+		all = append(all, first)
+	}
+	return all
+}
