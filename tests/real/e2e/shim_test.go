@@ -4,11 +4,11 @@ package e2e_test
 
 import (
 	"fmt"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -23,19 +23,20 @@ func TestStoppedProcessesAreNamed(t *testing.T) {
 	must(t, err)
 	f.pods = append(f.pods, pod)
 	nginx := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "nginx", Program: lab.Pause()})
-	path, err := buildProgram()
-	must(t, err)
 	in := f.run(ctx, instanceOptions{name: "daemon", settings: rareLists})
 	must(t, in.awaitHealth(ctx))
-	says := func(within time.Duration, parts ...string) string {
+	says := func(within time.Duration, parts ...string) {
 		t.Helper()
-		began, out := time.Now(), ""
+		began := time.Now()
 		err := await(ctx, func() error {
-			text, _ := exec.CommandContext(ctx, path, "pods", "--connect", in.Socket).CombinedOutput()
-			out = string(text)
+			s, err := in.status(ctx)
+			if err != nil {
+				return err
+			}
+			text := verdict.Of(s).Text
 			for _, part := range parts {
-				if !strings.Contains(strings.Join(strings.Fields(out), " "), part) {
-					return fmt.Errorf("no %q in %s", part, out)
+				if !strings.Contains(text, part) {
+					return fmt.Errorf("no %q in %s", part, text)
 				}
 			}
 			return nil
@@ -43,7 +44,6 @@ func TestStoppedProcessesAreNamed(t *testing.T) {
 		if took := time.Since(began); err != nil || took > within {
 			t.Errorf("after %v: %v", took, err)
 		}
-		return out
 	}
 	const hung = "shop/web-0 has a hung shim since"
 	says(stepTimeout, "OK: the node is healthy")
