@@ -10,6 +10,8 @@
 // minutes of a recording in memory. CRI events are not recorded: they only make the
 // pipeline list, and the lists are.
 //
+// Text that is not UTF-8 is written with U+FFFD, and replayed as text that is not UTF-8.
+//
 // A replay answers each call as the same call was answered: with the newest answer at
 // that time of the recording, or with the one that follows soon. Its clock starts with
 // the first call and stands still at a list that differs from the one before until that

@@ -31,17 +31,24 @@ func (notUTF8) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(bytes.ReplaceAll(raw, []byte("nginx:1"), []byte("nginx:\xff")))}, err
 }
 
-// TestTextThatIsNotUTF8 in one container of a list ends neither the client nor the recording.
+// TestTextThatIsNotUTF8 in one container of a list ends neither the client nor the recording, and a
+// replay shows what the node showed: that container is skipped.
 func TestTextThatIsNotUTF8(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		sandbox := &runtimeapi.PodSandboxMetadata{Name: "web-0", Uid: "u", Namespace: "shop"}
 		answers := map[string]proto.Message{
 			"Version": &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "test"},
 			"ListPodSandbox": &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{
-				{Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web-0", Uid: "u", Namespace: "shop"}},
+				{Id: "s", Metadata: sandbox},
+			}},
+			"PodSandboxStatus": &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: "s", Metadata: sandbox}},
+			"ContainerStatus": &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{
+				Id: "d", Metadata: &runtimeapi.ContainerMetadata{Name: "sidecar"}, State: runtimeapi.ContainerState_CONTAINER_RUNNING,
 			}},
 			"ListContainers": &runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
 				{Id: "c", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}, ImageRef: "nginx:1"},
+				{Id: "d", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "sidecar"}, State: runtimeapi.ContainerState_CONTAINER_RUNNING},
 			}},
 		}
 		dial, stop := serving(t, func(ctx context.Context, listener net.Listener) error {
@@ -58,7 +65,7 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 		})
 		var out memory
 		recorder, written := startRecorder(&out, recording.Options{})
-		runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
+		shown := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
 			time.Sleep(5 * time.Second)
 			recorder.Stop()
 		})
@@ -72,5 +79,9 @@ func TestTextThatIsNotUTF8(t *testing.T) {
 			t.Errorf("Read = %+v, %v, want a whole recording", r, err)
 		}
 		_ = stop()
+		if len(shown.events["u"]) == 0 {
+			t.Error("the node has shown no event")
+		}
+		replayed(t, out.Bytes(), 1, pipeline.Options{}, 0).requireEqual(t, shown)
 	})
 }
