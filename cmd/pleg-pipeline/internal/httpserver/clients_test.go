@@ -96,6 +96,7 @@ func TestPortForwardShowsPods(t *testing.T) {
 func serveEverywhere(t *testing.T, webConfig string) (address string) {
 	t.Helper()
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
+	kit.Must(t, pipe.WaitSynced(t.Context()))
 	o := options(pipe)
 	o.Address, o.WebConfig = everywhere, webConfig
 	return serve(t, httpserver.Handler(o), webConfig)

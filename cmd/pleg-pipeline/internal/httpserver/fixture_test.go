@@ -67,6 +67,7 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig strin
 func servePipe(t *testing.T, runtime *plegtest.Runtime, webConfig string) (address string) {
 	t.Helper()
 	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
+	kit.Must(t, pipe.WaitSynced(t.Context())) // before the first list, /pods has no answer
 	return serve(t, httpserver.Handler(options(pipe)), webConfig)
 }
 
