@@ -3,6 +3,7 @@ package lister_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,13 +26,19 @@ func (p probe) Probe(ctx context.Context) error { return p(ctx) }
 func TestProbesBetweenLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		probes := 0
-		answer := probe(func(context.Context) error { return nil })
+		var silent atomic.Bool
 		rt := plegtest.New()
 		f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, 100), start: time.Now()}
 		var err error
 		f.lister, err = lister.New(lister.Options{
 			Runtime: rt, Ticks: new(stage.Ticks), RelistPeriod: time.Minute, RelistThreshold: threshold, RelistPeriodWithEvents: time.Minute,
-			Prober: probe(func(ctx context.Context) error { probes++; return answer(ctx) }),
+			Prober: probe(func(context.Context) error {
+				if probes++; silent.Load() {
+					time.Sleep(3 * time.Second)
+					return errors.New("no answer")
+				}
+				return nil
+			}),
 			Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 		})
 		kit.Must(t, err)
@@ -40,7 +47,7 @@ func TestProbesBetweenLists(t *testing.T) {
 		if lists := rt.Counts().Lists; probes != 10 || lists != 1 {
 			t.Errorf("%d probes and %d lists in 21 s, want 10 and 1", probes, lists)
 		}
-		answer = func(context.Context) error { time.Sleep(3 * time.Second); return errors.New("no answer") }
+		silent.Store(true)
 		rt.SetListFault(func(context.Context) error { time.Sleep(20 * time.Second); return nil })
 		f.sleepUntil(30 * time.Second)
 		s := f.lister.Status()
@@ -50,7 +57,7 @@ func TestProbesBetweenLists(t *testing.T) {
 		if got := s.Started.Sub(f.start); got != 25*time.Second {
 			t.Errorf("the list began at %v, want 25 s", got)
 		}
-		answer = func(context.Context) error { return nil }
+		silent.Store(false)
 		rt.SetListFault(nil)
 		f.sleepUntil(46 * time.Second)
 		if s := f.lister.Status(); s.Failures != 0 || s.Took != 20*time.Second {
