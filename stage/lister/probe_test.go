@@ -25,7 +25,7 @@ func (p probe) Probe(ctx context.Context) error { return p(ctx) }
 // TestProbesBetweenLists has a runtime that stops to answer between two lists that are far apart.
 func TestProbesBetweenLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		probes := 0
+		var probes atomic.Int64
 		var silent atomic.Bool
 		rt := plegtest.New()
 		f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, 100), start: time.Now()}
@@ -33,7 +33,7 @@ func TestProbesBetweenLists(t *testing.T) {
 		f.lister, err = lister.New(lister.Options{
 			Runtime: rt, Ticks: new(stage.Ticks), RelistPeriod: time.Minute, RelistThreshold: threshold, RelistPeriodWithEvents: time.Minute,
 			Prober: probe(func(context.Context) error {
-				if probes++; silent.Load() {
+				if probes.Add(1); silent.Load() {
 					time.Sleep(3 * time.Second)
 					return errors.New("no answer")
 				}
@@ -44,7 +44,7 @@ func TestProbesBetweenLists(t *testing.T) {
 		kit.Must(t, err)
 		kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
 		f.sleepUntil(21 * time.Second)
-		if lists := rt.Counts().Lists; probes != 10 || lists != 1 {
+		if probes, lists := probes.Load(), rt.Counts().Lists; probes != 10 || lists != 1 {
 			t.Errorf("%d probes and %d lists in 21 s, want 10 and 1", probes, lists)
 		}
 		silent.Store(true)
