@@ -17,7 +17,7 @@ func (a Announcement) apply(m *machine) {
 	if h.UID == "" || h.Container == "" {
 		return
 	}
-	m.announced.hear(h.Container)
+	m.announced.hear(h)
 	rec := m.records[h.UID]
 	if m.backlog.listings == 0 || rec != nil && rec.shows(h.Container) {
 		return // the first list shows what is there
@@ -31,33 +31,50 @@ func (a Announcement) apply(m *machine) {
 // announced compares what CRI events announce with what lists of all pods find: the metric that
 // KEP-3386 promised. An event may come until the list after the one that found its change.
 type announced struct {
-	// recent are the containers that events named since the newest list, older those before it.
-	recent, older map[pleg.ContainerID]struct{}
-	// found are the containers that the newest list found changed and no event had named, once
-	// for each change.
-	found []pleg.ContainerID
+	// recent are the steps that events announced since the newest list, older those before it.
+	recent, older map[announcedStep]struct{}
+	// found are the steps that the newest list found and no event had announced.
+	found []announcedStep
 }
 
-func (a *announced) hear(id pleg.ContainerID) {
+// announcedStep is what happened to a container.
+type announcedStep struct {
+	id pleg.ContainerID
+	to pleg.EventType
+}
+
+// hear notes an event, which announces the steps before it too: CRI-O may announce the start of
+// a container after its end, or never.
+func (a *announced) hear(h pleg.Hint) {
 	if a.recent == nil {
-		a.recent = make(map[pleg.ContainerID]struct{})
+		a.recent = make(map[announcedStep]struct{})
 	}
-	if len(a.recent) < maxHeard {
-		a.recent[id] = struct{}{}
+	if len(a.recent) >= maxHeard {
+		return
+	}
+	note := func(to pleg.EventType) { a.recent[announcedStep{h.Container, to}] = struct{}{} }
+	if h.Removed {
+		note(pleg.ContainerRemoved)
+	}
+	if h.Removed || h.State == pleg.StateExited {
+		note(pleg.ContainerDied)
+	}
+	if h.Removed || h.State >= pleg.StateRunning {
+		note(pleg.ContainerStarted)
 	}
 }
 
-func (a *announced) has(id pleg.ContainerID) bool {
-	_, recent := a.recent[id]
-	_, older := a.older[id]
+func (a *announced) has(s announcedStep) bool {
+	_, recent := a.recent[s]
+	_, older := a.older[s]
 	return recent || older
 }
 
 // list begins with a new list of all pods. It returns how many changes the one before it found
 // that no event has announced since.
 func (a *announced) list() (unannounced int) {
-	for _, id := range a.found {
-		if !a.has(id) {
+	for _, s := range a.found {
+		if !a.has(s) {
 			unannounced++
 		}
 	}
@@ -73,8 +90,9 @@ func (a *announced) expect(had, has *pleg.Pod) {
 			continue // CRI-O announces none
 		}
 		told := ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved
-		if told && !a.has(ev.ContainerID) && len(a.found) < maxHeard {
-			a.found = append(a.found, ev.ContainerID)
+		s := announcedStep{ev.ContainerID, ev.Type}
+		if told && !a.has(s) && len(a.found) < maxHeard {
+			a.found = append(a.found, s)
 		}
 	}
 }
