@@ -322,6 +322,7 @@ func TestUnannouncedChanges(t *testing.T) {
 		"the stream was not up":     {"", "", false, 0},
 		"another one was announced": {"b=exited", "", true, 1},
 		"a removal says it all":     {"a=removed", "", true, 0},
+		"only its start was":        {"a=running", "", true, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var ticks stage.Ticks
