@@ -64,4 +64,3 @@ func TestStoppedProcessesAreNamed(t *testing.T) {
 	must(t, f.lab.Thaw())
 	says(3*time.Second, "OK: the node is healthy")
 }
-

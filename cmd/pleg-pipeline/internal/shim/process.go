@@ -106,7 +106,7 @@ func (w *Watcher) children(pid int) (all []int) {
 			text = append(text, more...)
 		}
 	}
-	for _, field := range strings.Fields(string(text)) {
+	for field := range strings.FieldsSeq(string(text)) {
 		if child, err := strconv.Atoi(field); err == nil {
 			all = append(all, child)
 		}

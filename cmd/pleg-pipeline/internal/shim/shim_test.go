@@ -73,7 +73,8 @@ const (
 )
 
 func shimIn(state string) []string { return []string{"containerd-shim", state, shimLine, "", "11 12 "} }
-func inC1(state string) []string   { return []string{"nginx", state, "nginx", "0::/kubepods/c1", ""} }
+
+func inC1(state string) []string { return []string{"nginx", state, "nginx", "0::/kubepods/c1", ""} }
 
 var (
 	inC2   = []string{"sidecar", "S", "sidecar", "0::/kubepods/c2", ""}
