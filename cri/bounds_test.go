@@ -89,7 +89,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		return client.WatchEvents(ctx, func() {}, func(pleg.Hint) {})
 	}
 	const kubelets = 2 * time.Minute
-	seven := cri.Options{ListTimeout: 7 * time.Second, StatusTimeout: 7 * time.Second}
+	others := cri.Options{ListTimeout: 7 * time.Second, StatusTimeout: 11 * time.Second}
 	for _, tt := range []struct {
 		name   string
 		call   call
@@ -100,12 +100,12 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		code   codes.Code
 	}{
 		{"list, the kubelet's deadline", list, "StreamContainers", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
-		{"list, another deadline", list, "StreamContainers", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list, another deadline", list, "StreamContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list, the caller's context", list, "StreamContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
-		{"list of a pod's sandboxes", listOne, "ListPodSandbox", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
-		{"list of a pod's containers", listOne, "ListContainers", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list of a pod's sandboxes", listOne, "ListPodSandbox", others, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list of a pod's containers", listOne, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
-		{"status, another deadline", inspect, "ContainerStatus", seven, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"status, another deadline", inspect, "ContainerStatus", others, 0, 11 * time.Second, codes.DeadlineExceeded},
 		{"status, the caller's context", inspect, "ContainerStatus", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 		{"events, the caller's context", watch, "GetContainerEvents", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 	} {

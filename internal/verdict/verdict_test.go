@@ -71,6 +71,15 @@ func TestOf(t *testing.T) {
 		"lists are slow": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Started, s.Since.Slow = 4*time.Second, ago(4*time.Second), ago(time.Minute)
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
+		"a list takes less than a long period": {func(s *pleg.Status) {
+			s.Relist.Took, s.Relist.Period = 2*time.Second, 5*time.Second
+		}, "OK: the node is healthy, its 110 pods answer", ""},
+		"a list takes longer than a short period": {func(s *pleg.Status) {
+			s.Relist.Took, s.Since.Slow = 2*time.Second, ago(time.Minute)
+		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 2.0s", "CPU and disk"},
+		"a list takes seconds of a long period": {func(s *pleg.Status) {
+			s.Relist.Took, s.Relist.Period, s.Since.Slow = 4*time.Second, 5*time.Second, ago(time.Minute)
+		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
@@ -92,7 +101,9 @@ func TestOf(t *testing.T) {
 			"PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"an inspection hangs again": {func(s *pleg.Status) {
-			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 8)}
+			before := quarantined("web-0", 24*time.Minute, 8)
+			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the attempt before
+			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{before}
 		}, "PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
 		"a pod waits in quarantine": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 24*time.Minute, 9)} },
@@ -130,6 +141,15 @@ func TestOf(t *testing.T) {
 		"three pods hang": {func(s *pleg.Status) {
 			s.Quarantined = []pleg.Quarantined{quarantined("a", time.Minute, 2), quarantined("b", time.Hour, 9), quarantined("c", time.Minute, 1)}
 		}, "PROBLEM: shop/b and 2 more pods hang since 11:00 (60m, 9 attempts) in ContainerStatus of nginx; the other 107 pods answer", "shim"},
+		"half of the pods hang": {func(s *pleg.Status) {
+			s.Relist.Pods, s.Quarantined = 6, []pleg.Quarantined{quarantined("a", time.Hour, 9), quarantined("b", time.Minute, 2), quarantined("c", time.Minute, 1)}
+		}, "PROBLEM: the runtime does not answer inspections since 11:00 (60m, 9 attempts): 3 of 6 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
+		"fewer than half of the pods hang": {func(s *pleg.Status) {
+			s.Relist.Pods, s.Quarantined = 7, []pleg.Quarantined{quarantined("a", time.Hour, 9), quarantined("b", time.Minute, 2), quarantined("c", time.Minute, 1)}
+		}, "PROBLEM: shop/a and 2 more pods hang since 11:00 (60m, 9 attempts) in ContainerStatus of nginx; the other 4 pods answer", "shim"},
+		"the only two pods hang": {func(s *pleg.Status) {
+			s.Relist.Pods, s.Quarantined = 2, []pleg.Quarantined{quarantined("a", time.Hour, 9), quarantined("b", time.Minute, 2)}
+		}, "PROBLEM: shop/a and 1 more pod hang since 11:00 (60m, 9 attempts) in ContainerStatus of nginx", "shim"},
 		"no inspection returns": {func(s *pleg.Status) {
 			for n := range 8 {
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))

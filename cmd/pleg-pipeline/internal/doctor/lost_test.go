@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -96,6 +97,25 @@ func TestExamineFindsLostExits(t *testing.T) {
 				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
 			} else if len(r.Empty) > 0 {
 				t.Errorf("empty %+v, want none", r.Empty)
+			}
+		})
+	}
+}
+
+// TestExamineDuringAnEnd has a container that ends while it is examined: the runtime says so at the
+// next question, and nothing is lost.
+func TestExamineDuringAnEnd(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": time.Second, "later": time.Minute} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			o := serveStub(t, &stub{
+				containers: []*runtimeapi.Container{{
+					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
+				}},
+				cgroups: map[string]string{"c1": "/" + folder}, info: runc, ends: time.Now().Add(after),
+			})
+			o.Cgroups, o.Proc = fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, fstest.MapFS{}
+			if r := doctor.Examine(t.Context(), o); len(r.Empty) > 0 != (after == time.Minute) {
+				t.Errorf("empty %+v, verdict %q", r.Empty, r.Verdict)
 			}
 		})
 	}

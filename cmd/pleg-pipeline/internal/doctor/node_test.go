@@ -30,6 +30,8 @@ type stub struct {
 	// "pid": 41 and a comma. handler is the runtime handler of the sandbox.
 	cgroups       map[string]string
 	info, handler string
+	// ends is when a container ends that runs until then; zero for one that lives.
+	ends time.Time
 }
 
 func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -61,6 +63,9 @@ func (s *stub) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatu
 		return nil, ctx.Err()
 	}
 	answer := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.GetContainerId(), State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
+	if !s.ends.IsZero() && !time.Now().Before(s.ends) {
+		answer.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
+	}
 	if r.GetVerbose() {
 		answer.Info = map[string]string{"info": `{` + s.info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
 	}

@@ -1,0 +1,251 @@
+package pipeline_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Each option reaches its stage: a row gives it a value that no other option has.
+func TestOptionsReachTheirStages(t *testing.T) {
+	const unusual = 20 * time.Second
+	hangs := func(r *kit.Pipeline, pods int) {
+		kit.Fill(r.Runtime, pods, "c=running")
+		for _, uid := range kit.UIDs(pods) {
+			r.Runtime.SetPodFault(uid, plegtest.Hang)
+		}
+	}
+	requireText := func(t *testing.T, err error, want string) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q in it", err, want)
+		}
+	}
+	for name, row := range map[string]struct {
+		options pipeline.Options
+		before  func(*kit.Pipeline) // Start
+		after   time.Duration
+		require func(*testing.T, *kit.Pipeline)
+	}{
+		"ListTimeout": {
+			pipeline.Options{ListTimeout: 7 * time.Second, InspectTimeout: 11 * time.Second},
+			func(r *kit.Pipeline) { r.Runtime.SetListFault(plegtest.Hang) }, 7 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requireText(t, r.Status().Relist.Err, "list timeout of 7s") },
+		},
+		"InspectTimeout": {
+			pipeline.Options{ListTimeout: 7 * time.Second, InspectTimeout: 11 * time.Second},
+			func(r *kit.Pipeline) { hangs(r, 1) }, 11 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) {
+				_, err := r.Cache().Get("p0")
+				requireText(t, err, "inspect timeout of 11s")
+			},
+		},
+		"RelistThreshold of lists": {
+			pipeline.Options{RelistThreshold: unusual},
+			func(r *kit.Pipeline) {
+				var lists atomic.Int64
+				r.Runtime.SetListFault(func(context.Context) error {
+					if lists.Add(1) > 1 {
+						return errors.New("list failed")
+					}
+					return nil
+				})
+			}, unusual + time.Nanosecond,
+			func(t *testing.T, r *kit.Pipeline) {
+				_, err := r.Healthy()
+				requireText(t, err, "threshold is 20s: list pods: list failed")
+				kit.RequireMetric(t, r.Metrics, 0, "pleg_healthy")
+			},
+		},
+		"RelistThreshold of inspections": {
+			pipeline.Options{RelistThreshold: unusual},
+			func(r *kit.Pipeline) { hangs(r, 2) }, unusual + time.Second,
+			func(t *testing.T, r *kit.Pipeline) {
+				_, err := r.Healthy()
+				requireText(t, err, "threshold is 20s; these pods wait: ns/name-p0, ns/name-p1")
+				kit.RequireMetric(t, r.Metrics, 0, "pleg_healthy")
+			},
+		},
+		"RelistPeriodWithEvents": {
+			pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: 7 * time.Second}, nil, time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requirePeriod(t, r, 7*time.Second) },
+		},
+		"RelistPeriodWithEvents stays below a third of RelistThreshold": {
+			pipeline.Options{Events: pipeline.EventsAuto, RelistThreshold: 9 * time.Second}, nil, time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requirePeriod(t, r, 3*time.Second) },
+		},
+		"RelistPeriod of lists": {
+			pipeline.Options{RelistPeriod: 3 * time.Second}, nil, 10 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) {
+				if got := r.Runtime.Counts().Lists; got != 4 {
+					t.Errorf("%d lists in 10 s, want 4", got)
+				}
+			},
+		},
+		"RelistPeriod of retries": {
+			pipeline.Options{RelistPeriod: 3 * time.Second, InspectTimeout: 5 * time.Second},
+			func(r *kit.Pipeline) { hangs(r, 1) }, 5 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requireWait(t, r, 3*time.Second) },
+		},
+		"MaxQuarantine": {
+			pipeline.Options{MaxQuarantine: 4 * time.Second, InspectTimeout: 5 * time.Second},
+			func(r *kit.Pipeline) { hangs(r, 1) }, 5*time.Second + time.Minute,
+			func(t *testing.T, r *kit.Pipeline) {
+				for range 60 {
+					time.Sleep(time.Second / 2)
+					if q := r.Quarantined(); len(q) != 1 || time.Until(q[0].NextTry) > 2*time.Second {
+						t.Fatalf("quarantined %+v, want a wait of at most half of MaxQuarantine", q)
+					}
+				}
+			},
+		},
+		"Inspectors of inspections": {
+			pipeline.Options{Inspectors: 3},
+			func(r *kit.Pipeline) {
+				kit.Fill(r.Runtime, 20, "c=running")
+				r.Runtime.SetInspectFault(plegtest.Delay(time.Second / 10))
+			}, time.Second / 20,
+			func(t *testing.T, r *kit.Pipeline) {
+				if got := r.Runtime.Counts().InFlight; got != 3 || r.Status().Inspectors != 3 || r.Status().InFlight != 3 {
+					t.Errorf("%d in flight, status %+v, want 3", got, r.Status())
+				}
+			},
+		},
+		"OmitInferredStarts": {
+			pipeline.Options{OmitInferredStarts: true},
+			func(r *kit.Pipeline) {
+				r.Runtime.Set("a", "c=exited")
+				r.Runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Now() })
+			}, time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
+		},
+		"without OmitInferredStarts": {
+			pipeline.Options{},
+			func(r *kit.Pipeline) {
+				r.Runtime.Set("a", "c=exited")
+				r.Runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Now() })
+			}, time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Started(c) Died(c)") },
+		},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			o := row.options
+			runtime := plegtest.New()
+			if o.Runtime = runtime.Basic(); o.Events != "" {
+				o.Runtime = runtime
+			}
+			r := kit.New(t, o)
+			r.Runtime = runtime
+			if row.before != nil {
+				row.before(r)
+			}
+			r.Start(t)
+			time.Sleep(row.after)
+			synctest.Wait()
+			row.require(t, r)
+		})
+	}
+}
+
+func requirePeriod(t *testing.T, r *kit.Pipeline, want time.Duration) {
+	t.Helper()
+	if got := r.Status().Relist.Period; got != want {
+		t.Errorf("the relist period with events is %v, want %v", got, want)
+	}
+}
+
+func requireWait(t *testing.T, r *kit.Pipeline, want time.Duration) {
+	t.Helper()
+	if q := r.Quarantined(); len(q) != 1 || time.Until(q[0].NextTry) != want {
+		t.Errorf("quarantined %+v, want one pod that waits for %v", q, want)
+	}
+}
+
+// requireState compares the events of the log from its start.
+func requireState(t *testing.T, r *kit.Pipeline, want string) {
+	t.Helper()
+	sub, err := r.Subscribe(pipeline.SubscribeOptions{Since: time.Unix(1, 0)})
+	kit.Must(t, err)
+	if got := kit.WordsByPod(kit.Read(t, sub))["a"]; got != want {
+		t.Errorf("events %q, want %q", got, want)
+	}
+}
+
+// EventsRequire over a runtime without events ends Run; EventsAuto does not.
+func TestEventsModes(t *testing.T) {
+	for mode, want := range map[pipeline.EventsMode]error{pipeline.EventsRequire: pleg.ErrNoEvents, pipeline.EventsAuto: nil, pipeline.EventsOff: nil} {
+		kit.Bubble(t, string(mode), func(t *testing.T) {
+			runtime := plegtest.New()
+			runtime.SetWatchFault(plegtest.Fail(fmt.Errorf("events: %w", pleg.ErrNoEvents)))
+			r := kit.New(t, pipeline.Options{Runtime: runtime, Events: mode})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if err := r.Run(ctx); !errors.Is(err, want) || want == nil && err != nil {
+				t.Errorf("Run = %v, want %v", err, want)
+			}
+		})
+	}
+}
+
+// A pod whose inspection hangs or fails keeps the last good status in what subscribers get: an
+// empty one would mean that the pod is gone.
+func TestStatusesAreTheLastGoodOnes(t *testing.T) {
+	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("no shim"))} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			r := kit.New(t, pipeline.Options{})
+			r.Runtime.Set("a", "c=running")
+			r.StartBetweenLists(t)
+			r.Runtime.SetPodFault("a", fault)
+			r.Runtime.Set("a", "c=exited")
+			kit.Relist(2)
+			for from, o := range map[string]pipeline.SubscribeOptions{"replay": {Replay: true}, "log": {Since: time.Unix(1, 0)}} {
+				o.Statuses = true
+				sub, err := r.Subscribe(o)
+				kit.Must(t, err)
+				got := kit.Read(t, sub)
+				if len(got) == 0 || got[0].PodUID != "a" || got[0].Status == nil || got[0].Status.Container("c") == nil {
+					t.Errorf("%s: %+v, want an event with the status of container c", from, got)
+				}
+			}
+			r.Runtime.Remove("a")
+			r.Runtime.SetPodFault("a", nil)
+			sub, err := r.Subscribe(pipeline.SubscribeOptions{Statuses: true})
+			kit.Must(t, err)
+			kit.Relist(2)
+			if got := kit.Read(t, sub); len(got) == 0 || got[0].Status == nil || len(got[0].Status.Containers) > 0 {
+				t.Errorf("%+v, want events of the removed pod with an empty status", got)
+			}
+		})
+	}
+}
+
+// One pod may hang for ever: what counts is since when a second one waits.
+func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		kit.Fill(r.Runtime, 3, "c=running")
+		r.StartBetweenLists(t)
+		for n, uid := range kit.UIDs(2) {
+			r.Runtime.SetPodFault(uid, plegtest.Hang)
+			r.Runtime.Set(uid, "c=exited")
+			time.Sleep([]time.Duration{10 * time.Minute, 5 * time.Second}[n])
+			if ok, err := r.Healthy(); !ok {
+				t.Errorf("unhealthy while %d pods wait, the newest for seconds: %v", n+1, err)
+			}
+		}
+		time.Sleep(pipeline.DefaultRelistThreshold)
+		if ok, err := r.Healthy(); ok || !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
+			t.Errorf("Healthy = %v, %v although two pods have waited for longer than the threshold", ok, err)
+		}
+	})
+}
