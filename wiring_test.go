@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -118,6 +119,31 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(t *testing.T, r *kit.Pipeline) {
 				if got := r.Runtime.Counts().InFlight; got != 3 || r.Status().Inspectors != 3 || r.Status().InFlight != 3 {
 					t.Errorf("%d in flight, status %+v, want 3", got, r.Status())
+				}
+			},
+		},
+		"InspectTimeout below a second": {
+			pipeline.Options{InspectTimeout: 300 * time.Millisecond},
+			func(r *kit.Pipeline) { hangs(r, 1) }, 300 * time.Millisecond,
+			func(t *testing.T, r *kit.Pipeline) { requireWait(t, r, pipeline.DefaultRelistPeriod) },
+		},
+		"InspectionTook": {
+			pipeline.Options{},
+			func(r *kit.Pipeline) {
+				kit.Fill(r.Runtime, 4, "c=running")
+				r.Runtime.SetInspectFault(plegtest.Delay(2 * time.Second))
+			}, 2 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) {
+				if got := r.Status().InspectionTook; got != 2*time.Second {
+					t.Errorf("inspections took %v, want 2s", got)
+				}
+			},
+		},
+		"Waiting": {
+			pipeline.Options{}, func(r *kit.Pipeline) { hangs(r, 2) }, 10 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) {
+				if got := r.Status().Waiting; got != 2 {
+					t.Errorf("%d pods wait, want 2", got)
 				}
 			},
 		},
@@ -247,5 +273,98 @@ func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 		if ok, err := r.Healthy(); ok || !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
 			t.Errorf("Healthy = %v, %v although two pods have waited for longer than the threshold", ok, err)
 		}
+	})
+}
+
+// A request for one pod in quarantine and a hint about it end its wait.
+func TestWaitInQuarantineEnds(t *testing.T) {
+	for name, ask := range map[string]func(*kit.Pipeline, *plegtest.Runtime){
+		"a request": func(r *kit.Pipeline, _ *plegtest.Runtime) { r.RequestRelist("p0") },
+		"a hint":    func(_ *kit.Pipeline, runtime *plegtest.Runtime) { runtime.Announce("p0", "c") },
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			runtime := plegtest.New()
+			r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, InspectTimeout: 5 * time.Second})
+			kit.Fill(runtime, 1, "c=running")
+			runtime.SetPodFault("p0", plegtest.Hang)
+			r.Start(t)
+			time.Sleep(10 * time.Minute)
+			for len(r.Quarantined()) == 0 || time.Until(r.Quarantined()[0].NextTry) < time.Minute {
+				time.Sleep(time.Second)
+			}
+			runtime.SetPodFault("p0", nil)
+			ask(r, runtime)
+			time.Sleep(2 * time.Second)
+			if q := r.Quarantined(); len(q) > 0 {
+				t.Errorf("quarantined %+v two seconds later", q)
+			}
+		})
+	}
+}
+
+// A pod that only a list of itself has shown counts. What a hint says of a container that no list
+// shows is kept for a minute.
+func TestBetweenTwoLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, RelistPeriod: time.Hour})
+		runtime.Set("a", "c=running")
+		r.Start(t)
+		time.Sleep(time.Minute)
+		runtime.Set("b", "c1=running")
+		if _, err := r.RelistPod(t.Context(), "b"); err != nil || r.Status().Relist.Pods != 2 {
+			t.Errorf("%d pods, %v, want 2 after the list of the second", r.Status().Relist.Pods, err)
+		}
+		runtime.AnnounceHint(pleg.Hint{
+			UID: "b", Container: "short", State: pleg.StateExited,
+			Status: &pleg.ContainerStatus{ID: "short", State: pleg.StateExited, ExitCode: 7},
+		})
+		synctest.Wait()
+		if got := r.Cache().GetRemoved("short"); got == nil || got.ExitCode != 7 {
+			t.Errorf("GetRemoved = %+v, want the status of the hint", got)
+		}
+		if pods, err := r.Pods(t.Context(), "b", "a", "b"); err != nil || len(pods) != 2 {
+			t.Errorf("Pods of two UIDs, one twice = %+v, %v", pods, err)
+		}
+	})
+}
+
+// A loop over the events that ends leaves no subscriber behind.
+func TestWatchLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		for range r.Watch(t.Context(), pipeline.SubscribeOptions{Replay: true}) {
+			break
+		}
+		synctest.Wait()
+		kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
+	})
+}
+
+// slowLog takes a while for each record.
+type slowLog struct{ slog.Handler }
+
+func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
+	time.Sleep(100 * time.Millisecond)
+	return l.Handler.Handle(ctx, r)
+}
+
+// What was logged is in the log once Run has returned. A subscriber that does not read is named.
+func TestLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log kit.Log
+		r := kit.New(t, pipeline.Options{Logger: slog.New(slowLog{log.Logger().Handler()})})
+		_, err := r.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		kit.Must(t, err)
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		time.Sleep(61 * time.Second)
+		log.RequireLines(t, 1, "subscriber=sleeper")
+		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
+		time.Sleep(time.Second)
+		kit.Must(t, r.Stop())
+		log.RequireLines(t, 1, "relist failed")
 	})
 }

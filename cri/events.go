@@ -53,13 +53,13 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	}
 	if err == nil {
 		opened()
-		err = c.receiveEvents(stream, began, hint)
+		err = c.receiveEvents(ctx, stream, began, hint)
 	}
 	return fmt.Errorf("watch container events: %w", err)
 }
 
-// receiveEvents passes on the events of a stream until it ends.
-func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, hint func(pleg.Hint)) error {
+// receiveEvents passes on the events of a stream until it or ctx ends.
+func (c *Client) receiveEvents(ctx context.Context, stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, hint func(pleg.Hint)) error {
 	for {
 		event, err := stream.Recv()
 		if err == nil || time.Since(began) >= offWithin {
@@ -74,6 +74,8 @@ func (c *Client) receiveEvents(stream grpc.ServerStreamingClient[runtimeapi.Cont
 			return fmt.Errorf("%w: %w", pleg.ErrNoEvents, err)
 		case err != nil:
 			return err
+		case ctx.Err() != nil: // a whole window of events may be here already
+			return status.FromContextError(ctx.Err()).Err()
 		}
 		hint(c.hint(event))
 	}

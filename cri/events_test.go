@@ -98,3 +98,21 @@ func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 		}
 	})
 }
+
+// A stream ends with its context, however much of it has come: a runtime that floods must not
+// keep the daemon from its end.
+func TestFloodEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := connect(t, &fakeRuntime{events: largeEvents(4000)}, cri.Options{})
+		ctx, cancel := context.WithCancel(t.Context())
+		hints := 0
+		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {
+			hints++
+			time.Sleep(time.Second) // all of it comes
+			cancel()
+		})
+		if hints != 1 || status.Code(err) != codes.Canceled {
+			t.Errorf("%d hints after the end of the context, %v", hints-1, err)
+		}
+	})
+}
