@@ -363,7 +363,7 @@ func TestLog(t *testing.T) {
 		time.Sleep(61 * time.Second)
 		log.RequireLines(t, 1, "subscriber=sleeper")
 		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
-		time.Sleep(time.Second)
+		time.Sleep(3 * time.Second / 2)
 		kit.Must(t, r.Stop())
 		log.RequireLines(t, 1, "relist failed")
 	})
