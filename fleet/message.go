@@ -5,25 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strconv"
 	"strings"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// cloudEvent is a message in the stream: a CloudEvent 1.0 in JSON. docs/fleet.md describes it.
+// cloudEvent is what a reader needs of a message in the stream: a CloudEvent 1.0 in JSON. docs/fleet.md
+// describes it.
 type cloudEvent struct {
-	SpecVersion     string    `json:"specversion"`
-	ID              string    `json:"id"`
-	Source          string    `json:"source"`
-	Type            string    `json:"type"`
-	Subject         string    `json:"subject,omitempty"`
-	Time            time.Time `json:"time,omitzero"`
-	DataContentType string    `json:"datacontenttype"`
-	// Sequence is the CloudEvents extension of this name: its values sort as text.
-	Sequence string `json:"sequence"`
-	Data     data   `json:"data"`
+	Type string `json:"type"`
+	Data data   `json:"data"`
 }
 
 const contentType = "application/cloudevents+json"
@@ -33,9 +26,7 @@ type data struct {
 	pleg.Event
 
 	// Pod is the pod as it is after the event; nil in a message about the node.
-	Pod *podState `json:"pod,omitempty"`
-	// Agent names the process that publishes, in a message about the node.
-	Agent string `json:"agent,omitempty"`
+	Pod *podState `json:"pod"`
 }
 
 // kind is what a message is.
@@ -60,21 +51,22 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// encode returns the message about an event, a pod or a node.
-func encode(source string, k kind, d data) ([]byte, error) {
-	name, id := string(k), fmt.Sprintf("%s/%d", d.Epoch, d.Seq)
-	switch info := eventtype.Of(d.Type); {
+// encode begins the message about an event, a pod or a node: its data, and the message, have no end.
+func encode(to object, source string, k kind, ev *pleg.Event) (object, error) {
+	name, more := string(k), ""
+	switch info := eventtype.Of(ev.Type); {
 	case k != ofEvent:
-		id += fmt.Sprintf("/%s/%s/%x", name, d.PodUID, d.ObservedAt.UnixNano())
+		more = fmt.Sprintf("/%s/%s/%x", name, ev.PodUID, ev.ObservedAt.UnixNano())
 	case info.Class == eventtype.ClassMark || info.Number == 0:
-		return nil, fmt.Errorf("event type %q cannot be published", d.Type)
+		return nil, fmt.Errorf("event type %q cannot be published", ev.Type)
 	default:
 		name = strings.ReplaceAll(info.Name, "_", "")
 	}
-	return json.Marshal(cloudEvent{
-		SpecVersion: "1.0", ID: id, Source: source, Type: ceTypePrefix + name + ceTypeSuffix, Subject: string(d.PodUID),
-		Time: d.ObservedAt, DataContentType: "application/json", Sequence: fmt.Sprintf("%020d", d.Seq), Data: d,
-	})
+	seq := strconv.FormatUint(ev.Seq, 10)
+	o := append(to, `{"specversion":"1.0"`...)
+	o = o.text("id", ev.Epoch+"/"+seq+more).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
+	o = o.time("time", ev.ObservedAt).text("datacontenttype", "application/json").text("sequence", strings.Repeat("0", 20-len(seq))+seq)
+	return append(o.name("data"), '{').event(ev, true), nil
 }
 
 // message is what a reader makes of a message.

@@ -1,11 +1,15 @@
 package fleet
 
 import (
+	"encoding/json"
+	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -35,8 +39,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
-	kit.Must(t, s.setStatus(status, nil))
-	body, cut, err := s.encode(ceSource("prod", "n1"), ofEvent, corrected, 1<<20)
+	s.setStatus(status, nil)
+	body, cut, err := s.encode(nil, ceSource("prod", "n1"), ofEvent, &corrected, 1<<20)
 	if err != nil || cut != "" {
 		t.Fatal(cut, err)
 	}
@@ -47,18 +51,64 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	}
 	m, err := decode(body)
 	kit.Must(t, err)
-	if m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !slices.EqualFunc(m.Pod.Events, s.events, func(got pleg.Event, want lastEvent) bool { return reflect.DeepEqual(got, want.Event) }) || m.Pod.Events[1].Reason != "OOMKilled" {
+	if m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, s.events) || m.Pod.Events[1].Reason != "OOMKilled" {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, s.events)
 	}
-	if got := m.Pod.status(&m.Event); !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
+	if got := m.Pod.Status; !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	s.apply(event(5, pleg.ContainerRemoved, "c"))
 	s.apply(event(6, pleg.ContainerRemoved, "s"))
-	body, _, err = s.encode("", ofState, event(6, pleg.ContainerRemoved, "s"), 1<<20)
+	body, _, err = s.encode(nil, "", ofState, new(event(6, pleg.ContainerRemoved, "s")), 1<<20)
 	kit.Must(t, err)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
+	}
+}
+
+// Package json reads what the messages have of an event and of a status, whatever is in them.
+func TestJSON(t *testing.T) {
+	for _, text := range []string{"", "plain", "\"é\\\n<\x7f"} {
+		ev, c, sandbox := pleg.Event{}, pleg.ContainerStatus{}, pleg.SandboxStatus{}
+		for _, value := range []any{&ev, &c, &sandbox} {
+			fill(reflect.ValueOf(value).Elem(), text)
+		}
+		status := pleg.PodStatus{IPs: []string{text, "b"}, Containers: []*pleg.ContainerStatus{&c, &c}, Sandboxes: []*pleg.SandboxStatus{&sandbox}, ObservedAt: ev.ObservedAt}
+		for got, want := range map[*object]any{
+			new(append(object{'{'}.event(&ev, true), '}')): &ev,
+			new(append(object{'{'}.status(&status), '}')):  &status,
+		} {
+			read := reflect.New(reflect.TypeOf(want).Elem()).Interface()
+			kit.Must(t, json.Unmarshal(*got, read))
+			if !reflect.DeepEqual(read, want) {
+				t.Errorf("%s is read as %+v, want %+v", *got, read, want)
+			}
+		}
+	}
+}
+
+// fill sets each field of a struct.
+func fill(v reflect.Value, text string) {
+	for i := range v.NumField() {
+		switch f := v.Field(i); f.Interface().(type) {
+		case time.Time:
+			f.Set(reflect.ValueOf(time.Date(2026, 8, 1, 12, 0, 0, 5e6+len(text), time.UTC)))
+		case *int32:
+			f.Set(reflect.ValueOf(new(int32(-1))))
+		case []string:
+			f.Set(reflect.ValueOf([]string{text}))
+		default:
+			switch f.Kind() {
+			case reflect.String:
+				f.SetString(text)
+			case reflect.Bool:
+				f.SetBool(true)
+			case reflect.Int32:
+				f.SetInt(-5)
+			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
+				f.SetUint(5)
+			}
+		}
 	}
 }
 
@@ -71,8 +121,26 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s is read as %+v, want an error", body, m)
 		}
 	}
-	if _, err := encode("", ofEvent, data{Event: pleg.Event{Type: pleg.Bookmark}}); err == nil {
+	if _, err := encode(nil, "", ofEvent, &pleg.Event{Type: pleg.Bookmark}); err == nil {
 		t.Error("a bookmark can be published")
+	}
+}
+
+// What the server refused may have left a stale state behind, other errors not.
+func TestIsRefused(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		want bool
+	}{
+		{nats.ErrTimeout, false},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"}, false},
+		{&jetstream.APIError{Code: 409, ErrorCode: 10158, Description: "duplicate message id is in process"}, false},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, true},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, true},
+	} {
+		if got := isRefused(fmt.Errorf("publish: %w", tt.err)); got != tt.want {
+			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
+		}
 	}
 }
 

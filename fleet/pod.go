@@ -4,61 +4,22 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// podState is a pod as it is after an event.
+// podState is a pod as it is after an event, as a reader gets it.
 type podState struct {
-	Labels map[string]string `json:"labels,omitempty"`
+	Labels map[string]string `json:"labels"`
 	// Gone is true for a pod without containers and sandboxes.
-	Gone bool `json:"gone,omitempty"`
+	Gone bool `json:"gone"`
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
-	Events []pleg.Event `json:"events,omitempty"`
-	Status *podStatus   `json:"status,omitempty"`
+	Events []pleg.Event `json:"events"`
+	// Status has no annotations, and the labels of the pod alone.
+	Status *pleg.PodStatus `json:"status"`
 	// Error is the error of the last inspection, or says what was too large to publish.
-	Error string `json:"error,omitempty"`
-}
-
-// podStatus is a [pleg.PodStatus] as it is published: without annotations, and with the labels of the
-// pod alone.
-type podStatus struct {
-	IPs        []string          `json:"ips,omitempty"`
-	Containers []containerStatus `json:"containers,omitempty"`
-	Sandboxes  []sandboxStatus   `json:"sandboxes,omitempty"`
-	ObservedAt time.Time         `json:"observedAt,omitzero"`
-}
-
-// containerStatus and sandboxStatus have the fields of the types in package pleg, in their order.
-type containerStatus struct {
-	ID          pleg.ContainerID  `json:"id"`
-	Name        string            `json:"name"`
-	Attempt     uint32            `json:"attempt,omitempty"`
-	State       pleg.State        `json:"state"`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	StartedAt   time.Time         `json:"startedAt,omitzero"`
-	FinishedAt  time.Time         `json:"finishedAt,omitzero"`
-	ExitCode    int32             `json:"exitCode,omitempty"`
-	Reason      string            `json:"reason,omitempty"`
-	Message     string            `json:"message,omitempty"`
-	Image       string            `json:"image,omitempty"`
-	ImageRef    string            `json:"imageRef,omitempty"`
-	LogPath     string            `json:"logPath,omitempty"`
-	Labels      map[string]string `json:"-"`
-	Annotations map[string]string `json:"-"`
-}
-
-type sandboxStatus struct {
-	ID          pleg.ContainerID  `json:"id"`
-	Attempt     uint32            `json:"attempt,omitempty"`
-	Ready       bool              `json:"ready"`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	IPs         []string          `json:"ips,omitempty"`
-	HostNetwork bool              `json:"hostNetwork,omitempty"`
-	Labels      map[string]string `json:"-"`
-	Annotations map[string]string `json:"-"`
+	Error string `json:"error"`
 }
 
 func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
@@ -68,26 +29,14 @@ func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
 	return slices.MaxFunc(status.Sandboxes, func(a, b *pleg.SandboxStatus) int { return cmp.Compare(a.Attempt, b.Attempt) })
 }
 
-// status returns the status in a state; nil if there is none.
-func (s *podState) status(of *pleg.Event) *pleg.PodStatus {
-	if s.Status == nil {
-		return nil
-	}
-	status := &pleg.PodStatus{UID: of.PodUID, Name: of.PodName, Namespace: of.PodNamespace, IPs: s.Status.IPs, ObservedAt: s.Status.ObservedAt}
-	for _, c := range s.Status.Containers {
-		status.Containers = append(status.Containers, new(pleg.ContainerStatus(c)))
-	}
-	for _, sandbox := range s.Status.Sandboxes {
-		status.Sandboxes = append(status.Sandboxes, new(pleg.SandboxStatus(sandbox)))
-	}
-	if newest := newestSandbox(status); newest != nil {
-		newest.Labels = s.Labels
-	}
-	return status
-}
-
-// restore adds to the events what they have in common with the one of the message.
+// restore adds to the events and to the status what they have in common with the event of the message.
 func (s *podState) restore(ev *pleg.Event) {
+	if status := s.Status; status != nil {
+		status.UID, status.Name, status.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
+		if newest := newestSandbox(status); newest != nil {
+			newest.Labels = s.Labels
+		}
+	}
 	for i := range s.Events {
 		last := &s.Events[i]
 		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace

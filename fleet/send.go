@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -15,29 +16,36 @@ import (
 
 // outgoing is a message that is not acknowledged.
 type outgoing struct {
-	pleg.Event
-
-	kind    kind
-	subject string
-	body    []byte
-	record  *record
+	kind       kind
+	observedAt time.Time
+	subject    string
+	body       *object
+	record     *record
 	// number is its id for the server, with the name of the agent.
 	number int
 	ack    jetstream.PubAckFuture
 }
 
+// bodies are those of messages that were acknowledged, for the next ones.
+var bodies sync.Pool
+
 // enqueue makes the message about a pod.
 func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *record) error {
 	limit := int(p.o.Conn.MaxPayload()) - 1024 // for the headers
-	body, cut, err := r.encode(p.source, k, ev, limit)
+	body, _ := bodies.Get().(*object)
+	if body == nil {
+		body = new(object)
+	}
+	text, cut, err := r.encode((*body)[:0], p.source, k, &ev, limit)
 	if err != nil {
 		return fmt.Errorf("encode pod %s: %w", ev.PodUID, err)
 	}
 	if cut != "" {
 		p.cut(ctx, &ev, cut)
 	}
+	*body = text
 	p.made++
-	p.queue = append(p.queue, outgoing{ev, k, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made, nil})
+	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made, nil})
 	return nil
 }
 
@@ -68,7 +76,7 @@ func (p *Publisher) transmit(ctx context.Context) error {
 	fence := strconv.FormatUint(p.fence, 10)
 	for ; p.sent < min(window, len(p.queue)); p.sent++ {
 		o := &p.queue[p.sent]
-		ack, err := p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{
+		ack, err := p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: *o.body, Header: nats.Header{
 			"Content-Type":                                {contentType},
 			jetstream.MsgIDHeader:                         {p.agent + "/" + strconv.Itoa(o.number)},
 			jetstream.ExpectedLastSubjSeqHeader:           {fence},
@@ -115,9 +123,10 @@ func (p *Publisher) acknowledged(seq uint64) {
 	now, o := time.Now(), p.queue[0]
 	p.queue, p.sent = p.queue[1:], p.sent-1
 	o.record.stored, p.last = now, max(p.last, seq)
+	bodies.Put(o.body)
 	if o.kind == ofEvent {
 		p.metrics.published.Inc()
-		p.metrics.lag.Observe(now.Sub(o.ObservedAt).Seconds())
+		p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
 	}
 	p.loop.Acknowledged()
 }
@@ -125,10 +134,11 @@ func (p *Publisher) acknowledged(seq uint64) {
 // writeNode publishes the message about the node that the next ones name, as the successor of the one
 // that they named so far.
 func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
-	body, err := encode(p.source, k, data{Event: ev, Agent: p.agent})
+	body, err := encode(nil, p.source, k, &ev)
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
+	body = append(body.text("agent", p.agent), "}}"...)
 	expected := p.fence
 	p.fence = 0 // until it is known
 	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.node, Data: body, Header: nats.Header{"Content-Type": {contentType}}},

@@ -154,7 +154,7 @@ func (p *Publisher) publishAll(ctx context.Context, ev pleg.Event, events <-chan
 		}
 	}
 	defer func() { p.published = time.Now() }()
-	p.batch = nil
+	p.batch = p.batch[:0]
 	accept := func(ev pleg.Event) error { return p.accept(ctx, ev) }
 	more := func() bool { return len(p.batch) < exporter.Buffer }
 	if err := exporter.Gather(ev, events, accept, more); err != nil {
@@ -231,7 +231,7 @@ func (p *Publisher) publishBatch(ctx context.Context) error {
 			delete(p.pods, ev.PodUID)
 		}
 	}
-	p.batch = nil
+	p.batch = p.batch[:0]
 	return p.await(ctx, exporter.Buffer)
 }
 
@@ -240,8 +240,6 @@ func (p *Publisher) readStatus(ctx context.Context, uid pleg.PodUID, r *record) 
 	if err != nil && !errors.As(err, new(*pleg.InspectionError)) {
 		return fmt.Errorf("read pod status: %w", err)
 	}
-	if err := r.setStatus(status, err); err != nil {
-		return fmt.Errorf("encode status of pod %s: %w", uid, err)
-	}
+	r.setStatus(status, err)
 	return nil
 }

@@ -165,7 +165,7 @@ func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
 		return Pod{}, false
 	}
 	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
-	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.status(&m.Event), m.ObservedAt
+	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.Status, m.ObservedAt
 	if m.Pod.Error != "" {
 		pod.Err = &pleg.InspectionError{Err: errors.New(m.Pod.Error)}
 	}

@@ -59,12 +59,23 @@ func explain(conn *nats.Conn, err error) error {
 	return err
 }
 
-// isRefused reports whether the server has answered and said no: not that it has no leader now, or that
-// it is about to store the same message, which was sent twice.
+// isRefused reports whether the server has answered and said no, such as that the stream is full: it may
+// have stored messages behind this one. It is not refused if there is no leader now, or if the server is
+// about to store the same message, which was sent twice.
 func isRefused(err error) bool {
-	const duplicate, inProcess = 10158, 10164 // JSStreamDuplicateMessageConflict and JSStreamWrongLastSequenceConstantErr
+	// JSStreamStoreFailedF, JSStreamDuplicateMessageConflict and JSStreamWrongLastSequenceConstantErr
+	const notStored, duplicate, inProcess = 10077, 10158, 10164
 	api := new(jetstream.APIError)
-	return errors.As(err, &api) && api.Code != http.StatusServiceUnavailable && api.ErrorCode != duplicate && api.ErrorCode != inProcess
+	if !errors.As(err, &api) {
+		return false
+	}
+	switch api.ErrorCode {
+	case notStored:
+		return true
+	case duplicate, inProcess:
+		return false
+	}
+	return api.Code != http.StatusServiceUnavailable
 }
 
 // stored is a message on the server.
