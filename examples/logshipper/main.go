@@ -48,14 +48,14 @@ func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logge
 	if err != nil {
 		return err
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Filter: pleg.Filter{OmitSandboxes: true}})
+	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
 	if err != nil {
 		return err
 	}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return p.Run(ctx) })
 	tasks.Go(func() error {
-		s := newShipper(out)
+		s := newShipper(out, p.Cache().GetRemoved)
 		for ev, err := range sub.All(context.WithoutCancel(ctx)) { // until Run has returned
 			if err != nil {
 				break
@@ -70,6 +70,8 @@ func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logge
 // shipper keeps track of the logs that it reads. Only one goroutine may use it.
 type shipper struct {
 	out io.Writer
+	// removed returns the last status of a container that is gone already, or nil.
+	removed func(pleg.ContainerID) *pleg.ContainerStatus
 	// logs has the logs of containers that have not been removed.
 	logs map[pleg.PodUID]map[pleg.ContainerID]*log
 	// unseen are those that have not been seen since a Gap, until Synced.
@@ -81,8 +83,8 @@ type log struct {
 	complete bool
 }
 
-func newShipper(out io.Writer) *shipper {
-	return &shipper{out: out, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
+func newShipper(out io.Writer, removed func(pleg.ContainerID) *pleg.ContainerStatus) *shipper {
+	return &shipper{out: out, removed: removed, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
 }
 
 // handle acts on one event. The first event of a container that started and exited
@@ -91,9 +93,9 @@ func (s *shipper) handle(ev pleg.Event) {
 	delete(s.unseen, ev.ContainerID)
 	switch ev.Type {
 	case pleg.ContainerStarted:
-		s.read(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
+		s.read(ev.PodUID, ev.ContainerID, s.path(ev))
 	case pleg.ContainerDied:
-		s.finish(ev.PodUID, ev.ContainerID, path(ev, ev.ContainerName, ev.Attempt))
+		s.finish(ev.PodUID, ev.ContainerID, s.path(ev))
 	case pleg.ContainerRemoved:
 		s.forget(ev.PodUID, ev.ContainerID)
 	case pleg.Gap:
@@ -150,8 +152,13 @@ func (s *shipper) forget(uid pleg.PodUID, id pleg.ContainerID) {
 	}
 }
 
-// path returns the file to which the runtime writes the log of a container of the
-// kubelet.
-func path(ev pleg.Event, container string, attempt uint32) string {
-	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", ev.PodNamespace, ev.PodName, ev.PodUID, container, attempt)
+// path returns the file to which the runtime writes the log of the container of an event. If no
+// status has it, it is where the kubelet has the runtime write it.
+func (s *shipper) path(ev pleg.Event) string {
+	for _, c := range []*pleg.ContainerStatus{ev.Status.Container(ev.ContainerID), s.removed(ev.ContainerID)} {
+		if c != nil && c.LogPath != "" {
+			return c.LogPath
+		}
+	}
+	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", ev.PodNamespace, ev.PodName, ev.PodUID, ev.ContainerName, ev.Attempt)
 }

@@ -48,7 +48,7 @@ func runContainer(t *testing.T, rt *simruntime.Runtime, name string, remove bool
 // After a Gap the present state replaces the events that were missed: a start, an end, a removal.
 func TestShipperCatchesUpAfterGap(t *testing.T) {
 	var out strings.Builder
-	s := newShipper(&out)
+	s := newShipper(&out, func(pleg.ContainerID) *pleg.ContainerStatus { return nil })
 	for _, ev := range []pleg.Event{
 		event(pleg.ContainerStarted, "a"), event(pleg.ContainerStarted, "b"),
 		event(pleg.Gap, ""), event(pleg.ContainerDied, "a"), event(pleg.ContainerStarted, "c"), event(pleg.Synced, ""),
@@ -68,4 +68,22 @@ func TestShipperCatchesUpAfterGap(t *testing.T) {
 
 func event(t pleg.EventType, id pleg.ContainerID) pleg.Event {
 	return pleg.Event{Type: t, PodUID: "u", PodName: "p", PodNamespace: "n", ContainerID: id, ContainerName: string(id)}
+}
+
+// The path of a log is that of the status; the last one of a container that is gone counts too.
+func TestPathIsThatOfTheRuntime(t *testing.T) {
+	s := newShipper(&strings.Builder{}, func(id pleg.ContainerID) *pleg.ContainerStatus {
+		if id == "gone" {
+			return &pleg.ContainerStatus{ID: id, LogPath: "/logs/gone"}
+		}
+		return nil
+	})
+	status := &pleg.PodStatus{Containers: []*pleg.ContainerStatus{{ID: "runs", LogPath: "/logs/runs"}, {ID: "silent"}}}
+	for id, want := range map[pleg.ContainerID]string{"runs": "/logs/runs", "gone": "/logs/gone", "silent": "/var/log/pods/n_p_u/silent/0.log"} {
+		ev := event(pleg.ContainerDied, id)
+		ev.Status = status
+		if got := s.path(ev); got != want {
+			t.Errorf("log of %s: %q, want %q", id, got, want)
+		}
+	}
 }

@@ -41,6 +41,7 @@ var names = []struct{ name, is, uses string }{
 	{"pipe", "*pipeline.Pipeline", ""},
 	{"log", "*slog.Logger", "log/slog"},
 	{"pods", "map[pleg.PodUID]*pleg.PodStatus", "github.com/pleg-pipeline/pleg-pipeline/pleg"},
+	{"uid", "pleg.PodUID", ""},
 	{"use", "func(any)", ""},
 }
 

@@ -39,7 +39,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.IntVar(&f.Inspectors, "inspectors", pipeline.DefaultInspectors, "greatest `NUMBER` of pods inspected at the same time")
 	flags.DurationVar(&f.InspectTimeout, "inspect-timeout", pipeline.DefaultInspectTimeout, "`TIME` after which the inspection of a pod fails; it is then retried")
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
-	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 200 bytes each")
+	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 300 bytes each")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
 	tuning(cmd, "inspectors", "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
 		"max-quarantine", "history")
