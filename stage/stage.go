@@ -133,10 +133,9 @@ type Settled struct {
 	Err error
 	// Took is how long the inspection took; 0 if there was none.
 	Took time.Duration
-	// Hung is set if the inspection was cancelled or has timed out, Late if it failed by itself
-	// after the age at which others hang. Proven is set if it was overtaken or had its whole
-	// timeout: otherwise the runtime may only be slow.
-	Hung, Late, Proven bool
+	// Hung is set if the inspection was overtaken or had its whole timeout, Late if it took longer
+	// than others before it failed or was cancelled: the runtime may only be slow.
+	Hung, Late bool
 	// Superseded is set if it was cancelled because its pod is gone.
 	Superseded bool
 }

@@ -153,6 +153,10 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 			[]*pleg.Pod{{UID: "a", Containers: c("c"), Sandboxes: c("s")}},
 			[]string{"containerID=c", "containerID=c"},
 		},
+		"UID twice": {
+			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "a", Containers: c("d")}}, []*pleg.Pod{{UID: "a", Containers: c("c")}},
+			[]string{"podUID=a pod=/ containerID=\"\" container=\"\" reason=\"the list has the UID twice"},
+		},
 		"id in two pods": {
 			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},
 			[]*pleg.Pod{{UID: "b", Containers: c("c", "d")}, {UID: "a", Containers: c("c")}},

@@ -27,14 +27,15 @@ type items struct {
 	mu sync.Mutex
 	// good is the newest list of all pods if nothing of it was malformed, otherwise empty.
 	good []*pleg.Pod
-	// owners has the first pod of each id in the newest list of all pods.
+	// owners has the first pod of each id in the newest list of all pods, uids the pods of the list.
 	owners map[pleg.ContainerID]pleg.PodUID
+	uids   map[pleg.PodUID]struct{}
 	// told are the items of that list that were logged, and those of lists of one pod since.
 	told map[badItem]struct{}
 }
 
-// wellFormed leaves out what has no id, and what has the id of another item of its pod. An id in
-// two pods is kept in both, as pods do not depend on each other. A list without malformed items is
+// wellFormed leaves out what has no id, what has the id of another item of its pod, and a pod with
+// the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. A list without malformed items is
 // returned as it is.
 func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod {
 	r.items.mu.Lock()
@@ -49,12 +50,15 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 	r.items.good = r.items.good[:0]
 	var bad []badItem
 	kept := make([]*pleg.Pod, 0, len(pods))
+	clear(r.items.uids)
 	for _, pod := range pods {
 		switch {
 		case pod == nil:
 			bad = append(bad, badItem{reason: "it is nil"})
 		case pod.UID == "":
 			bad = append(bad, badItem{pod: pod.Namespace + "/" + pod.Name, reason: "the pod has no UID"})
+		case r.items.has(pod.UID):
+			bad = append(bad, badItem{podUID: pod.UID, pod: pod.Namespace + "/" + pod.Name, reason: "the list has the UID twice"})
 		default:
 			pod, bad = r.items.clean(pod, bad)
 			kept = append(kept, pod)
@@ -77,11 +81,12 @@ func (r *Runtime) wellFormedPod(ctx context.Context, pod *pleg.Pod) *pleg.Pod {
 func (x *items) own(pods []*pleg.Pod) (good bool) {
 	good = true
 	if x.owners == nil {
-		x.owners = make(map[pleg.ContainerID]pleg.PodUID)
+		x.owners, x.uids = make(map[pleg.ContainerID]pleg.PodUID), make(map[pleg.PodUID]struct{})
 	}
 	clear(x.owners)
+	clear(x.uids)
 	for _, pod := range pods {
-		if pod == nil || pod.UID == "" {
+		if pod == nil || pod.UID == "" || x.has(pod.UID) {
 			good = false
 			continue
 		}
@@ -100,6 +105,13 @@ func (x *items) own(pods []*pleg.Pod) (good bool) {
 		}
 	}
 	return good
+}
+
+// has reports whether the list had a pod with this UID before, and notes that it has.
+func (x *items) has(uid pleg.PodUID) bool {
+	_, twice := x.uids[uid]
+	x.uids[uid] = struct{}{}
+	return twice
 }
 
 // clean returns the pod without what is left out, and adds its malformed items to bad. A pod of

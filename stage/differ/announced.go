@@ -13,19 +13,8 @@ type Announcement struct {
 }
 
 func (a Announcement) apply(m *machine) {
-	h := a.Hint
-	if h.UID == "" || h.Container == "" {
-		return
-	}
-	m.announced.hear(h)
-	rec := m.records[h.UID]
-	if m.backlog.listings == 0 || rec != nil && rec.shows(h.Container) {
-		return // the first list shows what is there
-	}
-	if !m.lives.hear(a) {
-		m.do.count[lost]++
-		m.do.relistSoon = true
-	}
+	m.announced.hear(a.Hint)
+	m.hear(a)
 }
 
 // announced compares what CRI events announce with what lists of all pods find: the metric that

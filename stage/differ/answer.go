@@ -11,31 +11,25 @@ import (
 type listing struct{ stage.Listing }
 
 func (l *listing) apply(m *machine) {
-	number := m.backlog.listings + 1
 	m.do.count[unannounced] += m.announced.list()
 	for _, pod := range l.Pods {
 		rec := m.recordOf(pod.UID)
-		if rec.listing == number {
-			m.do.count[duplicates]++
-			m.note(listedTwice, rec)
-			continue
-		}
-		rec.listing = number
+		rec.listing = l.Began
 		m.do.census.add(pod)
 		m.compare(rec, pod, l)
 	}
-	for uid := range m.lives.heard { // a pod that no list has shown
-		m.recordOf(uid)
-	}
-	for _, rec := range m.records {
-		if rec.listing != number {
-			m.compare(rec, nil, l)
+	for uid, rec := range m.records {
+		if rec.listing == l.Began {
+			continue
+		}
+		m.compare(rec, nil, l)
+		if rec.empty() {
+			delete(m.records, uid)
 		}
 	}
 	m.absent = l.Asked
-	m.backlog.list(l.At, l.Relisted)
-	m.pending = m.backlog.pending(m.pending[:0])
-	m.do.observe, m.do.at, m.do.pending = true, l.At, m.pending
+	m.open = append(m.open, open{l.Asked, l.Relisted})
+	m.do.observe, m.do.at, m.do.pending = true, l.At, m.behind(l.Began)
 }
 
 // compare compares what a listing has of one pod, nil for nothing.
@@ -51,14 +45,7 @@ type observation struct{ stage.Observation }
 
 func (o *observation) apply(m *machine) {
 	rec := m.recordOf(o.UID)
-	if o.Pod == nil && rec.named == nil && m.lives.heard[o.UID] == nil && o.Began >= rec.asked.Answered {
-		// Nothing is known of it: who waits for it learns that it is gone. The record stays until
-		// the next listing, so that one that began earlier does not count.
-		rec.asked = o.Asked
-		m.touch(rec)
-		return
-	}
-	if m.answer(rec, o.Pod, o.Asked) && rec.state == settled {
+	if m.answer(rec, o.Pod, o.Asked) && rec.until == rec.asked {
 		m.touch(rec)
 	}
 }
@@ -75,11 +62,6 @@ func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 		if rec.named == nil {
 			rec.named = pod
 		}
-		if rec.named == nil { // nothing is known of it
-			delete(m.records, rec.uid)
-		} else {
-			m.backlog.fallBehind(rec)
-		}
 		return false
 	}
 	m.pass(rec, pod, asked.Began)
@@ -93,27 +75,23 @@ func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 
 // pass notes the containers that have come and gone, because the next answer lacks them.
 func (m *machine) pass(rec *record, next *pleg.Pod, began uint64) {
-	if rec.state == queued || rec.state == inspecting {
-		inFlight := rec.sent.pod
-		if rec.state == queued {
-			inFlight = nil
-		}
-		if rec.current != next && rec.current != inFlight {
-			m.addPassed(rec, overlooked(rec.old, inFlight, rec.current, next))
-		}
+	var sent *pleg.Pod
+	if rec.inFlight {
+		sent = rec.sent.pod
 	}
-	if len(m.lives.heard) > 0 {
-		m.addPassed(rec, m.lives.answered(rec.uid, began, next))
+	if (rec.inFlight || rec.next != nil) && rec.current != next && rec.current != sent {
+		m.addPassed(rec, overlooked(rec.old, sent, rec.current, next))
+	}
+	if len(rec.heard) > 0 {
+		m.addPassed(rec, m.heardOf(rec, next, began))
 	}
 }
 
-// addPassed adds containers to tell. What is told of one of them anyway is told once.
+// addPassed adds containers to tell, each once.
 func (m *machine) addPassed(rec *record, over []passed) {
 	for _, p := range over {
-		n := slices.IndexFunc(rec.passed, func(o passed) bool { return o.container.ID == p.container.ID })
 		switch {
-		case n >= 0:
-			rec.passed[n] = p
+		case slices.ContainsFunc(rec.passed, func(o passed) bool { return o.container.ID == p.container.ID }):
 		case len(rec.passed) >= maxPassed:
 			m.do.count[lost]++
 		default:
@@ -125,51 +103,38 @@ func (m *machine) addPassed(rec *record, over []passed) {
 	}
 }
 
-// consider decides what follows from the newest answer.
+// consider decides what follows from the newest answer: nothing, an inspection, as soon as there
+// is a place, or the end of the pod, which needs no inspection.
 func (m *machine) consider(rec *record) {
-	switch rec.state {
-	case leaving, inspecting:
-		m.backlog.fallBehind(rec)
-		if rec.state == inspecting && rec.superseded() {
+	if rec.inFlight {
+		if rec.superseded() {
 			m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, Gone: true})
 		}
 		return
-	case queued:
-		if rec.current != nil && rec.changed() {
-			return
-		}
+	}
+	queued := rec.next != nil && rec.quarantine == nil
+	c := rec.change()
+	rec.next = c
+	if queued && (c == nil || c.Pod == nil) {
 		m.queue = slices.DeleteFunc(m.queue, func(r *record) bool { return r == rec })
-		rec.state = settled
+	}
+	if rec.current == nil {
+		m.release(rec, false)
 	}
 	switch {
-	case rec.current != nil && !rec.changed():
-		m.backlog.settle(rec)
-	case rec.current != nil && rec.state == failed && rec.quarantine != nil:
-		// It is offered as a retry once its wait has ended.
-	default:
-		m.queueOrLeave(rec)
-	}
-}
-
-// queueOrLeave has a pod wait for an inspector, or sends the change of one that is gone, which
-// needs no inspection.
-func (m *machine) queueOrLeave(rec *record) {
-	c, ok := rec.change()
-	if !ok { // only the order differs, or nothing was told of it
-		m.backlog.settle(rec)
-		if rec.current == nil {
-			m.release(rec, false)
-			m.forget(rec)
-		}
+	case c == nil: // only the order differs, or nothing was told of it
+		rec.settle()
 		return
-	}
-	m.backlog.fallBehind(rec)
-	m.backlog.owe(rec)
-	if rec.current == nil {
-		rec.send(c, m.backlog.listings)
-		m.do.leaving = append(m.do.leaving, c)
+	case rec.quarantine != nil: // nobody waits for it
+		c.Retry, c.Timeout = true, m.quarantines.timeout(rec)
 		return
+	case rec.owes == 0:
+		rec.owes = m.absent.Began + 1
 	}
-	rec.state = queued
-	m.queue = append(m.queue, rec)
+	if c.Pod == nil {
+		rec.send(c)
+		m.do.leaving = append(m.do.leaving, *c)
+	} else if !queued {
+		m.queue = append(m.queue, rec)
+	}
 }

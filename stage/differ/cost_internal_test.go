@@ -35,11 +35,11 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 			}
 			list(lists[0])
 			for {
-				c, _ := m.next(now)
-				if c.Pod == nil {
+				c, _, _ := m.next(now)
+				if c == nil {
 					break
 				}
-				m.step(accepted{&c}, now)
+				m.step(accepted{c}, now)
 				m.step(settle{stage.Settled{UID: c.UID}}, now)
 			}
 			n := 0

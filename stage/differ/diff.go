@@ -115,6 +115,23 @@ func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
 	return c != nil && c.State != pleg.StateCreated
 }
 
+// containerOf returns the container or sandbox with this id, or nil; the pod may be nil.
+func containerOf(pod *pleg.Pod, id pleg.ContainerID) *pleg.Container {
+	if pod == nil {
+		return nil
+	}
+	has := func(c *pleg.Container) bool { return c.ID == id }
+	if n := slices.IndexFunc(pod.Containers, has); n >= 0 {
+		return pod.Containers[n]
+	}
+	if n := slices.IndexFunc(pod.Sandboxes, has); n >= 0 {
+		return pod.Sandboxes[n]
+	}
+	return nil
+}
+
+func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool { return containerOf(pod, id) != nil }
+
 // each calls f with the containers of a pod, then with its sandboxes; the pod may be nil.
 func each(pod *pleg.Pod, f func(c *pleg.Container, sandbox bool)) {
 	if pod == nil {
@@ -151,33 +168,4 @@ func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox 
 
 func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
-}
-
-// skippedAttempts returns the number of containers that must have existed between
-// two answers about a pod: the attempts between the last known one of a
-// container's name and the next one seen.
-func skippedAttempts(old, cur *pleg.Pod) int {
-	if old == nil || cur == nil {
-		return 0
-	}
-	skipped := 0
-	for _, c := range cur.Containers {
-		before, known := lastAttempt(old.Containers, c)
-		if !known || hasContainer(old, c.ID) {
-			continue
-		}
-		other, _ := lastAttempt(cur.Containers, c)
-		skipped += int(c.Attempt - max(before, other) - 1)
-	}
-	return skipped
-}
-
-// lastAttempt returns the newest attempt before c among containers of its name.
-func lastAttempt(containers []*pleg.Container, c *pleg.Container) (attempt uint32, known bool) {
-	for _, other := range containers {
-		if other.Name == c.Name && other.Attempt < c.Attempt {
-			attempt, known = max(attempt, other.Attempt), true
-		}
-	}
-	return attempt, known
 }

@@ -81,10 +81,9 @@ type Differ struct {
 	gone   []stage.Change
 	cancel []stage.Cancel
 	marks  []stage.Mark
-	// listing and observation are room for one input, change for what the inspector may accept.
+	// listing and observation are room for one input.
 	listing     listing
 	observation observation
-	change      [2]stage.Change
 
 	quarantined atomic.Pointer[[]pleg.Quarantined]
 }
@@ -105,8 +104,6 @@ func newMachine(o Options) machine {
 	return machine{
 		records:     make(map[pleg.PodUID]*record),
 		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, places: max(1, o.Inspectors/2)},
-		backlog:     backlog{behind: make(map[*record]struct{}), owing: make(map[uint64]int)},
-		lives:       newLives(),
 	}
 }
 
@@ -150,7 +147,9 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for listings != nil || observations != nil {
-		d.change[0], d.change[1] = d.machine.next(time.Now())
+		now := time.Now()
+		inspect, retry, again := d.machine.next(now)
+		stage.SetAlarm(alarm, again, now)
 		var done stage.Settled
 		var in input
 		open := true
@@ -168,10 +167,10 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 		case done = <-settled:
 			d.cancel = slices.DeleteFunc(d.cancel, func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
 			in = settle{done}
-		case when(d.change[0].Pod != nil, out.Inspect) <- d.change[0]:
-			in = accepted{&d.change[0]}
-		case when(d.change[1].Pod != nil, out.Retry) <- d.change[1]:
-			in = accepted{&d.change[1]}
+		case when(inspect != nil, out.Inspect) <- orZero(inspect):
+			in = accepted{inspect}
+		case when(retry != nil, out.Retry) <- orZero(retry):
+			in = accepted{retry}
 		case when(len(d.gone) > 0, out.Gone) <- first(d.gone):
 			pop(&d.gone)
 		case when(len(d.cancel) > 0, out.Cancel) <- first(d.cancel):
@@ -183,10 +182,9 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 		case <-d.hints.Wake():
 			d.takeMail()
 		case <-alarm.C:
-			in = tick{}
 		}
 		if open && in != nil {
-			stage.SetAlarm(alarm, d.step(in), time.Now())
+			d.step(in)
 		}
 	}
 }
@@ -197,6 +195,14 @@ func when[T any](on bool, c chan<- T) chan<- T {
 		return c
 	}
 	return nil
+}
+
+// orZero is what a pointer points to, or nothing.
+func orZero[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
 }
 
 // first is the first of a queue, or nothing.
@@ -218,9 +224,8 @@ func (d *Differ) takeMail() {
 	}
 }
 
-// step has the machine apply an input and carries out the effects. It returns when to step
-// again if nothing happens.
-func (d *Differ) step(in input) (wake time.Time) {
+// step has the machine apply an input and carries out the effects.
+func (d *Differ) step(in input) {
 	do := d.machine.step(in, time.Now())
 	for _, n := range do.notes {
 		d.logNote(n)
@@ -246,13 +251,10 @@ func (d *Differ) step(in input) (wake time.Time) {
 	}
 	d.metrics.add(do.count)
 	d.publish()
-	return do.wake
 }
 
 func (d *Differ) logNote(n note) {
 	switch n.of {
-	case listedTwice:
-		d.log.Warn("skipped pod listed twice", n.args...)
 	case quarantined:
 		d.log.Warn("pod quarantined, inspection hung", n.args...)
 	case released:

@@ -174,16 +174,16 @@ func (w *world) answer(kind int) {
 }
 
 func (w *world) accept() {
-	inspect, retry := w.m.next(w.now())
-	if inspect.Pod == nil {
+	inspect, retry, _ := w.m.next(w.now())
+	if inspect == nil {
 		inspect = retry
 	}
-	if w.inFlight != nil || inspect.Pod == nil {
+	if w.inFlight != nil || inspect == nil {
 		return
 	}
 	w.note("inspection of %v", plainWords(inspect.Pod))
-	w.inFlight = &inspect
-	w.step(accepted{&inspect})
+	w.inFlight = inspect
+	w.step(accepted{inspect})
 }
 
 func (w *world) end(err error) {

@@ -1,16 +1,18 @@
 package differ
 
 import (
+	"slices"
+
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 const (
 	// maxHeard bounds the announced containers that no list has answered for, maxPassed those
-	// of one pod that wait to be told, and maxGone the removed ones that are remembered.
-	maxHeard  = 4096
-	maxPassed = 64
-	maxGone   = 4096
+	// of one pod that wait to be told, and maxRemoved the removed ones that are remembered.
+	maxHeard   = 4096
+	maxPassed  = 64
+	maxRemoved = 4096
 )
 
 // passed is a container or sandbox of whose life no two answers show all: what is told of it
@@ -23,7 +25,7 @@ type passed struct {
 }
 
 // told returns what is told of the container, if the pod is what it is now. Of a sandbox that is
-// first seen dead only the start is missing.
+// first seen dead only the start is missing: no status has it.
 func (p passed) told(pod *pleg.Pod) []pleg.EventType {
 	switch c := containerOf(pod, p.container.ID); {
 	case c == nil:
@@ -35,91 +37,52 @@ func (p passed) told(pod *pleg.Pod) []pleg.EventType {
 	}
 }
 
-// life is a container that events announced as started, and that no list has shown.
+// life is a container that events announced as started, and that no list has shown. Of an event
+// it uses what names the container, and nothing else.
 type life struct {
 	passed
 	heard uint64 // the tick of its first event
 }
 
-// lives is what only events know: which containers came and went between two lists. Of an
-// event it uses what names the container, and nothing else.
-type lives struct {
-	heard map[pleg.PodUID][]life
-	count int
-	// gone are the containers that were last told as removed, goneBefore as many before them:
-	// their events may come late.
-	gone, goneBefore map[pleg.ContainerID]struct{}
-}
-
-func newLives() lives {
-	return lives{heard: make(map[pleg.PodUID][]life), gone: make(map[pleg.ContainerID]struct{})}
-}
-
-// hear notes an event that shows that a container has started, which no list has shown. It
-// reports false if there is no room.
-func (l *lives) hear(a Announcement) bool {
-	h := a.Hint
-	_, told := l.gone[h.Container]
-	_, toldBefore := l.goneBefore[h.Container]
-	if told || toldBefore || !started(h) {
-		return true
+// hear notes an event that shows that a container has started, which no list has shown.
+func (m *machine) hear(a Announcement) {
+	h, rec := a.Hint, m.records[a.Hint.UID]
+	switch {
+	case !started(h), m.absent.Answered == 0, rec != nil && rec.shows(h.Container), m.removed.has(h.Container):
+		return // the first list shows what is there
+	case m.heard >= maxHeard:
+		m.do.count[lost]++
+		return
 	}
-	for _, other := range l.heard[h.UID] {
-		if other.container.ID == h.Container {
-			return true
-		}
-	}
-	if l.count >= maxHeard {
-		return false
-	}
-	l.count++
-	name := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
+	m.heard++
+	rec = m.recordOf(h.UID)
+	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
 	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
 	sandbox := h.Container == h.Sandbox
 	if sandbox {
 		c.SandboxID = ""
 	}
-	l.heard[h.UID] = append(l.heard[h.UID], life{passed{name, c, sandbox, pleg.ContainerStarted}, a.Tick})
-	return true
+	rec.heard = append(rec.heard, life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick})
 }
 
 // started reports whether an event shows that its container has run, and names it. CRI-O may
 // announce the start after the end, or never.
 func started(h pleg.Hint) bool {
-	return h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
+	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
 }
 
-// answered returns the containers of a pod that an answer proves to be gone: it began after
-// they were announced, and lacks them. Those that it shows are forgotten, but a sandbox that
-// is first seen dead has started: no status says so.
-func (l *lives) answered(uid pleg.PodUID, began uint64, shown *pleg.Pod) (over []passed) {
-	var kept []life
-	for _, c := range l.heard[uid] {
-		switch {
-		case hasContainer(shown, c.container.ID):
-			l.count--
-			if c.sandbox && containerOf(shown, c.container.ID).State == pleg.StateExited {
-				over = append(over, c.passed)
-			}
-		case began > c.heard:
-			l.count--
-			over = append(over, c.passed)
-		default:
-			kept = append(kept, c)
+// heardOf returns the containers of a pod that an answer began after, and what it says of them is
+// known: they are gone, unless it shows them.
+func (m *machine) heardOf(rec *record, shown *pleg.Pod, began uint64) (over []passed) {
+	rec.heard = slices.DeleteFunc(rec.heard, func(l life) bool {
+		if began <= l.heard && !hasContainer(shown, l.container.ID) {
+			return false
 		}
-	}
-	if l.heard[uid] = kept; kept == nil {
-		delete(l.heard, uid)
-	}
+		m.heard--
+		over = append(over, l.passed)
+		return true
+	})
 	return over
-}
-
-// removed notes a container that was told as removed.
-func (l *lives) removed(id pleg.ContainerID) {
-	if len(l.gone) >= maxGone/2 {
-		l.goneBefore, l.gone = l.gone, make(map[pleg.ContainerID]struct{})
-	}
-	l.gone[id] = struct{}{}
 }
 
 // overlooked returns the containers that an answer showed, that the change in flight does not
@@ -130,10 +93,27 @@ func overlooked(old, sent, shown, next *pleg.Pod) (over []passed) {
 			return
 		}
 		start := pleg.ContainerStarted
-		if c.State == pleg.StateExited && !sandbox {
+		if c.State == pleg.StateExited {
 			start = stage.ContainerRan
 		}
 		over = append(over, passed{shown, c, sandbox, start})
 	})
 	return over
+}
+
+// removed are the containers that were last told as removed, and as many before them: their
+// events may come late.
+type removed struct{ last, before map[pleg.ContainerID]struct{} }
+
+func (r *removed) add(id pleg.ContainerID) {
+	if r.last == nil || len(r.last) >= maxRemoved/2 {
+		r.before, r.last = r.last, make(map[pleg.ContainerID]struct{})
+	}
+	r.last[id] = struct{}{}
+}
+
+func (r *removed) has(id pleg.ContainerID) bool {
+	_, last := r.last[id]
+	_, before := r.before[id]
+	return last || before
 }

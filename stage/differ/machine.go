@@ -11,13 +11,14 @@ import (
 // to be done. The machine has no clock, channel, cache, log or metric, and calls nobody.
 type machine struct {
 	records map[pleg.PodUID]*record
-	// absent is the newest answer about the pods that have no record.
+	// absent is the newest listing: it is the answer about the pods that have no record.
 	absent stage.Asked
 
 	queue       []*record // pods that wait for an inspector
 	quarantines quarantines
-	backlog     backlog
-	lives       lives
+	open        []open // listings that are not complete
+	heard       int    // containers in all of record.heard
+	removed     removed
 	announced   announced
 
 	// now and do are of the step in progress.
@@ -47,8 +48,6 @@ type effects struct {
 	leaving []stage.Change
 	cancel  []stage.Cancel
 	mark    stage.Mark // unless Current is zero
-	// wake is when to step again if nothing happens; zero if never.
-	wake time.Time
 }
 
 type touch struct {
@@ -65,8 +64,7 @@ type note struct {
 type noted int
 
 const (
-	listedTwice noted = iota
-	quarantined
+	quarantined noted = iota
 	released
 )
 
@@ -74,11 +72,9 @@ const (
 type counter int
 
 const (
-	duplicates counter = iota
-	stale
+	stale counter = iota
 	unannounced
 	lost
-	attempts
 	counters // their number
 )
 
@@ -86,8 +82,7 @@ const (
 func (m *machine) step(in input, now time.Time) effects {
 	m.do, m.now = effects{}, now
 	in.apply(m)
-	m.do.wake = m.quarantines.again(now)
-	m.do.mark = m.backlog.complete()
+	m.do.mark = m.complete()
 	return m.do
 }
 
@@ -99,34 +94,25 @@ func (m *machine) note(of noted, rec *record, args ...any) {
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // next returns the changes that the inspector may accept now: of the first pod in the queue,
-// and of a quarantined one. It changes nothing.
-func (m *machine) next(now time.Time) (inspect, retry stage.Change) {
-	waits := len(m.queue) > 0
-	if waits {
-		inspect, _ = m.queue[0].change()
+// and of a quarantined one. If nothing happens, it has another answer at the time again. It
+// changes nothing.
+func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
+	if len(m.queue) > 0 {
+		inspect = m.queue[0].next
 	}
-	if rec := m.quarantines.next(waits, now); rec != nil {
-		retry, _ = rec.change()
-		retry.Retry, retry.Timeout = true, m.quarantines.timeout(rec)
-	}
-	return inspect, retry
+	retry, again = m.quarantines.next(inspect != nil, now)
+	return inspect, retry, again
 }
 
 // accepted is a change that the inspector has accepted.
 type accepted struct{ change *stage.Change }
 
 func (a accepted) apply(m *machine) {
-	rec := m.records[a.change.UID]
-	if rec.state == queued {
+	if !a.change.Retry {
 		pop(&m.queue)
 	}
-	rec.send(*a.change, m.backlog.listings)
+	m.records[a.change.UID].send(a.change)
 }
-
-// tick is the passing of time.
-type tick struct{}
-
-func (tick) apply(*machine) {}
 
 // request is what is asked for one pod: the end of its wait, of an inspection that hangs, or
 // a reinspection.
@@ -149,6 +135,9 @@ func (r request) apply(m *machine) {
 	if rec.quarantine != nil {
 		m.quarantines.wait(rec, m.now)
 	}
+	if rec.next != nil {
+		m.consider(rec)
+	}
 	if r.cut {
 		m.cut(rec)
 	}
@@ -158,7 +147,7 @@ func (r request) apply(m *machine) {
 // nothing else shows that the inspection hangs, each cut waits twice as long as the last one,
 // so that requests do not starve a slow runtime.
 func (m *machine) cut(rec *record) {
-	if rec.state != inspecting || m.now.Sub(rec.cut) < m.quarantines.first {
+	if !rec.inFlight || m.now.Sub(rec.cut) < m.quarantines.first {
 		return
 	}
 	rec.cut = m.now
@@ -169,23 +158,15 @@ func (m *machine) cut(rec *record) {
 	m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: after})
 }
 
-// recordOf returns the record of a pod, a new one if there is none.
+// recordOf returns the record of a pod, a new one if there is none. It stays until a listing shows
+// that there is no such pod.
 func (m *machine) recordOf(uid pleg.PodUID) *record {
 	rec := m.records[uid]
 	if rec == nil {
-		rec = &record{uid: uid, asked: m.absent, until: m.absent.At}
+		rec = &record{uid: uid, asked: m.absent, until: m.absent}
 		m.records[uid] = rec
 	}
 	return rec
-}
-
-// forget drops the record of a pod that is gone and told. Of a pod without a record, no answer
-// counts that began before that one had arrived.
-func (m *machine) forget(rec *record) {
-	if m.absent.Answered < rec.asked.Answered {
-		m.absent.Answered, m.absent.Began = rec.asked.Answered, min(m.absent.Began, rec.asked.Began)
-	}
-	delete(m.records, rec.uid)
 }
 
 // pop removes the first of a queue.

@@ -19,11 +19,9 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		queue:       s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
 		quarantined: s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung; their retries wait."),
 		counters: [counters]prometheus.Counter{
-			duplicates:  s.Counter("pleg_duplicate_pods_total", "Pods skipped because one listing had their UID twice."),
 			stale:       s.Counter("pleg_stale_observations_total", "Answers about a pod that did not count because they had begun before a newer one arrived."),
 			unannounced: s.Counter("pleg_missed_events_total", "Changes that a list of all pods found and no CRI event announced, although the event stream was up since the list before."),
 			lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
-			attempts:    s.Counter("pleg_missed_attempts_total", "Containers that were never seen, known from a jump in the attempt number of their successor."),
 		},
 		runningPods: s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),
 	}

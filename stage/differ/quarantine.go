@@ -17,8 +17,8 @@ const firstDeadline = 10 * time.Second
 // retry, and pods that are well go first. Neither makes a pod wait longer than longest: half of
 // it is for the wait, half for a place.
 //
-// An inspection that fails by itself, but late, shows that the runtime answers: such pods wait
-// for a relist period, and one of them is inspected at a time, as by the serial kubelet.
+// If an inspection only takes long before it fails, the runtime may be slow: such pods wait for a
+// relist period, and one of them is inspected at a time, as by the serial kubelet.
 type quarantines struct {
 	// first and longest bound the wait.
 	first, longest time.Duration
@@ -35,12 +35,10 @@ type quarantine struct {
 	// since is when the first inspection that hung began, tried when the last one ended, due
 	// when the wait ends.
 	since, tried, due time.Time
-	// times is the number of inspections in a row that hung or failed late; late is set if the
-	// last one failed late.
+	// times is the number of inspections in a row that hung or failed late; hung is set if the
+	// last one hung.
 	times int
-	late  bool
-	// proven is set once an inspection has shown that the pod hangs, not the runtime.
-	proven bool
+	hung  bool
 	// err is the error of the last inspection, call what it waited for; nil if that is not
 	// known.
 	err  error
@@ -56,13 +54,12 @@ func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered 
 	}
 	h := rec.quarantine
 	h.times++
-	h.proven = h.proven || s.Proven
-	h.late, h.tried, h.err = s.Late, now, s.Err
+	h.hung, h.tried, h.err = s.Hung, now, s.Err
 	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
 		h.call = &of.Call
 	}
 	wait := q.first
-	for n := 1; n < h.times && wait < q.longest && !h.late; n++ {
+	for n := 1; n < h.times && wait < q.longest && h.hung; n++ {
 		wait *= 2
 	}
 	if rec.urgent {
@@ -89,7 +86,7 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 		return
 	}
 	for _, next := range q.pods {
-		if next.state != inspecting && next.quarantine.due.After(now) {
+		if !next.inFlight && next.quarantine.due.After(now) {
 			q.wait(next, now)
 			return
 		}
@@ -98,47 +95,34 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 
 // next returns the first pod whose wait has ended and that an answer has shown since its last
 // inspection began: as after any failure, a retry inspects what the pod is then. It returns nil if
-// there is none. Pods that are well go first, but for no longer than the longest wait.
-func (q *quarantines) next(othersWait bool, now time.Time) *record {
-	lateInFlight := slices.ContainsFunc(q.pods, func(r *record) bool { return r.quarantine.late && r.state == inspecting })
+// there is none. Pods that are well go first, but for no longer than the longest wait. If nothing
+// happens, next has another answer at the time again; zero if never.
+func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change, again time.Time) {
+	slow := slices.ContainsFunc(q.pods, func(r *record) bool { return !r.quarantine.hung && r.inFlight })
 	for _, rec := range q.pods {
 		h := rec.quarantine
-		if h.due.After(now) {
-			return nil
-		}
-		overdue := now.Sub(h.tried) >= q.longest
+		overdue := h.tried.Add(q.longest)
 		switch {
-		case rec.state != failed || rec.asked == rec.sent.asked:
-		case h.late && lateInFlight && !overdue:
-		case !othersWait, rec.urgent, overdue:
-			return rec
+		case h.due.After(now):
+			return nil, stage.Earlier(again, h.due)
+		case rec.next == nil: // in flight, or not listed again
+		case !overdue.After(now), (rec.urgent || !othersWait) && (h.hung || !slow):
+			return rec.next, time.Time{}
+		default:
+			again = stage.Earlier(again, overdue)
 		}
 	}
-	return nil
+	return nil, again
 }
 
 // timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
 // tried within the longest wait, however many there are.
 func (q *quarantines) timeout(rec *record) time.Duration {
-	if !rec.quarantine.proven {
+	if !rec.quarantine.hung {
 		return 0
 	}
 	fair := q.longest / 2 * time.Duration(q.places) / time.Duration(len(q.pods))
 	return min(firstDeadline<<min(rec.quarantine.times-1, 6), max(firstDeadline, fair))
-}
-
-// again returns when next may have another answer; zero if nothing waits.
-func (q *quarantines) again(now time.Time) (again time.Time) {
-	for _, rec := range q.pods {
-		h := rec.quarantine
-		if h.due.After(now) {
-			return stage.Earlier(again, h.due)
-		}
-		if overdue := h.tried.Add(q.longest); overdue.After(now) && rec.state == failed {
-			again = stage.Earlier(again, overdue)
-		}
-	}
-	return again
 }
 
 // published returns a copy for other goroutines.

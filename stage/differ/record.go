@@ -8,52 +8,39 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// state is where a pod stands between two answers.
+// record is what the differ knows of one pod (the kubelet's podRecord). A pod is settled, or its
+// change waits for a place, or is in flight:
 //
-//	           +------- inspection succeeded -------+
-//	           v                                    |
-//	        settled --changed--> queued --place--> inspecting
-//	           |  ^                ^                 |
-//	gone       |  | told           | next answer     | inspection failed
-//	           v  |                |                 v
-//	         leaving               +-------------- failed
+//	   +--------- inspection succeeded ---------+
+//	   v                                        |
+//	settled --changed--> next --place--> sent --+
+//	   |                  ^                |    |
+//	   |                  +- next answer --+----+
+//	   +------------- gone ------------> sent  failed
 //
-// A pod that is gone leaves from every state: no inspection of it is waited for.
-type state uint8
-
-const (
-	// settled: the cache and the log have the newest answer.
-	settled state = iota
-	// queued: the pod waits for a free place.
-	queued
-	// inspecting: the inspector has accepted a change.
-	inspecting
-	// leaving: the change to nothing is on its way.
-	leaving
-	// failed: the last inspection failed. The old pod stays what it was, so that the next
-	// answer finds the change again.
-	failed
-)
-
-// record is what the differ knows of one pod (the kubelet's podRecord).
+// A pod that is gone needs no place, and no inspection of it is waited for.
 type record struct {
-	uid   pleg.PodUID
-	state state
+	uid pleg.PodUID
 	// old is the pod that the cache and the log have; nil before its first change is
 	// committed.
 	old *pleg.Pod
 	// current is the newest answer that counts; nil if it shows that the pod is gone.
 	current *pleg.Pod
 	asked   stage.Asked
-	// named is the newest pod, kept for its name once the pod is gone.
+	// named is the newest pod, kept for its name until its end is told.
 	named *pleg.Pod
-	// listing is the number of the last listing that had the pod.
+	// listing is when the last listing began that had the pod.
 	listing uint64
-	// passed are the containers that came and went since old.
+	// passed are the containers that came and went since old, heard those that only events
+	// have shown.
 	passed []passed
+	heard  []life
 
+	// next is the change that waits for a place: in the queue, or as a retry.
+	next *stage.Change
 	// sent is the change in flight, or the last one.
-	sent sent
+	inFlight bool
+	sent     sent
 	// reinspect is set from a request until the change that serves it, retry from a failed
 	// inspection until one succeeds.
 	reinspect, retry bool
@@ -64,9 +51,9 @@ type record struct {
 	urgent bool
 	cut    time.Time
 
-	// until is the time of the last answer that was settled.
-	until time.Time
-	// owes is the number of the first listing that waits for this pod; 0 if none does.
+	// until is the newest answer that is settled.
+	until stage.Asked
+	// owes is when the first listing began that waits for this pod; 0 if none does.
 	owes uint64
 }
 
@@ -74,8 +61,7 @@ type record struct {
 type sent struct {
 	pod       *pleg.Pod
 	asked     stage.Asked
-	listings  uint64 // the number of the newest listing then
-	passed    int    // how many of them the change tells
+	passed    int // how many of them the change tells
 	reinspect bool
 }
 
@@ -86,50 +72,70 @@ func (r *record) changed() bool { return r.reinspect || r.retry || r.differs() }
 // next answer.
 func (r *record) differs() bool { return len(r.passed) > 0 || !same(r.old, r.current) }
 
-// change returns the change from old to the newest answer; false if the answer only has
-// another order. A reinspection, or a retry, without a difference is a PodSync.
-func (r *record) change() (stage.Change, bool) {
-	at := r.asked.At
-	c := stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: events(r.old, r.current, r.passed, at)}
-	switch {
-	case len(c.Events) > 0:
-	case r.retry, r.reinspect && r.named != nil: // also of a pod without containers, which has no old
-		c.Events = append(c.Events, podEvent(pleg.PodSync, r.named, at))
-	default:
-		return c, r.current == nil && r.old != nil // the cache entry has to go
+// change returns the change from old to the newest answer; nil if there is none. A reinspection,
+// or a retry, without a difference is a PodSync.
+func (r *record) change() *stage.Change {
+	if r.current != nil && !r.changed() {
+		return nil
 	}
-	return c, true
+	at := r.asked.At
+	told := events(r.old, r.current, r.passed, at)
+	switch {
+	case len(told) > 0:
+	case r.retry, r.reinspect && r.named != nil: // also of a pod without containers, which has no old
+		told = append(told, podEvent(pleg.PodSync, r.named, at))
+	case r.current != nil || r.old == nil: // otherwise the cache entry has to go
+		return nil
+	}
+	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: told}
 }
 
 // send notes that a change is in flight. A request made during the inspection counts.
-func (r *record) send(c stage.Change, listings uint64) {
-	r.sent = sent{c.Pod, r.asked, listings, len(r.passed), c.Reinspect}
+func (r *record) send(c *stage.Change) {
+	r.sent = sent{c.Pod, r.asked, len(r.passed), c.Reinspect}
+	r.next, r.inFlight = nil, true
 	r.reinspect, r.urgent = false, false
-	r.state = inspecting
-	if c.Pod == nil {
-		r.state = leaving
-	}
 }
 
 // commit moves the record on to what was sent.
 func (r *record) commit() {
-	r.old, r.until, r.state, r.retry = r.sent.pod, r.sent.asked.At, settled, false
+	r.old, r.until, r.retry = r.sent.pod, r.sent.asked, false
 	if r.passed = r.passed[r.sent.passed:]; len(r.passed) == 0 {
 		r.passed = nil
 	}
+	if r.owes > 0 {
+		r.owes = max(r.owes, r.sent.asked.Began+1)
+	}
+}
+
+// settle notes that everything known of the pod is delivered.
+func (r *record) settle() {
+	r.until, r.owes = r.asked, 0
+	if r.current == nil {
+		r.named = nil
+	}
+}
+
+// behind reports whether the pod is not settled as of a listing that began then.
+func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
+
+// empty reports whether there is no pod, and nothing to tell of it.
+func (r *record) empty() bool {
+	return r.current == nil && r.old == nil && !r.inFlight && len(r.passed) == 0 && len(r.heard) == 0
 }
 
 // shows reports whether a container of the pod that is not told as removed is known.
 func (r *record) shows(id pleg.ContainerID) bool {
 	return hasContainer(r.current, id) || hasContainer(r.old, id) || hasContainer(r.sent.pod, id) ||
-		slices.ContainsFunc(r.passed, func(p passed) bool { return p.container.ID == id })
+		slices.ContainsFunc(r.passed, func(p passed) bool { return p.container.ID == id }) ||
+		slices.ContainsFunc(r.heard, func(l life) bool { return l.container.ID == id })
 }
 
 // superseded reports whether nothing of what is being inspected exists any more: the
 // pod is gone, or its UID belongs to a new one.
 func (r *record) superseded() bool {
-	if r.current == nil {
-		return true
+	if r.current == nil || r.sent.pod == nil {
+		return r.sent.pod != nil
 	}
 	left, had := false, false
 	each(r.sent.pod, func(c *pleg.Container, _ bool) {

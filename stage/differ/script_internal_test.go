@@ -69,8 +69,9 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a pod that is gone does not come back with an older list": {
 		"list a=running; inspect; ok; all< a=running; one< -; one>; left; all>",
-		"pending inspect Started(a) mark gone Died(a) Removed(a) relist pending mark",
+		"pending inspect Started(a) mark gone Died(a) Removed(a) covered mark",
 	},
+	"an older answer about a pod that no list has is none": {"one< a=running; list -; one>; inspect", "covered mark none"},
 	"a pod that is gone ends its inspection, and what was listed is told": {
 		"list a=running /s=running; inspect; list -; superseded; left",
 		"pending inspect cancel pending gone Started(a) Died(a) Removed(a) Started(/s) Died(/s) Removed(/s) mark",
@@ -189,7 +190,7 @@ func (s *script) play(t *testing.T, step string) {
 	case "fail":
 		s.settle(stage.Settled{Err: errors.New("failed")})
 	case "hang":
-		s.settle(stage.Settled{Err: errors.New("hung"), Hung: true, Proven: true})
+		s.settle(stage.Settled{Err: errors.New("hung"), Hung: true})
 	case "late":
 		s.settle(stage.Settled{Err: errors.New("late"), Late: true})
 	case "superseded":
@@ -204,7 +205,6 @@ func (s *script) play(t *testing.T, step string) {
 			t.Fatal(err)
 		}
 		s.now = s.now.Add(d)
-		s.step(tick{})
 	default:
 		t.Fatalf("no such step: %q", step)
 	}
@@ -228,11 +228,11 @@ func (s *script) answerAll(a *scripted) {
 }
 
 func (s *script) accept(retry bool) {
-	c, again := s.m.next(s.now)
+	c, again, _ := s.m.next(s.now)
 	if retry {
 		c = again
 	}
-	if c.Pod == nil {
+	if c == nil {
 		s.got = append(s.got, "none")
 		return
 	}
@@ -243,8 +243,8 @@ func (s *script) accept(retry bool) {
 		word = "reinspect"
 	}
 	s.got = append(s.got, word)
-	s.inFlight = &c
-	s.step(accepted{&c})
+	s.inFlight = c
+	s.step(accepted{c})
 }
 
 func (s *script) tell(c *stage.Change) {
@@ -297,7 +297,7 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 	for pods, want := range map[int]time.Duration{1: 10 * time.Second, 4: 10 * time.Second, 40: 10 * time.Second} {
 		q := quarantines{first: time.Second, longest: 5 * time.Minute, places: 4}
 		for n := range pods {
-			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), state: failed}, stage.Settled{Proven: true, Hung: true}, time.Unix(0, 0))
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n))}, stage.Settled{Hung: true}, time.Unix(0, 0))
 		}
 		if got := q.timeout(q.pods[0]); got != want {
 			t.Errorf("%d pods: the first retry has %v, want %v", pods, got, want)
@@ -346,9 +346,9 @@ func TestUnannouncedChanges(t *testing.T) {
 // A hang is reported since its first inspection began, with the call that it waited for.
 func TestQuarantineIsReported(t *testing.T) {
 	q := quarantines{first: time.Second, longest: time.Minute, places: 4}
-	rec := &record{uid: explorePod, state: failed, named: podOf("a=running")}
+	rec := &record{uid: explorePod, named: podOf("a=running")}
 	now, hung := time.Unix(1000, 0), &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus"}, Err: errors.New("no answer")}
-	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true, Proven: true}, now)
+	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now)
 	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now.Add(5*time.Second))
 	want := pleg.Quarantined{
 		UID: explorePod, Namespace: "ns", Name: "pod", Since: now.Add(-2 * time.Second), Hung: 2,

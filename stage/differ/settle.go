@@ -10,9 +10,12 @@ type settle struct{ stage.Settled }
 
 func (s settle) apply(m *machine) {
 	rec := m.records[s.UID]
+	if s.Hangs {
+		rec.owes = 0 // nobody waits for it
+		return
+	}
+	rec.inFlight = false
 	switch {
-	case s.Hangs:
-		m.backlog.ended(rec, all) // nobody waits for it
 	case s.Superseded:
 		m.settleSuperseded(rec)
 	case s.Err != nil:
@@ -24,24 +27,15 @@ func (s settle) apply(m *machine) {
 
 // settleCommitted moves a record on.
 func (m *machine) settleCommitted(rec *record) {
-	m.do.count[attempts] += skippedAttempts(rec.old, rec.sent.pod)
 	m.noteRemoved(rec)
-	inspected := rec.state == inspecting
 	rec.commit()
-	m.release(rec, inspected)
-	if rec.current == nil && rec.old == nil && len(rec.passed) == 0 {
-		m.backlog.settle(rec)
-		m.forget(rec)
-		return
-	}
-	m.backlog.ended(rec, rec.sent.listings)
+	m.release(rec, true)
 	m.goOn(rec)
 }
 
 // settleSuperseded tells what was being inspected as it was listed.
 func (m *machine) settleSuperseded(rec *record) {
-	rec.state, rec.retry = settled, false
-	rec.reinspect = rec.reinspect || rec.sent.reinspect
+	rec.retry, rec.reinspect = false, rec.reinspect || rec.sent.reinspect
 	m.release(rec, false)
 	m.addPassed(rec, overlooked(rec.old, nil, rec.sent.pod, rec.current))
 	m.goOn(rec)
@@ -49,11 +43,11 @@ func (m *machine) settleSuperseded(rec *record) {
 
 // goOn compares a pod at once with the newest answer, as its change has ended.
 func (m *machine) goOn(rec *record) {
-	if rec.current == nil || rec.differs() {
+	if rec.differs() {
 		m.consider(rec)
 		return
 	}
-	m.backlog.settle(rec)
+	rec.settle()
 	if rec.asked != rec.sent.asked {
 		m.touch(rec)
 	}
@@ -62,8 +56,7 @@ func (m *machine) goOn(rec *record) {
 // settleFailed leaves the record where it was. If the pod is gone, nobody waits for another
 // inspection; otherwise the next answer finds the change again, or the retry of a pod that hangs.
 func (m *machine) settleFailed(rec *record, s stage.Settled) {
-	rec.state, rec.retry = failed, true
-	rec.reinspect = rec.reinspect || rec.sent.reinspect
+	rec.retry, rec.reinspect = true, rec.reinspect || rec.sent.reinspect
 	switch {
 	case rec.current == nil:
 		m.consider(rec)
@@ -76,8 +69,11 @@ func (m *machine) settleFailed(rec *record, s stage.Settled) {
 	case rec.quarantine != nil: // it does not hang any more: the next answer is enough
 		m.quarantines.wait(rec, m.now)
 	}
-	m.backlog.ended(rec, all)
+	rec.owes = 0
 	m.do.relistSoon = true
+	if rec.quarantine != nil && rec.asked != rec.sent.asked {
+		m.consider(rec)
+	}
 }
 
 // release ends the quarantine of a pod.
@@ -96,7 +92,7 @@ func (m *machine) release(rec *record, inspected bool) {
 func (m *machine) noteRemoved(rec *record) {
 	note := func(c *pleg.Container, _ bool) {
 		if !hasContainer(rec.sent.pod, c.ID) {
-			m.lives.removed(c.ID)
+			m.removed.add(c.ID)
 		}
 	}
 	each(rec.old, note)

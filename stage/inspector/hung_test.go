@@ -138,7 +138,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 					after := time.Since(began)
 					want, ok := tc.want[after]
 					switch cancelled := strings.Contains(s.Err.Error(), "none ends"); {
-					case !ok, !s.Hung, cancelled != (want != ""), want != "" && s.UID != want:
+					case !ok, s.Hung == cancelled, s.Late != cancelled, cancelled != (want != ""), want != "" && s.UID != want:
 						t.Errorf("settled %+v after %v, want %q", s, after, want)
 					}
 					for len(f.settled) > 0 {

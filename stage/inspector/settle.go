@@ -56,10 +56,10 @@ func (i *Inspector) settleInspection(ctx context.Context, f *flight, r result, o
 	i.publishResult(ctx, r, r.cancelled && (f.cut || f.superseded), out)
 	switch {
 	case r.err == nil || ctx.Err() != nil: // the end of Run has cancelled it
-	case r.cancelled:
-		s.Hung, s.Proven = true, f.overtaken || r.took >= f.timeout
+	case r.cancelled && (f.overtaken || r.took >= f.timeout):
+		s.Hung = true
 	default:
-		s.Late = r.took >= i.flights.hungAfter
+		s.Late = r.cancelled || r.took >= i.flights.hungAfter
 	}
 	settled <- s
 }

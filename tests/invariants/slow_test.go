@@ -110,8 +110,8 @@ func bursts() map[string]burst {
 	// The worst case is a runtime that serves the last call first.
 	for _, b := range []burst{
 		{pods: nodePods, inspectors: 8, servers: 1, takes: constant(time.Second)},
-		{pods: nodePods, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.6},
-		{pods: 300, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.9}, // a retry has 10 s at first
+		{pods: nodePods, inspectors: 16, servers: 1, takes: constant(2 * time.Second)},
+		{pods: 300, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.75}, // a retry has 10 s at first
 		{pods: 300, inspectors: 16, servers: 1, takes: constant(time.Second / 10)},
 		{pods: 300, inspectors: 16, servers: 2, takes: constant(2 * time.Second)},
 		{pods: 300, inspectors: 16, servers: 4, takes: constant(2 * time.Second)},
