@@ -28,16 +28,24 @@ type process struct {
 // shortly after each other.
 func spawn(t *testing.T, args ...string) *process {
 	t.Helper()
+	p := newProcess(t, args...)
+	var err error
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
+		t.Fatal(err)
+	}
+	kit.Must(t, p.cmd.Start())
+	return p
+}
+
+// newProcess is the program before its start.
+func newProcess(t *testing.T, args ...string) *process {
+	t.Helper()
 	program, err := os.Executable()
 	kit.Must(t, err)
 	p := &process{cmd: exec.CommandContext(t.Context(), program, args...), stderr: newTranscript()}
 	// Without GORACE a program that the race detector checks sleeps for a second at its end.
 	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir(), "GORACE=atexit_sleep_ms=0"}
 	p.cmd.Stderr = p.stderr
-	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
-		t.Fatal(err)
-	}
-	kit.Must(t, p.cmd.Start())
 	return p
 }
 
@@ -101,14 +109,16 @@ func TestSignalSentTwiceIsOne(t *testing.T) {
 // the output.
 func TestSecondSignalKills(t *testing.T) {
 	for range 20 {
-		p := spawn(t, "run", "--simulate=1000", "-o", "json")
-		p.stderr.await(t, "subscriber=stdout") // the log line about its full buffer
-		for alive := true; alive; {            // until a signal is late enough to count as the second
+		p := newProcess(t, "run", "--simulate=2")
+		p.cmd.Stdout = fullPipe(t)
+		kit.Must(t, p.cmd.Start())
+		p.stderr.await(t, "connected to")
+		for alive := true; alive; { // until a signal is late enough to count as the second
 			alive = p.cmd.Process.Signal(syscall.SIGINT) == nil && !exited(p.cmd.Process.Pid)
 		}
 		err := p.cmd.Wait()
 		if err == nil {
-			continue // the program was too slow and ended in order
+			continue // it ended before it had anything to print
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
@@ -117,6 +127,19 @@ func TestSecondSignalKills(t *testing.T) {
 		return
 	}
 	t.Error("the program ended in order in each attempt, want death by SIGINT")
+}
+
+// fullPipe returns the write side of a pipe that has no room and that nobody reads.
+func fullPipe(t *testing.T) *os.File {
+	t.Helper()
+	r, w, err := os.Pipe()
+	kit.Must(t, err)
+	t.Cleanup(func() { _, _ = r.Close(), w.Close() })
+	kit.Must(t, w.SetWriteDeadline(time.Now().Add(10*time.Millisecond)))
+	if _, err := w.Write(make([]byte, 1<<21)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("fill a pipe: %v, want that the deadline ends it", err)
+	}
+	return w
 }
 
 // exited reports whether a child has ended, without waiting for it.
