@@ -2,19 +2,14 @@ package client_test
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"testing"
-	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // requestsOf returns the first two requests of a watch whose first connection breaks after
@@ -85,67 +80,4 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 			}
 		})
 	}
-}
-
-// However often connections break and the server restarts, the state that each watch
-// rebuilds equals the cache in the end.
-func TestWatchSurvivesRestarts(t *testing.T) {
-	gaps := 0
-	for seed := range uint64(3) {
-		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
-			inBubble(t, pipeline.Options{History: 300}, func(t *testing.T, f *fixture) {
-				states := f.watchRandomly(seed)
-				for i, s := range states {
-					for _, line := range s.Diff(promises.CachedTruth(f.pipe.Cache().List())) {
-						t.Errorf("watch %d: %s", i, line)
-					}
-					gaps += s.Gaps
-				}
-			})
-		})
-	}
-	if gaps == 0 {
-		t.Error("there was no Gap")
-	}
-}
-
-func (f *fixture) watchRandomly(seed uint64) []*promises.State {
-	rng := rand.New(rand.NewPCG(seed, 3))
-	var states []*promises.State
-	for i := range 3 {
-		state := &promises.State{Look: f.pipe.Cache().Get}
-		states = append(states, state)
-		slowness, own := time.Duration(i)*15*time.Millisecond, rand.New(rand.NewPCG(seed, uint64(i)))
-		f.watch(client.WatchOptions{Replay: true}, func(ev pleg.Event) {
-			state.Add(ev)
-			if slowness > 0 {
-				time.Sleep(time.Duration(own.Int64N(int64(slowness))))
-			}
-		})
-	}
-	for round := range 40 {
-		for range 40 {
-			f.runtime.Set(pleg.PodUID(fmt.Sprintf("p%d", rng.IntN(50))), randomWords(rng, round))
-		}
-		switch rng.IntN(8) {
-		case 0, 1:
-			f.breakConnections()
-		case 2:
-			f.endServer()
-			time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
-			f.startServer()
-		}
-		time.Sleep(time.Duration(rng.IntN(1500)) * time.Millisecond)
-	}
-	kit.Relist(5 * 60)
-	return states
-}
-
-func randomWords(rng *rand.Rand, round int) (words string) {
-	for c := range 6 {
-		if rng.IntN(2) == 0 {
-			words += fmt.Sprintf(" c%d-%d=%s", round/(1+c), c, []string{"running", "exited"}[rng.IntN(2)])
-		}
-	}
-	return words
 }

@@ -49,46 +49,6 @@ func want(t *testing.T, w *watch, expected string) {
 	}
 }
 
-// If the server is down for a while, the events published meanwhile follow once.
-func TestWatchResumes(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running")
-		live := f.watch(client.WatchOptions{}, nil)
-		replay := f.watch(client.WatchOptions{Replay: true}, nil)
-		f.change(1, "a", "c1=running c2=running")
-		f.endServer()
-		f.change(20, "a", "c1=exited c2=running")
-		f.startServer()
-		kit.Relist(20)
-		f.change(1, "a", "c1=exited c2=exited")
-		want(t, live, "Started(c2) Died(c1) Synced Died(c2)")
-		want(t, replay, "reStarted(c1) Synced Started(c2) Died(c1) Synced Died(c2)")
-		if len(live.disconnected) == 0 || !errors.Is(live.disconnected[len(live.disconnected)-1], errDown) {
-			t.Errorf("disconnected with %v, want errors that end with %v", live.disconnected, errDown)
-		}
-	})
-}
-
-// A new process has another epoch: the watch gets a Gap and the current state.
-func TestWatchSeesANewEpoch(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		w := f.watch(client.WatchOptions{}, nil)
-		f.change(1, "a", "c1=running")
-		old := f.pipe.Epoch()
-		f.endServer()
-		_ = f.pipe.Stop()
-		f.startPipeline(pipeline.Options{})
-		f.change(2, "a", "c1=exited c2=running")
-		f.startServer()
-		kit.Relist(20)
-		f.change(1, "a", "")
-		want(t, w, "Started(c1) Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2) Removed(c2)")
-		if gap := w.Events()[1]; gap.Epoch != f.pipe.Epoch() || gap.Epoch == old {
-			t.Errorf("the gap has the epoch %q, want the new one %q", gap.Epoch, f.pipe.Epoch())
-		}
-	})
-}
-
 // Events that its filter drops do not push a watch out of the history.
 func TestWatchOfRareEventsResumes(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 20}, func(t *testing.T, f *fixture) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,23 +16,17 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func TestMain(m *testing.M) {
-	if os.Getenv(roleVariable) != "" {
-		os.Exit(playRole())
-	}
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fixture is a pipeline and its server.
 type fixture struct {
-	testing.TB
+	*testing.T
 	*kit.Pipeline
 	dial func(context.Context, string) (net.Conn, error)
 	// stopServer returns what Serve returned.
@@ -52,20 +44,14 @@ func inBubble(t *testing.T, p pipeline.Options, o server.Options, test func(t *t
 func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 	t.Helper()
 	listener := bufconn.Listen(64 << 10)
-	f := newFixtureOn(t, p, o, listener)
+	f := &fixture{T: t, Pipeline: kit.New(t, p)}
 	f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
-	time.Sleep(500 * time.Millisecond)
-	return f
-}
-
-func newFixtureOn(t testing.TB, p pipeline.Options, o server.Options, listener net.Listener) *fixture {
-	t.Helper()
-	f := &fixture{TB: t, Pipeline: kit.New(t, p)}
 	o.Registerer = f.Metrics
 	s, err := server.New(f.Pipeline.Pipeline, o)
 	kit.Must(t, err)
 	f.Start(t)
 	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
+	time.Sleep(500 * time.Millisecond)
 	return f
 }
 
@@ -126,38 +112,4 @@ func (f *fixture) setLargePods(n int) {
 		f.Runtime.SetPod(pod)
 	}
 	kit.Relist(2)
-}
-
-// Some tests run this test binary again as another process, with a role.
-const (
-	roleVariable   = "PLEG_TEST_ROLE"
-	socketVariable = "PLEG_TEST_SOCKET"
-
-	roleWatch = "watch" // prints one line per event
-)
-
-func playRole() (exit int) {
-	ctx, path := context.Background(), os.Getenv(socketVariable)
-	c, err := client.New(path, client.Options{})
-	if err != nil {
-		fmt.Println(err)
-		return 1
-	}
-	for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "child", Replay: true}) {
-		if err != nil {
-			fmt.Println(err)
-			return 1
-		}
-		fmt.Println(ev.Type, ev.PodUID, ev.ContainerID, ev.Missed)
-	}
-	return 0
-}
-
-func roleCommand(t *testing.T, role, socket string) *exec.Cmd {
-	t.Helper()
-	program, err := os.Executable()
-	kit.Must(t, err)
-	cmd := exec.CommandContext(t.Context(), program)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role, socketVariable+"="+socket)
-	return cmd
 }

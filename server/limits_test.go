@@ -160,3 +160,28 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 		wantStatus(t, "two at once", err, codes.InvalidArgument, "relist and newer_than exclude each other")
 	})
 }
+
+// A client that does not answer pings loses its connection; an idle client that answers
+// them keeps it.
+func TestKeepalive(t *testing.T) {
+	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
+	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
+		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		dead, err := f.dial(t.Context(), "")
+		kit.Must(t, err)
+		defer dead.Close()
+		if _, err := dead.Write([]byte(hello)); err != nil {
+			t.Fatal(err)
+		}
+		kit.Relist(10)
+		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 2 {
+			t.Errorf("after 10 s: %v connections, want 2", n)
+		}
+		kit.Relist(50)
+		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 1 {
+			t.Errorf("after a minute: %v connections, want 1", n)
+		}
+		f.wantEvent("the idle client", quiet)
+	})
+}
