@@ -122,6 +122,9 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 	if err := p.await(ctx, 0); err != nil {
 		return err
 	}
+	if p.gap == nil { // nothing may have to be published for long
+		p.loop.Works(ctx)
+	}
 	for err == nil {
 		if len(p.queue) > 0 && len(events) == 0 {
 			err = p.await(ctx, 0)

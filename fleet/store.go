@@ -37,13 +37,16 @@ const (
 // explain adds what the error of a call does not say: why there is no connection, or what the server
 // does not permit: it then lets the call time out.
 func explain(conn *nats.Conn, err error) error {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // of the size 0
+		err = nats.ErrDisconnected
+	}
 	last := conn.LastError()
 	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	switch {
 	case err == nil:
 		return nil
 	case !conn.IsConnected():
-		if last != nil && !errors.Is(last, nats.ErrReconnectBufExceeded) {
+		if last != nil {
 			err = last
 		}
 		var servers []string

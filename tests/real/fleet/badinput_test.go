@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -114,5 +115,41 @@ func TestPublisherRunsOnce(t *testing.T) {
 	}
 	if err := p.Run(ctx); err == nil {
 		t.Error("the second Run is accepted")
+	}
+}
+
+// While there is no connection, the status and the log say so: not that nats.go has no room for what
+// waits. Once the connection is back, the status is well, although there is nothing to publish.
+func TestStatusWithoutAConnection(t *testing.T) {
+	t.Parallel()
+	s, node, log := startServer(t, ""), newNode(t, "node-a", agentOptions{}), &kit.Log{}
+	p, _ := publish(t, fleet.PublisherOptions{Conn: connect(t, s.URL), Source: node, Node: "node-a", Logger: log.Logger()})
+	node.Step()
+	until(t, func() error {
+		states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster)
+		if err != nil {
+			return err
+		}
+		for _, err := range states.Pods(t.Context(), nil, nil) {
+			return err
+		}
+		return errors.New("no pod is published")
+	})
+	for _, want := range []string{"<nil>", "not connected to nats://", "<nil>", "not connected to nats://", "<nil>"} {
+		until(t, func() error {
+			if got := fmt.Sprint(p.Status().Err); !strings.Contains(got, want) {
+				return fmt.Errorf("the status is %s, want %s", got, want)
+			}
+			return nil
+		})
+		if want == "<nil>" {
+			s.Kill()
+			node.Step()
+		} else {
+			kit.Must(t, s.Start(t.Context()))
+		}
+	}
+	if strings.Contains(log.String(), "buffer") {
+		t.Errorf("the log blames a buffer:\n%s", log)
 	}
 }

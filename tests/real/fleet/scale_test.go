@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -70,7 +68,6 @@ func TestScale(t *testing.T) {
 	s.atStart = s.gapsSoFar()
 	s.load()
 	s.late()
-	s.burst()
 }
 
 // row prints a figure.
@@ -203,75 +200,6 @@ func (s *scale) late() {
 	s.row("late consumer: until Synced", "%.1f s", time.Since(began).Seconds())
 	s.rest(c, "late consumer in the load", began)
 	c.cancel()
-}
-
-// burst measures bursts of events, and between them what bare nats.go does on the same server and
-// connections: with a message for each event, and with a second one for the state of its pod. The
-// events are only counted until the watch has all: to compare the states takes more CPU than to
-// publish.
-func (s *scale) burst() {
-	for _, name := range []string{"floor-events", "floor-states"} {
-		stream := jetstream.StreamConfig{Name: name, Subjects: []string{name + ".>"}, MaxMsgsPerSubject: 1}
-		if _, err := jetStream(s.t, s.conns[0]).CreateStream(s.t.Context(), stream); err != nil {
-			s.t.Fatal(err)
-		}
-	}
-	var ours, one, two load.Times // for each event
-	for range 5 {
-		events, took := s.publishBurst()
-		each := events/len(s.nodes) + 1
-		ours = append(ours, took/time.Duration(events))
-		one = append(one, s.publishBare(each, "floor-events")/time.Duration(each*len(s.nodes)))
-		two = append(two, s.publishBare(each, "floor-events", "floor-states")/time.Duration(each*len(s.nodes)))
-	}
-	rate := func(t load.Times) float64 { return 1 / t.Quantile(0.5).Seconds() }
-	s.row("burst: events a second", "%.0f", rate(ours))
-	s.row("bare nats.go: events a second, a message each", "%.0f", rate(one))
-	s.row("bare nats.go: events a second, two messages each", "%.0f", rate(two))
-}
-
-// publishBurst makes ten changes on each node and waits until the watch has them.
-func (s *scale) publishBurst() (events int, took time.Duration) {
-	s.mu.Lock()
-	want, began := s.Events, time.Now()
-	s.mu.Unlock()
-	for _, n := range s.nodes {
-		for range 10 {
-			events += n.node.Step()
-		}
-	}
-	want += events
-	s.eventually(func() error {
-		if s.Events < want {
-			return fmt.Errorf("the watch lacks %d of %d events", want-s.Events, events)
-		}
-		return nil
-	})
-	_, _, last := s.got()
-	return events, last.Sub(began)
-}
-
-// publishBare publishes n messages for each node in each of some streams, and waits for all
-// acknowledgements. It checks nothing.
-func (s *scale) publishBare(n int, streams ...string) time.Duration {
-	began, body := time.Now(), make([]byte, 700)
-	var group errgroup.Group
-	for i := range s.nodes {
-		js := jetStream(s.t, s.conns[i%len(s.conns)])
-		group.Go(func() error {
-			for j := range n {
-				for _, stream := range streams {
-					if _, err := js.PublishAsync(fmt.Sprintf("%s.%d.%d", stream, i, j), body); err != nil {
-						return err
-					}
-				}
-			}
-			<-js.PublishAsyncComplete()
-			return nil
-		})
-	}
-	kit.Must(s.t, group.Wait())
-	return time.Since(began)
 }
 
 // takeDelays returns the delays since the last call.
