@@ -20,6 +20,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -208,7 +209,7 @@ func dial(socket string, opts Options, dialed func(net.Conn), own ...grpc.DialOp
 func (c *Client) dialed(conn net.Conn) {
 	c.accepted.Store(conn != nil)
 	if conn != nil {
-		c.pid.Store(int64(peerPID(conn)))
+		c.pid.Store(int64(unixsocket.Server(conn)))
 	}
 }
 

@@ -21,10 +21,6 @@ const itemsField protowire.Number = 1
 // memory: a malformed item of two bytes costs some 250 here.
 const maxItems = 100_000
 
-// maxJoined is the greatest size in bytes of the room that is kept for a field. Few items
-// are larger.
-const maxJoined = 64 << 10
-
 // table holds the items of one list call. It keeps the items of the last answer,
 // decodes only the items that changed in the next one, and returns equal pointers for
 // equal bytes: on an idle node, most of the cost of a list is to decode labels and
@@ -37,7 +33,7 @@ type table struct {
 	most    int                   // maxItems, or less in tests
 	known   map[string]*knownItem // by id
 	current uint64                // the number of the list, to find items that are gone
-	joined  []byte                // room for a field, kept for the next answer
+	raw     []byte                // the last answer in one piece; a buffer of grpc's pool is cleared each time
 
 	items   []*item        // of the last answer, valid until the next
 	skipped []skippedEntry // the malformed items of the last answer
@@ -94,18 +90,17 @@ func (t *table) startList() {
 // proto.Unmarshal, except that it rejects too many items and accepts text that
 // is not UTF-8. After an error, and before finishList, the items are incomplete.
 func (t *table) read(answer mem.BufferSlice) error {
-	fields := fieldReader{buffers: answer, joined: t.joined}
-	defer func() {
-		if cap(fields.joined) <= maxJoined {
-			t.joined = fields.joined
+	t.raw = t.raw[:0]
+	for _, buffer := range answer {
+		t.raw = append(t.raw, buffer.ReadOnlyData()...)
+	}
+	for left := t.raw; len(left) > 0; {
+		num, typ, size := consumeField(left)
+		if size < 0 {
+			return protowire.ParseError(size)
 		}
-	}()
-	for {
-		field, err := fields.next()
-		if field == nil {
-			return err
-		}
-		num, typ, _ := protowire.ConsumeTag(field)
+		field := left[:size]
+		left = left[size:]
 		if num > protowire.MaxValidNumber {
 			return errors.New("malformed field")
 		}
@@ -119,6 +114,7 @@ func (t *table) read(answer mem.BufferSlice) error {
 			return fmt.Errorf("more than %d items", t.most)
 		}
 	}
+	return nil
 }
 
 // add adds one item. A malformed item is not kept, so it is decoded in every list.

@@ -1,7 +1,0 @@
-//go:build !linux
-
-package cri
-
-import "net"
-
-func peerPID(net.Conn) int { return 0 }
