@@ -118,9 +118,8 @@ e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/real/e2e/setup.sh
 	$(GO) test -C tests/real/e2e -race -count=1 -p 1 -timeout 30m -skip '^TestFaultMatrix$$' ./...
 
-# These tests start containerd 1.6 themselves, freeze a shim of containerd, or have a
-# target of their own.
-E2E_CRIO_SKIP := ^(TestDoctorNamesContainerWithoutProcess|TestFaultMatrix|TestContainerd16)$$
+# These tests start containerd 1.6 themselves, or have a target of their own.
+E2E_CRIO_SKIP := ^(TestFaultMatrix|TestContainerd16)$$
 # Tests of polling, for CRI-O with its default settings.
 E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestLifeOfPod)$$
 

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"errors"
 	"os/exec"
 	"strings"
@@ -15,8 +16,6 @@ import (
 // its cgroup has no process, and nothing before.
 func TestDoctorNamesContainerWithoutProcess(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
-	path, err := buildRelease()
-	must(t, err)
 	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "web-0", Namespace: "shop", HostNetwork: true})
 	must(t, err)
 	var containers []*lab.Container
@@ -24,22 +23,27 @@ func TestDoctorNamesContainerWithoutProcess(t *testing.T) {
 		containers = append(containers, f.runContainer(ctx, pod, lab.ContainerSpec{Name: name, Program: lab.Pause()}))
 	}
 	const finding, ended = "PROBLEM: shop/web-0 has a hung shim for at least ", "is stopped by a signal; nginx has ended, and the runtime calls it running\n"
-	doctor := func() (report string, code int) {
-		out, err := exec.CommandContext(ctx, path, "doctor", "--runtime-endpoint", f.lab.Endpoint()).Output()
-		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-			return string(out), exit.ExitCode()
-		}
-		must(t, err)
-		return string(out), 0
-	}
-	if report, _ := doctor(); strings.Contains(report, "has a hung shim") {
+	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "has a hung shim") {
 		t.Errorf("all containers have processes, and the doctor says\n%s", report)
 	}
 	must(t, f.lab.FreezeShim(ctx, pod))
 	must(t, f.lab.KillProcess(ctx, containers[0]))
-	report, code := doctor()
+	report, code := examine(ctx, t, f.lab)
 	must(t, f.lab.ThawShim(pod))
 	if code != 3 || !strings.HasPrefix(report, finding) || !strings.Contains(report, ended) {
 		t.Errorf("exit code %d, want 3 and first %q:\n%s", code, finding+ended, report)
 	}
+}
+
+// examine returns what the doctor reports about a runtime, and its exit code.
+func examine(ctx context.Context, t *testing.T, l *lab.Lab) (report string, code int) {
+	t.Helper()
+	path, err := buildRelease()
+	must(t, err)
+	out, err := exec.CommandContext(ctx, path, "doctor", "--runtime-endpoint", l.Endpoint()).Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return string(out), exit.ExitCode()
+	}
+	must(t, err)
+	return string(out), 0
 }

@@ -96,6 +96,8 @@ type instanceOptions struct {
 	settings load.Settings
 	// follows: the fault waits until the instance follows the CRI events, if there are any.
 	follows bool
+	// release runs the program as it is released, for a measurement.
+	release bool
 }
 
 var (
@@ -116,7 +118,11 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	dir, err := os.MkdirTemp("", "e2e-")
 	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	path, err := buildProgram()
+	build := buildProgram
+	if o.release {
+		build = buildRelease
+	}
+	path, err := build()
 	must(t, err)
 	in := newInstance(o.name)
 	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{

@@ -3,10 +3,13 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
@@ -15,25 +18,27 @@ import (
 // foundWithin is how long the daemon may take to find a trouble that no CRI call shows.
 const foundWithin = 10 * time.Second
 
-// The daemon names a shim that is stopped, its container that ended meanwhile, and a runtime that
-// is stopped, with the command that helps. That command ends the finding.
-func TestStoppedProcessesAreNamed(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{})
+// onePod runs a pod with a container and a daemon that has looked at its processes. says fails the
+// test unless the verdict of the daemon has these parts within a time.
+func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
+	t.Helper()
+	ctx, f = newFixture(t, lab.Options{})
 	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "web-0", Namespace: "shop", HostNetwork: true})
 	must(t, err)
 	f.pods = append(f.pods, pod)
-	nginx := f.runContainer(ctx, pod, lab.ContainerSpec{Name: "nginx", Program: lab.Pause()})
+	nginx = f.runContainer(ctx, pod, lab.ContainerSpec{Name: "nginx", Program: lab.Pause()})
 	in := f.run(ctx, instanceOptions{name: "daemon", settings: rareLists})
 	must(t, in.awaitHealth(ctx))
-	says := func(within time.Duration, parts ...string) {
+	says = func(within time.Duration, parts ...string) {
 		t.Helper()
 		began := time.Now()
+		text := ""
 		err := await(ctx, func() error {
 			s, err := in.status(ctx)
 			if err != nil {
 				return err
 			}
-			text := verdict.Of(s).Text
+			text = verdict.Of(s).Text
 			for _, part := range parts {
 				if !strings.Contains(text, part) {
 					return fmt.Errorf("no %q in %s", part, text)
@@ -41,26 +46,74 @@ func TestStoppedProcessesAreNamed(t *testing.T) {
 			}
 			return nil
 		})
-		if took := time.Since(began); err != nil || took > within {
+		took := time.Since(began)
+		if err != nil || took > within {
 			t.Errorf("after %v: %v", took, err)
 		}
+		if within > time.Second {
+			t.Logf("FIGURE after %v: %s", took.Round(time.Millisecond), text)
+		}
 	}
+	says(stepTimeout, healthy)
+	must(t, sleepUntil(ctx, time.Now().Add(3*time.Second))) // three looks
+	return ctx, f, nginx, says
+}
+
+const healthy = "OK: the node is healthy"
+
+// The daemon names a shim or monitor that is stopped, its container that ended meanwhile, and a
+// runtime that is stopped, with the command that helps. That command ends the finding.
+func TestStoppedProcessesAreNamed(t *testing.T) {
+	ctx, f, nginx, says := onePod(t)
+	pod := f.pods[0]
 	const hung = "shop/web-0 has a hung shim since"
-	says(stepTimeout, "OK: the node is healthy")
 	// The container lives.
 	must(t, f.lab.FreezeShim(ctx, pod))
 	says(foundWithin, hung, "is stopped by a signal")
 	must(t, f.lab.ThawShim(pod))
-	says(foundWithin, "OK: the node is healthy")
+	says(foundWithin, healthy)
 	// It ends, and nobody learns that.
 	must(t, f.lab.FreezeShim(ctx, pod))
 	must(t, f.lab.KillProcess(ctx, nginx))
 	says(foundWithin, hung, "is stopped by a signal; nginx has ended, and the runtime calls it running")
 	must(t, f.lab.ThawShim(pod))
 	must(t, f.lab.AwaitDied(ctx, nginx))
-	says(foundWithin, "OK: the node is healthy")
+	says(foundWithin, healthy)
 	must(t, f.lab.Freeze(ctx))
-	says(foundWithin, "PROBLEM: the list of all pods hangs", "containerd, PID", "is stopped by a signal")
+	says(foundWithin, "PROBLEM: the list of all pods hangs", fmt.Sprintf("PID %d", f.lab.PID()), "is stopped by a signal")
 	must(t, f.lab.Thaw())
-	says(3*time.Second, "OK: the node is healthy")
+	says(3*time.Second, healthy)
+}
+
+// If the monitor of a container is killed, CRI-O never learns its end. The daemon and the doctor
+// name that container, and what the doctor advises ends the finding, although each status of the
+// container then takes seconds.
+func TestKilledMonitorIsNamed(t *testing.T) {
+	if lab.DefaultRuntime().Traits().Shims {
+		t.Skip("containerd ends the containers of a killed shim")
+	}
+	ctx, f, nginx, says := onePod(t)
+	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "web-0 has") {
+		t.Errorf("nothing is wrong with the pod, and the doctor says\n%s", report)
+	}
+	must(t, f.lab.KillMonitor(f.pods[0]))
+	says(foundWithin, "PROBLEM: shop/web-0 has no shim")
+	must(t, f.lab.KillProcess(ctx, nginx))
+	began := time.Now()
+	report, code := examine(ctx, t, f.lab)
+	took := time.Since(began)
+	t.Logf("FIGURE the doctor took %v:\n%s", took.Round(time.Millisecond), report)
+	for _, part := range []string{"PROBLEM: shop/web-0 has a container without a process", "crictl stop " + nginx.ID} {
+		if code != 3 || !strings.Contains(report, part) || took > 6*time.Second {
+			t.Errorf("after %v: exit code %d, want 3 and %q:\n%s", took, code, part, report)
+		}
+	}
+	says(foundWithin, "PROBLEM: shop/web-0 has a container without a process since")
+	_, err := f.lab.Runtime().StopContainer(ctx, &runtimeapi.StopContainerRequest{ContainerId: nginx.ID})
+	must(t, err)
+	says(2*foundWithin, healthy) // CRI-O takes 3.7 s for the status
+	for range 10 {               // inspections that took long are over
+		must(t, sleepUntil(ctx, time.Now().Add(time.Second)))
+		says(time.Second, healthy)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -175,12 +174,9 @@ func (e *examination) tooLarge(s *signs) {
 	s.texts[0] += "; the largest pods: " + strings.Join(names, ", ")
 }
 
+// empty has the evidence for the containers that have ended.
 func (e *examination) empty(s *signs) {
-	more := andMore(len(e.report.Empty) - 1)
-	for i, c := range e.report.Empty {
-		if i == 0 {
-			s.add(true, "%s (%s %s)%s: the runtime says that it runs, but its cgroup has no process", c.Pod, c.Container, view.ShortID(c.ID), more)
-		}
+	for _, c := range e.report.Empty {
 		s.add(true, "%s (%s %s): cgroup %s has no process", c.Pod, c.Container, c.ID, c.Cgroup)
 	}
 }

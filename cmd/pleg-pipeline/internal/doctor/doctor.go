@@ -118,7 +118,7 @@ func (e *examination) makeCalls(ctx context.Context) {
 	e.inspect(ctx, items)
 	e.imageFilesystem(ctx)
 	e.readCgroups(ctx, items)
-	e.findShims(items)
+	e.findStuck(items)
 	e.findUnread(ctx)
 }
 

@@ -50,20 +50,21 @@ func (e *examination) readCgroups(ctx context.Context, items []item) {
 	}
 }
 
-// findShims finds pods whose shim is stopped. The end of a container there is the shim's matter.
-func (e *examination) findShims(items []item) {
-	if e.Proc == nil {
-		return
+// findStuck finds pods whose shim is stopped, and those with a container that has ended. The end of
+// a container of a stopped shim is the shim's matter.
+func (e *examination) findStuck(items []item) {
+	stopped, known := make(map[pleg.ContainerID]*pleg.Process), make(map[string]bool)
+	if e.Proc != nil {
+		stopped = shim.Stopped(e.Proc)
 	}
-	stopped, known := shim.Stopped(e.Proc), make(map[string]bool)
 	for _, i := range items {
 		process := stopped[pleg.ContainerID(i.ID)]
 		if process == nil || known[i.PodUID] {
 			continue
 		}
 		known[i.PodUID] = true
-		namespace, name, _ := strings.Cut(i.Pod, "/")
-		stuck := pleg.Stuck{UID: pleg.PodUID(i.PodUID), Namespace: namespace, Name: name, Since: e.report.At, Shim: process}
+		stuck := e.stuckPod(i.Pod, i.PodUID)
+		stuck.Shim = process
 		e.report.Empty = slices.DeleteFunc(e.report.Empty, func(c EmptyContainer) bool {
 			if c.PodUID == i.PodUID {
 				stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
@@ -72,6 +73,16 @@ func (e *examination) findShims(items []item) {
 		})
 		e.stuck = append(e.stuck, stuck)
 	}
+	for _, c := range e.report.Empty {
+		stuck := e.stuckPod(c.Pod, c.PodUID)
+		stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
+		e.stuck = append(e.stuck, stuck)
+	}
+}
+
+func (e *examination) stuckPod(pod, uid string) pleg.Stuck {
+	namespace, name, _ := strings.Cut(pod, "/")
+	return pleg.Stuck{UID: pleg.PodUID(uid), Namespace: namespace, Name: name, Since: e.report.At}
 }
 
 // lostCgroup returns the cgroup of a container that the runtime calls running although it has

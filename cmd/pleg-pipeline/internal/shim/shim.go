@@ -22,6 +22,9 @@ const (
 	// settle is how long a trouble lasts before it counts: a shim waits for a disk now and then,
 	// and a runtime needs time for the end of a container.
 	settle = 3 * time.Second
+	// askAgain is the time between two lists of a pod with a container that has ended. A request
+	// starts its inspection anew, and CRI-O takes 3.7 s for one after the container was stopped.
+	askAgain = 10 * time.Second
 )
 
 // Pipeline is a pipeline.Pipeline.
@@ -41,8 +44,8 @@ type Watcher struct {
 	looked map[int]int
 	// first is the first process of each container that runs.
 	first map[pleg.ContainerID]child
-	// since is when each trouble was first seen.
-	since map[trouble]time.Time
+	// seen is when each trouble was first seen.
+	seen map[trouble]*sighting
 }
 
 // child is the first process of a container and the shim that started it.
@@ -53,11 +56,14 @@ type trouble struct {
 	what      string
 }
 
+// sighting is when a trouble was first seen, and when to ask for a list of the pod.
+type sighting struct{ since, ask time.Time }
+
 // New returns a watcher of the processes in proc, which is /proc.
 func New(proc fs.FS) *Watcher {
 	return &Watcher{
 		proc: proc, shims: make(map[int]*shim), looked: make(map[int]int),
-		first: make(map[pleg.ContainerID]child), since: make(map[trouble]time.Time),
+		first: make(map[pleg.ContainerID]child), seen: make(map[trouble]*sighting),
 	}
 }
 
@@ -90,8 +96,8 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 		w.stuck.Store(nil)
 		return
 	}
-	before := w.since
-	w.since = make(map[trouble]time.Time)
+	before := w.seen
+	w.seen = make(map[trouble]*sighting)
 	known := w.first
 	w.first = make(map[pleg.ContainerID]child)
 	var all []pleg.Stuck
@@ -106,16 +112,16 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 }
 
 // lookAt returns what is wrong with a pod: at most one for each container and each shim.
-func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]time.Time, now time.Time) (all []pleg.Stuck) {
+func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]*sighting, now time.Time) (all []pleg.Stuck) {
 	// lasts keeps since when something is, and reports whether that is long.
-	lasts := func(id pleg.ContainerID, what string) (time.Time, bool) {
+	lasts := func(id pleg.ContainerID, what string) (*sighting, bool) {
 		t := trouble{id, what}
-		since, ok := before[t]
-		if !ok {
-			since = now
+		s := before[t]
+		if s == nil {
+			s = &sighting{since: now, ask: now.Add(settle / 2)}
 		}
-		w.since[t] = since
-		return since, now.Sub(since) >= settle
+		w.seen[t] = s
+		return s, now.Sub(s.since) >= settle
 	}
 	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
 	named := make(map[int]bool) // shims with a container that has ended
@@ -130,22 +136,25 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 		w.first[c.ID] = first
 		watcher, _ := process.Read(w.proc, first.shim)
 		if !w.runs(first.pid) {
-			since, long := lasts(c.ID, "ended")
-			p.RequestRelist(e.UID)
-			if !long || e.LastAsOf.Before(since.Add(settle/2)) {
+			s, long := lasts(c.ID, "ended")
+			if !now.Before(s.ask) {
+				s.ask = now.Add(askAgain)
+				p.RequestRelist(e.UID)
+			}
+			if !long || e.LastAsOf.Before(s.since.Add(settle/2)) {
 				continue // the runtime may agree soon
 			}
 			stuck := pod
-			stuck.Since, stuck.Container, stuck.ID = since, c.Name, c.ID
+			stuck.Since, stuck.Container, stuck.ID = s.since, c.Name, c.ID
 			if w.doesNotRun(watcher) {
 				stuck.Shim = watcher
 			}
 			named[first.shim] = true
 			all = append(all, stuck)
 		} else if watcher.State == "" {
-			if since, long := lasts(c.ID, "alone"); long {
+			if s, long := lasts(c.ID, "alone"); long {
 				stuck := pod
-				stuck.Since, stuck.Shim = since, watcher
+				stuck.Since, stuck.Shim = s.since, watcher
 				all = append(all, stuck)
 			}
 		}
@@ -154,9 +163,9 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 		if s.process == nil || named[pid] || e.Last.Sandbox(s.id) == nil && e.Last.Container(s.id) == nil {
 			continue
 		}
-		if since, long := lasts(s.id, s.process.State); long {
+		if seen, long := lasts(s.id, s.process.State); long {
 			stuck := pod
-			stuck.Since, stuck.Shim = since, s.process
+			stuck.Since, stuck.Shim = seen.since, s.process
 			all = append(all, stuck)
 		}
 	}

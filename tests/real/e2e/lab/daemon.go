@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -55,8 +56,8 @@ func poll(ctx context.Context, what string, f func() (done bool, err error)) err
 	}
 }
 
-// FreezeShim stops the shim of a pod with SIGSTOP. Until [Lab.ThawShim] containerd
-// learns nothing new about its containers.
+// FreezeShim stops the shim of a pod with SIGSTOP, or the monitor of its first container.
+// Until [Lab.ThawShim] the runtime learns nothing new about what it watches.
 func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 	pid, err := l.shim(p)
 	if err != nil {
@@ -80,16 +81,25 @@ func (l *Lab) ThawShim(p *Pod) error {
 	return nil
 }
 
-// KillShim kills the shim of a pod. containerd then ends the containers of the pod
-// with code 255. KillShim returns once the runtime reports the pod as dead.
-func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
+// KillMonitor kills what [Lab.FreezeShim] stops. A container of CRI-O continues, and CRI-O
+// never learns its end.
+func (l *Lab) KillMonitor(p *Pod) error {
 	pid, err := l.shim(p)
 	if err != nil {
 		return err
 	}
-	began := time.Now()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+// KillShim kills the shim of a pod. containerd then ends the containers of the pod
+// with code 255. KillShim returns once the runtime reports the pod as dead.
+func (l *Lab) KillShim(ctx context.Context, p *Pod) error {
+	began := time.Now()
+	if err := l.KillMonitor(p); err != nil {
+		return err
 	}
 	if err := l.awaitAllDied(ctx, p, began, end{255, "Error"}); err != nil {
 		return err
@@ -109,19 +119,27 @@ func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error 
 	return err
 }
 
-// shim returns the process of the pod's shim; its command line has the sandbox id.
+// shim returns the process of the pod's shim, or of the monitor of its first container; its
+// command line has the id of what it watches.
 func (l *Lab) shim(p *Pod) (int, error) {
+	ids := []string{p.SandboxID}
+	if containers := p.Containers(); len(containers) > 0 {
+		ids = append(ids, containers[0].ID)
+	}
 	for _, pid := range l.place.shims() {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-		if bytes.Contains(cmdline, []byte("\x00"+p.SandboxID+"\x00")) {
+		watches := func(id string) bool { return bytes.Contains(cmdline, []byte("\x00"+id+"\x00")) }
+		if slices.ContainsFunc(ids, watches) {
 			return pid, nil
 		}
 	}
 	return 0, fmt.Errorf("find the shim of %s: it has no process", p.Name)
 }
 
-// shims returns the shims of all pods.
-func (p place) shims() []int { return p.processesNamed("containerd-shim") }
+// shims returns the shims and monitors of all pods.
+func (p place) shims() []int {
+	return append(p.processesNamed("containerd-shim"), p.processesNamed("conmon")...)
+}
 
 // processesNamed returns the processes whose command lines name a file in the lab's
 // folder and whose names have a prefix.
