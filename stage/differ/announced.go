@@ -1,10 +1,6 @@
 package differ
 
-import (
-	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-)
+import "github.com/pleg-pipeline/pleg-pipeline/pleg"
 
 // Announcement is a CRI event, and the tick of its arrival.
 type Announcement struct {
@@ -20,44 +16,35 @@ func (a Announcement) apply(m *machine) {
 // announced compares what CRI events announce with what lists of all pods find: the metric that
 // KEP-3386 promised. An event may come until the list after the one that found its change.
 type announced struct {
-	// recent are the steps that events announced since the newest list, older those before it.
-	recent, older map[announcedStep]struct{}
+	// recent is how far events since the newest list say that containers have come, older how
+	// far those before it do.
+	recent, older map[pleg.ContainerID]kind
 	// found are the steps that the newest list found and no event had announced.
-	found []announcedStep
+	found []foundStep
 }
 
-// announcedStep is what happened to a container.
-type announcedStep struct {
+// foundStep is how far a container has come.
+type foundStep struct {
 	id pleg.ContainerID
-	to pleg.EventType
+	to kind
 }
 
 // hear notes an event, which announces the steps before it too: CRI-O may announce the start of
 // a container after its end, or never.
 func (a *announced) hear(h pleg.Hint) {
 	if a.recent == nil {
-		a.recent = make(map[announcedStep]struct{})
+		a.recent = make(map[pleg.ContainerID]kind)
 	}
-	if len(a.recent) >= maxHeard {
-		return
-	}
-	note := func(to pleg.EventType) { a.recent[announcedStep{h.Container, to}] = struct{}{} }
+	to := kindOf(h.State)
 	if h.Removed {
-		note(pleg.ContainerRemoved)
+		to = gone
 	}
-	if h.Removed || h.State == pleg.StateExited {
-		note(pleg.ContainerDied)
-	}
-	if h.Removed || h.State >= pleg.StateRunning {
-		note(pleg.ContainerStarted)
+	if len(a.recent) < maxHeard {
+		a.recent[h.Container] = max(a.recent[h.Container], to)
 	}
 }
 
-func (a *announced) has(s announcedStep) bool {
-	_, recent := a.recent[s]
-	_, older := a.older[s]
-	return recent || older
-}
+func (a *announced) has(s foundStep) bool { return max(a.recent[s.id], a.older[s.id]) >= s.to }
 
 // list begins with a new list of all pods. It returns how many changes the one before it found
 // that no event has announced since.
@@ -74,14 +61,26 @@ func (a *announced) list() (unannounced int) {
 
 // expect notes what a list found of a pod.
 func (a *announced) expect(had, has *pleg.Pod) {
-	for _, ev := range events(had, has, nil, time.Time{}) {
-		if ev.Sandbox && ev.Type == pleg.ContainerRemoved {
-			continue // CRI-O announces none
-		}
-		told := ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved
-		s := announcedStep{ev.ContainerID, ev.Type}
-		if told && !a.has(s) && len(a.found) < maxHeard {
+	if same(had, has) {
+		return
+	}
+	find := func(id pleg.ContainerID, to kind) {
+		if s := (foundStep{id, to}); !a.has(s) && len(a.found) < maxHeard {
 			a.found = append(a.found, s)
 		}
 	}
+	each(had, func(c *pleg.Container, sandbox bool) {
+		switch {
+		case hasContainer(has, c.ID):
+		case !sandbox:
+			find(c.ID, gone)
+		case c.State != pleg.StateExited: // CRI-O announces the removal of none
+			find(c.ID, exited)
+		}
+	})
+	each(has, func(c *pleg.Container, _ bool) {
+		if was := containerOf(had, c.ID); kindOf(c.State) > changed && (was == nil || kindOf(was.State) != kindOf(c.State)) {
+			find(c.ID, kindOf(c.State))
+		}
+	})
 }

@@ -11,7 +11,7 @@ import (
 type listing struct{ stage.Listing }
 
 func (l *listing) apply(m *machine) {
-	m.do.count[unannounced] += m.announced.list()
+	m.do.unannounced += m.announced.list()
 	for _, pod := range l.Pods {
 		rec := m.recordOf(pod.UID)
 		rec.listing = l.Began
@@ -55,7 +55,7 @@ func (o *observation) apply(m *machine) {
 // began later is known.
 func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 	if asked.Began < rec.asked.Answered {
-		m.do.count[stale]++
+		m.do.stale++
 		if asked.Began > rec.asked.Began {
 			m.do.relist = append(m.do.relist, rec.uid)
 		}
@@ -93,7 +93,7 @@ func (m *machine) addPassed(rec *record, over []passed) {
 		switch {
 		case slices.ContainsFunc(rec.passed, func(o passed) bool { return o.container.ID == p.container.ID }):
 		case len(rec.passed) >= maxPassed:
-			m.do.count[lost]++
+			m.do.lost++
 		default:
 			rec.passed = append(rec.passed, p)
 		}

@@ -17,6 +17,7 @@ const (
 	changed
 	running
 	exited
+	gone // only for events: the removal is announced
 )
 
 func kindOf(s pleg.State) kind {
@@ -116,18 +117,13 @@ func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
 }
 
 // containerOf returns the container or sandbox with this id, or nil; the pod may be nil.
-func containerOf(pod *pleg.Pod, id pleg.ContainerID) *pleg.Container {
-	if pod == nil {
-		return nil
-	}
-	has := func(c *pleg.Container) bool { return c.ID == id }
-	if n := slices.IndexFunc(pod.Containers, has); n >= 0 {
-		return pod.Containers[n]
-	}
-	if n := slices.IndexFunc(pod.Sandboxes, has); n >= 0 {
-		return pod.Sandboxes[n]
-	}
-	return nil
+func containerOf(pod *pleg.Pod, id pleg.ContainerID) (found *pleg.Container) {
+	each(pod, func(c *pleg.Container, _ bool) {
+		if found == nil && c.ID == id {
+			found = c
+		}
+	})
+	return found
 }
 
 func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool { return containerOf(pod, id) != nil }

@@ -135,15 +135,6 @@ func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load()
 // One select feeds the inspector and listens to it. While the inspector is busy,
 // changes wait in the queues, so that neither side ever waits for the other.
 func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) error {
-	d.loop(listings, observations, settled, out)
-	close(out.Inspect)
-	close(out.Marks)
-	for range settled {
-	}
-	return nil
-}
-
-func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
 	for listings != nil || observations != nil {
@@ -187,6 +178,11 @@ func (d *Differ) loop(listings <-chan stage.Listing, observations <-chan stage.O
 			d.step(in)
 		}
 	}
+	close(out.Inspect)
+	close(out.Marks)
+	for range settled {
+	}
+	return nil
 }
 
 // when returns the channel of a select case that is off unless a condition holds.
@@ -227,8 +223,11 @@ func (d *Differ) takeMail() {
 // step has the machine apply an input and carries out the effects.
 func (d *Differ) step(in input) {
 	do := d.machine.step(in, time.Now())
-	for _, n := range do.notes {
-		d.logNote(n)
+	for _, args := range do.quarantined {
+		d.log.Warn("pod quarantined, inspection hung", args...)
+	}
+	for _, args := range do.released {
+		d.log.Info("pod released from quarantine", args...)
 	}
 	for _, t := range do.touch {
 		d.opts.Cache.Touch(t.uid, t.at)
@@ -249,17 +248,8 @@ func (d *Differ) step(in input) {
 		d.opts.Cache.MarkSynced()
 		d.marks = append(d.marks, do.mark)
 	}
-	d.metrics.add(do.count)
+	d.metrics.add(&do)
 	d.publish()
-}
-
-func (d *Differ) logNote(n note) {
-	switch n.of {
-	case quarantined:
-		d.log.Warn("pod quarantined, inspection hung", n.args...)
-	case released:
-		d.log.Info("pod released from quarantine", n.args...)
-	}
 }
 
 // publish copies what other goroutines read, if it has changed.

@@ -51,7 +51,7 @@ func (m *machine) hear(a Announcement) {
 	case !started(h), m.absent.Answered == 0, rec != nil && rec.shows(h.Container), m.removed.has(h.Container):
 		return // the first list shows what is there
 	case m.heard >= maxHeard:
-		m.do.count[lost]++
+		m.do.lost++
 		return
 	}
 	m.heard++

@@ -32,8 +32,9 @@ type input interface{ apply(m *machine) }
 
 // effects is what a step wants done, in this order.
 type effects struct {
-	notes []note
-	count [counters]int
+	// quarantined and released are for the log, stale, unannounced and lost for the counters.
+	quarantined, released    []logged
+	stale, unannounced, lost int
 	// touch are pods that an answer found as the cache has them, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
@@ -55,28 +56,8 @@ type touch struct {
 	at  time.Time
 }
 
-// note is for the log.
-type note struct {
-	of   noted
-	args []any
-}
-
-type noted int
-
-const (
-	quarantined noted = iota
-	released
-)
-
-// counter is one of the counters of metrics.go.
-type counter int
-
-const (
-	stale counter = iota
-	unannounced
-	lost
-	counters // their number
-)
+// logged are the arguments of a line in the log.
+type logged []any
 
 // step applies an input.
 func (m *machine) step(in input, now time.Time) effects {
@@ -84,10 +65,6 @@ func (m *machine) step(in input, now time.Time) effects {
 	in.apply(m)
 	m.do.mark = m.complete()
 	return m.do
-}
-
-func (m *machine) note(of noted, rec *record, args ...any) {
-	m.do.notes = append(m.do.notes, note{of, append([]any{"podUID", rec.uid, "pod", rec.podName()}, args...)})
 }
 
 // touch notes that the cache has the newest answer.

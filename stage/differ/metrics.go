@@ -9,7 +9,7 @@ import (
 
 type metrics struct {
 	queue, quarantined, runningPods prometheus.Gauge
-	counters                        [counters]prometheus.Counter
+	stale, unannounced, lost        prometheus.Counter
 	containers                      [pleg.StateExited + 1]prometheus.Gauge
 }
 
@@ -18,11 +18,9 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	m := &metrics{
 		queue:       s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
 		quarantined: s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung; their retries wait."),
-		counters: [counters]prometheus.Counter{
-			stale:       s.Counter("pleg_stale_observations_total", "Answers about a pod that did not count because they had begun before a newer one arrived."),
-			unannounced: s.Counter("pleg_missed_events_total", "Changes that a list of all pods found and no CRI event announced, although the event stream was up since the list before."),
-			lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
-		},
+		stale:       s.Counter("pleg_stale_observations_total", "Answers about a pod that did not count because they had begun before a newer one arrived."),
+		unannounced: s.Counter("pleg_missed_events_total", "Changes that a list of all pods found and no CRI event announced, although the event stream was up since the list before."),
+		lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
 		runningPods: s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),
 	}
 	containers := s.GaugeVec(reg.Name("pleg_running_containers", "kubelet_running_containers"),
@@ -34,10 +32,10 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 }
 
 // add adds what a step has counted.
-func (m *metrics) add(count [counters]int) {
-	for c, n := range count {
-		m.counters[c].Add(float64(n))
-	}
+func (m *metrics) add(do *effects) {
+	m.stale.Add(float64(do.stale))
+	m.unannounced.Add(float64(do.unannounced))
+	m.lost.Add(float64(do.lost))
 }
 
 // census counts what one listing has.

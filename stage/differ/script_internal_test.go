@@ -334,7 +334,7 @@ func TestUnannouncedChanges(t *testing.T) {
 				}
 				asked := stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Unix(1, 0)}
 				do := m.step(&listing{stage.Listing{Asked: asked, Pods: []*pleg.Pod{podOf(words)}, StreamUp: tc.up && words == "a=exited"}}, time.Unix(1, 0))
-				count += do.count[unannounced]
+				count += do.unannounced
 			}
 			if count != tc.want {
 				t.Errorf("%d changes are unannounced, want %d", count, tc.want)

@@ -63,8 +63,10 @@ func (m *machine) settleFailed(rec *record, s stage.Settled) {
 		return
 	case s.Hung, s.Late:
 		if m.quarantines.add(rec, s, m.now) {
-			m.note(quarantined, rec,
-				"age", s.Took, "failedLate", s.Late, "nextTry", rec.quarantine.due.Sub(m.now), "err", s.Err)
+			m.do.quarantined = append(m.do.quarantined, logged{
+				"podUID", rec.uid, "pod", rec.podName(), "age", s.Took, "failedLate", s.Late,
+				"nextTry", rec.quarantine.due.Sub(m.now), "err", s.Err,
+			})
 		}
 	case rec.quarantine != nil: // it does not hang any more: the next answer is enough
 		m.quarantines.wait(rec, m.now)
@@ -82,8 +84,9 @@ func (m *machine) release(rec *record, inspected bool) {
 	if q == nil {
 		return
 	}
-	m.note(released, rec,
-		"gone", rec.current == nil, "after", m.now.Sub(q.since), "hung", q.times)
+	m.do.released = append(m.do.released, logged{
+		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.since), "hung", q.times,
+	})
 	m.quarantines.release(rec, inspected, m.now)
 }
 
