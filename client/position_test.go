@@ -3,6 +3,10 @@ package client_test
 import (
 	"context"
 	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -66,6 +70,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6, false},
 		{"a gap and a part of its replay", client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
 		{"nothing", client.WatchOptions{Replay: true}, nil, 0, false},
+		{"nothing of the state and the events since a time", client.WatchOptions{Replay: true, Since: time.Unix(1, 0)}, nil, 0, false},
 		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0, false},
 		{"a part of the state before a position", stateBefore, []pleg.Event{replayed(1)}, 2, true},
 		{"the state before a position", stateBefore, []pleg.Event{replayed(1), started(3)}, 3, false},
@@ -79,5 +84,25 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 				t.Errorf("then asked for %v, want the events after %d, or a replay if that is 0; with the state: %v", r, tt.after, tt.state)
 			}
 		})
+	}
+}
+
+// Each request has every option, also those after a broken connection.
+func TestEveryOptionGoesWithEachRequest(t *testing.T) {
+	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{
+		Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"a"}, Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,
+	}}
+	want := &plegv1.WatchRequest{
+		Name: "agent", Since: timestamppb.New(o.Since), Statuses: true, Bookmarks: true, // bookmarks always: they keep the position
+		Types: []plegv1.EventType{plegv1.EventType_EVENT_TYPE_CONTAINER_DIED}, Namespaces: []string{"shop"}, PodUids: []string{"a"},
+		LabelSelector: "app=web", OmitSandboxes: true, NetworkEvents: true,
+	}
+	for n, got := range requestsOf(t, o, []pleg.Event{{Seq: 4, Type: pleg.ContainerDied, PodUID: "a"}}) {
+		if n == 1 { // it resumes after the event
+			want.Since, want.ResumeAfter = nil, &plegv1.Position{Epoch: "epoch", Seq: 4}
+		}
+		if !proto.Equal(got, want) {
+			t.Errorf("request %d: %v, want %v", n, got, want)
+		}
 	}
 }
