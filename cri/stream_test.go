@@ -152,7 +152,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 		},
 		// The list must have it too.
 		"by an event during a list": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, w *watch, add func()) {
-			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: simruntime.Latency{P50: time.Second}, Times: 1})
+			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: time.Second, Times: 1})
 			listed := make(chan int)
 			go func() {
 				pods, _ := client.ListPods(t.Context())

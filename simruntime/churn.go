@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -38,13 +37,6 @@ type ChurnOptions struct {
 	Observe func(podUID string)
 }
 
-func (o ChurnOptions) validate() error {
-	if o.Rate < 0 || math.IsInf(o.Rate, 0) || math.IsNaN(o.Rate) {
-		return fmt.Errorf("ChurnOptions.Rate is not a rate: %v", o.Rate)
-	}
-	return errors.Join(checkNotNegative("ChurnOptions.Pods", o.Pods), checkNotNegative("ChurnOptions.Actions", o.Actions))
-}
-
 // Churn changes pods as a busy node does, until ctx ends (it returns
 // context.Cause) or the number of actions is reached (nil): containers crash,
 // are OOM-killed and restarted, pods come and go, jobs complete. The sequence
@@ -53,9 +45,6 @@ func (o ChurnOptions) validate() error {
 //
 // If actions fall behind the rate, they run without a pause until they have caught up.
 func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
-	if err := opts.validate(); err != nil {
-		return fmt.Errorf("simruntime: %w", err)
-	}
 	opts.Rate = cmp.Or(opts.Rate, defaultChurnRate)
 	opts.Pods = cmp.Or(opts.Pods, len(rt.Pods()), defaultChurnPods)
 	c := &churn{opts: opts, rng: newRand(opts.Seed, "churn")}

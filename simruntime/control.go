@@ -46,9 +46,6 @@ type Population struct {
 
 // Populate adds pods with realistic names in one update and returns them.
 func (rt *Runtime) Populate(p Population) ([]Pod, error) {
-	if p.Pods < 0 || p.Containers < 0 || p.Dead < 0 || p.Exited < 0 || p.Exited > p.Containers {
-		return nil, fmt.Errorf("populate: %+v: numbers must not be negative, nor Exited above Containers", p)
-	}
 	var pods []Pod
 	var err error
 	rt.Update(func(tx *Txn) {

@@ -1,7 +1,6 @@
 package simruntime_test
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"testing"
@@ -11,41 +10,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestInvalidStepsFail(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
-	p := populate(t, rt, 1, 1)[0]
-	stopped := populate(t, rt, 1, 1)[0]
-	exited := stopped.Containers[0].ID
-	kit.Must(t, rt.StopPod(stopped.UID))
-	rt.Update(func(tx *simruntime.Txn) {
-		for name, tc := range map[string]struct {
-			err  func() error
-			want error
-		}{
-			"exit none":     {func() error { return tx.ExitContainer("x", 0, "") }, simruntime.ErrNotFound},
-			"exit twice":    {func() error { return tx.ExitContainer(exited, 0, "") }, simruntime.ErrState},
-			"restart none":  {func() error { return second(tx.RestartContainer("x")) }, simruntime.ErrNotFound},
-			"restart dead":  {func() error { return second(tx.RestartContainer(exited)) }, simruntime.ErrState},
-			"remove none":   {func() error { return tx.RemoveContainer("x") }, simruntime.ErrNotFound},
-			"stop pod none": {func() error { return tx.StopPod("x") }, simruntime.ErrNotFound},
-			"remove pod":    {func() error { return tx.RemovePod("x") }, simruntime.ErrNotFound},
-			"prune none":    {func() error { return tx.PruneDead("x") }, simruntime.ErrNotFound},
-			"add twice":     {func() error { return second(tx.AddPod(simruntime.PodSpec{UID: p.UID})) }, simruntime.ErrExists},
-			"in no pod":     {func() error { return second(tx.AddContainer("x", simruntime.ContainerSpec{})) }, simruntime.ErrNotFound},
-			"in a dead one": {func() error { return second(tx.AddContainer(stopped.UID, simruntime.ContainerSpec{})) }, simruntime.ErrState},
-		} {
-			if err := tc.err(); !errors.Is(err, tc.want) {
-				t.Errorf("%s: %v, want %v", name, err, tc.want)
-			}
-		}
-	})
-	if got, _ := rt.Pod(p.UID); !slices.Equal(got.Containers, p.Containers) {
-		t.Errorf("the pod was changed: %v", got)
-	}
-}
-
-func second[T any](_ T, err error) error { return err }
 
 // churnOf returns the pod of each action.
 func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []string, rt *simruntime.Runtime) {

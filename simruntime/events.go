@@ -1,8 +1,6 @@
 package simruntime
 
 import (
-	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -12,43 +10,17 @@ import (
 )
 
 // EventFaults change the streams of GetContainerEvents. The zero value changes
-// nothing. Probabilities are drawn for each client.
+// nothing.
 type EventFaults struct {
-	Loss      float64 // Probability that an event is lost.
-	Duplicate float64 // Probability that an event is sent twice in a row.
-	// Reorder is the probability that an event is sent after the one that
-	// follows it, or after ReorderHold if none does.
-	Reorder float64
-	// Delay is the time from an event to its sending. If zero, none.
-	Delay time.Duration
-	// Replay is the number of past events (at most 1024 are kept) that a
-	// client is sent when it connects.
-	Replay int
+	Loss  float64       // Probability, for each client, that an event is lost.
+	Delay time.Duration // From an event to its sending.
 }
 
-// ReorderHold is the longest time that a reordered event waits for another.
-const ReorderHold = 50 * time.Millisecond
-
-func (f EventFaults) validate() error {
-	return errors.Join(
-		checkProbability("EventFaults.Loss", f.Loss),
-		checkProbability("EventFaults.Duplicate", f.Duplicate),
-		checkProbability("EventFaults.Reorder", f.Reorder),
-		checkNotNegative("EventFaults.Delay", f.Delay),
-		checkNotNegative("EventFaults.Replay", f.Replay),
-	)
-}
-
-// SetEventFaults replaces the faults of the event streams. The error names a
-// field that is not valid.
-func (rt *Runtime) SetEventFaults(f EventFaults) error {
-	if err := f.validate(); err != nil {
-		return fmt.Errorf("simruntime: %w", err)
-	}
+// SetEventFaults replaces the faults of the event streams.
+func (rt *Runtime) SetEventFaults(f EventFaults) {
 	rt.hub.mu.Lock()
 	defer rt.hub.mu.Unlock()
 	rt.hub.faults = f
-	return nil
 }
 
 // BreakEvents ends all open event streams with codes.Unavailable and returns

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -113,62 +112,6 @@ func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 	})
 }
 
-func TestEventFaults(t *testing.T) {
-	for name, tc := range map[string]struct {
-		faults simruntime.EventFaults
-		want   []string
-	}{
-		"none":     {simruntime.EventFaults{}, lifeOfAPod},
-		"all lost": {simruntime.EventFaults{Loss: 1}, nil},
-		"all twice": {simruntime.EventFaults{Duplicate: 1}, []string{
-			"s created", "s created", "s started", "s started", "c created", "c created", "c started", "c started",
-			"c stopped", "c stopped", "s stopped", "s stopped", "c deleted", "c deleted", "s deleted", "s deleted",
-		}},
-		"reordered": {simruntime.EventFaults{Reorder: 1}, []string{
-			"s started", "s created", "c started", "c created",
-			"s stopped", "c stopped", "s deleted", "c deleted",
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-				setEventFaults(t, rt, tc.faults)
-				w := watch(t, client)
-				addAndRemove(t, rt)
-				if got := w.seen(); !slices.Equal(got, tc.want) {
-					t.Errorf("got %q, want %q", got, tc.want)
-				}
-			})
-		})
-	}
-}
-
-func TestEventsThatWait(t *testing.T) {
-	for name, tc := range map[string]struct {
-		faults simruntime.EventFaults
-		wait   time.Duration
-	}{
-		"delayed":                    {simruntime.EventFaults{Delay: 30 * ms}, 30 * ms},
-		"reordered, and none follow": {simruntime.EventFaults{Reorder: 1}, simruntime.ReorderHold},
-	} {
-		t.Run(name, func(t *testing.T) {
-			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-				p := populate(t, rt, 1, 1)[0]
-				setEventFaults(t, rt, tc.faults)
-				w := watch(t, client)
-				kit.Must(t, rt.ExitContainer(p.Containers[0].ID, 1, ""))
-				time.Sleep(tc.wait - 1)
-				if got := w.seen(); len(got) != 0 {
-					t.Errorf("before its time: %q, want nothing", got)
-				}
-				time.Sleep(time.Nanosecond)
-				if got := w.seen(); !slices.Equal(got, []string{"c stopped"}) {
-					t.Errorf("at its time: %q", got)
-				}
-			})
-		})
-	}
-}
-
 func TestEventStreamBreaks(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		plain := watch(t, client)
@@ -186,26 +129,6 @@ func TestEventStreamBreaks(t *testing.T) {
 		}
 		if err := plain.wait(); status.Code(err) != codes.Unavailable {
 			t.Errorf("broken stream ended with %v", err)
-		}
-	})
-}
-
-func TestOnlySlowClientLosesEvents(t *testing.T) {
-	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		if _, err := client.GetContainerEvents(t.Context(), &cri.GetEventsRequest{}); err != nil { // and reads nothing
-			t.Fatal(err)
-		}
-		w := watch(t, overBufconn(t, rt))
-		const n = 2000
-		for range n / 100 {
-			populate(t, rt, 100, 0)
-			synctest.Wait()
-		}
-		if got := len(w.seen()); got != 2*n {
-			t.Errorf("the client that reads got %d events, want %d", got, 2*n)
-		}
-		if dropped := rt.Stats().DroppedEvents; dropped == 0 || dropped > 2*n {
-			t.Errorf("%d events dropped", dropped)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package simruntime
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -65,11 +64,11 @@ type Fault struct {
 	Until time.Duration
 
 	// What happens, in this order.
-	Latency Latency    // Added to the profile's, and in a stream of events to each event.
-	Stale   bool       // The answer is computed before the latency, not after it.
-	Hang    bool       // The call waits for its end, or for Clear.
-	Code    codes.Code // If not OK, the call fails with it.
-	Message string     // Of the error. If empty, "injected fault".
+	Latency time.Duration // Added to the profile's, and in a stream of events to each event.
+	Stale   bool          // The answer is computed before the latency, not after it.
+	Hang    bool          // The call waits for its end, or for Clear.
+	Code    codes.Code    // If not OK, the call fails with it.
+	Message string        // Of the error. If empty, "injected fault".
 	Malform Malform
 	// Messages delays latency, hang and error of a streaming list, or of
 	// GetContainerEvents, until it has sent that many messages; a list that has
@@ -81,21 +80,12 @@ func (f Fault) validate() error {
 	switch {
 	case f.RPC != "" && !rpcNames[f.RPC]:
 		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
-	case f.Malform < 0 || f.Malform > WrongID:
-		return fmt.Errorf("Fault.Malform is unknown: %d", f.Malform)
 	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
 		return fmt.Errorf("Fault.Until is not after Fault.From: %v and %v", f.Until, f.From)
 	case f.Messages < 0 || f.Messages > 0 && !streams[f.RPC]:
 		return fmt.Errorf("Fault.Messages is negative or RPC no stream: %d of %q", f.Messages, f.RPC)
 	}
-	if err := f.Latency.validate(); err != nil {
-		return fmt.Errorf("Fault.Latency: %w", err)
-	}
-	return errors.Join(
-		checkNotNegative("Fault.After", f.After),
-		checkNotNegative("Fault.Times", f.Times),
-		checkProbability("Fault.Probability", f.Probability),
-	)
+	return nil
 }
 
 // streams are the RPCs that answer with more than one message.
@@ -123,15 +113,11 @@ func (rt *Runtime) Clear(id FaultID) { rt.faults.remove(func(r *rule) bool { ret
 // event faults stay.
 func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
-// SetProfile replaces the latencies. The error names an unknown RPC.
-func (rt *Runtime) SetProfile(p Profile) error {
-	if err := p.validate(); err != nil {
-		return fmt.Errorf("simruntime: profile: %w", err)
-	}
+// SetProfile replaces the latencies.
+func (rt *Runtime) SetProfile(p Profile) {
 	rt.faults.mu.Lock()
 	defer rt.faults.mu.Unlock()
 	rt.faults.profile = maps.Clone(p)
-	return nil
 }
 
 // SetMaxConcurrent replaces the bound of calls that execute at once; zero or
@@ -158,7 +144,6 @@ type rule struct {
 type faultSet struct {
 	seed    uint64
 	mu      sync.Mutex
-	rng     *rand.Rand
 	profile Profile
 	rules   []*rule
 	next    FaultID
@@ -207,12 +192,12 @@ type verdict struct {
 func (fs *faultSet) decide(rpc string, tgt target) verdict {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	v := verdict{latency: fs.profile[rpc].draw(fs.rng)}
+	v := verdict{latency: fs.profile[rpc]}
 	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
 		if !r.matches(rpc, tgt) || !r.hits() {
 			return false
 		}
-		v.add(r, fs.rng)
+		v.add(r)
 		// A rule with no calls left ends, but its hung calls continue to hang.
 		r.left--
 		return r.Times > 0 && r.left <= 0
@@ -239,9 +224,9 @@ func (r *rule) matches(rpc string, tgt target) bool {
 	return (r.PodUID == "" || r.PodUID == tgt.podUID) && (r.ID == "" || r.ID == tgt.id)
 }
 
-func (v *verdict) add(r *rule, rng *rand.Rand) {
+func (v *verdict) add(r *rule) {
 	v.spoiled = true
-	v.latency += r.Latency.draw(rng)
+	v.latency += r.Latency
 	v.stale = v.stale || r.Stale
 	v.messages = max(v.messages, r.Messages)
 	if r.Hang {

@@ -10,19 +10,13 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-const (
-	// clientBuffer is the number of events kept for a client that does not read.
-	clientBuffer = 1000
-	// maxHistory bounds what EventFaults.Replay can ask for.
-	maxHistory = 1024
-)
+// clientBuffer is the number of events kept for a client that does not read.
+const clientBuffer = 1000
 
 // queued is an event on its way to a client.
 type queued struct {
 	ev   *cri.ContainerEventResponse
 	when time.Time
-	// ordered is true if EventFaults.Reorder does not apply to the event.
-	ordered bool
 }
 
 // hub sends every event to every client.
@@ -31,54 +25,31 @@ type hub struct {
 	rng     *rand.Rand
 	faults  EventFaults
 	clients []*eventClient
-	history []queued // oldest first
-	dropped func()   // counts an event
+	dropped func() // counts an event
 }
 
 func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	q := queued{ev: ev, when: time.Now()}
-	h.history = append(h.history, q)
-	h.history = h.history[max(0, len(h.history)-maxHistory):]
 	if len(h.clients) == 0 {
 		h.dropped()
 	}
 	for _, c := range h.clients {
-		h.offer(c, q)
-	}
-}
-
-// offer queues an event for a client, or more or less than that with faults.
-func (h *hub) offer(c *eventClient, q queued) {
-	if h.chance(h.faults.Loss) {
-		return
-	}
-	copies := 1
-	if h.chance(h.faults.Duplicate) {
-		copies = 2
-	}
-	for range copies {
+		if h.faults.Loss > 0 && h.rng.Float64() < h.faults.Loss {
+			continue
+		}
 		select {
-		case c.queue <- q:
+		case c.queue <- queued{ev, time.Now()}:
 		default:
 			h.dropped()
 		}
-		q.ordered = true
 	}
 }
 
-func (h *hub) chance(p float64) bool { return p > 0 && h.rng.Float64() < p }
-
-// connect adds a client, with the past events that it gets in its queue.
 func (h *hub) connect(late time.Duration) *eventClient {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	past := h.history[len(h.history)-min(h.faults.Replay, len(h.history)):]
-	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer+len(past)), broken: make(chan struct{}), late: late}
-	for _, q := range past {
-		c.queue <- q
-	}
+	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer), broken: make(chan struct{}), late: late}
 	h.clients = append(h.clients, c)
 	return c
 }
@@ -89,13 +60,6 @@ func (h *hub) disconnect(c *eventClient) {
 	h.clients = slices.DeleteFunc(h.clients, func(o *eventClient) bool { return o == c })
 }
 
-// reorders draws whether the next event is sent after its successor.
-func (h *hub) reorders() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.chance(h.faults.Reorder)
-}
-
 func (h *hub) delay() time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -104,63 +68,33 @@ func (h *hub) delay() time.Duration {
 
 // eventClient is one open GetContainerEvents stream.
 type eventClient struct {
-	hub       *hub
-	queue     chan queued
-	broken    chan struct{} // closed when BreakEvents ends the stream
-	late      time.Duration // added to EventFaults.Delay
-	overtaken *queued       // sent next: Reorder has sent its successor first
+	hub    *hub
+	queue  chan queued
+	broken chan struct{} // closed when BreakEvents ends the stream
+	late   time.Duration // added to EventFaults.Delay
 }
 
 // run sends events until the context ends, BreakEvents ends the stream, or sending fails.
 func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResponse) error) error {
 	for {
-		q, err := c.next(ctx)
-		if err != nil {
-			return err
+		select {
+		case <-c.broken: // even if events are queued
+			return errBroken
+		default:
 		}
-		if err := c.wait(ctx, q.when.Add(c.hub.delay()+c.late)); err != nil {
-			return err
+		select {
+		case q := <-c.queue:
+			if err := c.wait(ctx, q.when.Add(c.hub.delay()+c.late)); err != nil {
+				return err
+			}
+			if err := send(q.ev); err != nil {
+				return err
+			}
+		case <-c.broken:
+			return errBroken
+		case <-ctx.Done():
+			return contextError(ctx)
 		}
-		if err := send(q.ev); err != nil {
-			return err
-		}
-	}
-}
-
-// next waits for the event to send next.
-func (c *eventClient) next(ctx context.Context) (queued, error) {
-	if q := c.overtaken; q != nil {
-		c.overtaken = nil
-		return *q, nil
-	}
-	first, _, err := c.receive(ctx, nil)
-	if err != nil || first.ordered || !c.hub.reorders() {
-		return first, err
-	}
-	second, ok, err := c.receive(ctx, time.After(ReorderHold))
-	if err != nil || !ok {
-		return first, err
-	}
-	c.overtaken = &first
-	return second, nil
-}
-
-// receive returns the next event of the queue, or ok == false if the timer fires first.
-func (c *eventClient) receive(ctx context.Context, timer <-chan time.Time) (q queued, ok bool, err error) {
-	select {
-	case <-c.broken: // even if events are queued
-		return queued{}, false, errBroken
-	default:
-	}
-	select {
-	case q = <-c.queue:
-		return q, true, nil
-	case <-timer:
-		return queued{}, false, nil
-	case <-c.broken:
-		return queued{}, false, errBroken
-	case <-ctx.Done():
-		return queued{}, false, contextError(ctx)
 	}
 }
 

@@ -71,8 +71,3 @@ func simulate(
 		test(t, rt, overBufconn(t, rt))
 	})
 }
-
-func setEventFaults(t *testing.T, rt *simruntime.Runtime, f simruntime.EventFaults) {
-	t.Helper()
-	kit.Must(t, rt.SetEventFaults(f))
-}

@@ -35,7 +35,7 @@ var (
 // Options configure a [Runtime]. The zero value is a runtime without latency,
 // without limits and without faults.
 type Options struct {
-	// Seed determines ids, UIDs, names, latencies and injected probabilities.
+	// Seed determines ids, UIDs, names and injected probabilities.
 	// Zero is a seed like any other.
 	Seed uint64
 
@@ -66,32 +66,6 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-func (o Options) validate() error {
-	if err := o.Profile.validate(); err != nil {
-		return fmt.Errorf("Options.Profile: %w", err)
-	}
-	return errors.Join(
-		checkNotNegative("Options.StreamBatch", o.StreamBatch),
-		checkNotNegative("Options.DeletedLinger", o.DeletedLinger),
-		checkNotNegative("Options.MaxMessageBytes", o.MaxMessageBytes),
-	)
-}
-
-// checkNotNegative returns an error with the name of the field if it is below zero.
-func checkNotNegative[T int | time.Duration](field string, value T) error {
-	if value < 0 {
-		return fmt.Errorf("%s is negative: %v", field, value)
-	}
-	return nil
-}
-
-func checkProbability(field string, value float64) error {
-	if value < 0 || value > 1 {
-		return fmt.Errorf("%s is not in [0, 1]: %v", field, value)
-	}
-	return nil
-}
-
 // Runtime is a simulated container runtime: pods, sandboxes and containers,
 // the faults injected, and the counters. It starts no goroutine;
 // [Runtime.Serve] and [Runtime.Churn] work while they are called. All methods
@@ -113,11 +87,10 @@ type Runtime struct {
 	state state
 }
 
-// New returns a runtime without pods. It fails only on invalid options, and
-// the error names the field.
+// New returns a runtime without pods. It fails only if the profile names an unknown RPC.
 func New(opts Options) (*Runtime, error) {
-	if err := opts.validate(); err != nil {
-		return nil, fmt.Errorf("simruntime: %w", err)
+	if err := opts.Profile.validate(); err != nil {
+		return nil, fmt.Errorf("simruntime: Options.Profile: %w", err)
 	}
 	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
 	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
@@ -125,7 +98,7 @@ func New(opts Options) (*Runtime, error) {
 	stats := &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
 	rt := &Runtime{
 		opts:   opts,
-		faults: &faultSet{seed: opts.Seed, rng: newRand(opts.Seed, "faults"), profile: maps.Clone(opts.Profile)},
+		faults: &faultSet{seed: opts.Seed, profile: maps.Clone(opts.Profile)},
 		stats:  stats,
 		hub:    &hub{rng: newRand(opts.Seed, "events"), dropped: stats.dropEvent},
 		rng:    newRand(opts.Seed, "state"),

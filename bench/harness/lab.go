@@ -132,12 +132,8 @@ func (l *lab) add(p simruntime.Population) []simruntime.Pod {
 
 // shape sets the latency profile and the number of calls that execute at once; 0 means any.
 func (l *lab) shape(profile string, limit int) {
-	p, err := simruntime.NewProfile(profile)
-	if err == nil {
-		l.runtime.SetMaxConcurrent(limit)
-		err = l.runtime.SetProfile(p)
-	}
-	l.fail(err)
+	l.runtime.SetMaxConcurrent(limit)
+	l.runtime.SetProfile(map[string]simruntime.Profile{"zero": nil, "node": simruntime.NodeProfile()}[profile])
 }
 
 // hang makes the status calls of the first pods hang until their deadline.

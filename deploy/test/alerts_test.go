@@ -42,18 +42,18 @@ var troubles = map[string]trouble{
 		// A pod that hangs is quarantined when its first inspection fails.
 		run: []string{"--inspect-timeout", "2s"},
 		begin: func(t *testing.T, n *node) {
-			n.simulate(t, "--fault", "ContainerStatus/hang@0s", "--fault-pod", "shop/web-0")
+			n.simulate(t, "--fault", "ContainerStatus/hang", "--fault-pod", "shop/web-0")
 		},
 		end: func(t *testing.T, n *node) { n.simulate(t) },
 	},
 	"PlegRuntimeSlow": {
-		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "ListContainers/slow@0s") },
+		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "ListContainers/slow") },
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
 	"PlegEventStreamMissesChanges": {
 		// The stream is trusted again after a number of relists.
 		run:   []string{"--events", "auto", "--relist-period", "100ms"},
-		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "GetContainerEvents/hang@0s") },
+		begin: func(t *testing.T, n *node) { n.simulate(t, "--fault", "GetContainerEvents/hang") },
 		end:   func(t *testing.T, n *node) { n.simulate(t) },
 	},
 	"PlegSubscriberSlow": {

@@ -114,8 +114,8 @@ var regressions = map[string]scenario{
 	}},
 }
 
-func latency(ms int) simruntime.Latency {
-	return simruntime.Latency{P50: time.Duration(ms) * time.Millisecond}
+func latency(ms int) time.Duration {
+	return time.Duration(ms) * time.Millisecond
 }
 
 func TestRegressions(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"github.com/pleg-pipeline/pleg-pipeline"
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
@@ -126,7 +126,7 @@ func (r row) at(when string) simruntime.Fault {
 		f.From, f.Until = faultsFrom, faultsUntil
 	}
 	if kind(f) == slow {
-		f.Latency.P50 = 800 * time.Millisecond
+		f.Latency = 800 * time.Millisecond
 	}
 	return f
 }
@@ -152,7 +152,7 @@ func (r row) draw(rng *rand.Rand) simruntime.Fault {
 		all := []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Unimplemented}
 		f.Code = all[rng.IntN(len(all))]
 	case slow:
-		f.Latency.P50 = time.Duration(10+rng.IntN(1990)) * time.Millisecond
+		f.Latency = time.Duration(10+rng.IntN(1990)) * time.Millisecond
 	case truncated:
 		f.Messages = 1 + rng.IntN(3)
 	}

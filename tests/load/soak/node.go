@@ -32,11 +32,7 @@ type node struct {
 
 // startNode starts a node that serves until stop.
 func startNode(ctx context.Context, socket string, seed uint64) (*node, error) {
-	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
-	if err != nil {
-		return nil, err
-	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: seed, Profile: profile})
+	runtime, err := simruntime.New(simruntime.Options{Seed: seed, Profile: simruntime.NodeProfile()})
 	if err != nil {
 		return nil, err
 	}

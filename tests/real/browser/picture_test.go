@@ -62,11 +62,7 @@ func TestPictures(t *testing.T) {
 }
 
 func (s scene) test(t *testing.T) {
-	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rt, err := simruntime.New(simruntime.Options{Seed: 7, Profile: profile})
+	rt, err := simruntime.New(simruntime.Options{Seed: 7, Profile: simruntime.NodeProfile()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 func TestEventsFilters(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
-	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--latency", "node", "--type", "ContainerDied,ContainerRemoved",
+	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerDied,ContainerRemoved",
 		"-o", "json", "--no-sandboxes")
 	out.await(t, string(pleg.ContainerRemoved))
 	s.stopAndWait(t)

@@ -10,6 +10,3 @@ func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(
 
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
-
-// ParseFault parses one value of --fault.
-var ParseFault = parseFault

@@ -116,7 +116,7 @@ func listen(t *testing.T) (net.Listener, string) {
 func TestEventsNeedLists(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--fault", "ListPodSandbox/error@0s")
+	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--fault", "ListPodSandbox/error")
 	simulated.stderr.await(t, "simulated runtime serves")
 	code, stdout, stderr := run(t, "events", "-r", "unix://"+socket)
 	if code != cli.ExitFailure || stdout != "" || !strings.Contains(stderr, "pleg has yet to be successful: list pods: ") {

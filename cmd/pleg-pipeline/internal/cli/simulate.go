@@ -22,10 +22,11 @@ const simulateLong = `Serve a simulated CRI runtime on a unix socket until SIGIN
 Any CRI client can use it: this program, crictl, a test. Its pods crash, restart,
 come and go as on a busy node, but no processes run. Clients can only read.
 
---fault injects a fault: an error, a hang, a delay or a malformed answer of one
-call, from a time on and, with --fault-pod, of one pod. --seed determines the pods,
-their changes and the calls that a fault hits: the same flags repeat a run, which
-begins with the first call of a client.`
+--fault makes a call fail (KIND is error), hang, take 2 s (slow) or answer without
+metadata (malform), and with --fault-pod only the calls about one pod. CALL is
+Version, ListPodSandbox, ListContainers, PodSandboxStatus, ContainerStatus or
+GetContainerEvents. --seed determines the pods and their changes: the same flags
+repeat a run, which begins with the first call of a client.`
 
 const simulateExample = `  # 110 pods, as many as a node has by default, that change 20 times a second
   pleg-pipeline simulate --socket /tmp/cri.sock --pods 110 --churn-rate 20
@@ -34,13 +35,9 @@ const simulateExample = `  # 110 pods, as many as a node has by default, that ch
   pleg-pipeline run -r unix:///tmp/cri.sock
   crictl -r unix:///tmp/cri.sock pods
 
-  # a container whose status hangs from the first call on; "doctor" names it
+  # a container whose status hangs; "doctor" names it
   pleg-pipeline simulate --socket /tmp/cri.sock \
-    --fault ContainerStatus/hang@0s --fault-pod shop/web-0
-
-  # a hang, and a list that fails at random for half a minute
-  pleg-pipeline simulate --socket /tmp/cri.sock \
-    --fault ContainerStatus/hang/once@0s,ListContainers/error/random@10s-40s`
+    --fault ContainerStatus/hang --fault-pod shop/web-0`
 
 type simulateCommand struct {
 	simulation
@@ -88,30 +85,23 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("simulate a runtime: %w", err)
 	}
-	if err := c.faults.prepare(runtime); err != nil {
+	keep, err := c.faults.inject(runtime)
+	if err != nil {
 		return err
 	}
-	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", c, socket)
+	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", &c.simulation, socket)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
 	group.Go(func() error {
 		if err := runtime.SleepAfterCall(ctx, 0); err != nil {
 			return err
 		}
-		return c.churn(ctx, runtime, c.faults.keep()...)
+		return c.churn(ctx, runtime, keep...)
 	})
-	group.Go(func() error { return c.faults.play(ctx, out, runtime) })
 	if err := group.Wait(); !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
-}
-
-func (c *simulateCommand) String() string {
-	if len(c.faults.texts) > 0 {
-		return c.simulation.String() + ", " + c.faults.String()
-	}
-	return c.simulation.String()
 }
 
 const (
@@ -128,7 +118,6 @@ type simulation struct {
 	pods      int
 	seed      uint64
 	churnRate float64
-	latency   string
 }
 
 func (s *simulation) addFlags(cmd *cobra.Command) {
@@ -136,12 +125,10 @@ func (s *simulation) addFlags(cmd *cobra.Command) {
 	flags.Uint64Var(&s.seed, "seed", 1, "`NUMBER` that determines names, ids and what happens to the simulated pods")
 	flags.Float64Var(&s.churnRate, "churn-rate", defaultChurnRate,
 		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that\ncome and go; 0 for none")
-	enumFlag(cmd, &s.latency, "latency", "", "how long calls of the simulated runtime take: none, as on a busy node\n(3 to 30 ms), or the same with a heavy tail",
-		simruntime.ProfileZero, simruntime.ProfileNode, simruntime.ProfileTail)
 }
 
 // simulationFlags are the flags that need a simulation.
-var simulationFlags = []string{"seed", "churn-rate", "latency"}
+var simulationFlags = []string{"seed", "churn-rate"}
 
 func (s *simulation) validate() error {
 	if s.churnRate < 0 || math.IsNaN(s.churnRate) || math.IsInf(s.churnRate, 0) {
@@ -155,11 +142,7 @@ func (s *simulation) String() string {
 }
 
 func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
-	profile, err := simruntime.NewProfile(s.latency)
-	if err != nil {
-		return nil, err
-	}
-	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Profile: profile, Logger: log})
+	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -91,7 +91,7 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	t.Parallel()
 	runtime, socket := socketPath(t), socketPath(t)
 	simulated := start(t, newTranscript(), "simulate", "--socket", runtime, "--pods", "30", "--churn-rate", "0",
-		"--fault", "ContainerStatus/hang@0s", "--fault-pod", "shop/web-0")
+		"--fault", "ContainerStatus/hang", "--fault-pod", "shop/web-0")
 	simulated.stderr.await(t, "simulated runtime serves")
 	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
 	daemon.stderr.await(t, "connected to")

@@ -100,11 +100,11 @@ func TestExamineSimulated(t *testing.T) {
 		{"healthy", simruntime.Options{}, nil, "", "", nil},
 		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) {
 			for n, d := range []time.Duration{999 * time.Millisecond, 900 * time.Millisecond} {
-				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: simruntime.Latency{P50: d}})
+				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: d})
 			}
 		}, "", "", nil},
 		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: simruntime.Latency{P50: 220 * time.Millisecond}})
+			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: 220 * time.Millisecond})
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
 		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})

@@ -48,7 +48,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	f := map[string]simruntime.Fault{
 		"error":   {Code: codes.Internal},
 		"hang":    {Hang: true},
-		"slow":    {Latency: simruntime.Latency{P50: 2 * time.Second}},
+		"slow":    {Latency: 2 * time.Second},
 		"malform": {Malform: simruntime.NilMetadata},
 	}[kind]
 	if kind == "malform" && strings.HasSuffix(call, "Status") {

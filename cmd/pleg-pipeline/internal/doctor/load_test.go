@@ -20,8 +20,8 @@ import (
 func TestMeasureCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		profile := simruntime.Profile{
-			"ListPodSandbox": {P50: 4 * time.Millisecond}, "ListContainers": {P50: 6 * time.Millisecond},
-			"PodSandboxStatus": {P50: 10 * time.Millisecond}, "ContainerStatus": {P50: 20 * time.Millisecond},
+			"ListPodSandbox": 4 * time.Millisecond, "ListContainers": 6 * time.Millisecond,
+			"PodSandboxStatus": 10 * time.Millisecond, "ContainerStatus": 20 * time.Millisecond,
 		}
 		rt := simulate(t, simruntime.Options{Profile: profile})
 		rt.SetMaxConcurrent(2)
@@ -52,7 +52,7 @@ func TestMeasureCalls(t *testing.T) {
 // TestMeasureCallsKeepsWhatItHas interrupts the second round, while 4 pods are inspected at once.
 func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simulate(t, simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": {P50: 100 * time.Millisecond}}})
+		rt := simulate(t, simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": 100 * time.Millisecond}})
 		populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
 		for after, want := range map[time.Duration]int{950 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
 			ctx, cancel := context.WithCancel(t.Context())

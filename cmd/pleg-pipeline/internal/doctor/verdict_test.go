@@ -51,12 +51,12 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			"PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres",
 		},
 		"a container is slow": {
-			ofWeb(simruntime.Fault{RPC: "ContainerStatus", Latency: simruntime.Latency{P50: 2 * time.Second}}), nil,
+			ofWeb(simruntime.Fault{RPC: "ContainerStatus", Latency: 2 * time.Second}), nil,
 			"WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers",
 		},
 		"everything is slow": {
 			func(simruntime.Pod) *simruntime.Fault {
-				return &simruntime.Fault{Latency: simruntime.Latency{P50: 2 * time.Second}}
+				return &simruntime.Fault{Latency: 2 * time.Second}
 			}, nil,
 			"WARNING: ListPodSandbox takes 2s, longer than the period of 1s",
 		},

@@ -20,7 +20,7 @@ import (
 func TestReplaySpeed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, play: churnSeed(3, 2, 60)}
+		s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, play: churnSeed(3, 2, 60)}
 		want, data := s.record(t)
 		for speed, period := range map[float64]time.Duration{10: 100 * time.Millisecond, 0.25: 4 * time.Second} {
 			began := time.Now()

@@ -42,7 +42,7 @@ func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 func checkRedaction(t *testing.T) {
 	var forbidden []string
 	s := scenario{
-		pods: 10, simulated: simruntime.Options{Seed: 5, Profile: nodeProfile(t), DualStack: true},
+		pods: 10, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), DualStack: true},
 		play: func(t *testing.T, runtime *simruntime.Runtime) {
 			addSecretPods(t, runtime)
 			if _, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Times: 1, Message: secret}); err != nil {

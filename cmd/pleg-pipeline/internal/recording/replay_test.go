@@ -19,13 +19,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-func nodeProfile(t *testing.T) simruntime.Profile {
-	t.Helper()
-	profile, err := simruntime.NewProfile(simruntime.ProfileNode)
-	kit.Must(t, err)
-	return profile
-}
-
 // following are the options of a pipeline that follows CRI events.
 var following = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriodWithEvents: 10 * time.Second}
 
@@ -62,7 +55,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				test.simulated = simruntime.Options{Seed: 5, Profile: nodeProfile(t), StatusesInSandbox: test.inSandbox}
+				test.simulated = simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), StatusesInSandbox: test.inSandbox}
 				want, data := test.record(t)
 				if pending := strings.Contains(string(data), `"pending":true`); test.hung && !pending {
 					t.Error("nothing is pending in the recording")
@@ -88,7 +81,7 @@ func TestReplaysOfOneRecordingAreEqual(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		want, data := scenario{
-			pods: 12, simulated: simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, play: churn(8, 60),
+			pods: 12, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, play: churn(8, 60),
 		}.record(t)
 		if want.total < 100 {
 			t.Fatalf("only %d events were recorded, which proves nothing", want.total)
@@ -149,9 +142,7 @@ func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 }
 
 func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
-	if err := runtime.SetEventFaults(simruntime.EventFaults{Loss: 0.2}); err != nil {
-		t.Fatal(err)
-	}
+	runtime.SetEventFaults(simruntime.EventFaults{Loss: 0.2})
 	churn(5, 80)(t, runtime)
 	time.Sleep(11 * time.Second) // until a list has shown the rest
 }

@@ -30,7 +30,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				test.simulated, test.window = simruntime.Options{Seed: 5, Profile: nodeProfile(t)}, true
+				test.simulated, test.window = simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, true
 				want, data := test.record(t)
 				r, err := recording.Read(t.Context(), bytes.NewReader(data))
 				kit.Must(t, err)
