@@ -85,7 +85,6 @@ func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	for args, want := range map[string]string{
 		"pods --cluster prud":                               `nothing has been published for this cluster yet`,
 		"pods --cluster test.example --node n2":             `node "n2" of cluster "test.example": it has not published`,
-		"pods --watch --cluster test.example --node n2":     `node "n2" of cluster "test.example": it has not published`,
 		"doctor --cluster prud":                             `nothing has been published for this cluster yet`,
 		"events --cluster test.example --node n1 --node n2": `node "n2" of cluster "test.example": it has not published`,
 		"fleet forget --cluster test.example n1":            "an agent publishes as this node",

@@ -90,7 +90,7 @@ func TestProgram(t *testing.T) {
 	}
 
 	text := &kit.Log{}
-	start(t, text, nil, append([]string{"pods", "--watch"}, place...)...)
+	start(t, text, nil, append([]string{"pods"}, place...)...)
 	await(t, text, "n1.example.com  ")
 	await(t, text, "n2  ")
 	if header, _, _ := strings.Cut(text.String(), "\n"); !strings.HasPrefix(header, "NODE ") {

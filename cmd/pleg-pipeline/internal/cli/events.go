@@ -171,7 +171,7 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 		return err
 	}
 	if c.replay && !printed && len(c.types) == 0 {
-		return c.filter.nothing(false)
+		return c.filter.nothing()
 	}
 	return nil
 }

@@ -128,29 +128,3 @@ func closeConnections(t *testing.T, socket string, n int) {
 		_ = conn.Close()
 	}
 }
-
-func TestPodsWatchPrintsRemovedPod(t *testing.T) {
-	t.Parallel()
-	out := newTranscript()
-	s := start(t, out, "pods", "--simulate=4", "--churn-rate", "50", "--watch")
-	out.await(t, " gone ")
-	s.stopAndWait(t)
-	if strings.Count(out.String(), "NAMESPACE") != 1 {
-		t.Errorf("output = %q, want one header", out)
-	}
-}
-
-func TestPodsWatchSurvivesRestartOfDaemon(t *testing.T) {
-	t.Parallel()
-	socket := socketPath(t)
-	d := start(t, newTranscript(), "run", "--simulate=4", "--churn-rate", "50", "--quiet", "--socket", socket, "-v", "warn")
-	d.stderr.await(t, "connected to")
-	out := newTranscript()
-	s := start(t, out, "pods", "--connect", socket, "--watch", "-o", "json")
-	out.await(t, `"gone"`) // it follows the events
-	d.stopAndWait(t)
-	s.stderr.await(t, "waiting for the daemon: ")
-	startDaemon(t, socket)
-	s.stderr.await(t, "connected to the daemon: ")
-	s.stopAndWait(t)
-}

@@ -140,12 +140,6 @@ func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
 	return all, nil
 }
 
-// Pod implements [source].
-func (s fleetSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
-	pod, ok, err := s.states.Pod(ctx, ev.Node, ev.PodUID)
-	return fleetPod(pod), ok, err
-}
-
 func fleetPod(pod fleet.Pod) view.Pod {
 	known := view.NewPod(cache.Entry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,

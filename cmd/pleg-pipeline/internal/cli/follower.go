@@ -82,8 +82,8 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 }
 
 // awaitState waits until the source knows all pods except those that hang, which the user
-// wants to see at once. It returns the last event that has a position.
-func awaitState(ctx context.Context, from source) (latest fleet.Event, err error) {
+// wants to see at once.
+func awaitState(ctx context.Context, from source) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -95,21 +95,18 @@ func awaitState(ctx context.Context, from source) (latest fleet.Event, err error
 	for ev, err := range from.Events(ctx, o, func(err error, _ time.Duration) { cancel(err) }) {
 		if err != nil {
 			if ctx.Err() == nil {
-				return latest, err
+				return err
 			}
 			break
 		}
-		if position(ev) != "" {
-			latest = ev
-		}
 		if ev.Type == pleg.Synced && ev.Node == "" {
-			return latest, nil
+			return nil
 		}
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, errOnlyHung) {
-		return latest, cmp.Or(cause, pleg.ErrStopped)
+		return cmp.Or(cause, pleg.ErrStopped)
 	}
-	return latest, nil
+	return nil
 }
 
 // errOnlyHung ends the wait for the state of pods that hang.

@@ -27,11 +27,7 @@ import (
 )
 
 // source is where events and pods come from: a daemon or a cluster.
-type source interface {
-	top.Source
-	// Pod returns the pod of an event as it is now; false if it is gone or unknown.
-	Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error)
-}
+type source = top.Source
 
 // sourceFlags say where events and pods come from.
 type sourceFlags struct {
@@ -236,23 +232,11 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconn
 }
 
 // Pods implements [top.Source].
-func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) { return s.ask(ctx) }
-
-// Pod implements [source].
-func (s daemonSource) Pod(ctx context.Context, ev fleet.Event) (view.Pod, bool, error) {
-	pods, err := s.ask(ctx, ev.PodUID)
-	if err != nil || len(pods) == 0 || pods[0].UID != ev.PodUID {
-		return view.Pod{}, false, err
-	}
-	return pods[0], true, nil
-}
-
-// ask returns these pods, or all of them.
-func (s daemonSource) ask(ctx context.Context, uids ...pleg.PodUID) ([]view.Pod, error) {
+func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	known, err := s.client.Pods(ctx, uids...)
-	if err != nil || len(uids) > 0 && len(known) == 0 {
+	known, err := s.client.Pods(ctx)
+	if err != nil {
 		return nil, fromDaemon(ctx, err)
 	}
 	now, err := s.Status(ctx)

@@ -58,7 +58,7 @@ func (c *topCommand) validate(flags *pflag.FlagSet) error {
 
 func (c *topCommand) run(ctx context.Context) error {
 	if !c.process.hasScreen() {
-		return errors.New("top needs a terminal; to print the pods, use: " + Name + " pods --watch")
+		return errors.New("top needs a terminal; to print the pods, use: " + Name + " pods")
 	}
 	screen := newFullScreen(c.process)
 	return c.use(ctx, c.log.console(&screen.stderr), func(ctx context.Context, from source) error {

@@ -70,17 +70,12 @@ func TestTop(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"top --connect " + socket, "healthy"},
 		{"top --simulate=2 --churn-rate 0 --filter =", "no pod matches the filter"},
-		{"pods --watch --sort-by age -n none --connect " + socket, "sort: age"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			term, end := onTerminal(t, strings.Fields(test.args)...)
 			showing(t, term, test.want)
 			showing(t, term, "healthy")
-			if strings.HasPrefix(test.args, "pods") {
-				showing(t, term, "pods 0")
-			} else {
-				showing(t, term, "pods 2")
-			}
+			showing(t, term, "pods 2")
 			end()
 		})
 	}
@@ -95,7 +90,7 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	simulated.stderr.await(t, "simulated runtime serves")
 	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
 	daemon.stderr.await(t, "connected to")
-	term, end := onTerminal(t, "pods", "--watch", "--connect", socket)
+	term, end := onTerminal(t, "top", "--connect", socket)
 	showing(t, term, "PROBLEM: shop/web-0 hangs since ")
 	showing(t, term, "LAST EVENT\nshop      web-0 ")
 	end()

@@ -53,7 +53,7 @@ var usageErrors = []struct{ args, want string }{
 	{"run --max-quarantine=-1s", "--max-quarantine must be longer than 0"},
 	{"run --inspectors 0", "--inspectors must be at least 1, got 0"},
 	{"run --inspectors=-1", "--inspectors must be at least 1, got -1"},
-	{"run -o xml", `"-o, --output" flag: want text, wide, name, json, yaml`},
+	{"run -o xml", `"-o, --output" flag: want text, wide, name, json`},
 	{"run --events maybe", `"--events" flag: want off, auto, require`},
 	{"run --relist-period-with-events 0", "--relist-period-with-events must be longer than 0"},
 	{"run --history 0", "--history must be at least 1, got 0"},
@@ -111,7 +111,7 @@ var usageErrors = []struct{ args, want string }{
 	{"events --connect /s --simulate", "--connect cannot be combined with --simulate"},
 	{"events --connect /s -r /r", "--connect cannot be combined with --runtime-endpoint"},
 	{"events --simulate 50", "--simulate=50"},
-	{"events -o go-template={{.podName}}", "want text, wide, name, json, yaml"},
+	{"events -o go-template={{.podName}}", "want text, wide, name, json"},
 	{"pods --sort-by size", `"--sort-by" flag: want name, restarts, age, known`},
 	{"rum", "Did you mean this?\n  run"},
 	{"logs web-0", "Did you mean this?\n  events"},
@@ -221,7 +221,7 @@ func TestVersion(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
-		{"__complete run --output ", "text\nwide\nname\njson\nyaml\n"},
+		{"__complete run --output ", "text\nwide\nname\njson\n"},
 		{"__complete ru", "run\t"},
 		{"__complete events --type ", "ContainerStarted\nContainerDied\n"},
 	} {

@@ -3,15 +3,12 @@ package cli
 import (
 	"context"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
@@ -89,13 +86,12 @@ func (f *podFilter) validate() (err error) {
 	return nil
 }
 
-// nothing returns the error that no pod is selected, if the user selects some. A later one may match,
-// unless it is wanted by its name.
-func (f *podFilter) nothing(watch bool) error {
+// nothing returns the error that no pod is selected, if the user selects some.
+func (f *podFilter) nothing() error {
 	switch {
 	case len(f.names) > 0:
 		return fmt.Errorf("no pod has the name %s", strings.Join(f.names, ", "))
-	case watch || len(f.Namespaces) == 0 && f.Selector == "":
+	case len(f.Namespaces) == 0 && f.Selector == "":
 		return nil
 	case f.Selector == "":
 		return fmt.Errorf("no pod is in the namespace %s", strings.Join(f.Namespaces, ", "))
@@ -120,29 +116,4 @@ func (f *podFilter) named(uid pleg.PodUID, namespace, name string) bool {
 		return n == string(uid) || name != "" && (n == name || n == namespace+"/"+name)
 	}
 	return len(f.names) == 0 || slices.ContainsFunc(f.names, is)
-}
-
-// selected is a source with the selected pods.
-type selected struct {
-	source
-
-	filter *podFilter
-}
-
-// Events implements [top.Source].
-func (s selected) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
-	o.Filter = s.filter.Filter
-	return func(yield func(fleet.Event, error) bool) {
-		for ev, err := range s.source.Events(ctx, o, disconnected) {
-			if (err != nil || ev.PodUID == "" || s.filter.wantsEvent(ev)) && !yield(ev, err) {
-				return
-			}
-		}
-	}
-}
-
-// Pods implements [top.Source].
-func (s selected) Pods(ctx context.Context) ([]view.Pod, error) {
-	pods, err := s.source.Pods(ctx)
-	return slices.DeleteFunc(pods, func(p view.Pod) bool { return !s.filter.wants(&p) }), err
 }

@@ -58,7 +58,7 @@ const (
 )
 
 func newModel(o Options) *model {
-	return &model{pods: make(map[pleg.PodUID]*pod), filter: o.Filter, sort: cmp.Or(o.Sort, Orders()[0])}
+	return &model{pods: make(map[pleg.PodUID]*pod), filter: o.Filter, sort: Orders()[0]}
 }
 
 // apply stores what the source has answered.

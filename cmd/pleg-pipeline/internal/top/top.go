@@ -41,8 +41,8 @@ type Disconnected = func(err error, retryIn time.Duration)
 type Options struct {
 	// Interval is the time between two requests for the status and the pods.
 	Interval time.Duration
-	// Filter is the first filter, Sort the first order, one of [Orders].
-	Filter, Sort string
+	// Filter is the first filter.
+	Filter string
 }
 
 // framePeriod is the shortest time between two updates of the screen: a connection over

@@ -14,13 +14,11 @@ const (
 	Name Format = "name"
 	// JSON prints one object per line.
 	JSON Format = "json"
-	// YAML prints one document per value.
-	YAML Format = "yaml"
 )
 
 // Formats returns the names of all formats.
 func Formats() []string {
-	return []string{string(Text), string(Wide), string(Name), string(JSON), string(YAML)}
+	return []string{string(Text), string(Wide), string(Name), string(JSON)}
 }
 
 // hasColumns reports whether a format is text.

@@ -8,10 +8,7 @@ import (
 	"encoding/json"
 	"io"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-
-	"go.yaml.in/yaml/v2"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
@@ -92,40 +89,12 @@ func (p *Printer[T]) Print(v T) error {
 		if err := json.NewEncoder(JSONWriter(&p.line)).Encode(v); err != nil {
 			return err
 		}
-	case YAML:
-		if err := p.yaml(v); err != nil {
-			return err
-		}
 	case Name:
 		p.line.WriteString(Printable(p.name(&v)))
 	default:
 		p.text(&v)
 	}
 	return p.flush()
-}
-
-// yaml prints a document with the fields of the JSON.
-func (p *Printer[T]) yaml(v T) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	var fields yaml.MapSlice // keeps the order; JSON is YAML
-	if err := yaml.Unmarshal(EscapeJSON(text), &fields); err != nil {
-		return err
-	}
-	document, err := yaml.Marshal(fields)
-	if err != nil {
-		return err
-	}
-	p.line.WriteString("---\n")
-	p.line.Write(bytes.Map(func(r rune) rune { // YAML has it as it is
-		if unicode.Is(unicode.Bidi_Control, r) {
-			return '?'
-		}
-		return r
-	}, document))
-	return nil
 }
 
 // text prints a row. A value that is longer than its column is cut on a terminal;
@@ -187,7 +156,7 @@ func (p *Printer[T]) flush() error {
 	if p.options.Format.hasColumns() {
 		text = bytes.TrimRight(text, " ")
 	}
-	if p.options.Format != JSON && p.options.Format != YAML {
+	if p.options.Format != JSON {
 		text = append(text, '\n')
 	}
 	_, err := p.w.Write(text)

@@ -89,7 +89,6 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		"text":   {Headers: true},
 		"narrow": {Headers: true, Width: 80},
 		"name":   {Format: view.Name, Headers: true},
-		"yaml":   {Format: view.YAML},
 		"color":  {Color: true},
 		"wide":   {Format: view.Wide, Headers: true},
 	} {
