@@ -1,6 +1,7 @@
 package invariants_test
 
 import (
+	"flag"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,6 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+var allBursts = flag.Bool("invariants.all", false, "run all bursts of TestSlowRuntime")
 
 // burst is a change of all pods at once on a slow runtime.
 type burst struct {
@@ -81,6 +84,9 @@ func (b burst) run(t *testing.T) (took time.Duration, calls int) {
 func bursts() map[string]burst {
 	all := make(map[string]burst)
 	for n := range 8 {
+		if !*allBursts && n%7 > 0 {
+			continue // "make faults" runs them
+		}
 		b := burst{pods: nodePods / 2, inspectors: 8 << (n & 1), cold: n&2 > 0, finishes: n&4 > 0, most: 1.1}
 		add := func(servers int, takes time.Duration) {
 			b.servers, b.takes = servers, constant(takes)
@@ -108,14 +114,18 @@ func bursts() map[string]burst {
 	serves("slow for a minute, 9 s a call", nodePods, 8, 1, slowFor(9*time.Second))
 	serves("slow for a minute, 5 s, four", nodePods, 8, 4, slowFor(5*time.Second))
 	// The worst case is a runtime that serves the last call first.
-	for _, b := range []burst{
+	lifo := []burst{
 		{pods: nodePods, inspectors: 8, servers: 1, takes: constant(time.Second)},
-		{pods: nodePods, inspectors: 16, servers: 1, takes: constant(2 * time.Second)},
-		{pods: 300, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.75}, // a retry has 10 s at first
+		{pods: nodePods, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.55}, // 165 or 166 calls
 		{pods: 300, inspectors: 16, servers: 1, takes: constant(time.Second / 10)},
+		{pods: 300, inspectors: 16, servers: 1, takes: constant(2 * time.Second), most: 1.75}, // a retry has 10 s at first
 		{pods: 300, inspectors: 16, servers: 2, takes: constant(2 * time.Second)},
 		{pods: 300, inspectors: 16, servers: 4, takes: constant(2 * time.Second)},
-	} {
+	}
+	if !*allBursts {
+		lifo = lifo[:3]
+	}
+	for _, b := range lifo {
 		b.lifo, b.most = true, max(b.most, 1.5)
 		all[fmt.Sprintf("last first, %d pods, %d inspectors, serves %d in %v", b.pods, b.inspectors, b.servers, b.takes(0))] = b
 	}
