@@ -6,19 +6,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Skipped is a listed sandbox or container that cannot be used as it is. Most such items belong to
-// no pod.
+// Skipped is a listed sandbox or container that is malformed or belongs to no pod. It is completed
+// from elsewhere or left out.
 type Skipped struct {
 	Sandbox       bool // otherwise a container
 	ID, SandboxID pleg.ContainerID
 	Name          string
-	// Reason is that of the metric pleg_malformed_items_total.
+	// Reason is no_id, no_metadata, no_pod_uid, duplicate_id, no_pod, shared_pod_uid or not_utf8,
+	// as in the metric pleg_malformed_items_total.
 	Reason string
 }
 
-// Join returns the pods of lists that the caller made, as [Client.ListPods] does from its own. It is
-// for who examines a runtime. sandboxes and containers are the encoded answers: one for each list,
-// or its portions. The error is that of an answer that cannot be decoded.
+// Join returns the pods of lists that the caller made through [Client.Conn], as [Client.ListPods]
+// does from its own, and what it skips. It is for a program that examines a runtime and keeps the
+// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one for
+// each list, or its portions. The error is that of an answer that cannot be decoded.
 func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
 	tables := []*table{newSandboxTable(), newContainerTable()}
 	for n, answers := range [][][]byte{sandboxes, containers} {

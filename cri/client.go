@@ -77,15 +77,14 @@ type Client struct {
 	uncarried atomic.Bool
 	// inspected has the number of the connection on which a pod was last inspected, by its UID.
 	inspected sync.Map
-	// identity holds what is known of the runtime while no call asks for it.
-	identity chan identity
-	inFlight inFlight
+	identity  atomic.Pointer[identity]
+	inFlight  inFlight
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
 // absolute path. It does not connect: the first call does, and each further one if
-// the connection was lost. [Client.Check] reports whether a runtime answers. The
-// error names the invalid argument or option. The caller must call [Client.Close].
+// the connection was lost. The error names the invalid argument or option. The caller
+// must call [Client.Close].
 func New(endpoint string, opts Options) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
@@ -108,7 +107,6 @@ func New(endpoint string, opts Options) (*Client, error) {
 		logs:     logs,
 		metrics:  m,
 		lists:    make(chan *lists, 1),
-		identity: make(chan identity, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, c.dialed, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
@@ -125,16 +123,15 @@ func New(endpoint string, opts Options) (*Client, error) {
 	}
 	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
 	c.lists <- newLists(c)
-	c.identity <- identity{connection: noConnection}
 	return c, nil
 }
 
 // Endpoint implements [pleg.Addressed].
 func (c *Client) Endpoint() string { return c.endpoint }
 
-// Close closes the connections and unregisters the metrics. Calls in flight fail with the code Canceled. It
-// does not wait for them, but until Options.Logger has got what was logged, for a second
-// at most.
+// Close closes the connections and unregisters the metrics. Calls in flight fail with the code
+// Canceled; Close does not wait for them. It waits until Options.Logger has handled what was
+// logged, for a second at most.
 func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.events.Close())
 	c.metrics.unregister()

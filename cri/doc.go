@@ -3,25 +3,24 @@
 //
 // A [Client] lists all pods with two parallel calls, and inspects one pod by the ids
 // in the list, without a second list. It also lists one pod alone and follows the
-// runtime's CRI events. It implements pleg.Runtime, pleg.PodLister,
-// pleg.EventWatcher and pleg.Degraded. [Client.Check] says why a runtime cannot be
-// used; [Client.Conn] is for all other CRI calls.
+// runtime's CRI events. It implements [pleg.Runtime] and all that a runtime may
+// implement beside it, except for [pleg.ShimReporter]. [Client.Check] says why a runtime cannot
+// be used; [Client.Conn] is for all other CRI calls.
 //
 // # Differences between runtimes
 //
-// If the runtime can stream lists (CRI v0.37), the client streams them. It checks
-// this again for each connection. If the list of sandboxes is too large to send, the
-// client lists them in portions: by state, and then one by one.
+// If the runtime can stream lists (CRI v0.37), the client streams them. If the list of
+// sandboxes is too large to send, the client lists them in portions: by state, and then
+// one by one.
 //
 // The event stream has a connection of its own with a window of 16 MiB. If a client
 // does not read its events, containerd waits, and so do the calls that start a pod.
 // This also happens while this process is stopped, after about 300 events.
 //
-// A listed item may be incomplete. The client completes it from the list before or
-// from the kubelet's labels, and skips it if neither has what is missing. If text of an
-// item is not UTF-8, only its state is used, and the rest comes from the list before.
-// In all cases it counts the item in pleg_malformed_items_total and logs it once. All
-// other items are listed as usual.
+// A malformed item hides no other. The client completes it from the list before or from
+// the kubelet's labels, and skips it if neither has what is missing. Of one with text that
+// is not UTF-8, only the state is used. It counts the item in pleg_malformed_items_total
+// and logs it once.
 //
 // A container belongs to the sandbox that it names. If the list does not have that sandbox, the
 // client knows its pod from an earlier list, or asks for the sandbox once. Pods that share a UID,

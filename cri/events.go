@@ -18,10 +18,9 @@ import (
 const (
 	// eventWindow is how many bytes of events the runtime may send before this
 	// client reads them, and the most memory that they use here. It holds 5000 to
-	// 15 000 events of 1 to 3 kB; grpc's default of 64 KiB holds 30 to 60. The
-	// window absorbs events while this process is short of CPU. While the process
-	// is stopped, nothing reads the socket, and containerd 2.4 waits after about
-	// 300 events whatever the window (measured; 288 with grpc's default).
+	// 15 000 events while this process is short of CPU; grpc's default of 64 KiB
+	// holds 30 to 60. While the process is stopped, containerd 2.4 waits after about
+	// 300 events whatever the window (measured).
 	eventWindow = 16 << 20
 	// offWithin is how soon a runtime ends a stream if its events are switched off. One
 	// whose events have worked may also do so, because it restarts.
@@ -33,10 +32,12 @@ var errStreamEnded = errors.New("the runtime ended the stream")
 
 // WatchEvents follows the runtime's CRI events on a connection of its own and calls
 // hint with each. It blocks until ctx or the stream ends, and always returns an
-// error. It calls opened once the stream has been requested and the runtime has
-// answered another call over the same connection; only the first event, or the end
-// of the stream, shows whether the runtime supports events. Both functions are called
-// by this goroutine; while hint blocks, the runtime may send 16 MiB ahead.
+// error. Both functions are called by this goroutine; while hint blocks, the runtime
+// may send 16 MiB ahead.
+//
+// It calls opened once the stream has been requested and the runtime has answered
+// another call over the same connection. Only the first event, or the end of the stream,
+// shows whether the runtime has events.
 //
 // The error wraps [pleg.ErrNoEvents] if the runtime has no events or has them
 // switched off, and otherwise the grpc status if there is one.

@@ -15,19 +15,17 @@ type inFlight struct {
 	calls map[*pleg.Call]struct{}
 }
 
-// add notes that a call begins. The caller must remove it when it has returned.
-func (f *inFlight) add(c pleg.Call) *pleg.Call {
+// begin notes that a call begins. The caller must call end when it has returned.
+func (f *inFlight) begin(c pleg.Call) (end func()) {
 	c.Started = time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls[&c] = struct{}{}
-	return &c
-}
-
-func (f *inFlight) remove(c *pleg.Call) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.calls, c)
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.calls, &c)
+	}
 }
 
 // Calls implements [pleg.CallReporter]. It returns the list and status calls in

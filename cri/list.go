@@ -69,12 +69,12 @@ const noConnection = -1
 
 // ListPods returns every pod with all its containers and sandboxes, dead ones
 // too, each newest first; the pods are in no order. A pod, a container or a
-// sandbox that did not change since the last list is the same pointer. ListPods makes
-// both list calls at once, and streams them if the runtime supports it. It blocks
-// until both have answered, one has failed, or ctx or Options.ListTimeout has ended. A
-// concurrent ListPods waits for this one. The error wraps the grpc status of the list
-// that failed; a runtime that does not answer or is not ready is a
-// [pleg.ErrUnavailable] too.
+// sandbox that did not change since the last list is the same pointer.
+//
+// It blocks until both list calls have answered, one has failed, or ctx or
+// Options.ListTimeout has ended. A concurrent ListPods waits for this one. The error
+// wraps the grpc status of the list that failed, and [pleg.ErrUnavailable] if there is
+// no runtime or it is not ready.
 //
 // If the list of sandboxes is too large for the runtime to send, ListPods lists them
 // in portions, and [Client.Degraded] returns the reason.
@@ -181,7 +181,7 @@ func (c *Client) listUnary(ctx context.Context, uid pleg.PodUID, l *list, reques
 
 // invoke makes one call and adds what it answers to the table.
 func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request any) error {
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: path.Base(l.unary), PodUID: uid}))
+	defer c.inFlight.begin(pleg.Call{Method: path.Base(l.unary), PodUID: uid})()
 	return c.conn.Invoke(ctx, l.unary, request, l.table, grpc.StaticMethod(), forceListCodec())
 }
 
@@ -190,7 +190,7 @@ func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request a
 func (c *Client) receive(ctx context.Context, l *list) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream after an error
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: path.Base(l.stream)}))
+	defer c.inFlight.begin(pleg.Call{Method: path.Base(l.stream)})()
 	stream, err := c.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, l.stream, grpc.StaticMethod(), forceListCodec())
 	if err != nil {
 		return err

@@ -41,11 +41,9 @@ func (k *known) shared(uid pleg.PodUID) bool {
 }
 
 // ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
-// It finds the pod by the kubelet's label with two list calls at once. If another
-// client than the kubelet created the pod or a part of it, the label may not find all
-// of it; then ListPod takes the pod from a list of all pods, which concurrent calls
-// share. It blocks until the runtime has answered or ctx or Options.ListTimeout has
-// ended. The error wraps the grpc status, as in [Client.ListPods].
+// Two list calls find it by the kubelet's label. If another client than the kubelet
+// made a part of the pod, ListPod takes it from a list of all pods, which concurrent
+// calls share. It blocks and fails as [Client.ListPods] does.
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	if !c.labelFinds(uid) {
 		return c.pickPod(ctx, uid)

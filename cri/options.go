@@ -49,8 +49,9 @@ type Options struct {
 	// KubeletMetricNames gives the runtime_operations metrics the kubelet's
 	// prefix kubelet_ in place of pleg_.
 	KubeletMetricNames bool
-	// DialOptions are applied after the client's own. A grpc.WithContextDialer
-	// replaces the connection to the socket.
+	// DialOptions are applied after the client's own, such as interceptors. With a
+	// grpc.WithContextDialer the client connects elsewhere, and knows neither the state
+	// of the socket nor the runtime's process.
 	DialOptions []grpc.DialOption
 }
 

@@ -20,16 +20,19 @@ const podCalls = 2
 // the newest ready sandbox. ObservedAt is left to the caller, who knows when the pod was
 // listed.
 //
-// Without last, and the first time that it inspects a pod after a reconnection, it asks for
-// everything. Otherwise it takes from last what cannot have changed: a container that is listed
-// as exited and had exited (unless it was killed just before, so that its reason may have
-// become OOMKilled), a sandbox that is listed as not ready and was not ready, and, if the
-// runtime is one that keeps addresses, a sandbox that is listed as ready, was ready, and had its
-// addresses. If the runtime's sandbox statuses carry those of the containers, these are used,
-// and the containers are not asked.
+// What cannot have changed is taken from last, the status of an earlier call, unless that is nil
+// or the connection is another one:
 //
-// It blocks until all calls have answered, one has failed, or ctx has ended; then
-// the error names the call and the id and wraps the grpc status.
+//   - a container that is listed as exited and had exited, unless it was killed just before, so
+//     that its reason may become OOMKilled;
+//   - a sandbox that is listed as not ready and was not ready;
+//   - a sandbox that is listed as ready, was ready and had its addresses, if the runtime is
+//     containerd or CRI-O, which keep them.
+//
+// Statuses of containers that a sandbox status carries, as CRI-O's does, are not asked for.
+//
+// It blocks until all calls have answered, one has failed, or ctx has ended. The error is a
+// [pleg.CallError] with the call, and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	for {
 		connection := c.connections.Load()
@@ -173,19 +176,9 @@ func (q *query) use(carried []*runtimeapi.ContainerStatus) {
 func (q *query) status() *pleg.PodStatus {
 	st := &pleg.PodStatus{
 		UID: q.pod.UID, Name: q.pod.Name, Namespace: q.pod.Namespace,
-		Containers: existing(q.containers), Sandboxes: existing(q.sandboxes),
+		Containers: slices.DeleteFunc(q.containers, func(c *pleg.ContainerStatus) bool { return c == nil }),
+		Sandboxes:  slices.DeleteFunc(q.sandboxes, func(s *pleg.SandboxStatus) bool { return s == nil }),
 	}
 	st.IPs = podIPs(st.Sandboxes)
 	return st
-}
-
-// existing returns the statuses that are not nil; nil if there are none.
-func existing[S any](statuses []*S) []*S {
-	var exist []*S
-	for _, st := range statuses {
-		if st != nil {
-			exist = append(exist, st)
-		}
-	}
-	return exist
 }

@@ -23,12 +23,14 @@ import (
 // attempt costs the runtime a whole list.
 const portionedFor = 5 * time.Minute
 
-// Degraded returns an error while sandboxes are listed in portions, because the list
-// is too large for the runtime to send (containerd's limit is 16 MiB, including
-// annotations); otherwise nil. The error wraps the grpc status. ListPods still works,
-// but it may find a sandbox late if that has no container yet and no CRI event has
-// shown it. Degraded also returns an error while the socket does not exist although a
-// connection is open: no other program reaches the runtime then. It does not block.
+// Degraded returns an error while something works only by a fallback, and otherwise nil. It does
+// not block.
+//
+//   - Sandboxes are listed in portions, because the list is too large for the runtime to send
+//     (containerd's limit is 16 MiB, including annotations). The error wraps the grpc status. A
+//     sandbox without a container may be found late if no CRI event has shown it.
+//   - The socket does not exist although a connection is open: no other program reaches the
+//     runtime.
 func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err

@@ -31,9 +31,10 @@ func (c *Client) Process() *pleg.Process {
 	return p
 }
 
-// Probe asks the runtime for its version: the cheapest call that shows that it answers.
+// Probe asks the runtime for its version: the cheapest call that shows that it answers. Only ctx
+// bounds it.
 func (c *Client) Probe(ctx context.Context) error {
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: "Version"}))
+	defer c.inFlight.begin(pleg.Call{Method: "Version"})()
 	_, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	return c.wrapList("probe the runtime", err)
 }
@@ -48,7 +49,7 @@ func silent(err error) bool {
 // awaitAnswer waits until the runtime answers on a new connection, accepts none any more, or ctx
 // ends: a runtime that says nothing hangs, although grpc ends each call on it at once.
 func (c *Client) awaitAnswer(ctx context.Context) {
-	defer c.inFlight.remove(c.inFlight.add(pleg.Call{Method: "connect"}))
+	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
 	for c.conn.GetState() != connectivity.Ready && c.accepted.Load() {
 		c.conn.Connect()
 		select {

@@ -58,18 +58,11 @@ type identity struct {
 var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
 
 // keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready.
-// It asks once for each connection. A runtime that does not say its name within
+// It asks once for each connection, or once for each inspection that begins meanwhile. A runtime that does not say its name within
 // Options.ConnectTimeout does not.
 func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
-	var id identity
-	select {
-	case id = <-c.identity:
-	case <-ctx.Done():
-		return false
-	}
-	defer func() { c.identity <- id }()
-	if id.connection == connection {
-		return id.keepsAddresses
+	if known := c.identity.Load(); known != nil && known.connection == connection {
+		return known.keepsAddresses
 	}
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
 	defer cancel()
@@ -77,6 +70,7 @@ func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	id = identity{connection, err == nil && keepAddresses[answer.GetRuntimeName()]}
-	return id.keepsAddresses
+	keeps := err == nil && keepAddresses[answer.GetRuntimeName()]
+	c.identity.Store(&identity{connection, keeps})
+	return keeps
 }

@@ -81,7 +81,7 @@ func checkStatus[N ~int32, S interface {
 func statusCall[Q, A any](ctx context.Context, c *Client, what pleg.Call, call func(context.Context, Q, ...grpc.CallOption) (A, error), request Q) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.StatusTimeout)
 	defer cancel()
-	defer c.inFlight.remove(c.inFlight.add(what))
+	defer c.inFlight.begin(what)()
 	return call(ctx, request)
 }
 
