@@ -22,7 +22,7 @@ type Skipped struct {
 // bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one for
 // each list, or its portions. The error is that of an answer that cannot be decoded.
 func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
-	tables := []*table{newSandboxTable(), newContainerTable()}
+	tables := [2]*table{newSandboxTable(), newContainerTable()}
 	for n, answers := range [][][]byte{sandboxes, containers} {
 		t := tables[n]
 		t.startList()
@@ -34,21 +34,11 @@ func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, 
 		}
 		t.finishList()
 	}
-	j := newJoiner(nil)
+	j := newJoiner(func(pleg.ContainerID) *item { return nil })
 	pods = j.join(tables[0].items, tables[1].items)
-	add := func(sandbox bool, it *item, r reason) {
-		skipped = append(skipped, Skipped{Sandbox: sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: r.String()})
-	}
-	for n, t := range tables {
-		for _, s := range t.skipped {
-			add(n == 0, s.item, s.reason)
-		}
-	}
-	for _, c := range j.homeless {
-		add(false, c, noPod)
-	}
-	for _, it := range j.renamed {
-		add(it.SandboxID == "", it, sharedUID)
+	for _, s := range allSkipped(tables[0], tables[1], j) {
+		it := s.item
+		skipped = append(skipped, Skipped{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: s.reason.String()})
 	}
 	return pods, skipped, nil
 }

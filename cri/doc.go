@@ -35,5 +35,4 @@
 //   - pleg_runtime_operations_duration_seconds{operation_type}: their duration.
 //   - pleg_malformed_items_total{reason}: malformed items, once per list, and
 //     events with text that is not UTF-8.
-//   - pleg_portioned_lists: 1 while sandboxes are listed in portions.
 package cri

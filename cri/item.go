@@ -38,6 +38,7 @@ type item struct {
 	// labelled is true if the metadata is missing and the kubelet's labels have
 	// the same data.
 	labelled bool
+	sandbox  bool // otherwise a container
 }
 
 // reason says what is wrong with a listed item.
@@ -83,6 +84,7 @@ func sandboxItem(s *runtimeapi.PodSandbox) *item {
 		podNamespace: meta.GetNamespace(),
 		label:        pleg.PodUID(s.GetLabels()[labelPodUID]),
 		labels:       s.GetLabels(),
+		sandbox:      true,
 	}
 	switch {
 	case it.ID == "":

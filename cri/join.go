@@ -10,7 +10,7 @@ import (
 // joiner joins sandboxes and containers to pods. It keeps the pods of the last list
 // and returns the same pointers for those that did not change.
 type joiner struct {
-	// unlisted returns what is known of a sandbox that is not listed, or nil. It may be nil.
+	// unlisted returns what is known of a sandbox that is not listed, or nil.
 	unlisted   func(pleg.ContainerID) *item
 	groups     map[podKey]*group
 	byUID      map[pleg.PodUID]*group // by the UID under which the pod is listed
@@ -131,9 +131,6 @@ func (j *joiner) pods() []*pleg.Pod {
 // complete returns a container whose sandbox is not listed with what is known of that sandbox.
 func (j *joiner) complete(c *item) *item {
 	j.orphans = append(j.orphans, c)
-	if j.unlisted == nil {
-		return c
-	}
 	s := j.unlisted(c.SandboxID)
 	if s == nil {
 		return c

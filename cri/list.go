@@ -235,15 +235,22 @@ func (l *lists) join() bool {
 
 // countSkipped counts the malformed items, including those of the last list.
 func (l *lists) countSkipped(ctx context.Context) {
-	for _, s := range slices.Concat(l.sandboxes.skipped, l.containers.skipped) {
+	for _, s := range allSkipped(l.sandboxes.table, l.containers.table, l.joiner) {
 		l.skipped.add(ctx, s.item, s.reason)
 	}
-	for _, c := range l.joiner.homeless {
-		l.skipped.add(ctx, c, noPod)
+}
+
+// allSkipped returns the malformed items of a list, and those that belong to no pod or to one that
+// shares its UID.
+func allSkipped(sandboxes, containers *table, j *joiner) []skippedEntry {
+	all := slices.Concat(sandboxes.skipped, containers.skipped)
+	for _, c := range j.homeless {
+		all = append(all, skippedEntry{c, noPod})
 	}
-	for _, it := range l.joiner.renamed {
-		l.skipped.add(ctx, it, sharedUID)
+	for _, it := range j.renamed {
+		all = append(all, skippedEntry{it, sharedUID})
 	}
+	return all
 }
 
 // wrapList adds the list that failed to an error, and what to do if the list is too

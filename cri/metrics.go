@@ -33,7 +33,6 @@ type operation struct {
 type metrics struct {
 	operations map[string]operation
 	malformed  [reasons]prometheus.Counter
-	portioned  prometheus.Gauge
 	unregister func()
 }
 
@@ -53,8 +52,6 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	m := &metrics{
 		unregister: s.Unregister,
 		operations: make(map[string]operation, len(operationTypes)),
-		portioned: s.Gauge("pleg_portioned_lists",
-			"1 while sandboxes are listed in portions because the whole list is too large to send, 0 otherwise."),
 	}
 	for method, name := range operationTypes {
 		m.operations[method] = operation{

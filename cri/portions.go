@@ -52,7 +52,6 @@ func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) er
 	}
 	degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
 	c.degraded.Store(&degraded)
-	c.metrics.portioned.Set(1)
 	if err := c.listPortions(ctx, l); err != nil {
 		return fmt.Errorf("%w; in portions: %w", tooLarge, err)
 	}
@@ -62,7 +61,6 @@ func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) er
 
 func (c *Client) stopPortions(ctx context.Context) {
 	if c.degraded.Swap(nil) != nil {
-		c.metrics.portioned.Set(0)
 		c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
 	}
 }

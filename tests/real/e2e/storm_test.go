@@ -97,11 +97,16 @@ func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
 // During a storm on 20 pods a pipeline reports each step once, in order, with the exit code.
 // The few lists may overtake events that the machine delays. If the runtime has no events, or
 // a second client, which looks for exit codes, would take them away, the storm waits for a
-// list after each step.
+// list after each step. CRI-O announces not every step: there, all pods are listed as often as
+// by default.
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
-	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists})
+	settings := rareLists
+	if !f.lab.Traits().AllEvents {
+		settings = settings.With(withEvents)
+	}
+	in := f.run(ctx, instanceOptions{name: "events", settings: settings})
 	if events {
 		in.criEvents = f.receiveCRIEvents(ctx)
 		in.mayLack = 3 // of 240 containers
@@ -123,7 +128,7 @@ func TestStorm(t *testing.T) {
 }
 
 // checkRemovals fails the test if the removal of a sandbox was reported much later than
-// it happened. CRI-O does not announce it; on a quiet machine it takes up to 2 s.
+// it happened. CRI-O does not announce it: the next list of all pods shows it.
 func checkRemovals(t *testing.T, l *lab.Lab, in *instance) {
 	t.Helper()
 	var slowest time.Duration
@@ -133,8 +138,8 @@ func checkRemovals(t *testing.T, l *lab.Lab, in *instance) {
 		}
 	}
 	t.Logf("the removals of sandboxes were reported after at most %v", slowest.Round(time.Millisecond))
-	if slowest > 10*time.Second {
-		t.Errorf("a removal was reported after %v, want about 2 s", slowest)
+	if slowest > 20*time.Second {
+		t.Errorf("a removal was reported after %v, want at most 10 s and the time of a list", slowest)
 	}
 }
 
