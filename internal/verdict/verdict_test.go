@@ -80,6 +80,9 @@ func TestOf(t *testing.T) {
 		"a list takes seconds of a long period": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Period, s.Since.Slow = 4*time.Second, 5*time.Second, ago(time.Minute)
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
+		"a list runs twice as long as the slow last one": {func(s *pleg.Status) {
+			s.Relist.Took, s.Since.Slow, s.Relist.Started, s.Relist.Call = 4*time.Second, ago(time.Minute), ago(8*time.Second), list
+		}, "PROBLEM: the list of all pods hangs since 11:59 (8.0s) in ListContainers", "SIGUSR1"},
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
@@ -165,6 +168,15 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 cannot be inspected since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
+		"an inspection has just failed": {
+			func(s *pleg.Status) {
+				s.Failed = []pleg.Failed{{UID: "u1", Since: ago(2 * time.Second), Err: errBroken}}
+			},
+			"OK: the node is healthy, its 110 pods answer", "",
+		},
+		"one pod hangs, another is slow": {func(s *pleg.Status) {
+			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true), overdue("web-1", 4*time.Second, false)}
+		}, "PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 108 pods answer", "shim"},
 		"everything is very slow": {func(s *pleg.Status) {
 			s.InspectionTook, s.Relist.Took, s.Since.Slow = 20*time.Second, 6*time.Second, ago(time.Hour)
 			for n := range 8 { // they end
@@ -235,6 +247,10 @@ func TestPods(t *testing.T) {
 			t.Errorf("pod %s: %q, next try %v, want %q", uid, f.Summary, f.NextTry, want)
 		}
 	}
+	s.Stuck = []pleg.Stuck{{UID: "fails", Since: ago(time.Hour), Container: "first"}, {UID: "fails", Since: ago(time.Minute), Container: "second"}}
+	if f := verdict.Pods(s)["fails"]; !f.Since.Equal(ago(time.Hour)) {
+		t.Errorf("a pod with two stuck containers: %+v, want the longest", f)
+	}
 	if len(verdict.Pods(s)) != 4 {
 		t.Errorf("%d findings, want one for each pod", len(verdict.Pods(s)))
 	}
@@ -250,5 +266,23 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 	v := verdict.Of(s)
 	if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 hangs") || !strings.HasSuffix(full, " and 6 more") {
 		t.Errorf("%d bytes: %q, want the first three pods in at most 400", len(full), full)
+	}
+}
+
+// What took long before the runtime failed is no second finding. A hang is as old as the look of
+// whoever saw it begin, and may be older if nobody looked before.
+func TestFindings(t *testing.T) {
+	s := pleg.Status{At: noon, Relist: pleg.RelistStatus{
+		Success: ago(time.Minute), Took: 4 * time.Second, Period: time.Second, Pods: 1, Failing: ago(10 * time.Second), Failures: 2, Err: errBroken,
+	}}
+	if all := verdict.DefaultLimits.Findings(s); len(all) != 1 || all[0].Cause != verdict.RuntimeFails || all[0].AtLeast {
+		t.Errorf("findings %+v, want only the failing lists", all)
+	}
+	for watched, atLeast := range map[time.Duration]bool{9 * time.Second: false, 10 * time.Second: true, time.Minute: true} {
+		limits := verdict.DefaultLimits
+		limits.Watched = ago(watched)
+		if all := limits.Findings(s); len(all) != 1 || all[0].AtLeast != atLeast {
+			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
+		}
 	}
 }

@@ -141,7 +141,6 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	}
 	for _, i := range now.Overdue {
 		p := find(i.UID, i.Namespace, i.Name)
-		p.Stale = !p.Uninspected
 		p.Inspection = &Inspection{Since: i.Started, Hung: i.Hung}
 		if i.Call != nil {
 			p.Inspection.Call, p.Inspection.Container = i.Call.Method, i.Call.Container

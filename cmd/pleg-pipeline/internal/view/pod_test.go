@@ -10,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -120,5 +121,34 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 				t.Errorf("JSON %s, %v, want no date of the year 1", text, err)
 			}
 		})
+	}
+}
+
+// Of pods with the same trouble, the longest comes first; each after those with a worse one.
+func TestTroubleIsOrdered(t *testing.T) {
+	pod := func(cause verdict.Cause, since int64) *view.Pod {
+		p := inspected(status())
+		p.SetFinding(verdict.Finding{Cause: cause, Since: time.Unix(since, 0)})
+		return &p
+	}
+	long, short, slow := pod(verdict.HungContainer, 1), pod(verdict.HungContainer, 2), pod(verdict.SlowContainer, 0)
+	for n, pair := range [][2]*view.Pod{{long, short}, {long, slow}, {short, slow}} {
+		if view.CompareTrouble(pair[0], pair[1]) >= 0 || view.CompareTrouble(pair[1], pair[0]) <= 0 {
+			t.Errorf("pair %d: the first is not before the second", n)
+		}
+	}
+}
+
+// The age of a pod is that of its oldest sandbox or container. One that is only listed has the
+// labels of the list, so that a selector finds it.
+func TestAgeAndLabels(t *testing.T) {
+	s := status()
+	s.Sandboxes[0].CreatedAt, s.Sandboxes[1].CreatedAt, s.Containers[0].CreatedAt = time.Unix(9, 0), time.Unix(5, 0), time.Unix(7, 0)
+	if p := inspected(s); !p.CreatedAt().Equal(time.Unix(5, 0)) {
+		t.Errorf("created at %v, want the time of the older sandbox", p.CreatedAt())
+	}
+	listed := &pleg.Pod{UID: "u", Labels: map[string]string{"app": "web"}, Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateRunning}}}
+	if p := view.NewPod(cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: listed}); p.Labels()["app"] != "web" {
+		t.Errorf("labels %v, want those of the list", p.Labels())
 	}
 }
