@@ -69,8 +69,6 @@ func runFixtureWith(t *testing.T, capacity int, setUp func(*fakeRuntime), test f
 // start starts the generator with the log of the fixture.
 func (f *fixture) start() { f.pleg.Start(f.ctx) }
 
-func (f *fixture) requestRelist(uid types.UID) { f.pleg.RequestRelist(f.log.logger(), uid) }
-
 // quiet returns the context of a test, without a log.
 func quiet(t *testing.T) context.Context { return klog.NewContext(t.Context(), logr.Discard()) }
 

@@ -25,7 +25,6 @@ type fakeRuntime struct {
 	delay       map[types.UID]time.Duration
 	addressless map[types.UID]bool
 	lists       time.Duration
-	inspected   map[types.UID]int
 }
 
 func newFakeRuntime() *fakeRuntime {
@@ -35,7 +34,6 @@ func newFakeRuntime() *fakeRuntime {
 		partial:     make(map[types.UID]*kubecontainer.PodStatus),
 		delay:       make(map[types.UID]time.Duration),
 		addressless: make(map[types.UID]bool),
-		inspected:   make(map[types.UID]int),
 	}
 }
 
@@ -113,13 +111,6 @@ func (r *fakeRuntime) slowLists(d time.Duration) {
 	r.lists = d
 }
 
-// inspections returns how often the pod has been inspected.
-func (r *fakeRuntime) inspections(uid types.UID) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.inspected[uid]
-}
-
 func (r *fakeRuntime) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod, error) {
 	began := time.Now()
 	r.mu.Lock()
@@ -148,10 +139,9 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 }
 
 // GetPodStatus has a status for each container and sandbox. Exited containers have
-// code 3, a pod with a ready sandbox has an address, and a container "panic" panics.
+// code 3, and a pod with a ready sandbox has an address.
 func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	r.mu.Lock()
-	r.inspected[pod.ID]++
 	delay, err, addressless := r.delay[pod.ID], r.broken[pod.ID], r.addressless[pod.ID]
 	partial := r.partial[pod.ID]
 	r.mu.Unlock()
@@ -161,9 +151,6 @@ func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*
 	}
 	status := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, TimeStamp: pod.Timestamp}
 	for _, c := range pod.Containers {
-		if c.ID.ID == "panic" {
-			panic("container panic")
-		}
 		s := &kubecontainer.Status{ID: c.ID, Name: c.Name, State: c.State}
 		if c.State == kubecontainer.ContainerStateExited {
 			s.ExitCode, s.Reason = 3, "Error"
