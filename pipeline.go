@@ -42,6 +42,7 @@ type Pipeline struct {
 	unregister func()
 	log        *slog.Logger
 	ages       verdict.Ages
+	recent     verdict.Recent // inspections
 	// inspectors is Options.Inspectors.
 	inspectors int
 	// threshold is Options.RelistThreshold.
@@ -89,7 +90,7 @@ func New(o Options) (*Pipeline, error) {
 		Logger: o.Logger, Metrics: metrics,
 	})
 	p.inspector, errs[4] = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, OmitInferredStarts: o.OmitInferredStarts,
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, OmitInferredStarts: o.OmitInferredStarts, Ended: p.recent.Ended,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
 		Logger: o.Logger, Metrics: metrics,
 	})

@@ -21,7 +21,7 @@ func TestCancelledInspection(t *testing.T) {
 		overtaken bool
 		want      stage.Settled // without what all have; zero if it goes on
 	}{
-		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{Late: true, Superseded: true}},
+		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{Superseded: true}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
 		"on request, younger":  {stage.Cancel{After: old}, old - 1, false, stage.Settled{}},
 		"on request, at once":  {stage.Cancel{}, hungAfter - 1, false, stage.Settled{}},

@@ -87,6 +87,7 @@ func newFixtureWithBuffer(t *testing.T, rt fakeRuntime, o inspector.Options, siz
 		t.Fatalf("border: %v", err)
 	}
 	o.Runtime, o.Cache, o.InspectTimeout, o.Logger, o.Metrics = guarded, f.cache, timeout, f.logged.Logger(), instrument.Registry{Registerer: f.metrics}
+	o.Ended = func(pleg.PodUID, time.Duration, time.Time) {}
 	o.Inspectors, o.HungAfter = max(o.Inspectors, 1), cmp.Or(o.HungAfter, timeout)
 	i, err := inspector.New(o)
 	if err != nil {

@@ -2,6 +2,7 @@ package inspector
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -143,6 +144,15 @@ func (s *flights) add(f *flight) {
 	if s.begun++; s.begun >= window {
 		s.begun, s.cancelled = s.begun/2, s.cancelled/2
 	}
+}
+
+// makeRoom cancels an inspection, as nothing has ended for long.
+func (s *flights) makeRoom(f *flight, now time.Time) {
+	if !f.hung(now, s.hungAfter) {
+		s.cancelled++
+	}
+	s.cancel(f, now, fmt.Errorf("no answer for %v, cancelled as %d inspections wait and none ends",
+		f.age(now).Round(time.Millisecond), len(s.all)))
 }
 
 // cancel ends the context of an inspection.

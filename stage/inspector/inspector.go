@@ -5,7 +5,6 @@ package inspector
 import (
 	"context"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/conc"
@@ -44,20 +43,23 @@ type Options struct {
 	HungAfter time.Duration
 	// OmitInferredStarts leaves out the start of a container that is first seen exited.
 	OmitInferredStarts bool
-	Logger             *slog.Logger
-	Metrics            instrument.Registry
+	// Ended is called with each inspection that ended by itself. It does not block.
+	Ended   func(uid pleg.PodUID, took time.Duration, at time.Time)
+	Logger  *slog.Logger
+	Metrics instrument.Registry
 }
 
 // Inspector owns the pool. The workers take values and give values back to the
 // loop, which alone touches the fields below.
 type Inspector struct {
-	runtime  Runtime
-	cache    Cache
-	timeout  time.Duration
-	omit     bool // Options.OmitInferredStarts
-	log      *slog.Logger
-	metrics  *metrics
-	observed observed
+	runtime Runtime
+	cache   Cache
+	timeout time.Duration
+	omit    bool // Options.OmitInferredStarts
+	log     *slog.Logger
+	metrics *metrics
+	ended   func(uid pleg.PodUID, took time.Duration, at time.Time) // Options.Ended
+	observed
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
@@ -69,14 +71,12 @@ type Inspector struct {
 	results chan result
 	// startedAt is when Run began.
 	startedAt time.Time
-	// answered is when the runtime last showed that it works, for Answered.
-	answered atomic.Pointer[time.Time]
 }
 
 // New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, omit: o.OmitInferredStarts,
+		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, omit: o.OmitInferredStarts, ended: o.Ended,
 		log:     o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		failing: make(map[pleg.PodUID]bool),
@@ -84,17 +84,8 @@ func New(o Options) (*Inspector, error) {
 		results: make(chan result),
 	}
 	var err error
-	i.metrics, err = newMetrics(o.Metrics, i.observed.age)
+	i.metrics, err = newMetrics(o.Metrics, i.oldest)
 	return i, err
-}
-
-// Answered returns when an inspection last succeeded, or failed before it was as old as
-// Options.HungAfter; zero before the first. It is safe for concurrent use.
-func (i *Inspector) Answered() time.Time {
-	if at := i.answered.Load(); at != nil {
-		return *at
-	}
-	return time.Time{}
 }
 
 // Inputs are what the differ sends.
@@ -122,7 +113,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil {
-			i.cancelOne(p.cancel, now)
+			i.flights.makeRoom(p.cancel, now)
 			continue
 		}
 		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(now, settled)), now)

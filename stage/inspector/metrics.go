@@ -1,11 +1,10 @@
 package inspector
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 type metrics struct {
@@ -24,18 +23,18 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 			prometheus.ExponentialBuckets(0.001, 2, 18)),
 		errors: s.Counter("pleg_inspection_errors_total", "Inspections that failed and are retried."),
 	}
-	s.GaugeFunc("pleg_inspection_oldest_seconds", "Age in seconds of the oldest inspection in flight, 0 if there is none.", age)
+	s.GaugeFunc("pleg_inspection_oldest_seconds", "Age in seconds of the oldest inspection in flight, 0 if none is older than a second.", age)
 	return m, s.Register()
 }
 
 // publish sets the gauges.
-func (m *metrics) publish(s *flights, now time.Time) {
+func (m *metrics) publish(inFlight int, overdue []pleg.Inspection) {
 	hung := 0
-	for _, f := range s.all {
-		if f.hung(now, s.hungAfter) {
+	for _, i := range overdue {
+		if i.Hung {
 			hung++
 		}
 	}
-	m.inFlight.Set(float64(len(s.all)))
+	m.inFlight.Set(float64(inFlight))
 	m.hung.Set(float64(hung))
 }

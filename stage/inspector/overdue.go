@@ -1,7 +1,6 @@
 package inspector
 
 import (
-	"cmp"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -10,95 +9,49 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// observed is what other goroutines learn of the inspections in flight.
+// observed is what other goroutines learn of the inspections.
 type observed struct {
 	inFlight atomic.Int64
-	// oldest is when the oldest began, nil if there is none.
-	oldest  atomic.Pointer[time.Time]
+	// overdue are those in flight that are older than Options.HungAfter, the oldest first; nil
+	// if there are none.
 	overdue atomic.Pointer[[]pleg.Inspection]
-	// recent are the last inspections, one of each pod, the oldest first; took is the median of
-	// their durations and the end of the newest.
-	recent []recent
-	took   atomic.Pointer[median]
+	// answered is when the runtime last showed that it works, in nanoseconds; 0 if it has not.
+	answered atomic.Int64
 }
 
-// recent is an inspection that has ended by itself.
-type recent struct {
-	uid  pleg.PodUID
-	took time.Duration
-	at   time.Time
-}
-
-// median is the median of some durations at a time.
-type median struct {
-	of time.Duration
-	at time.Time
-}
-
-const (
-	// maxRecent is the number of inspections whose median is published, recentFor how long it
-	// counts.
-	maxRecent = 8
-	recentFor = time.Minute
-	// minRecent is how many a median needs: one slow pod is no slow runtime.
-	minRecent = 3
-)
-
-// ended notes that the inspection of a pod has ended by itself.
-func (o *observed) ended(uid pleg.PodUID, took time.Duration, now time.Time) {
-	o.recent = slices.DeleteFunc(o.recent, func(r recent) bool { return r.uid == uid || now.Sub(r.at) >= recentFor })
-	o.recent = append(o.recent, recent{uid, took, now})
-	o.recent = o.recent[max(0, len(o.recent)-maxRecent):]
-	if len(o.recent) < minRecent {
-		o.took.Store(nil)
-		return
+// Answered returns when an inspection last succeeded, or failed before it was as old as
+// Options.HungAfter; zero before the first. It is safe for concurrent use.
+func (i *Inspector) Answered() (at time.Time) {
+	if answered := i.answered.Load(); answered != 0 {
+		at = time.Unix(0, answered)
 	}
-	byTook := slices.SortedFunc(slices.Values(o.recent), func(a, b recent) int { return cmp.Compare(a.took, b.took) })
-	o.took.Store(&median{byTook[len(byTook)/2].took, now})
-}
-
-// Took returns the median of the last inspections of different pods that ended by themselves; 0
-// if there were not several in a minute. It is safe for concurrent use.
-func (i *Inspector) Took(now time.Time) time.Duration {
-	if last := i.observed.took.Load(); last != nil && now.Sub(last.at) < recentFor {
-		return last.of
-	}
-	return 0
-}
-
-// age returns the age of the oldest call in seconds; 0 if there is none. It is safe
-// for concurrent use.
-func (o *observed) age() float64 {
-	oldest := o.oldest.Load()
-	if oldest == nil {
-		return 0
-	}
-	return time.Since(*oldest).Seconds()
+	return at
 }
 
 // InFlight returns the number of inspections in flight. It is safe for concurrent use.
-func (i *Inspector) InFlight() int { return int(i.observed.inFlight.Load()) }
+func (i *Inspector) InFlight() int { return int(i.inFlight.Load()) }
 
 // Overdue returns the inspections in flight that are older than Options.HungAfter, the
 // oldest first, without their calls. It is safe for concurrent use.
 func (i *Inspector) Overdue() []pleg.Inspection {
-	if overdue := i.observed.overdue.Load(); overdue != nil {
+	if overdue := i.overdue.Load(); overdue != nil {
 		return slices.Clone(*overdue)
 	}
 	return nil
 }
 
+// oldest returns the age in seconds of the first of them; 0 if there is none.
+func (i *Inspector) oldest() float64 {
+	if overdue := i.overdue.Load(); overdue != nil {
+		return time.Since((*overdue)[0].Started).Seconds()
+	}
+	return 0
+}
+
 // publishFlights publishes the inspections in flight, reports those that hang, and returns
 // when it is due again; zero if never. The loop calls it before each step.
 func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) (next time.Time) {
-	o, s := &i.observed, &i.flights
-	i.metrics.publish(s, now)
-	o.inFlight.Store(int64(len(s.all)))
-	if len(s.all) == 0 {
-		o.oldest.Store(nil)
-	} else {
-		o.oldest.Store(&s.all[0].started)
-	}
+	s := &i.flights
 	var overdue []pleg.Inspection
 	for _, f := range s.all {
 		if due := f.started.Add(s.hungAfter); due.After(now) {
@@ -119,6 +72,12 @@ func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) 
 		f.reported = true
 		settled <- stage.Settled{UID: f.change.UID, Hangs: true}
 	}
-	o.overdue.Store(&overdue)
+	i.inFlight.Store(int64(len(s.all)))
+	i.metrics.publish(len(s.all), overdue)
+	if len(overdue) == 0 {
+		i.overdue.Store(nil)
+	} else {
+		i.overdue.Store(&overdue)
+	}
 	return next
 }

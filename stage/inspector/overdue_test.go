@@ -6,7 +6,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
@@ -85,32 +84,6 @@ func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 			}
 		})
 	}
-}
-
-// TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.
-func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
-		inspect := func(pods string, d, want time.Duration) {
-			t.Helper()
-			f.runtime.SetInspectFault(plegtest.Delay(d))
-			for _, pod := range pods {
-				f.do(one(pleg.PodUID(pod)))
-			}
-			if got := f.inspector.Took(time.Now()); got != want {
-				t.Errorf("after inspections of %q with %v: %v, want %v", pods, d, got, want)
-			}
-		}
-		inspect("", 0, 0)
-		inspect("aaaaaa", 2*time.Second, 0) // one slow pod
-		inspect("b", 2*time.Second, 0)
-		inspect("cde", 2*time.Second, 2*time.Second)
-		inspect("fgh", 10*time.Millisecond, 2*time.Second)
-		inspect("ij", 10*time.Millisecond, 10*time.Millisecond)
-		time.Sleep(time.Minute)
-		inspect("", 0, 0)
-		inspect("k", 2*time.Second, 0) // those before are too old
-	})
 }
 
 // TestFailureIsLoggedOnce has a pod whose inspections fail, then one succeeds.

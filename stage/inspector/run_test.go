@@ -54,7 +54,7 @@ func TestEndOfRunFailsNoInspection(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{Inspectors: 2})
+		f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: time.Second})
 		f.runtime.SetInspectFault(plegtest.Delay(4 * time.Second))
 		want := func(name string, value float64) { t.Helper(); f.requireMetric(t, name, value) }
 		want("pleg_inspection_oldest_seconds", 0)
