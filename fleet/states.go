@@ -178,34 +178,26 @@ func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
 	return pod, true
 }
 
-var (
-	// ErrUnknownNode means that a node, or all nodes of a cluster, have not published, or were
-	// forgotten.
-	ErrUnknownNode = errors.New("it has not published")
-	// ErrPublishing means that an agent publishes as the node.
-	ErrPublishing = errors.New("an agent publishes as this node")
-)
-
-// Check returns an [ErrUnknownNode] unless all these nodes have published; without nodes, unless
-// some node of the cluster has.
+// Check returns an error unless all these nodes have published; without nodes, unless some node of the
+// cluster has.
 func (s *States) Check(ctx context.Context, nodes []string) error {
 	known, err := s.nodes(ctx, nodes)
 	if err != nil {
 		return err
 	}
 	if len(known) == 0 && len(nodes) == 0 {
-		return fmt.Errorf("no node of cluster %q: %w", s.cluster, ErrUnknownNode)
+		return fmt.Errorf("no node of cluster %q has published", s.cluster)
 	}
 	for _, node := range nodes {
 		if known[node] == nil {
-			return fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode)
+			return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
 		}
 	}
 	return nil
 }
 
-// Forget removes the states and events of a node that is gone. The error is an [ErrUnknownNode] if there
-// is no such node and an [ErrPublishing] if an agent still publishes as it.
+// Forget removes the states and events of a node that is gone. It is an error if there is no such node,
+// or if an agent still publishes as it.
 func (s *States) Forget(ctx context.Context, node string) error {
 	if err := checkName("node", node, maxName); err != nil {
 		return err
@@ -216,9 +208,9 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	}
 	switch n := known[node]; {
 	case n == nil:
-		return fmt.Errorf("node %q of cluster %q: %w", node, s.cluster, ErrUnknownNode)
+		return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
 	case n.Agent != "":
-		return fmt.Errorf("forget node %s: %w: %s", node, ErrPublishing, n.Agent)
+		return fmt.Errorf("forget node %s: an agent publishes as this node: %s", node, n.Agent)
 	}
 	if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster)(node))); err != nil {
 		return fmt.Errorf("forget node %s: %w", node, explain(s.js.Conn(), err))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -139,20 +140,14 @@ const smallMessages = "max_payload: 65536"
 func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{config: smallMessages})
-	stream, err := jetStream(t, connect(t, f.server.URL)).Stream(t.Context(), fleet.StreamName(cluster))
-	kit.Must(t, err)
-	state := func() jetstream.StreamState {
-		info, err := stream.Info(t.Context())
-		kit.Must(t, err)
-		return info.State
-	}
+	stream := streamAt(t, f.server.URL)
 	f.stall.Lock()
-	for end := state().Bytes + 3<<20; state().Bytes < end; { // more than waits for a consumer that does not read
+	for end := stateOf(t, stream).Bytes + 3<<20; stateOf(t, stream).Bytes < end; { // more than waits for a consumer that does not read
 		f.a.steps(50)
 	}
 	f.b.steps(3)
 	f.late()
-	kit.Must(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(state().LastSeq+1)))
+	kit.Must(t, stream.Purge(t.Context(), jetstream.WithPurgeSequence(stateOf(t, stream).LastSeq+1)))
 	f.a.steps(5)
 	f.stall.Unlock()
 	f.within(15 * time.Second)
@@ -162,20 +157,14 @@ func TestRemovedMessageOfAQuietNode(t *testing.T) {
 func TestFullStream(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
-	js := jetStream(t, connect(t, s.URL))
-	kit.Must(t, fleet.Create(t.Context(), js, cluster, fleet.Limits{MaxBytes: 64 << 10}))
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 64 << 10}))
 	a := startAgent(t, s.URL, "node-a", agentOptions{})
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	for range 50 {
 		a.steps(10)
 		time.Sleep(5 * time.Millisecond)
 	}
-	stream, err := js.Stream(t.Context(), streams[0])
-	kit.Must(t, err)
-	config := stream.CachedInfo().Config
-	config.MaxBytes = -1
-	_, err = js.UpdateStream(t.Context(), config)
-	kit.Must(t, err)
+	configure(t, s.URL, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
 	c.within(15 * time.Second)
 	if got := c.gapsSoFar(); got > 3 {
 		t.Errorf("%d gaps, want the first one of the node, and at most one of the watch and one of the agent", got)
@@ -192,14 +181,8 @@ func TestAgentDiesAfterARefusedMessage(t *testing.T) {
 			s.IPs = []string{strings.Repeat("x", 20<<10)}
 		}
 	}}})
-	js := jetStream(t, connect(t, f.server.URL))
-	stream, err := js.Stream(t.Context(), streams[0])
-	kit.Must(t, err)
-	config := stream.CachedInfo().Config
 	setLimit := func(size int32) {
-		config.MaxMsgSize = size
-		_, err := js.UpdateStream(t.Context(), config)
-		kit.Must(t, err)
+		configure(t, f.server.URL, func(c *jetstream.StreamConfig) { c.MaxMsgSize = size })
 	}
 	before := f.count()
 	f.relay.hold() // what follows the first message comes in one batch
@@ -210,12 +193,10 @@ func TestAgentDiesAfterARefusedMessage(t *testing.T) {
 	f.a.steps(60)
 	f.relay.release()
 	f.eventually(func() error { // something behind a refused message has come
-		for _, ev := range f.events[before:] {
-			if ev.Type == pleg.Gap && ev.Node == f.a.name {
-				return nil
-			}
+		if !slices.ContainsFunc(f.events[before:], func(ev fleet.Event) bool { return ev.Type == pleg.Gap && ev.Node == f.a.name }) {
+			return errors.New("no Gap")
 		}
-		return errors.New("no Gap")
+		return nil
 	})
 	f.a.stop()
 	large.Store(false)

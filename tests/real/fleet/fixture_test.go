@@ -433,6 +433,30 @@ func (f *field) late() *consumer {
 // restart starts the server after it was killed.
 func (f *field) restart() { kit.Must(f.t, f.server.Start(f.t.Context())) }
 
+// streamAt returns the stream of the cluster on a server.
+func streamAt(t testing.TB, url string) jetstream.Stream {
+	t.Helper()
+	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), streams[0])
+	kit.Must(t, err)
+	return stream
+}
+
+func stateOf(t testing.TB, stream jetstream.Stream) jetstream.StreamState {
+	t.Helper()
+	info, err := stream.Info(t.Context())
+	kit.Must(t, err)
+	return info.State
+}
+
+// configure changes the stream of the cluster.
+func configure(t testing.TB, url string, change func(*jetstream.StreamConfig)) {
+	t.Helper()
+	config := streamAt(t, url).CachedInfo().Config
+	change(&config)
+	_, err := jetStream(t, connect(t, url)).UpdateStream(t.Context(), config)
+	kit.Must(t, err)
+}
+
 // eventIn returns the event in a message of the stream.
 func eventIn(t *testing.T, message []byte) pleg.Event {
 	t.Helper()
@@ -444,9 +468,8 @@ func eventIn(t *testing.T, message []byte) pleg.Event {
 // eachMessage calls each for all messages in the stream.
 func eachMessage(t *testing.T, url string, each func(*jetstream.RawStreamMsg)) {
 	t.Helper()
-	stream, err := jetStream(t, connect(t, url)).Stream(t.Context(), fleet.StreamName(cluster))
-	kit.Must(t, err)
-	state := stream.CachedInfo().State
+	stream := streamAt(t, url)
+	state := stateOf(t, stream)
 	for i := state.FirstSeq; i <= state.LastSeq; i++ {
 		m, err := stream.GetMsg(t.Context(), i)
 		kit.Must(t, err)

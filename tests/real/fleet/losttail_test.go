@@ -56,7 +56,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 
 // hasPublishedAll returns an error unless the last message of the node has its last event.
 func (a *agent) hasPublishedAll() error {
-	stream, err := jetStream(a.t, a.conn).Stream(a.t.Context(), fleet.StreamName(cluster))
+	stream, err := jetStream(a.t, a.conn).Stream(a.t.Context(), streams[0])
 	if err != nil {
 		return err
 	}

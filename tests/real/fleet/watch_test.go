@@ -136,10 +136,8 @@ func TestBadPositionIsAGap(t *testing.T) {
 	}
 	c.converges()
 	future := regexp.MustCompile(`:.*`).ReplaceAllString(string(past), ":1000000:0")
-	stream, err := jetStream(t, connect(t, s.URL)).Stream(t.Context(), streams[0])
-	kit.Must(t, err)
 	published := c.gapsSoFar() + len(agents)
-	kit.Must(t, stream.Purge(t.Context()))
+	kit.Must(t, streamAt(t, s.URL).Purge(t.Context()))
 	c.eventually(func() error { // the agents notice it
 		if c.Gaps < published {
 			return fmt.Errorf("%d Gaps, want %d", c.Gaps, published)
