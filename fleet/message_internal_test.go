@@ -68,7 +68,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 
 // Package json reads what the messages have of an event and of a status, whatever is in them.
 func TestJSON(t *testing.T) {
-	for _, text := range []string{"", "plain", "\"é\\\n<\x7f"} {
+	for _, text := range []string{"", "plain", `"`, `\`, "\n", "é<\x7f"} {
 		ev, c, sandbox := pleg.Event{}, pleg.ContainerStatus{}, pleg.SandboxStatus{}
 		for _, value := range []any{&ev, &c, &sandbox} {
 			fill(reflect.ValueOf(value).Elem(), text)
@@ -94,7 +94,7 @@ func fill(v reflect.Value, text string) {
 		case time.Time:
 			f.Set(reflect.ValueOf(time.Date(2026, 8, 1, 12, 0, 0, 5e6+len(text), time.UTC)))
 		case *int32:
-			f.Set(reflect.ValueOf(new(int32(-1))))
+			f.Set(reflect.ValueOf(new(int32(0))))
 		case []string:
 			f.Set(reflect.ValueOf([]string{text}))
 		default:

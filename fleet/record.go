@@ -17,6 +17,7 @@ type record struct {
 	// events are those of a podState.
 	events []pleg.Event
 	labels []byte
+	// status is nil unless a message is being made.
 	status *pleg.PodStatus
 	failed string
 }

@@ -96,6 +96,7 @@ func (p *Publisher) enqueueState(ctx context.Context, uid pleg.PodUID, r *record
 	if err := p.readStatus(ctx, uid, r); err != nil {
 		return err
 	}
+	defer func() { r.status = nil }()
 	return p.enqueue(ctx, ofState, pleg.Event{
 		PodUID: uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now(),
 	}, r)

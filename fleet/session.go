@@ -234,6 +234,9 @@ func (p *Publisher) publishBatch(ctx context.Context) error {
 			delete(p.pods, ev.PodUID)
 		}
 	}
+	for r := range fresh {
+		r.status = nil
+	}
 	p.batch = p.batch[:0]
 	return p.await(ctx, exporter.Buffer)
 }
