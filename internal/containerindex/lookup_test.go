@@ -329,46 +329,6 @@ func TestCgroup(t *testing.T) {
 	}
 }
 
-// large returns an index of 10,000 pods of one container and one sandbox, and what it needs in
-// bytes for each of them beside the statuses.
-func large() (*containerindex.Index, float64) {
-	pods := make([]*pleg.PodStatus, 10_000)
-	for n := range pods {
-		pods[n] = &pleg.PodStatus{
-			UID:        pleg.PodUID(fmt.Sprint(n)),
-			Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(fmt.Sprintf("%064x", n)), State: pleg.StateRunning}},
-			Sandboxes:  []*pleg.SandboxStatus{{ID: pleg.ContainerID(fmt.Sprintf("%064x", n+len(pods)))}},
-		}
-	}
-	before := heap()
-	x := containerindex.NewIndex(containerindex.Source{})
-	x.Fill(func() []*pleg.PodStatus { return pods })
-	return x, float64(heap()-before) / float64(2*len(pods))
-}
-
-func heap() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-func BenchmarkLookup(b *testing.B) {
-	x, size := large()
-	for name, q := range map[string]lookup.Query{
-		"by=container": {Container: pleg.ContainerID(fmt.Sprintf("%064x", 4711))},
-		"by=process":   {PID: os.Getpid()},
-	} {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				_, _ = containerindex.Host{}.Lookup(b.Context(), x, q)
-			}
-			b.ReportMetric(size, "B/container")
-		})
-	}
-}
-
 // Of two sandboxes with one attempt the newest counts, in any order.
 func TestLabelsOfTheNewestSandbox(t *testing.T) {
 	now := time.Now()

@@ -4,12 +4,13 @@ package api_test
 
 import (
 	"bytes"
-	"fmt"
+	"cmp"
 	"go/ast"
 	"go/build"
+	"go/format"
 	"go/parser"
-	"go/printer"
 	"go/token"
+	"go/types"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -34,7 +35,7 @@ func TestAPI(t *testing.T) {
 	}
 	names := strings.Split(strings.ReplaceAll(string(row[1]), "`", ""), ", ")
 	for _, name := range names {
-		t.Run(name, func(t *testing.T) { compare(t, "testdata/"+name+".golden", list(t, name)) })
+		t.Run(name, func(t *testing.T) { compare(t, "testdata/"+name+".golden", exported(t, name)) })
 	}
 	kept, err := filepath.Glob("testdata/*.golden")
 	kit.Must(t, err)
@@ -62,10 +63,14 @@ func compare(t *testing.T, file string, got []string) {
 			t.Errorf("- %s", line)
 		}
 	}
+	if !t.Failed() && !slices.Equal(got, want) {
+		t.Error("the order has changed, and with it the values of constants")
+	}
 }
 
-// list returns the exported API of a package, one line for each name, field and method.
-func list(t *testing.T, name string) []string {
+// exported returns the lines of the exported declarations of a package, without comments and
+// bodies; each begins with the first line of its declaration.
+func exported(t *testing.T, name string) (all []string) {
 	t.Helper()
 	dir := filepath.Join(root, name)
 	if name == "pipeline" {
@@ -75,134 +80,38 @@ func list(t *testing.T, name string) []string {
 	linux.GOOS = "linux"
 	pkg, err := linux.ImportDir(dir, 0)
 	kit.Must(t, err)
-	var lines []string
-	for _, file := range pkg.GoFiles {
+	var decls []string
+	for _, name := range pkg.GoFiles {
 		fset := token.NewFileSet()
-		parsed, err := parser.ParseFile(fset, filepath.Join(dir, file), nil, parser.SkipObjectResolution)
+		file, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
 		kit.Must(t, err)
-		for _, decl := range parsed.Decls {
-			lines = append(lines, declared(decl)...)
-		}
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-func declared(decl ast.Decl) (lines []string) {
-	switch d := decl.(type) {
-	case *ast.FuncDecl:
-		name := d.Name.Name
-		if d.Recv != nil {
-			receiver := source(d.Recv.List[0].Type)
-			if !ast.IsExported(strings.TrimPrefix(receiver, "*")) {
-				return nil
-			}
-			name = "(" + receiver + ") " + name
-		}
-		if d.Name.IsExported() {
-			lines = append(lines, "func "+name+signature(d.Type))
-		}
-	case *ast.GenDecl:
-		for place, spec := range d.Specs {
-			switch s := spec.(type) {
-			case *ast.ValueSpec:
-				lines = append(lines, values(d.Tok, s, place)...)
-			case *ast.TypeSpec:
-				if s.Name.IsExported() {
-					lines = append(lines, typeLines(s)...)
+		ast.FileExports(file)
+		for _, decl := range file.Decls {
+			switch d := decl.(type) {
+			case *ast.FuncDecl:
+				if d.Recv != nil && !ast.IsExported(strings.TrimPrefix(types.ExprString(d.Recv.List[0].Type), "*")) {
+					continue
+				}
+				d.Body = nil
+			case *ast.GenDecl:
+				if d.Tok == token.IMPORT {
+					continue
 				}
 			}
+			var text bytes.Buffer
+			kit.Must(t, format.Node(&text, fset, decl))
+			decls = append(decls, text.String())
 		}
 	}
-	return lines
-}
-
-// values returns constants with their values, or their place in the list of iota: a program may
-// store them.
-func values(kind token.Token, s *ast.ValueSpec, place int) (lines []string) {
-	for i, name := range s.Names {
-		if !name.IsExported() {
-			continue
-		}
-		line := kind.String() + " " + name.Name
-		if s.Type != nil {
-			line += " " + source(s.Type)
-		}
-		switch {
-		case kind != token.CONST:
-		case i < len(s.Values):
-			line += " = " + source(s.Values[i])
-		default:
-			line += fmt.Sprintf(" = the %dth after iota", place)
-		}
-		lines = append(lines, line)
-	}
-	return lines
-}
-
-func typeLines(s *ast.TypeSpec) (lines []string) {
-	head := "type " + s.Name.Name
-	var fields *ast.FieldList
-	switch underlying := s.Type.(type) {
-	case *ast.StructType:
-		head, fields = head+" struct", underlying.Fields
-	case *ast.InterfaceType:
-		head, fields = head+" interface", underlying.Methods
-	default:
-		if s.Assign.IsValid() {
-			head += " ="
-		}
-		return []string{head + " " + source(s.Type)}
-	}
-	lines = []string{head}
-	for _, field := range fields.List {
-		text := " " + source(field.Type)
-		if method, ok := field.Type.(*ast.FuncType); ok && head != "type "+s.Name.Name+" struct" {
-			text = signature(method)
-		}
-		if field.Tag != nil {
-			text += " " + field.Tag.Value
-		}
-		for _, name := range field.Names {
-			if name.IsExported() {
-				lines = append(lines, head+", "+name.Name+text)
+	slices.Sort(decls)
+	for _, decl := range decls {
+		head := ""
+		for line := range strings.Lines(decl) {
+			if len(strings.TrimSpace(line)) > 1 { // not the bracket at the end
+				all = append(all, strings.Join(strings.Fields(head+" "+line), " "))
 			}
-		}
-		if field.Names == nil {
-			lines = append(lines, head+", embedded"+text)
+			head = cmp.Or(head, line)
 		}
 	}
-	return lines
-}
-
-// signature returns parameters and results by their types: their names may change.
-func signature(f *ast.FuncType) string {
-	text := "(" + types(f.Params) + ")"
-	switch results := types(f.Results); {
-	case f.Results.NumFields() > 1:
-		text += " (" + results + ")"
-	case results != "":
-		text += " " + results
-	}
-	return text
-}
-
-func types(fields *ast.FieldList) string {
-	if fields == nil {
-		return ""
-	}
-	var all []string
-	for _, field := range fields.List {
-		for range max(1, len(field.Names)) {
-			all = append(all, source(field.Type))
-		}
-	}
-	return strings.Join(all, ", ")
-}
-
-// source returns a node on one line.
-func source(node ast.Node) string {
-	var text bytes.Buffer
-	_ = printer.Fprint(&text, token.NewFileSet(), node)
-	return strings.Join(strings.Fields(text.String()), " ")
+	return all
 }

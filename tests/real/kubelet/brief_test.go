@@ -8,15 +8,11 @@ import (
 	"time"
 )
 
-// briefTimeout bounds the life of short-lived pods. All at once, 250 take minutes on two
-// cores.
+// briefTimeout bounds the life of short-lived pods.
 const briefTimeout = 10 * time.Minute
 
 // shortLived makes pods that end after 5 s: 60 at once, then one a second.
 func (tr *trial) shortLived(ctx context.Context) { tr.makeBriefs(ctx, 60, 1) }
-
-// manyShortLived makes more of them than two cores can start in time.
-func (tr *trial) manyShortLived(ctx context.Context) { tr.makeBriefs(ctx, 250, 4.5) }
 
 // makeBriefs makes pods all at once, then so many a second.
 func (tr *trial) makeBriefs(ctx context.Context, atOnce int, rate float64) {

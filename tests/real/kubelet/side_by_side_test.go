@@ -48,7 +48,7 @@ const (
 // kinds are those of KUBELET_E2E_KINDS, or all.
 var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step pipeline pipeline+events"))
 
-// steps are those of KUBELET_E2E_STEPS, or all except "many", which overloads two cores.
+// steps are those of KUBELET_E2E_STEPS, or all.
 var steps = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_STEPS"), "idle churn kill shim manifests brief restart slow"))
 
 // span is how long the idle node and the churn are measured, as KUBELET_E2E_SPAN says.
@@ -127,7 +127,6 @@ func measure(t *testing.T, kind string, r *result) {
 	step(ctx, "manifests", tr.changeManifests)
 	r.count(tr.k.errors())
 	step(ctx, "brief", tr.shortLived)
-	step(ctx, "many", tr.manyShortLived)
 	step(ctx, "restart", tr.restartRuntime)
 	if n := tr.k.metric(ctx, "kubelet_pleg_discard_events"); n > 0 {
 		t.Errorf("%v events were discarded", n)
