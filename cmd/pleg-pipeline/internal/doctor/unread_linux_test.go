@@ -8,14 +8,21 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestKernelTellsUnreadBytes sends a message that nobody reads.
+// TestKernelTellsUnreadBytes sends a message that nobody reads, among sockets of other kinds.
 func TestKernelTellsUnreadBytes(t *testing.T) {
+	for range 64 {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		kit.Must(t, err)
+		t.Cleanup(func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) })
+	}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.Listen("unix", path)
 	kit.Must(t, err)
