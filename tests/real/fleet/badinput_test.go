@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -98,23 +97,6 @@ func TestBadPublisherOptions(t *testing.T) {
 	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil {
 		conn.Close()
 		t.Error("a file that is missing is accepted")
-	}
-}
-
-// A publisher runs once.
-func TestPublisherRunsOnce(t *testing.T) {
-	t.Parallel()
-	node := newNode(t, "node-a", agentOptions{})
-	node.Close()
-	p, err := fleet.NewPublisher(fleet.PublisherOptions{Conn: connect(t, startServer(t, "").URL), Source: node, Cluster: "c", Node: "n"})
-	kit.Must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	if err := p.Run(ctx); err != nil {
-		t.Errorf("Run of a source that has ended returns %v, want nil", err)
-	}
-	if err := p.Run(ctx); err == nil {
-		t.Error("the second Run is accepted")
 	}
 }
 

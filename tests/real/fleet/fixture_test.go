@@ -374,14 +374,6 @@ func (c *consumer) isSynced() error {
 	return nil
 }
 
-// beginsAgain restarts the first agent and waits for the Gap of its new epoch.
-func (f *field) beginsAgain() {
-	f.t.Helper()
-	before := f.count()
-	f.a.restart()
-	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
-}
-
 // field is a server, two nodes and a watch that has everything. The connection of the first node
 // passes a relay.
 type field struct {

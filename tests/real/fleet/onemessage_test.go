@@ -52,7 +52,9 @@ func TestUnreadableMessageStopsNobody(t *testing.T) {
 	if n := unreadable.Load(); n != 6 {
 		t.Errorf("a watch that comes later passes over %d messages, want 6", n)
 	}
-	f.beginsAgain()
+	before := f.count()
+	f.a.restart()
+	f.eventually(func() error { return f.hasGap(before, pleg.OtherEpoch) })
 	f.converges()
 }
 

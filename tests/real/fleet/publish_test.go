@@ -59,19 +59,15 @@ func TestFilters(t *testing.T) {
 func TestStates(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
-	f.checkStates(openStates(t, f.server.URL))
-}
-
-func (f *field) checkStates(states *fleet.States) {
-	f.t.Helper()
-	nodes, err := states.Nodes(f.t.Context())
+	states := openStates(t, f.server.URL)
+	nodes, err := states.Nodes(t.Context())
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[1].Name != f.b.name {
-		f.t.Errorf("nodes %+v, %v", nodes, err)
+		t.Errorf("nodes %+v, %v", nodes, err)
 	}
 	got := make(map[string]map[pleg.ContainerID]bool)
-	for pod, err := range states.Pods(f.t.Context(), nil, nil) {
+	for pod, err := range states.Pods(t.Context(), nil, nil) {
 		if err != nil {
-			f.t.Fatal(err)
+			t.Fatal(err)
 		}
 		if got[pod.Node] == nil {
 			got[pod.Node] = make(map[pleg.ContainerID]bool)
@@ -82,9 +78,9 @@ func (f *field) checkStates(states *fleet.States) {
 		for _, sandbox := range pod.Status.Sandboxes {
 			got[pod.Node][sandbox.ID] = sandbox.Ready
 		}
-		one, ok, err := states.Pod(f.t.Context(), pod.Node, pod.UID)
+		one, ok, err := states.Pod(t.Context(), pod.Node, pod.UID)
 		if err != nil || !ok || one.Name != pod.Name {
-			f.t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
+			t.Errorf("pod %s is %+v, %t, %v", pod.UID, one, ok, err)
 		}
 	}
 	for _, agent := range []*agent{f.a, f.b} {
@@ -95,21 +91,21 @@ func (f *field) checkStates(states *fleet.States) {
 			}
 		}
 		if !maps.Equal(got[agent.name], want) {
-			f.t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
+			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
 		}
 	}
 	some := 0
-	for pod, err := range states.Pods(f.t.Context(), []string{f.b.name}, []string{"shop"}) {
+	for pod, err := range states.Pods(t.Context(), []string{f.b.name}, []string{"shop"}) {
 		if err != nil || pod.Node != f.b.name || pod.Namespace != "shop" {
-			f.t.Errorf("pod %+v, %v", pod, err)
+			t.Errorf("pod %+v, %v", pod, err)
 		}
 		some++
 	}
 	if some == 0 {
-		f.t.Error("no pod of node-b in the namespace shop")
+		t.Error("no pod of node-b in the namespace shop")
 	}
-	if _, ok, err := states.Pod(f.t.Context(), "node-a", "nobody"); ok || err != nil {
-		f.t.Errorf("a pod that does not exist: %t, %v", ok, err)
+	if _, ok, err := states.Pod(t.Context(), "node-a", "nobody"); ok || err != nil {
+		t.Errorf("a pod that does not exist: %t, %v", ok, err)
 	}
 }
 
