@@ -78,7 +78,7 @@ func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 
 // PodStatus inspects one pod. An inspection that takes longer than timeout fails.
 func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, timeout time.Duration) (status *pleg.PodStatus, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within the inspect timeout of %v", timeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError{"the inspect timeout of ", timeout})
 	defer cancel()
 	status, err = call(ctx, r, subject{"PodStatus", pod.UID}, func() (*pleg.PodStatus, error) {
 		return r.embedded.PodStatus(ctx, pod, last)
@@ -140,7 +140,7 @@ const probeTimeout = 3 * time.Second
 
 // Probe implements [pleg.Prober].
 func (p prober) Probe(ctx context.Context) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, fmt.Errorf("no answer within %v", probeTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, probeTimeout, timeoutError{"", probeTimeout})
 	defer cancel()
 	_, err := call(ctx, p.Runtime, subject{method: "Probe"}, func() (struct{}, error) { return struct{}{}, p.prober.Probe(ctx) })
 	return err
@@ -239,5 +239,5 @@ func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(
 }
 
 func (r *Runtime) withListTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, r.listTimeout, fmt.Errorf("no answer within the list timeout of %v", r.listTimeout))
+	return context.WithTimeoutCause(ctx, r.listTimeout, timeoutError{"the list timeout of ", r.listTimeout})
 }

@@ -157,6 +157,14 @@ func run[T any](ctx context.Context, r *Runtime, of subject, c *inFlight, f func
 	}
 }
 
+// timeoutError is the cause of a context that has timed out. It has no text before somebody asks.
+type timeoutError struct {
+	of    string
+	after time.Duration
+}
+
+func (e timeoutError) Error() string { return fmt.Sprintf("no answer within %s%v", e.of, e.after) }
+
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

@@ -77,7 +77,7 @@ func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) 
 	if len(overdue) == 0 {
 		i.overdue.Store(nil)
 	} else {
-		i.overdue.Store(&overdue)
+		i.overdue.Store(new(overdue))
 	}
 	return next
 }
