@@ -31,18 +31,13 @@ const (
 var errStreamEnded = errors.New("the runtime ended the stream")
 
 // WatchEvents follows the runtime's CRI events on a connection of its own and calls
-// hint with each. It blocks until ctx or the stream ends, and always returns an
-// error. Both functions are called by this goroutine; while hint blocks, the runtime
-// may send 16 MiB ahead.
+// hint with each, until ctx or the stream ends. It calls opened once the stream has been
+// requested and the runtime has answered another call over the same connection: only the
+// first event, or the end of the stream, shows whether the runtime has events. Both
+// functions are called by this goroutine.
 //
-// It calls opened once the stream has been requested and the runtime has answered
-// another call over the same connection. Only the first event, or the end of the stream,
-// shows whether the runtime has events.
-//
-// The error wraps [pleg.ErrNoEvents] if the runtime has no events or has them
-// switched off, and otherwise the grpc status if there is one.
-//
-// An event that is malformed becomes a hint with as much as it says.
+// The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime has no events or has
+// them switched off, and otherwise the grpc status if there is one.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics

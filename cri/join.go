@@ -56,11 +56,8 @@ func newJoiner(unlisted func(pleg.ContainerID) *item) *joiner {
 
 // join returns the pods of one list, in no order. Sandboxes with the same pod UID, namespace and
 // name are one pod. A container belongs to the pod of its sandbox, or, if nothing is known of
-// that sandbox, to the pod in the kubelet's labels.
-//
-// If pods share a UID, the first of them keeps it. Each other one is listed as
-// UID@namespace.name while it exists, so that no pod has two names. Of several new pods, the one
-// with the oldest sandbox is the first.
+// that sandbox, to the pod in the kubelet's labels. Of pods that share a UID, the one that was
+// listed before keeps it, or else the one with the oldest sandbox.
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)

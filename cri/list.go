@@ -72,12 +72,8 @@ const noConnection = -1
 // sandbox that did not change since the last list is the same pointer.
 //
 // It blocks until both list calls have answered, one has failed, or ctx or
-// Options.ListTimeout has ended. A concurrent ListPods waits for this one. The error
-// wraps the grpc status of the list that failed, and [pleg.ErrUnavailable] if there is
-// no runtime or it is not ready.
-//
-// If the list of sandboxes is too large for the runtime to send, ListPods lists them
-// in portions, and [Client.Degraded] returns the reason.
+// Options.ListTimeout has ended. The error wraps the grpc status of the list that failed,
+// and [pleg.ErrUnavailable] if there is no runtime or it is not ready.
 func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	l, err := c.acquireLists(ctx)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 // on 2 cores reaches its maximum throughput with 4).
 const podCalls = 2
 
-// PodStatus fetches the status of the sandboxes and containers of pod, two at a time. A
-// sandbox or container that the runtime no longer knows is left out. The IPs are those of
-// the newest ready sandbox. ObservedAt is left to the caller, who knows when the pod was
-// listed.
+// PodStatus fetches the status of the sandboxes and containers of pod, two at a time, without
+// those that the runtime no longer knows. ObservedAt is left to the caller, who knows when the
+// pod was listed.
 //
 // What cannot have changed is taken from last, the status of an earlier call, unless that is nil
 // or the connection is another one:

@@ -27,8 +27,8 @@ const portionedFor = 5 * time.Minute
 // not block.
 //
 //   - Sandboxes are listed in portions, because the list is too large for the runtime to send
-//     (containerd's limit is 16 MiB, including annotations). The error wraps the grpc status. A
-//     sandbox without a container may be found late if no CRI event has shown it.
+//     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
+//     found late if no CRI event has shown it.
 //   - The socket does not exist although a connection is open: no other program reaches the
 //     runtime.
 func (c *Client) Degraded() error {
