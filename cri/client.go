@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -46,13 +47,8 @@ type Client struct {
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
 	// lists do not wait for each other's bytes.
-	events *grpc.ClientConn
-	// connections is the number of connections that conn has had.
-	connections atomic.Int64
-	// pid is the process that listened at the socket when the last connection was made.
-	pid atomic.Int64
-	// accepted is false if the last attempt to connect failed.
-	accepted atomic.Bool
+	events   *grpc.ClientConn
+	*counted // the connections of conn
 	runtime  runtimeapi.RuntimeServiceClient
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
@@ -101,6 +97,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 	var logs *asynclog.Queue
 	opts.Logger, logs = asynclog.New(opts.Logger) // a blocked handler stops no call
 	c := &Client{
+		counted:  &counted{TransportCredentials: insecure.NewCredentials()},
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
@@ -109,13 +106,13 @@ func New(endpoint string, opts Options) (*Client, error) {
 		lists:    make(chan *lists, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
-	c.conn, err = dial(socket, opts, c.dialed, grpc.WithTransportCredentials(counted{insecure.NewCredentials(), &c.connections}), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(c.counted), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
 	if err != nil {
 		m.unregister()
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
 	}
-	c.events, err = dial(socket, opts, c.dialed, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
 	if err != nil {
 		m.unregister()
@@ -180,16 +177,10 @@ func socketPath(endpoint string) (string, error) {
 }
 
 // dial prepares a connection, which the first call makes. Each attempt opens the path
-// again, so it finds a socket that was replaced. dialed gets each connection, nil after a failure.
-func dial(socket string, opts Options, dialed func(net.Conn), own ...grpc.DialOption) (*grpc.ClientConn, error) {
+// again, so it finds a socket that was replaced.
+func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn, error) {
 	dialOptions := []grpc.DialOption{
-		grpc.WithAuthority("localhost"),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(opts.MaxRecvBytes)),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
-			dialed(conn)
-			return conn, err
-		}),
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
 				BaseDelay: reconnectFirst, Multiplier: 1.6, Jitter: 0.2, MaxDelay: reconnectMax,
@@ -198,32 +189,23 @@ func dial(socket string, opts Options, dialed func(net.Conn), own ...grpc.DialOp
 			MinConnectTimeout: opts.ConnectTimeout + reconnectMax,
 		}),
 	}
-	// The target is not the path, which may contain characters that a URL may not.
-	return grpc.NewClient("passthrough:///cri", slices.Concat(dialOptions, own, opts.DialOptions)...)
+	target := url.URL{Scheme: "unix", Path: socket} // which may contain characters that a URL may not
+	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
-// dialed notes which process listens at the socket.
-func (c *Client) dialed(conn net.Conn) {
-	c.accepted.Store(conn != nil)
-	if conn != nil {
-		c.pid.Store(int64(unixsocket.Server(conn)))
-	}
-}
-
-// counted counts the connections. The count is the only sign of a connection that was
-// lost and made again between two calls.
+// counted counts the connections and notes the process at the other end of the last. The count is
+// the only sign of a connection that was lost and made again between two calls.
 type counted struct {
 	credentials.TransportCredentials
-	connections *atomic.Int64
+	connections, pid atomic.Int64
 }
 
 // ClientHandshake is called once for each connection.
-func (c counted) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *counted) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c.connections.Add(1)
+	c.pid.Store(int64(unixsocket.Server(conn)))
 	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
 // Clone keeps the counter: grpc clones the credentials it is given.
-func (c counted) Clone() credentials.TransportCredentials {
-	return counted{c.TransportCredentials.Clone(), c.connections}
-}
+func (c *counted) Clone() credentials.TransportCredentials { return c }

@@ -46,15 +46,22 @@ func silent(err error) bool {
 	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")
 }
 
-// awaitAnswer waits until the runtime answers on a new connection, accepts none any more, or ctx
-// ends: a runtime that says nothing hangs, although grpc ends each call on it at once.
+// awaitAnswer waits until the runtime answers on a new connection, accepts none any more, or the
+// time of a list is over: a runtime that says nothing hangs, although grpc ends each call on it at
+// once.
 func (c *Client) awaitAnswer(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
+	defer cancel()
 	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
-	for c.conn.GetState() != connectivity.Ready && c.accepted.Load() {
+	for state := c.conn.GetState(); state != connectivity.Ready; state = c.conn.GetState() {
+		if problem, _ := diagnoseSocket(ctx, c.socket); problem != 0 {
+			return
+		}
 		c.conn.Connect()
-		select {
-		case <-time.After(reconnectMax): // grpc tells no change of state while it tries again
-		case <-ctx.Done():
+		tick, cancel := context.WithTimeout(ctx, time.Second) // an attempt may take longer
+		c.conn.WaitForStateChange(tick, state)
+		cancel()
+		if ctx.Err() != nil {
 			return
 		}
 	}
