@@ -224,7 +224,6 @@ reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/ups
 upstream: ## make the small step of docs/upstream.md, test and measure it, 15 minutes
 	cd kubelet && $(GO) run ./upstream $(GO) test -trimpath -race -count=1 k8s.io/kubernetes/pkg/kubelet/pleg
 	cd kubelet && $(GO) run ./upstream $(GO) test -trimpath -race -count=1 -run 'SameAsGenericPLEG|AgainstGenericPLEG' . -args -sequences 300
-	cd kubelet && $(GO) run ./upstream -bugs
 	$(MAKE) -C bench reproduce
 
 .PHONY: bench-compare

@@ -23,7 +23,7 @@ func TestKillsLoseNoEnd(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) { f.kill(seed) })
+			inBubble(t, pipeline.Options{}, func(_ *testing.T, f *fixture) { f.kill(seed) })
 		})
 	}
 }

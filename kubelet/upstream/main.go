@@ -5,17 +5,13 @@
 //	upstream go test -race k8s.io/kubernetes/pkg/kubelet/pleg
 //
 // It runs in the folder of any module that requires k8s.io/kubernetes. With -diff it prints
-// the change, with -write it writes the changed files into a folder. With -bugs it runs the
-// reports in the folder bugs, which are tests that fail, against the original, and fails if
-// one of them passes.
+// the change, with -write it writes the changed files into a folder.
 package main
 
 import (
-	"bytes"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -25,12 +21,9 @@ import (
 func main() {
 	diff := flag.Bool("diff", false, "print the change and exit")
 	folder := flag.String("write", "", "write the changed files into this `folder` and exit")
-	bugs := flag.Bool("bugs", false, "check that the reports of defects still apply")
 	flag.Parse()
 	var err error
 	switch {
-	case *bugs:
-		err = confirmBugs()
 	case *diff:
 		err = withChange(printDiff)
 	case *folder != "":
@@ -147,22 +140,4 @@ func runGo(work, sources string, changed map[string]string, args []string) error
 	c := exec.Command(args[0], append([]string{args[1], "-modfile", filepath.Join(work, "go.mod")}, args[2:]...)...)
 	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	return c.Run()
-}
-
-// confirmBugs runs the reports, one in each file.
-func confirmBugs() error {
-	reports, err := filepath.Glob("upstream/bugs/*_test.go")
-	if err != nil {
-		return err
-	}
-	var out bytes.Buffer
-	c := exec.Command("go", "test", "-trimpath", "-count=1", "-v", "-tags=bugs", "./upstream/bugs")
-	c.Stdout, c.Stderr = io.MultiWriter(os.Stdout, &out), os.Stderr
-	_ = c.Run() // the tests fail
-	failed := strings.Count(out.String(), "\n--- FAIL")
-	if failed != len(reports) || strings.Contains(out.String(), "panic:") {
-		return fmt.Errorf("%d of %d reports apply", failed, len(reports))
-	}
-	fmt.Printf("all %d reports apply\n", failed)
-	return nil
 }
