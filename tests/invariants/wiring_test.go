@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package pipeline_test
+package invariants_test
 
 import (
 	"fmt"
@@ -40,7 +40,7 @@ func TestSizeOfTheLog(t *testing.T) {
 		}
 	})
 	for _, file := range []string{"options.go", "cmd/pleg-pipeline/internal/cli/pipelineflags.go"} {
-		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), stated) {
+		if text, err := os.ReadFile("../../" + file); err != nil || !strings.Contains(string(text), stated) {
 			t.Errorf("%s does not say %q: %v", file, stated, err)
 		}
 	}
