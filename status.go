@@ -29,7 +29,7 @@ func (p *Pipeline) Status() pleg.Status {
 	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
 		s.Degraded = p.runtime.Degraded()
 	}
-	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.recent.Took(s.At)
+	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.recent.Took(s.At, p.ages.Answering(s))
 	s.Failed = failed(s, pending)
 	if !s.Relist.Success.IsZero() {
 		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones

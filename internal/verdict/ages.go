@@ -12,6 +12,26 @@ import (
 type Ages struct {
 	mu    sync.Mutex
 	since pleg.Since
+	// silent is true while lists hang or fail, answering is the time since when they do not.
+	silent    bool
+	answering time.Time
+}
+
+// settle is the time in which a runtime that answers lists again answers what waited for it.
+const settle = time.Second
+
+// Answering returns the end of the last time in which lists hung or failed, and what waited for
+// their runtime. The inspections that ended before say only that. It must be called as often as
+// [Ages.Complete].
+func (a *Ages) Answering(s pleg.Status) time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	silent := DefaultLimits.lists(s) != nil
+	if a.silent && !silent {
+		a.answering = s.At.Add(settle)
+	}
+	a.silent = silent
+	return a.answering
 }
 
 // Complete sets Since in a status. What was not there at the last call begins now, so that it must

@@ -17,7 +17,7 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 		for _, pod := range pods {
 			r.Ended(pleg.PodUID(pod), took, now)
 		}
-		if got := r.Took(now); got != want {
+		if got := r.Took(now, time.Time{}); got != want {
 			t.Errorf("after inspections of %q with %v: %v, want %v", pods, took, got, want)
 		}
 	}

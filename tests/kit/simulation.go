@@ -24,6 +24,8 @@ type Simulation struct {
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
+	// Shims are the pods whose shim is in trouble.
+	Shims atomic.Pointer[[]pleg.Stuck]
 
 	t           testing.TB
 	stream      promises.Stream
@@ -42,7 +44,7 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	if s.Client, err = cri.New("/simulated", o); err != nil {
 		t.Fatal(err)
 	}
-	options.Runtime = s.Client
+	options.Runtime = withShims{s.Client, s}
 	s.Pipeline = New(t, options)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
 	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{}, s.stream.Add)
@@ -109,4 +111,18 @@ func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 		s.t.Error(err)
 	}
 	return s.stream.Events
+}
+
+// withShims is the client of a runtime and what is known of its shims.
+type withShims struct {
+	*cri.Client
+	s *Simulation
+}
+
+// Stuck implements [pleg.ShimReporter].
+func (w withShims) Stuck() []pleg.Stuck {
+	if stuck := w.s.Shims.Load(); stuck != nil {
+		return *stuck
+	}
+	return nil
 }

@@ -94,7 +94,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	}
 	figures := view.ReadFigures(pipe, registry)
 	out.say(ctx, "%v after %v: %d relists, %d events, %d missed by subscribers", err, time.Since(began).Round(100*time.Millisecond),
-		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Discarded)
+		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Missed)
 	return nil
 }
 

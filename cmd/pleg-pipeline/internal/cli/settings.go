@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v2"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
 // otelEndpoint is the environment variable for the receiver of all of OpenTelemetry's signals.
@@ -71,6 +73,9 @@ func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error
 		}
 		if s.sources[name] != "" {
 			continue
+		}
+		if off, isBool := values[name].(bool); isBool && !off && name == "events" { // YAML reads it so
+			values[name] = string(pipeline.EventsOff)
 		}
 		text, err := settingText(values[name])
 		if err == nil {

@@ -126,6 +126,13 @@ func TestSettingsErrors(t *testing.T) {
 	}
 }
 
+// TestEventsOffNeedsNoQuotes: YAML reads off as false.
+func TestEventsOffNeedsNoQuotes(t *testing.T) {
+	if code, out, errs := printConfig(t, nil, "events: off"); code != cli.ExitOK || !strings.Contains(out, "\nevents: \"off\" # ") {
+		t.Errorf("exit code %d, %s, %s; want events off", code, errs, out)
+	}
+}
+
 // TestErrorNamesTheVariable has also the variable that says which daemon events and pods ask, and that
 // run does not use.
 func TestErrorNamesTheVariable(t *testing.T) {

@@ -25,6 +25,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -65,6 +66,18 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 		"a list fails": {
 			fault(simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond, verdict.RuntimeFails,
 			"PROBLEM: the list of all pods fails since 00:00 (19s, 20 attempts): list pods: list containers: broken",
+		},
+		"lists are slow": {
+			fault(simruntime.Fault{RPC: "StreamContainers", Latency: 2 * time.Second}), 20500 * time.Millisecond, verdict.RuntimeSlow,
+			"WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.0s",
+		},
+		"the list is too large": {
+			fault(simruntime.Fault{RPC: "StreamPodSandboxes", Code: codes.ResourceExhausted}), 20500 * time.Millisecond, verdict.Fallback,
+			"WARNING: the runtime works by a fallback since 00:00 (18s): ",
+		},
+		"a shim hangs": {
+			hangShim, 20 * time.Second, verdict.HungShim,
+			"PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): ",
 		},
 		"a pod hangs": {
 			hangWeb, 20500 * time.Millisecond, verdict.HungContainer, "PROBLEM: shop/web-0 hangs since 00:00 (19s) in ContainerStatus of nginx; the other 4 pods answer",
@@ -112,6 +125,17 @@ func hangWeb(t *testing.T, s *kit.Simulation) {
 		_, err = s.Node.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: pod.Containers[0].ID, Hang: true})
 	}
 	kit.Must(t, err)
+}
+
+// hangShim adds a pod whose shim is stopped by a signal.
+func hangShim(t *testing.T, s *kit.Simulation) {
+	t.Helper()
+	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	kit.Must(t, err)
+	s.Shims.Store(&[]pleg.Stuck{{
+		UID: pleg.PodUID(pod.UID), Namespace: "shop", Name: "web-0", Since: time.Now(),
+		Shim: &pleg.Process{PID: 4711, Name: "containerd-shim", State: "T"},
+	}})
 }
 
 // serveDaemon serves a pipeline in memory and returns how to dial it.

@@ -51,11 +51,12 @@ func Usage(path string) (used, inodes float64, err error) {
 	if err := unix.Statfs(path, &st); err != nil {
 		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
 	}
-	percent := func(total, free uint64) float64 {
+	percent := func(total, free float64) float64 {
 		if total == 0 {
 			return 0
 		}
-		return 100 * float64(total-free) / float64(total)
+		return 100 * (total - free) / total
 	}
-	return percent(st.Blocks, st.Bavail), percent(st.Files, st.Ffree), nil
+	// The types of the fields differ between systems.
+	return percent(float64(st.Blocks), float64(st.Bavail)), percent(float64(st.Files), float64(st.Ffree)), nil
 }

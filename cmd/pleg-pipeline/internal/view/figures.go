@@ -83,7 +83,7 @@ type Inspector struct {
 // Dispatcher has the figures of the delivery.
 type Dispatcher struct {
 	Events      uint64 `json:"events"`
-	Discarded   uint64 `json:"discarded"`
+	Missed      uint64 `json:"missed"` // by subscribers
 	Subscribers int    `json:"subscribers"`
 }
 

@@ -22,7 +22,7 @@ func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 	f.Inspector.InspectionSeconds, f.Inspector.Inspections = m.sum("pleg_inspection_duration_seconds")
 	f.Inspector.Errors = m.count("pleg_inspection_errors_total")
 	f.Dispatcher.Events = m.count("pleg_events_total")
-	f.Dispatcher.Discarded = m.count("pleg_discarded_events_total", "kubelet_pleg_discard_events")
+	f.Dispatcher.Missed = m.count("pleg_discarded_events_total", "kubelet_pleg_discard_events")
 	f.Dispatcher.Subscribers = int(m.count("pleg_subscribers"))
 }
 

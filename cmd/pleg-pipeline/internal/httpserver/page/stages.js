@@ -34,7 +34,7 @@ export class Stages {
 			inspectionErrors: count(inspector.errors),
 			eventRate: perSecond(this.#rates.events),
 			subscribers: count(dispatcher.subscribers),
-			discarded: count(dispatcher.discarded),
+			missed: count(dispatcher.missed),
 		});
 		this.#emphasize({
 			listAge: lister.late, listErrors: lister.failures > 0, listDuration: lister.runningSeconds > slowList,
