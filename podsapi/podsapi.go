@@ -129,7 +129,6 @@ func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 	defer p.mu.Unlock()
 	if pod != nil {
 		p.known[uid] = pod
-		delete(p.absent, uid)
 		return
 	}
 	delete(p.known, uid)

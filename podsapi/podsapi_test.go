@@ -3,6 +3,7 @@ package podsapi_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -163,6 +164,34 @@ func TestPodIsAskedFor(t *testing.T) {
 		time.Sleep(time.Second)
 		if got := owner(t, pods, "new"); got != "set" {
 			t.Errorf("a second later: got %s", got)
+		}
+	})
+}
+
+// However many pods are unknown, little is remembered of them.
+func TestUnknownPodsAreForgotten(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kubelet, pods *podsapi.Pods) {
+		const most = 1024
+		for n := range most + 1 {
+			owner(t, pods, pleg.PodUID(fmt.Sprint(n)))
+		}
+		if owner(t, pods, "0"); k.asked != most+2 {
+			t.Errorf("the kubelet was asked %d times, want once for each and again for the first", k.asked)
+		}
+	})
+}
+
+// A watch that lasted is begun again at once, however many broke before.
+func TestWatchIsBegunAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, k *kubelet, _ *podsapi.Pods) {
+		for n := range 10 {
+			time.Sleep(time.Minute)
+			k.events <- nil
+			time.Sleep(200 * time.Millisecond)
+			synctest.Wait()
+			if k.watches != n+2 {
+				t.Fatalf("%d watches after %d have broken, want one more", k.watches, n+1)
+			}
 		}
 	})
 }
