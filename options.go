@@ -63,12 +63,11 @@ type Options struct {
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
-	// Events says whether CRI events are used as hints. With them a change is known within
-	// milliseconds, and all pods are listed once per RelistPeriodWithEvents.
-	// If empty, [EventsOff]. The reason for that default: if a process opens the
+	// Events says whether CRI events are used as hints, for which Runtime is a
+	// [pleg.EventWatcher]. With them a change is known within milliseconds, and all pods are
+	// listed once per RelistPeriodWithEvents. If empty, [EventsOff]: if a process opens the
 	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
 	// containerd blocks after about 250 unread events, and no pod starts any more.
-	// A Runtime with events is a [pleg.EventWatcher].
 	Events EventsMode
 	// RelistPeriodWithEvents is the relist period while the event stream is up, if it is longer
 	// than RelistPeriod: at worst a change is known after that time. It is at most a third of
@@ -76,19 +75,17 @@ type Options struct {
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
-	// Inspectors is the greatest number of pods inspected at once. It bounds the
-	// load on the runtime. As many again may hang: an inspection hangs if it is older than a
-	// second and one that began later has ended in at most half its age. While all places are
-	// taken and nothing has ended for a second, one more begins, up to twice as many. If zero,
-	// [DefaultInspectors].
+	// Inspectors is the greatest number of pods inspected at once, which bounds the load on the
+	// runtime. As many again may hang: an inspection hangs if it is older than a second and one
+	// that began later has ended in at most half its age. While all places are taken and nothing
+	// has ended for a second, one more begins. If zero, [DefaultInspectors].
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
 	// MaxQuarantine is the longest wait of a quarantined pod: one whose inspection hung, or
-	// failed after a second or more. Its wait begins at RelistPeriod and doubles each time, and
-	// so does the timeout of its inspection, from 10 s. Retries take at most half of the places,
-	// and other pods go first, for at most MaxQuarantine. A request for the pod ends the wait.
+	// failed after a second or more. After a hang the wait doubles each time, from RelistPeriod,
+	// and so does the timeout of the retry, from 10 s. A request for the pod ends the wait.
 	// If zero, [DefaultMaxQuarantine]; if at most RelistPeriod, or negative, a pod is inspected
 	// at every relist.
 	MaxQuarantine time.Duration

@@ -124,11 +124,10 @@ func New(o Options) (*Pipeline, error) {
 // flushTimeout is how long Run waits at its end for a log handler that blocks.
 const flushTimeout = time.Second
 
-// Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says
-// why. Runtime failures are retried. Run returns one only if Options.Events is [EventsRequire]
-// and the runtime has no events, or if calls of Options.Runtime still run a second after the end
-// of their context: the error names them. Otherwise no goroutine is left. Every subscriber's
-// channel is closed. A pipeline runs once; a second call is an error.
+// Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says why. No
+// goroutine is left, and every subscriber's channel is closed. Runtime failures are retried; an
+// error says that Options.Events is [EventsRequire] and the runtime has no events, or which calls
+// of Options.Runtime still run a second after the end of their context. A pipeline runs once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
@@ -201,10 +200,10 @@ func (p *Pipeline) Cache() cache.Reader { return p.cache }
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist requests a list of one pod, and an inspection if it changed, without
-// waiting for the next relist. It ends the pod's wait in quarantine, and an inspection of it
-// that hangs. It does not block. Requests for
-// the same pod that wait are served by one list. If Runtime is not a [pleg.PodLister],
-// all pods are listed, with a pause between two such lists (Options.RelistPeriod).
+// waiting for the next relist, and does not block. It ends the pod's wait in quarantine, and an
+// inspection of it that hangs. Requests for the same pod that wait are served by one list. If
+// Runtime is not a [pleg.PodLister], all pods are listed, with a pause between two such lists
+// (Options.RelistPeriod).
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
@@ -212,9 +211,9 @@ func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 
 // Relist requests a list of all pods. It returns the error of that list, or nil once each
 // changed pod has been inspected, successfully or not, and the events have been
-// published. Calls that wait for a list to begin share it, and there is a pause between two
-// such lists (Options.RelistPeriod). Before Run it waits for the first list. It
-// returns the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
+// published; the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
+// Calls that wait for a list to begin share it, and there is a pause between two
+// such lists (Options.RelistPeriod). Before Run it waits for the first list.
 func (p *Pipeline) Relist(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // before anything is kept for it

@@ -71,10 +71,9 @@ func failed(s pleg.Status, pending []cache.Pending) (failed []pleg.Failed) {
 
 // Healthy reports whether the pipeline works, and if not, why. It returns false if the
 // last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
-// PLEG does. It also returns false if several pods wait for an inspection, and for
-// RelistThreshold none has succeeded or failed promptly; the error names pods. A single
-// pod is no evidence against the runtime. What works only by a fallback is in
-// [Pipeline.Status]. Healthy does not block.
+// PLEG does, or if several pods wait for an inspection, and for RelistThreshold none has
+// succeeded or failed promptly. What works only by a fallback is in [Pipeline.Status].
+// Healthy does not block.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {
 		return false, err

@@ -16,10 +16,9 @@ import (
 )
 
 // Store is a status cache of the embedder, such as the kubelet's
-// kubecontainer.Cache, that is written beside the pipeline's own. Two goroutines of
-// the pipeline call its methods and wait for them: they must be safe for concurrent
-// use and return soon. Calls for one pod come in the order of their times, each
-// before the events that follow from it. A call that panics or ends its goroutine is logged.
+// kubecontainer.Cache, that is written beside the pipeline's own. Its methods must be safe for
+// concurrent use and return soon: two stages wait for them. Calls for one pod come in the order
+// of their times, each before the events that follow from it. A call that panics is logged.
 type Store interface {
 	// Set stores the result of an inspection: a status or an error. at is the time
 	// of the observation that led to it.
@@ -93,18 +92,18 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 	})
 }
 
-// Lookup says which container and pod a container id, a process or a cgroup belongs to. The
-// first call builds an index of all containers, about 110 bytes for each, which is kept up to
-// date from then on; see Options.LookupRemoved. A container is known before the event of its start
-// is delivered, because its pod has been inspected, and for [lookup.KeepRemoved] after its removal.
-// Of a container whose inspection fails, or hangs for a second, Lookup returns what the list says:
-// the ids, the names, the state, and the labels of the pod. A call takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
-// for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait, all pods are listed for a
-// container that is not known, once for all calls that wait, and with a pause between two
-// such lists (Options.RelistPeriod). Lookup is safe for concurrent use. The error wraps
-// [lookup.ErrNoContainer] or [lookup.ErrNotYet], is [pleg.ErrStopped] once Run has returned, or
-// is the cause of ctx. With ErrNotYet it also wraps [pleg.ErrNotSynced] until the first list of
-// all pods is committed.
+// Lookup says which container and pod a container id, a process or a cgroup belongs to. A container
+// is known before the event of its start is delivered, and for [lookup.KeepRemoved] after its
+// removal; with Query.Wait, all pods are listed for one that is not known.
+//
+// The first call builds an index of all containers, about 110 bytes for each; see
+// Options.LookupRemoved. A call takes microseconds, and milliseconds if the cgroups are searched:
+// with Query.WithPath, or for a Query.Cgroup without CAP_DAC_READ_SEARCH. Of a container whose
+// inspection fails, or hangs for a second, it returns what the list says.
+//
+// The error wraps [lookup.ErrNoContainer] or [lookup.ErrNotYet], and until the first list of all
+// pods is committed [pleg.ErrNotSynced] too. It is [pleg.ErrStopped] once Run has returned, or the
+// cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	x := p.index.Load()
 	if x == nil {
