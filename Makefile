@@ -162,6 +162,7 @@ test-browser: chromium ## test the page in Chromium (installs it as root)
 
 .PHONY: screenshot
 screenshot: chromium ## take the picture of the page for the README
+	mkdir -p bin
 	PLEG_PIPELINE_INSPECT_TIMEOUT=3s $(GO) test -C tests/real/browser -count=1 -run '^TestPictures$$/^hang$$' . -page.lasts 55s -page.pictures $(CURDIR)/bin
 	mv bin/hang.png docs/page.png
 

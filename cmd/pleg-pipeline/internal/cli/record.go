@@ -109,7 +109,7 @@ func (c *recordCommand) run(ctx context.Context) error {
 		if !c.began {
 			return errors.Join(err, closeErr, os.Remove(c.file))
 		}
-		out.say(ctx, "%s has %d answers and events of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
+		out.say(ctx, "%s has %d answers of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
 		return cmp.Or(err, closeErr)
 	})
 }

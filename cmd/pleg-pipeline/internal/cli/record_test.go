@@ -53,7 +53,7 @@ func TestRecord(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
 		t.Errorf("the recording: %v, %v; want a file that only its owner can read", info, err)
 	}
-	said := regexp.MustCompile(`\n.* has [0-9]+ answers and events of [0-9.mµ]+s, [0-9]+ bytes\n$`)
+	said := regexp.MustCompile(`\n.* has [0-9]+ answers of [0-9.mµ]+s, [0-9]+ bytes\n$`)
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}

@@ -48,7 +48,7 @@ func NewRecorder(out Output, o Options) *Recorder {
 	return &Recorder{Tap: newTap(cmp.Or(o.Queue, queueLength)), out: out, options: o}
 }
 
-// Totals returns how many answers, events and errors have been written, and the time until Stop.
+// Totals returns how many answers and errors have been written, and the time until Stop.
 // Call it after Run has returned.
 func (r *Recorder) Totals() (answers int, length time.Duration) { return r.answers, r.length }
 
