@@ -89,8 +89,8 @@ func TestJSON(t *testing.T) {
 
 // fill sets each field of a struct.
 func fill(v reflect.Value, text string) {
-	for i := range v.NumField() {
-		switch f := v.Field(i); f.Interface().(type) {
+	for _, f := range v.Fields() {
+		switch f.Interface().(type) {
 		case time.Time:
 			f.Set(reflect.ValueOf(time.Date(2026, 8, 1, 12, 0, 0, 5e6+len(text), time.UTC)))
 		case *int32:
