@@ -154,7 +154,8 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 			[]string{"containerID=c", "containerID=c"},
 		},
 		"UID twice": {
-			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "a", Containers: c("d")}}, []*pleg.Pod{{UID: "a", Containers: c("c")}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c")}, {UID: "a", Containers: c("d")}},
+			[]*pleg.Pod{{UID: "a", Containers: c("c")}},
 			[]string{"podUID=a pod=/ containerID=\"\" container=\"\" reason=\"the list has the UID twice"},
 		},
 		"id in two pods": {
