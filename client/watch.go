@@ -23,10 +23,9 @@ import (
 // decides.
 type WatchOptions = pleg.SubscribeOptions
 
-// Watch ranges over the events until ctx ends. Across all connections it is a single
-// subscription. It retries until it connects. The range ends with an error only if no
-// attempt can succeed, for example because the selector is bad or the socket belongs to
-// another user; otherwise the error is nil.
+// Watch ranges over the events until ctx ends: one subscription across all connections, which are
+// retried. The range ends with an error only if no attempt can succeed, for example because the
+// selector is bad or the socket belongs to another user; otherwise the error is nil.
 //
 // After a broken connection, the watch gets the events published since, and then a
 // Synced. If they are no longer available, it first gets a Gap, and then a replay that

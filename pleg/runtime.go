@@ -8,11 +8,10 @@ import (
 // Runtime is what the pipeline needs of a container runtime. Package cri implements
 // it for every CRI endpoint; an embedder may have its own.
 //
-// Both methods must return an error soon after ctx ends and must be safe for concurrent use:
-// ListPods runs beside any number of PodStatus calls of different pods. A panic or a
-// runtime.Goexit in either counts as an error of that call. A call that ignores its ctx
-// is abandoned a second later: it has failed, and until it returns no other of that method and
-// pod begins. All text is UTF-8. plegtest.CheckRuntime tests all this.
+// Both methods must be safe for concurrent use: ListPods runs beside any number of PodStatus calls
+// of different pods. A call that has not returned a second after the end of its ctx has failed, and
+// until it returns no other of that method and pod begins. A panic or a runtime.Goexit is an error
+// of that call. All text is UTF-8: plegtest.CheckRuntime tests all this.
 type Runtime interface {
 	// ListPods returns every pod with all its containers and sandboxes in all
 	// states. No two pods have one UID, and no two containers or sandboxes one id. For a pod

@@ -27,14 +27,13 @@ type exits map[pleg.ContainerID]exit
 // Pod returns a new pod with the containers and sandboxes that words list, such
 // as "c1=running c2=exited:137:OOMKilled /s1=exited": an id and a state, with a slash before the
 // id of a sandbox. The states are created, running, exited and unknown; the exit code and the
-// reason of an exited container may follow, otherwise [Status] gives it 3 and "Error". Pod panics
-// on anything else. The containers belong to the first sandbox.
+// reason of an exited container may follow, otherwise [Status] gives it 3 and "Error". The
+// containers belong to the first sandbox. Pod panics on anything else.
 //
-// The pod's name is "name-" and the UID, its namespace "ns". If the UID has a slash, as in
-// "web/a", the part before it is the namespace, and the part after it is the value of the
-// label "pod". A container's name is "of-" and its id, a sandbox's is the pod's. All else is
-// zero, such as Attempt and CreatedAt: a test sets what it needs before [Runtime.SetPod], and
-// what only a status has, such as images, with [Runtime.SetDetails].
+// The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" has the namespace
+// "web" and the label pod=a. A container's name is "of-" and its id, a sandbox's is the pod's. All
+// else is zero: a test sets what it needs before [Runtime.SetPod], and what only a status has, such
+// as images, with [Runtime.SetDetails].
 func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
