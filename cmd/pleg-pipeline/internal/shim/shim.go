@@ -124,6 +124,13 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 		return s, now.Sub(s.since) >= settle
 	}
 	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
+	since := make(map[int]time.Time) // of the pod's shims that do not run
+	for pid, s := range w.shims {
+		if s.process != nil && (e.Last.Sandbox(s.id) != nil || e.Last.Container(s.id) != nil) {
+			seen, _ := lasts(s.id, s.process.State)
+			since[pid] = seen.since
+		}
+	}
 	named := make(map[int]bool) // shims with a container that has ended
 	for _, c := range e.Last.Containers {
 		if c.State != pleg.StateRunning {
@@ -148,6 +155,9 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 			stuck.Since, stuck.Container, stuck.ID = s.since, c.Name, c.ID
 			if w.doesNotRun(watcher) {
 				stuck.Shim = watcher
+				if at, ok := since[first.shim]; ok && at.Before(stuck.Since) {
+					stuck.Since = at // that the container has ended is no new trouble
+				}
 			}
 			named[first.shim] = true
 			all = append(all, stuck)
@@ -159,13 +169,10 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 			}
 		}
 	}
-	for pid, s := range w.shims {
-		if s.process == nil || named[pid] || e.Last.Sandbox(s.id) == nil && e.Last.Container(s.id) == nil {
-			continue
-		}
-		if seen, long := lasts(s.id, s.process.State); long {
+	for pid, at := range since {
+		if !named[pid] && now.Sub(at) >= settle {
 			stuck := pod
-			stuck.Since, stuck.Shim = seen.since, s.process
+			stuck.Since, stuck.Shim = at, w.shims[pid].process
 			all = append(all, stuck)
 		}
 	}

@@ -88,20 +88,22 @@ func TestStuck(t *testing.T) {
 	stopped := &pleg.Process{PID: 10, Name: "containerd-shim", State: "T"}
 	for name, test := range map[string]struct {
 		before, trouble map[int][]string
-		want            []pleg.Stuck // without the pod and the time
-		agrees          bool         // the runtime learns the end
+		want            []pleg.Stuck     // without the pod and the time
+		agrees          bool             // the runtime learns the end
+		later           map[int][]string // part of the same trouble, which is as old as before
 	}{
-		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false},
-		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped}}, false},
-		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false},
-		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false},
-		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true},
-		"a lost end":          {containerd, map[int][]string{11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false},
-		"an exec ended":       {containerd, map[int][]string{11: nil, 10: {"containerd-shim", "S", shimLine, "", "12 13"}, 13: inC1("S")}, nil, false},
-		"conmon ended":        {crio, map[int][]string{10: nil}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10}}}, false},
-		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false},
-		"another shim":        {map[int][]string{10: {"containerd-shim", "S", "/bin/containerd-shim-runsc-v1\x00-id\x00sandbox\x00", "", "11"}, 11: inC1("S")}, map[int][]string{11: nil}, nil, false},
-		"nothing was watched": {map[int][]string{11: inC1("S")}, map[int][]string{11: nil}, nil, false},
+		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false, nil},
+		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped}}, false, nil},
+		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false, nil},
+		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
+		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
+		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true, nil},
+		"a lost end":          {containerd, map[int][]string{11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
+		"an exec ended":       {containerd, map[int][]string{11: nil, 10: {"containerd-shim", "S", shimLine, "", "12 13"}, 13: inC1("S")}, nil, false, nil},
+		"conmon ended":        {crio, map[int][]string{10: nil}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10}}}, false, nil},
+		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
+		"another shim":        {map[int][]string{10: {"containerd-shim", "S", "/bin/containerd-shim-runsc-v1\x00-id\x00sandbox\x00", "", "11"}, 11: inC1("S")}, map[int][]string{11: nil}, nil, false, nil},
+		"nothing was watched": {map[int][]string{11: inC1("S")}, map[int][]string{11: nil}, nil, false, nil},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n := &node{cache: podcache.New()}
@@ -132,6 +134,10 @@ func TestStuck(t *testing.T) {
 				t.Errorf("after a second: %+v", got)
 			}
 			pass(8)
+			if test.later != nil {
+				n.set(test.later)
+				pass(8)
+			}
 			got := w.Stuck()
 			if len(got) != len(test.want) {
 				t.Fatalf("found %+v, want %+v", got, test.want)
