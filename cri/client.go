@@ -198,12 +198,15 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 type counted struct {
 	credentials.TransportCredentials
 	connections, pid atomic.Int64
+	// unix is set if the last connection is to a unix socket: a dialer may make others.
+	unix atomic.Bool
 }
 
 // ClientHandshake is called once for each connection.
 func (c *counted) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c.connections.Add(1)
 	c.pid.Store(int64(unixsocket.Server(conn)))
+	c.unix.Store(conn.RemoteAddr().Network() == "unix")
 	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 

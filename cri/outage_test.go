@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -55,11 +56,11 @@ func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) ti
 }
 
 // A runtime whose socket was removed still answers on open connections, and nobody else. One
-// that replaces it is found.
+// that replaces it is found. Interceptors, such as those of a recording, change nothing.
 func TestRemovedSocketIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, &fakeRuntime{}, listen(t, path))
-	client := newClient(t, path, cri.Options{})
+	client := newClient(t, path, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor()}})
 	wantPods(t, client, 0)
 	must(t, client.Degraded())
 	must(t, os.Remove(path))

@@ -35,8 +35,8 @@ func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
 	}
-	if len(c.opts.DialOptions) > 0 || c.conn.GetState() != connectivity.Ready {
-		return nil // a dialer may have no socket
+	if !c.unix.Load() || c.conn.GetState() != connectivity.Ready {
+		return nil
 	}
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("the socket %s %s", c.socket, gone)
