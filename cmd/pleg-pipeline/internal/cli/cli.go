@@ -21,6 +21,8 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 )
 
 // Name is the name of the program and the prefix of its notices on stderr.
@@ -62,6 +64,8 @@ type Process struct {
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
 	// Proc contains the processes. If nil, /proc.
 	Pressure, Cgroups, Proc fs.FS
+	// Sockets are the endpoints of runtimes that are tried last. If nil, the well-known ones.
+	Sockets []string
 }
 
 // withDefaults completes p with what the system has.
@@ -85,6 +89,9 @@ func (p Process) withDefaults() Process {
 	}
 	if p.Proc == nil {
 		p.Proc = os.DirFS("/proc")
+	}
+	if p.Sockets == nil {
+		p.Sockets = endpoint.WellKnown()
 	}
 	return p
 }

@@ -35,7 +35,6 @@ var liveHeap = collectors.GoRuntimeMetricsRule{Matcher: regexp.MustCompile("^/gc
 // serve prints and serves the events of one runtime until ctx ends, and then
 // prints a summary.
 func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpoint) error {
-	began := time.Now()
 	// Listening comes first, so that a bad address fails at once.
 	web, err := c.listenHTTP(ctx, out)
 	if err != nil {
@@ -52,6 +51,12 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	defer closeListener(socket)
+	return c.serveOn(ctx, out, from, web, health, socket)
+}
+
+// serveOn does it on listeners, of which each may be nil.
+func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.Endpoint, web, health, socket net.Listener) error {
+	began := time.Now()
 	registry := newRegistry()
 	options := c.pipeline.clientOptions(out.log, registry)
 	incidents, err := c.newIncidents()
@@ -59,14 +64,14 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 		return err
 	}
 	if incidents != nil {
-		options.DialOptions = incidents.DialOptions()
+		options.DialOptions = append(options.DialOptions, incidents.DialOptions()...)
 	}
 	client, err := connect(ctx, out, from, options, c.runtime.wait)
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
-	runtime := watched{client, shim.New(os.DirFS("/proc"))}
+	runtime := watched{client, shim.New(c.process.Proc)}
 	pipe, err := pipeline.New(c.pipeline.options(runtime, out.log, kept{registry}))
 	if err != nil {
 		return err

@@ -1,12 +1,16 @@
 package cli
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
@@ -17,6 +21,27 @@ func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	c.addFlags(cmd)
 	err := cmd.ParseFlags(args)
 	return c.pipeline.options(nil, nil, nil), c.pipeline.clientOptions(nil, nil), err
+}
+
+// Serve runs a daemon with a page on a runtime that it dials so.
+func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
+	c, cmd := &runCommand{process: p.withDefaults()}, &cobra.Command{}
+	c.addFlags(cmd)
+	if err := cmd.ParseFlags(p.Args); err != nil {
+		return err
+	}
+	c.pipeline.client.DialOptions = []grpc.DialOption{grpc.WithContextDialer(dial)}
+	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: "/simulated"}, web, nil, nil)
+}
+
+// FindRuntime returns the address of the runtime that the command run would use.
+func FindRuntime(ctx context.Context, p Process, wait bool) (address string, err error) {
+	f := runtimeFlags{wait: wait}
+	err = f.use(ctx, p.withDefaults(), logFlags{level: "error"}.console(p.Err), func(_ context.Context, found endpoint.Endpoint) error {
+		address = found.Address
+		return nil
+	})
+	return address, err
 }
 
 // NewLog returns a log of level debug, whose lines are limited.

@@ -124,7 +124,7 @@ func (f *runtimeFlags) resolve(ctx context.Context, p Process) (endpoint.Endpoin
 		Config:        f.config,
 		Getenv:        p.Getenv,
 		DefaultConfig: endpoint.DefaultConfig,
-		WellKnown:     endpoint.WellKnown(),
+		WellKnown:     p.Sockets,
 	}.Resolve(ctx)
 }
 

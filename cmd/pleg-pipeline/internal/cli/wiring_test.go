@@ -1,6 +1,8 @@
 package cli_test
 
 import (
+	"context"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -9,11 +11,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
+	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -82,5 +90,77 @@ func TestWebConfigHidesPods(t *testing.T) {
 	port := regexp.MustCompile(`http\S+:([0-9]+)`).FindStringSubmatch(s.stderr.String())
 	if code, body := get(t, "http://127.0.0.1:"+port[1]+"/pods"); code != http.StatusForbidden || !strings.Contains(body, "encryption") {
 		t.Errorf("GET /pods = %d %s, want that they are refused", code, body)
+	}
+}
+
+// local is the address of this machine on any listener.
+type local struct{ *bufconn.Listener }
+
+func (local) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
+
+// TestWhatRunsBesideThePipeline has a shim that a signal has stopped.
+func TestWhatRunsBesideThePipeline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		node, err := simruntime.New(simruntime.Options{Seed: 1})
+		kit.Must(t, err)
+		pod, err := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]simruntime.ContainerSpec, 1)})
+		kit.Must(t, err)
+		runtime, web, dir, out := bufconn.Listen(64<<10), bufconn.Listen(64<<10), t.TempDir(), newTranscript()
+		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+		proc := fstest.MapFS{
+			"self/stat": {}, "7/comm": {Data: []byte("containerd-shim\n")}, "7/stat": {Data: []byte("7 (containerd-shim) T 1 1")},
+			"7/cmdline": {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
+		}
+		p := cli.Process{Args: []string{"-v", "debug", "--watch-processes", "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return cli.Serve(ctx, p, local{web}, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
+		})
+		time.Sleep(30 * time.Second)
+		page := http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return web.DialContext(ctx) },
+		}}
+		for path, want := range map[string]string{"/hour": `"hung":[0,0,0]`, "/stages": `"runtime":"simruntime `} {
+			answer, err := page.Get("http://127.0.0.1" + path)
+			kit.Must(t, err)
+			if body, _ := io.ReadAll(answer.Body); !strings.Contains(string(body), want) {
+				t.Errorf("GET %s = %s, want %s", path, body, want)
+			}
+			_ = answer.Body.Close()
+		}
+		kit.Must(t, stop())
+		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim"} {
+			if !strings.Contains(out.String(), want) {
+				t.Errorf("stderr has no %q:\n%s", want, out)
+			}
+		}
+		files, _ := filepath.Glob(filepath.Join(dir, "incident-*"))
+		if len(files) != 1 {
+			t.Fatalf("incidents %q, want one", files)
+		}
+		if r, err := recording.Open(t.Context(), files[0]); err != nil || r.Runtime == nil {
+			t.Errorf("the incident is %+v, %v, want the answers of the runtime", r, err)
+		}
+	})
+}
+
+// TestRunWaitsForASocket has no runtime at any well-known socket before the third look.
+func TestRunWaitsForASocket(t *testing.T) {
+	for wait, want := range map[bool]string{true: "unix:///late", false: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			looks, began := 0, time.Now()
+			p := cli.Process{Err: newTranscript(), Sockets: []string{"unix:///nonexistent/s"}, Getenv: func(name string) string {
+				if name != "CONTAINER_RUNTIME_ENDPOINT" {
+					return ""
+				}
+				if looks++; looks == 3 {
+					return "unix:///late"
+				}
+				return ""
+			}}
+			got, err := cli.FindRuntime(t.Context(), p, wait)
+			if got != want || (err == nil) != wait || wait && time.Since(began) != 2*time.Second {
+				t.Errorf("with wait %v: %q, %v after %v, want %q", wait, got, err, time.Since(began), want)
+			}
+		})
 	}
 }

@@ -87,8 +87,8 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 				}
 			}
 			r := doctor.Examine(t.Context(), o)
-			if r.Verdict != test.want {
-				t.Errorf("verdict %q, want %q", r.Verdict, test.want)
+			if r.Verdict != test.want || len(r.Findings) > 1 { // a slow runtime is why its containers are
+				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
 			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "5.0s") {
 				t.Errorf("%q changes with each examination", text)
