@@ -12,23 +12,23 @@
 //
 // # Usage
 //
-// Package pleg has the words, such as Event and PodStatus, and this one the machine.
-// [New] takes [Options] with a [pleg.Runtime]; package cri has one for every CRI
-// runtime, package plegtest one in memory for tests. [Pipeline.Subscribe] may be
+// Package pleg has the types, such as Event and PodStatus, and this package runs the stages.
+// [New] takes [Options] with a [pleg.Runtime]; package cri has a runtime for every CRI
+// endpoint, package plegtest one in memory for tests. [Pipeline.Subscribe] may be
 // called before or during [Pipeline.Run], which blocks until its context ends.
 //
 // # Delivery and ordering
 //
 // Events of one pod reach every subscriber in the order in which the states were
 // seen. Events of different pods have no order. Whoever receives an event finds in
-// the cache a status at least as new as the answer behind it. A container that comes and
-// goes between two lists is told only if CRI events announce it.
+// the cache a status at least as new as the list behind the event. A container that comes
+// and goes between two lists has events only if CRI events announce it.
 //
 // While the inspection of a pod fails, its events wait: the pod is inspected again
 // at each relist, and what has changed by then is delivered.
 //
-// A subscriber is a place in a log of the last events. Nobody waits for it. If the log
-// has moved past its place, it gets a Gap and the present state; see [Subscription].
+// A subscriber is a place in a log of the last events. Nobody waits for a subscriber. If the
+// log has moved past its place, it gets a Gap and the present state; see [Subscription].
 // Events in flight when the context of Run ends are dropped; the next process lists
 // everything again.
 //

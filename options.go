@@ -44,69 +44,63 @@ type EventsMode string
 const (
 	// EventsOff does not open the event stream; pods are found by relisting.
 	EventsOff EventsMode = "off"
-	// EventsAuto uses the event stream if the runtime has one.
+	// EventsAuto uses the event stream if the runtime has one, and otherwise only relists.
 	EventsAuto EventsMode = "auto"
-	// EventsRequire uses the event stream. If the runtime has none, Run returns an
-	// error.
+	// EventsRequire uses the event stream. If Options.Runtime is not a [pleg.EventWatcher], New
+	// returns an error; if the runtime has no events, Run does.
 	EventsRequire EventsMode = "require"
 )
 
-// Options configure a [Pipeline]. Only Runtime is required.
+// Options configure a [Pipeline]. Only Runtime is required. A negative number or time is an error,
+// except where its comment says what it means.
 type Options struct {
 	// Runtime lists and inspects the pods.
 	Runtime pleg.Runtime
-	// RelistPeriod is the time from the end of one list of all pods to the start of
-	// the next. A list for a request or a hint begins at once, but if such a list
-	// ended less than RelistPeriod ago (or a second, if that is shorter), then after
-	// that time. If zero, [DefaultRelistPeriod].
+	// RelistPeriod is the time from the end of one list of all pods to the start of the next. A
+	// list of all pods for a request or a hint begins at once, but between two of these there is
+	// a pause of RelistPeriod, or of a second if that is shorter. If zero, [DefaultRelistPeriod].
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
 	// [Pipeline.Healthy] returns false. If zero, [DefaultRelistThreshold].
 	RelistThreshold time.Duration
-	// Events says whether CRI events are used as hints, for which Runtime is a
-	// [pleg.EventWatcher]. With them a change is known within milliseconds, and all pods are
-	// listed once per RelistPeriodWithEvents. If empty, [EventsOff]: if a process opens the
-	// stream and then stops reading, because of SIGSTOP or a lack of CPU,
-	// containerd blocks after about 250 unread events, and no pod starts any more.
+	// Events says whether CRI events are used as hints, so that a change is known within
+	// milliseconds. If empty, [EventsOff], because a process that opens the stream and stops
+	// reading it (SIGSTOP, no CPU) blocks containerd after about 250 events: then no pod starts.
 	Events EventsMode
-	// RelistPeriodWithEvents is the relist period while the event stream is up, if it is longer
-	// than RelistPeriod: at worst a change is known after that time. It is at most a third of
-	// RelistThreshold. If zero, [DefaultRelistPeriodWithEvents].
+	// RelistPeriodWithEvents is the relist period while the event stream is up: a change that no
+	// event announced is known after this time. A value below RelistPeriod is raised to it, one
+	// above a third of RelistThreshold is lowered. If zero, [DefaultRelistPeriodWithEvents].
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once, which bounds the load on the
-	// runtime. As many again may hang: an inspection hangs if it is older than a second and one
-	// that began later has ended in at most half its age. While all places are taken and nothing
-	// has ended for a second, one more begins. If zero, [DefaultInspectors].
+	// runtime. As many inspections again may hang; see [pleg.Inspection]. If no inspection has
+	// ended for a second and all places are taken, one more begins. If zero, [DefaultInspectors].
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
-	// MaxQuarantine is the longest wait of a quarantined pod: one whose inspection hung, or
-	// failed after a second or more. After a hang the wait doubles each time, from RelistPeriod,
-	// and so does the timeout of the retry, from 10 s. A request for the pod ends the wait.
-	// If zero, [DefaultMaxQuarantine]; if at most RelistPeriod, or negative, a pod is inspected
-	// at every relist.
+	// MaxQuarantine is the longest wait for the next inspection of a pod whose last one hung, or
+	// failed after a second or more; see [pleg.Quarantined]. If zero, [DefaultMaxQuarantine]. If
+	// negative, or at most RelistPeriod, such a pod is inspected at every relist.
 	MaxQuarantine time.Duration
-	// History is the number of events in the log, about 300 bytes each: as far as that, a
-	// subscriber may be behind or resume without a Gap. If zero, [DefaultHistory]; if
-	// negative, as many as the channel of the kubelet holds, 1000.
+	// History is the number of events in the log, about 300 bytes each. A subscriber that is at
+	// most this number of events behind gets no Gap. If zero, [DefaultHistory]; if negative,
+	// 1000, the capacity of the kubelet's event channel.
 	History int
-	// LookupRemoved lets [Pipeline.Lookup] find containers that were removed before its first call,
-	// as its index is kept from the start. That costs what the index costs: about 110 bytes for
-	// each container, and the last statuses of at most 1024 containers that were removed in the
-	// last five minutes.
+	// LookupRemoved builds the index of [Pipeline.Lookup] in New instead of at the first call, so
+	// that it also has the containers that were removed before that call. The index takes about
+	// 110 bytes for each container, and the last statuses of the removed ones.
 	LookupRemoved bool
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the
-	// kubelet does. Otherwise such a container is told as started, if its status says when it
-	// was, and then as died: so every container that a list shows is told.
+	// kubelet does. Otherwise subscribers get a ContainerStarted and a ContainerDied, if the
+	// status of the container says when it started.
 	OmitInferredStarts bool
-	// Logger gets what an operator needs to know, from a goroutine that may wait: while
-	// its handler blocks, up to 1024 records wait, and further ones are counted. So is one at
-	// which it panics. If nil, nothing is logged.
+	// Logger gets what an operator needs to know. Its handler may block: up to 1024 records wait
+	// for it, and later ones are dropped and counted, as is one at which the handler panics. If
+	// nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer

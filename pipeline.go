@@ -57,8 +57,9 @@ type Pipeline struct {
 	dispatcher *dispatcher.Dispatcher
 }
 
-// New returns a pipeline that does not run yet. The error names the bad option, or
-// says why the metrics could not be registered.
+// New returns a pipeline that does not run yet. If an option is bad, the error names the option and
+// wraps [pleg.ErrInvalidOption]; otherwise it says why the metrics could not be registered. Only
+// Run, when it returns, unregisters them.
 func New(o Options) (*Pipeline, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", option.Invalid(err))
@@ -125,9 +126,13 @@ func New(o Options) (*Pipeline, error) {
 const flushTimeout = time.Second
 
 // Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says why. No
-// goroutine is left, and every subscriber's channel is closed. Runtime failures are retried; an
-// error says that Options.Events is [EventsRequire] and the runtime has no events, or which calls
-// of Options.Runtime still run a second after the end of their context. A pipeline runs once.
+// goroutine of the pipeline is left, and every subscriber's channel is closed. Failures of the
+// runtime are retried. Run returns an error in three cases:
+//
+//   - Options.Events is [EventsRequire] and the runtime has no events: the error wraps
+//     [pleg.ErrNoEvents];
+//   - calls of Options.Runtime still run a second after the end of their context;
+//   - Run was called before: a pipeline runs once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
@@ -171,13 +176,13 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	return errors.Join(err, p.runtime.Abandoned())
 }
 
-// Epoch names the sequence numbers of this pipeline's events. Every pipeline and
-// every process has its own.
+// Epoch returns the name of this pipeline in the positions of its events: [pleg.Event] has it too.
+// No two pipelines have the same one, in whatever process.
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
-// WaitSynced waits until the first list of all pods is committed: each of its pods was
-// inspected, or its inspection failed or hangs. It returns the cause of ctx if that ends
-// first, and [pleg.ErrStopped] once Run has returned.
+// WaitSynced blocks until the first list of all pods is committed: each of its pods was
+// inspected, or its inspection failed or hangs. It returns the cause of ctx if ctx ends
+// first, and [pleg.ErrStopped] if Run returns first. It may be called before Run.
 func (p *Pipeline) WaitSynced(ctx context.Context) error {
 	select {
 	case <-p.cache.Synced():
@@ -194,26 +199,27 @@ func (p *Pipeline) WaitSynced(ctx context.Context) error {
 func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
 // RequestReinspect requests an inspection of the pod at the next relist, which comes within
-// Options.RelistPeriod, whether or not it changed. It ends the pod's wait in quarantine, and
-// an inspection of it that hangs. If the pod did not change, subscribers get a PodSync.
-// RequestReinspect does not block. A pod that the next relist does not show is not waited for.
+// Options.RelistPeriod, whether or not the pod changed. If it did not, subscribers get a PodSync.
+// RequestReinspect ends the pod's wait in quarantine, and an inspection of the pod that hangs. It
+// does not block. If the next relist does not show the pod, the request is dropped.
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
-// RequestRelist requests a list of one pod, and an inspection if it changed, without
-// waiting for the next relist, and does not block. It ends the pod's wait in quarantine, and an
-// inspection of it that hangs. Requests for the same pod that wait are served by one list. If
-// Runtime is not a [pleg.PodLister], all pods are listed, with a pause between two such lists
-// (Options.RelistPeriod).
+// RequestRelist requests a list of one pod at once, and an inspection if the pod changed. It ends
+// the pod's wait in quarantine, and an inspection of the pod that hangs. It does not block. One
+// list serves all requests for the pod that wait. If Runtime is not a [pleg.PodLister], all pods
+// are listed, with a pause between two such lists (Options.RelistPeriod).
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
 
-// Relist requests a list of all pods. It returns the error of that list, or nil once each
-// changed pod has been inspected, successfully or not, and the events have been
-// published; the cause of ctx if that ends first, and [pleg.ErrStopped] once Run has returned.
-// Calls that wait for a list to begin share it, and there is a pause between two
-// such lists (Options.RelistPeriod). Before Run it waits for the first list.
+// Relist requests a list of all pods, and blocks until each changed pod has been inspected,
+// successfully or not, and the events have been published. Calls that wait for a list to begin
+// share it, and there is a pause between two such lists (Options.RelistPeriod). Before Run, Relist
+// waits for the first list.
+//
+// The error is that of the list, the cause of ctx if ctx ends first, or [pleg.ErrStopped] once Run
+// has returned.
 func (p *Pipeline) Relist(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // before anything is kept for it

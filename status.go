@@ -18,7 +18,7 @@ func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.diff
 
 // Status returns what the pipeline does at present, and what it waits for: the list and
 // the inspections in flight, with the runtime call that each waits for if Runtime is a
-// [pleg.CallReporter]. It does not block.
+// [pleg.CallReporter]. Status does not block.
 func (p *Pipeline) Status() pleg.Status {
 	s := pleg.Status{
 		At: time.Now(), Endpoint: p.runtime.Endpoint(), Relist: p.lister.Status(), Inspectors: p.inspectors,
@@ -69,11 +69,14 @@ func failed(s pleg.Status, pending []cache.Pending) (failed []pleg.Failed) {
 	return failed
 }
 
-// Healthy reports whether the pipeline works, and if not, why. It returns false if the
-// last successful relist began longer ago than Options.RelistThreshold, as the kubelet's
-// PLEG does, or if several pods wait for an inspection, and for RelistThreshold none has
-// succeeded or failed promptly. What works only by a fallback is in [Pipeline.Status].
-// Healthy does not block.
+// Healthy reports whether the pipeline works, and if not, why. It does not block. What works only
+// by a fallback is in [Pipeline.Status]. Healthy returns false
+//
+//   - before the first successful relist;
+//   - if the last successful relist began longer ago than Options.RelistThreshold, as the
+//     kubelet's PLEG does;
+//   - if at least two pods wait for an inspection, and for RelistThreshold no inspection has
+//     succeeded, or failed in less than a second.
 func (p *Pipeline) Healthy() (bool, error) {
 	if ok, err := p.lister.Healthy(); !ok {
 		return false, err

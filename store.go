@@ -15,20 +15,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Store is a status cache of the embedder, such as the kubelet's
-// kubecontainer.Cache, that is written beside the pipeline's own. Its methods must be safe for
-// concurrent use and return soon: two stages wait for them. Calls for one pod come in the order
-// of their times, each before the events that follow from it. A call that panics is logged.
+// Store is a status cache of the embedder, such as the kubelet's kubecontainer.Cache, that is
+// written beside the pipeline's own. Its methods must be safe for concurrent use and return soon:
+// two stages wait for them. Calls for one pod come in the order of their times, each before the
+// events that follow from it. If a call panics, that is logged, and the pipeline goes on.
 type Store interface {
-	// Set stores the result of an inspection: a status or an error. at is the time
-	// of the observation that led to it.
+	// Set stores the result of an inspection: a status, or an error and a nil status. The status
+	// is read-only. at is the time before the list that led to the inspection.
 	Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time)
-	// Delete removes a pod; the observation made at that time found it gone.
+	// Delete removes a pod: a list that began at that time did not show it.
 	Delete(uid pleg.PodUID, at time.Time)
-	// Touch notes that the observation made at that time found the pod unchanged.
+	// Touch notes that a list that began at that time showed the pod as it was last inspected.
 	Touch(uid pleg.PodUID, at time.Time)
-	// Observe notes a list of all pods. It covers every pod except those in
-	// pending, whose change is not inspected yet. The slice must not be kept.
+	// Observe notes a list of all pods that began at that time: the store is true for that time,
+	// except for the pods in pending, whose change is not inspected yet. Observe must not keep
+	// the slice.
 	Observe(at time.Time, pending []pleg.PodUID)
 }
 
@@ -94,16 +95,17 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. A container
 // is known before the event of its start is delivered, and for [lookup.KeepRemoved] after its
-// removal; with Query.Wait, all pods are listed for one that is not known.
+// removal. If the inspection of its pod fails, or hangs for a second, Lookup returns what the list
+// says.
 //
 // The first call builds an index of all containers, about 110 bytes for each; see
 // Options.LookupRemoved. A call takes microseconds, and milliseconds if the cgroups are searched:
-// with Query.WithPath, or for a Query.Cgroup without CAP_DAC_READ_SEARCH. Of a container whose
-// inspection fails, or hangs for a second, it returns what the list says.
+// with Query.WithPath, or for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait it blocks
+// for at most that time while the container is not known, and has all pods listed.
 //
-// The error wraps [lookup.ErrNoContainer] or [lookup.ErrNotYet], and until the first list of all
-// pods is committed [pleg.ErrNotSynced] too. It is [pleg.ErrStopped] once Run has returned, or the
-// cause of ctx.
+// The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet], the
+// latter with [pleg.ErrNotSynced] until the first list of all pods is committed. For a container
+// that is not known it wraps [pleg.ErrStopped] once Run has returned, or the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	x := p.index.Load()
 	if x == nil {

@@ -18,10 +18,10 @@ type SubscribeOptions = pleg.SubscribeOptions
 // Subscription is a place in the log of the pipeline: see [pleg.Subscription].
 type Subscription = pleg.Subscription
 
-// Subscribe adds a subscriber, before or while the pipeline runs. It gets every
-// event published after Subscribe has returned. Subscribe does not block and is
-// safe for concurrent use. The error wraps [pleg.ErrInvalidOption] if an
-// option is bad, and is [pleg.ErrStopped] once Run has returned.
+// Subscribe adds a subscriber, before or while the pipeline runs. The subscriber gets every event
+// published after Subscribe has returned, and closes the subscription when it no longer reads.
+// Subscribe does not block. The error wraps [pleg.ErrInvalidOption] if an option is bad, and is
+// [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Subscribe(o SubscribeOptions) (Subscription, error) {
 	sub, err := p.dispatcher.Subscribe(o)
 	if err != nil {
@@ -32,10 +32,10 @@ func (p *Pipeline) Subscribe(o SubscribeOptions) (Subscription, error) {
 
 var _ node.Pipeline = (*Pipeline)(nil)
 
-// Watch subscribes once the range begins, and ranges over the events as [pleg.Subscription] does
-// with All. It ends with an error that wraps [pleg.ErrInvalidOption] if an option is bad. A
-// subscriber that is to miss nothing of a pipeline that does not run yet calls
-// [Pipeline.Subscribe].
+// Watch subscribes once the range begins, ranges over the events, and closes the subscription when
+// the range ends. The range ends without an error if ctx ends, with [pleg.ErrStopped] once Run has
+// returned and all events were read, and with an error that wraps [pleg.ErrInvalidOption] if an
+// option is bad. To miss no event of a pipeline that is about to run, use [Pipeline.Subscribe].
 func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		sub, err := p.Subscribe(o)
@@ -48,8 +48,9 @@ func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2
 	}
 }
 
-// PodStatus returns the status of a pod as [cache.Reader] does with Get or, unless newerThan is
-// zero, with GetNewerThan. The error also names the pod.
+// PodStatus returns the status of a pod. If newerThan is zero, it calls Get of [cache.Reader] and
+// does not block; otherwise it calls GetNewerThan, which may. The error wraps that of the method
+// and names the pod.
 func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	status, err := p.podStatus(ctx, uid, newerThan)
 	if err != nil {
@@ -67,7 +68,7 @@ func (p *Pipeline) podStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 
 // RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
 // [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and
-// inspected if it changed, or ctx ends.
+// inspected if it changed, or ctx ends. If the list fails, RelistPod waits for the next one.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
 	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too
@@ -75,7 +76,7 @@ func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodSta
 	return p.PodStatus(ctx, uid, now)
 }
 
-// Pods returns what the cache has of the pods with these UIDs, or of all pods if there are none,
+// Pods returns what the cache has of the pods with these UIDs, or of all pods if no UID is given,
 // sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
 // until the first list of all pods is committed. Pods does not block.
 func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {

@@ -104,9 +104,10 @@ func (o *Options) complete(socket string) error {
 func (c *Client) Close() error { return c.calls.Close() }
 
 // Pods returns the state of the pods with these UIDs, or of all pods if there are none,
-// sorted by UID, as soon as the daemon has answered. A pod that is unknown or gone is left out;
-// an error in an entry is a [pleg.InspectionError]. The error wraps [pleg.ErrNotSynced] until the
-// daemon has committed its first list of all pods, and [pleg.ErrNoDaemon] if the daemon is away.
+// sorted by UID, as soon as the daemon has answered. A pod that is unknown or gone is left out. An
+// error in an entry is a [*pleg.InspectionError], which wraps [cache.ErrNotInspected] if no
+// inspection of the pod has ended yet. The error of Pods wraps [pleg.ErrNotSynced] until the daemon
+// has committed its first list of all pods, and [pleg.ErrNoDaemon] if the daemon is away.
 func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -217,6 +218,9 @@ func (c *Client) WaitSynced(ctx context.Context) error {
 func inspectionError(text string) error {
 	if text == "" {
 		return nil
+	}
+	if text == cache.ErrNotInspected.Error() {
+		return &pleg.InspectionError{Err: cache.ErrNotInspected}
 	}
 	return &pleg.InspectionError{Err: errors.New(text)}
 }

@@ -57,8 +57,8 @@ func TestPods(t *testing.T) {
 		if failing.Last.Container("c").State != pleg.StateRunning || time.Since(failing.LastAsOf) != 3500*time.Millisecond {
 			t.Errorf("pod %+v, want the last status, of 3.5s ago: since the list before the change", failing)
 		}
-		if hung.Listed == nil || hung.Listed.Containers[0].ID != "c" || !hung.CurrentAsOf.IsZero() {
-			t.Errorf("pod %+v, want it as it is listed", hung)
+		if hung.Listed == nil || hung.Listed.Containers[0].ID != "c" || !hung.CurrentAsOf.IsZero() || !errors.Is(hung.Err, cache.ErrNotInspected) {
+			t.Errorf("pod %+v, want it as it is listed, and ErrNotInspected", hung)
 		}
 		if well.Err != nil || well.Status.Container("c") == nil || !slices.Equal(well.Status.IPs, []string{plegtest.Address}) {
 			t.Errorf("pod %+v, want container c and an address", well)

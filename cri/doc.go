@@ -15,7 +15,7 @@
 //
 // The event stream has a connection of its own with a window of 16 MiB. If a client
 // does not read its events, containerd waits, and so do the calls that start a pod.
-// This also happens while this process is stopped, after about 300 events.
+// This also happens while this process is stopped, after about 250 events.
 //
 // A malformed item hides no other. The client completes it from the list before or from
 // the kubelet's labels, and skips it if neither has what is missing. Of one with text that

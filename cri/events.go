@@ -20,7 +20,7 @@ const (
 	// client reads them, and the most memory that they use here. It holds 5000 to
 	// 15 000 events while this process is short of CPU; grpc's default of 64 KiB
 	// holds 30 to 60. While the process is stopped, containerd 2.4 waits after about
-	// 300 events whatever the window (measured).
+	// 250 events whatever the window (measured).
 	eventWindow = 16 << 20
 	// offWithin is how soon a runtime ends a stream if its events are switched off. One
 	// whose events have worked may also do so, because it restarts.

@@ -61,7 +61,8 @@ func allOf(cluster string) func(node string) string {
 	}
 }
 
-// nodeOf returns the node in a subject of the stream or of the bucket.
+// nodeOf returns the node in a subject of the stream, pleg.v2.CLUSTER.NODE.UID, or of the bucket,
+// $KV.pleg-agents.CLUSTER.NODE.
 func nodeOf(subject string) string {
 	if tokens := strings.Split(subject, "."); len(tokens) > 3 {
 		return fromToken.Replace(tokens[3])

@@ -2,10 +2,9 @@
 // belongs to.
 //
 // Pipeline.Lookup and Client.Lookup answer a [Query] with a [Container]. A process is found by the
-// cgroup that /proc names, a cgroup by its id. The directory of a container's cgroup is named
-// after the container, by every runtime and both cgroup drivers (such as
-// cri-containerd-ID.scope): nothing else is read from a path, and nothing that a runtime does
-// not promise is asked for.
+// cgroup that /proc names, a cgroup by its id. Every runtime and both cgroup drivers name the
+// directory of a container's cgroup after the container, such as cri-containerd-ID.scope. Only
+// this id is read from the path.
 package lookup
 
 import (
@@ -18,16 +17,17 @@ import (
 )
 
 var (
-	// ErrNoContainer is returned for what belongs to no container of this node: a process of
-	// the host, a cgroup without a container, or an id that the runtime does not list.
+	// ErrNoContainer is wrapped by the error for a query that matches no container of this node: a
+	// process of the host, a cgroup without a container, or, with Query.Wait, an id that the
+	// runtime does not list.
 	ErrNoContainer = errors.New("no container of this node")
-	// ErrNotYet is returned for a container that is not known yet. It is known a moment
-	// after the runtime lists it, once its pod is inspected; see Query.Wait. If the inspection
-	// fails or takes longer than a second, what the list says is known.
+	// ErrNotYet is wrapped by the error for a container that is not known yet. It is known once
+	// its pod has been listed and inspected. If the inspection fails or takes longer than a second,
+	// what the list says is known.
 	ErrNotYet = errors.New("the container is not known yet")
 )
 
-// KeepRemoved is how long a removed container can be looked up; at most 1024 are kept.
+// KeepRemoved is how long a removed container can be looked up, if it is one of the last 1024.
 const KeepRemoved = 5 * time.Minute
 
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
@@ -36,7 +36,7 @@ type Query struct {
 	// begins with them. It may have a scheme, as in the status of a pod (containerd://ID), or be
 	// the name of a cgroup (cri-containerd-ID.scope).
 	Container pleg.ContainerID
-	// PID is a process, in the pid namespace of this process.
+	// PID is a process, in the pid namespace of the process with the pipeline.
 	PID int
 	// Cgroup is the id of a cgroup v2, as bpf_get_current_cgroup_id returns it. It is the
 	// inode of the cgroup's directory.
@@ -44,40 +44,40 @@ type Query struct {
 	// Wait is how long to wait for a container that is not known yet. If zero, the error is
 	// [ErrNotYet] at once.
 	Wait time.Duration
-	// WithPath asks for the path of the cgroup although only Container is set. The cgroups of
-	// the node are searched then, which takes milliseconds.
+	// WithPath sets Container.CgroupPath for a query by Container too. The cgroups of the node
+	// are searched for it, which takes milliseconds.
 	WithPath bool
 }
 
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
-	// ContainerStatus is the status of the container. Of a sandbox it has the id, the pod's name, the
-	// attempt, the state, the time of its creation, the labels and the annotations. Of a container
-	// whose inspection fails or hangs it has the id, the name, the attempt, the state and the time
-	// of its creation. A container that was removed has exited: if FinishedAt is zero, its end was not seen and it has no exit code.
+	// ContainerStatus is the status of the container. For a sandbox, it has ID, Name (the pod's),
+	// Attempt, State, CreatedAt, Labels and Annotations. If the first inspection of the container
+	// or sandbox fails or hangs, it has only the first five. A removed container has State exited:
+	// if its FinishedAt is zero, its end was not seen, and ExitCode means nothing.
 	pleg.ContainerStatus
-	// Sandbox is true if it is a pod sandbox.
+	// Sandbox is true if the answer is a pod sandbox.
 	Sandbox bool
 
 	PodUID       pleg.PodUID
 	PodName      string
 	PodNamespace string
-	// PodLabels and PodAnnotations come from the pod's newest sandbox. There are no annotations while
-	// the inspection fails or hangs. The annotations are
-	// the pod's own and those of the kubelet, such as kubernetes.io/config.source.
+	// PodLabels and PodAnnotations come from the pod's newest sandbox. The annotations are the
+	// pod's own and those of the kubelet, such as kubernetes.io/config.source. There are no
+	// annotations if the first inspection of the container or sandbox fails or hangs.
 	PodLabels      map[string]string
 	PodAnnotations map[string]string
 
 	// RemovedAt is when the pipeline learned that the container is gone; zero while it exists.
 	RemovedAt time.Time
-	// CgroupPath is the cgroup below the root of its hierarchy: that of the process or with the
-	// id that was asked for, which may be inside the container's, or the container's. It is
-	// empty if the query has only a container's id and not WithPath.
+	// CgroupPath is a path below the root of the cgroup hierarchy. For a query by PID or Cgroup it
+	// is the cgroup of the process or with this id, which may lie inside the container's cgroup.
+	// For a query by Container it is the container's cgroup, or empty without Query.WithPath.
 	CgroupPath string
 }
 
-// Check returns an error that says what is wrong with the query, or nil. It wraps
-// [pleg.ErrInvalidOption].
+// Check returns an error that says what is wrong with the query and wraps
+// [pleg.ErrInvalidOption], or nil.
 func (q Query) Check() error {
 	set := 0
 	for _, is := range []bool{q.Container != "", q.PID != 0, q.Cgroup != 0} {

@@ -21,33 +21,35 @@ import (
 // safe for concurrent use, and what they return is read-only. New methods may be added in a
 // minor version: do not implement it outside tests.
 //
-// Questions about pods return an error that wraps [pleg.ErrNotSynced] until the first list of
-// all pods is committed, and [pleg.ErrNoDaemon] if the daemon is away.
+// PodStatus, RelistPod, Pods and Lookup return an error that wraps [pleg.ErrNotSynced] until the
+// first list of all pods is committed, and [pleg.ErrNoDaemon] if the daemon is away.
 type Pipeline interface {
-	// Subscribe returns a subscription.
+	// Subscribe returns a subscription, which the caller closes. It does not block. The error
+	// wraps [pleg.ErrInvalidOption], or [pleg.ErrStopped] if the pipeline of this process has
+	// stopped. A subscription to a daemon begins when it is first read.
 	Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error)
 	// Watch subscribes once the range begins, and ranges over the events until ctx ends. The
 	// range ends with an error only if no attempt can succeed: if an option is bad
-	// ([pleg.ErrInvalidOption]), or the pipeline of this process has stopped
-	// ([pleg.ErrStopped]).
+	// ([pleg.ErrInvalidOption]), if the pipeline of this process has stopped
+	// ([pleg.ErrStopped]), or if the socket of the daemon cannot be used.
 	Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error]
 	// PodStatus returns the newest status of a pod. Unless newerThan is zero, it blocks until
-	// an observation that began after newerThan has been applied, or ctx ends. If the last
-	// inspection of the pod failed, the error wraps a [pleg.InspectionError]; for a pod that is
-	// unknown or gone it wraps [pleg.ErrUnknownPod].
+	// the answer of a list that began after newerThan is known, and the pod inspected if it
+	// changed, or ctx ends. If the last inspection of the pod failed, the error wraps a
+	// [*pleg.InspectionError]; for a pod that is unknown or gone it wraps [pleg.ErrUnknownPod].
 	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
-	// RelistPod has the pod listed now, and returns what PodStatus would for the present time,
+	// RelistPod has the pod listed now, and returns what PodStatus does for the present time,
 	// without waiting for the next list of all pods. It is for a program that knows that the
 	// pod has changed.
 	RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
-	// Pods returns what is known of the pods with these UIDs, or of all pods if there are none,
-	// sorted by UID. A pod that is unknown or gone is left out. It does not wait for the runtime.
+	// Pods returns what is known of the pods with these UIDs, or of all pods if no UID is given,
+	// sorted by UID. A pod that is unknown or gone is left out. Pods does not wait for the runtime.
 	Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error)
 	// Lookup says which container and pod a container id, a process or a cgroup belongs to. The
 	// error wraps [lookup.ErrNoContainer], [lookup.ErrNotYet] or [pleg.ErrInvalidOption].
 	Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error)
-	// WaitSynced waits until the first list of all pods is committed: each of its pods was
-	// inspected, or its inspection failed or hangs. It returns the cause of ctx if that ends
+	// WaitSynced blocks until the first list of all pods is committed: each of its pods was
+	// inspected, or its inspection failed or hangs. It returns the cause of ctx if ctx ends
 	// first, [pleg.ErrStopped] if the pipeline of this process has stopped, and otherwise an
 	// error only if no attempt can succeed.
 	WaitSynced(ctx context.Context) error

@@ -2,11 +2,11 @@ package pleg
 
 import "time"
 
-// Reasons of a [Gap].
+// Values of Event.Reason of a [Gap].
 const (
 	// HistoryTooShort means that the log no longer has the next event.
 	HistoryTooShort = "HistoryTooShort"
-	// OtherEpoch means that the sequence number belongs to another pipeline.
+	// OtherEpoch means that SubscribeOptions.After is the position of another pipeline.
 	OtherEpoch = "OtherEpoch"
 	// Stopped means that the pipeline ended before the subscriber got everything. No replay
 	// follows: the Gap is the last event.
@@ -16,8 +16,8 @@ const (
 // Event is one step in the life of a pod. Its JSON form is one of the
 // program's outputs.
 type Event struct {
-	// Seq numbers the events of one pipeline; it only grows. Filtered and missed
-	// events leave holes.
+	// Seq is the number of the event in its pipeline; the first event has 1. What a subscriber did
+	// not ask for, or missed, leaves holes. A replayed event has its old number.
 	Seq          uint64    `json:"seq"`
 	Type         EventType `json:"type"`
 	PodUID       PodUID    `json:"podUID,omitempty"`
@@ -34,29 +34,30 @@ type Event struct {
 	Attempt uint32 `json:"attempt"`
 	// Sandbox is true if ContainerID names a pod sandbox.
 	Sandbox bool `json:"sandbox"`
-	// ExitCode and Reason are set on a ContainerDied if the inspection still found
-	// the container, otherwise ExitCode is nil, and on a ContainerCorrected.
+	// ExitCode is set on a ContainerDied and a ContainerCorrected of a container. It is nil if the
+	// container was gone before its exit code could be asked for, and on all other events.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	// Image and StartedAt are set on each event of a container except a ContainerRemoved,
-	// FinishedAt also if ExitCode is, as far as the status has them. The runtime's clock
-	// made the times.
+	// Reason is the runtime's reason for the exit, set where ExitCode is. On a Gap it is
+	// [HistoryTooShort], [OtherEpoch] or [Stopped].
+	Reason string `json:"reason,omitempty"`
+	// Image and StartedAt are set on each event of a container except a ContainerRemoved, as far
+	// as the status has them. FinishedAt is set where ExitCode is. The times are the runtime's.
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Missed is the number of events, of all pods, that a Gap reports.
+	// Missed is the number of events of all pods that a Gap stands for; see [Gap].
 	Missed uint64 `json:"missed,omitempty"`
 	// Replayed is true if the event describes a state that was there before the
 	// subscription or when the pipeline began, not something that has just happened.
 	Replayed bool `json:"replayed,omitempty"`
-	// Epoch names the pipeline that published the event. Seq means something only
-	// together with it; see [Event.Position].
+	// Epoch names the pipeline that published the event. Seq has a meaning only
+	// together with Epoch; see [Event.Position].
 	Epoch string `json:"epoch,omitempty"`
-	// ObservedAt is the time before the list that showed the change. When the event is delivered, the
-	// cache has a status at least as new.
+	// ObservedAt is the time before the list that showed the change; for a mark except a
+	// [Bookmark], the time of the mark.
 	ObservedAt time.Time `json:"observedAt,omitzero"`
-	// Status is the pod's newest good status when the event was delivered, if
-	// SubscribeOptions.Statuses is set: at least as new as the event. It
-	// has only the UID once the pod is gone, and is nil for a mark.
+	// Status is the pod's newest good status at the delivery of the event, and at least as new as
+	// the event. It is nil for a mark, and unless SubscribeOptions.Statuses is set. Once the pod
+	// is gone, it has only the UID.
 	Status *PodStatus `json:"-"`
 }

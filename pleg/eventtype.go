@@ -11,16 +11,16 @@ const (
 	ContainerDied EventType = "ContainerDied"
 	// ContainerRemoved means that a dead container or sandbox is gone.
 	ContainerRemoved EventType = "ContainerRemoved"
-	// PodSync means that the pod was reinspected without a visible change: its status may
-	// have others.
+	// PodSync means that the pod was reinspected and its list shows no change. Its status may have
+	// changed.
 	PodSync EventType = "PodSync"
 
 	// ContainerCreated means that a container exists that has not been started. A runtime
 	// may start it before the pipeline sees it. Only subscribers that name the type get it.
 	ContainerCreated EventType = "ContainerCreated"
-	// ContainerCorrected means that the exit code or the reason of a container is another one
-	// than was known: containerd may learn of OOMKilled after the end. It is found when the pod
-	// is inspected again for another reason. Only subscribers that name the type get it.
+	// ContainerCorrected means that the runtime has changed the exit code or the reason of an
+	// exited container: containerd may learn of OOMKilled after the end. An inspection of the pod
+	// for another reason finds the correction. Only subscribers that name the type get it.
 	ContainerCorrected EventType = "ContainerCorrected"
 	// NetworkSetupCompleted means that a sandbox is ready and has an address.
 	// Only subscribers that ask for network events or name the type get it.
@@ -33,17 +33,17 @@ const (
 // Marks are about the subscription, not about a pod. Their sequence number is that
 // of the last event published before them.
 const (
-	// Synced ends the replay, or the part of the history that the subscriber
-	// resumed from: the subscriber has the initial state of every pod, except of
-	// those whose inspection fails or hangs. Live events follow.
+	// Synced ends a replay, or the events that a subscriber with After or Since gets first: the
+	// subscriber has the present state of every pod, except of pods whose inspection fails or
+	// hangs. Live events follow.
 	Synced EventType = "Synced"
 	// Gap means that the log had moved past the subscriber, that its position is another
 	// pipeline's, or that the pipeline ends; Reason says why. A replay follows, unless the
 	// pipeline has stopped. Missed is the number of events of all pods that are not
 	// delivered; 0 if it is not known.
 	Gap EventType = "Gap"
-	// Bookmark means that the subscriber has everything of its pods that was listed up
-	// to ObservedAt. While an inspection of one of them fails or hangs, ObservedAt
-	// stands still, but the position moves on.
+	// Bookmark means that the subscriber has everything that lists showed of its pods up to
+	// ObservedAt. While the inspection of one of these pods fails or hangs, ObservedAt stands
+	// still, but the position moves on. Only subscribers with Bookmarks get it.
 	Bookmark EventType = "Bookmark"
 )

@@ -13,33 +13,33 @@ type Status struct {
 	Healthy  bool
 	Err      error
 	Degraded error
-	// Since is when the troubles began that have no time of their own.
+	// Since has the times at which troubles began.
 	Since  Since
 	Relist RelistStatus
-	// Runtime is the process of the runtime, nil if it is not known. Stuck are the pods whose
-	// shim does not run, the longest first. See [ProcessReporter] and [ShimReporter].
+	// Runtime is the process of the runtime, if a list failed or is in progress, or an inspection
+	// is overdue; nil otherwise, or if it is not known (see [ProcessReporter]).
 	Runtime *Process
-	Stuck   []Stuck
-	// Inspectors is the bound on inspections in flight that are not hung, InFlight the
-	// number of those in flight.
+	// Stuck are the pods whose shim does not run, the longest first; see [ShimReporter].
+	Stuck []Stuck
+	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
+	// InFlight is the number of inspections in flight.
 	Inspectors, InFlight int
-	// InspectionTook is the median of the last inspections of different pods that ended by
-	// themselves; 0 if there were not several in a minute.
+	// InspectionTook is the median duration of the last inspections of different pods that were
+	// not cancelled; 0 if only a few ended within a minute.
 	InspectionTook time.Duration
-	// Waiting is the number of pods that have changed and were not inspected with
-	// success since.
+	// Waiting is the number of pods whose change has not been inspected successfully yet.
 	Waiting int
 	// Overdue are the inspections in flight that are older than a second,
 	// the oldest first.
 	Overdue []Inspection
-	// Quarantined are the pods whose last inspection hung, in the order of their
+	// Quarantined are the pods whose last inspection hung or failed late, in the order of their
 	// next retry.
 	Quarantined []Quarantined
-	// Failed are the pods whose last inspection failed without hanging, the longest first.
+	// Failed are the other pods whose last inspection failed, the longest first.
 	Failed []Failed
 }
 
-// Since is when troubles began; each is zero without the trouble.
+// Since has the times at which troubles began. A time is zero while its trouble is absent.
 type Since struct {
 	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
 	// fallback, Slow when lists or inspections became slow.
@@ -49,58 +49,62 @@ type Since struct {
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	// Success is when the newest successful list began; zero before the first. Took
-	// is how long it took.
+	// is how long that list took.
 	Success time.Time
 	Took    time.Duration
-	// Started is when the list in progress began; zero if there is none. Call is
-	// what it waits for; nil if that is not known.
+	// Started is when the list in progress began; zero if no list is in progress. Call is the call
+	// to the runtime that this list waits for; nil if it is not known.
 	Started time.Time
 	Call    *Call
-	// Failing is when the first of the failed lists since Success began, Failures
-	// is their number, Err is the error of the last, and FailedAfter is how long that took;
-	// all zero if none failed.
+	// Failures is the number of lists that failed since Success. Failing is when the first of them
+	// began, Err is the error of the last, and FailedAfter is how long the last took. All are zero
+	// if no list failed.
 	Failing     time.Time
 	Failures    int
 	Err         error
 	FailedAfter time.Duration
-	// Period is the time from the end of a list to the start of the next, at
-	// present. Pods is the number of pods that lists of all or of single pods have shown.
+	// Period is the present time from the end of a list to the start of the next.
 	Period time.Duration
-	Pods   int
+	// Pods is the number of pods that are known; 0 before the first successful list.
+	Pods int
 }
 
-// Inspection is an inspection in flight.
+// Inspection is an inspection in flight. It hangs if it is older than a second, and an inspection
+// that began later has ended in at most half its age. If no inspection ends, none hangs: the
+// runtime is slow.
 type Inspection struct {
 	UID       PodUID
 	Namespace string
 	Name      string
 	Started   time.Time
-	// Hung is set once inspections that began later have ended.
+	// Hung is true if the inspection hangs.
 	Hung bool
 	// Call is the oldest call to the runtime that the inspection waits for; nil if
 	// the runtime is no [CallReporter], or if no call has been sent yet.
 	Call *Call
 }
 
-// Quarantined is a pod whose last inspection hung.
+// Quarantined is a pod whose last inspection hung and was cancelled, or failed after a second or
+// more (late). It waits for its next inspection. After a hang the wait doubles each time from
+// Options.RelistPeriod, and the timeout of the retry from 10 s. A request for the pod ends the
+// wait.
 type Quarantined struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when the first inspection began that hung or failed late; all later ones did
-	// too.
+	// Since is when the first of these inspections in a row began, Hung is their number.
 	Since time.Time
-	// Hung is the number of inspections in a row that hung or failed late.
-	Hung int
-	// NextTry is when its wait ends. It is inspected at the first relist after that, as
+	Hung  int
+	// NextTry is when the wait ends. The pod is inspected at the first relist after that, as
 	// soon as there is a place.
 	NextTry time.Time
-	// Err is the error of the last one, and Call what it waited for; nil if that is not known.
+	// Err is the error of the last inspection. Call is the call to the runtime that it waited for;
+	// nil if it is not known.
 	Err  error
 	Call *Call
 }
 
-// Failed is a pod whose last inspection failed without hanging.
+// Failed is a pod whose last inspection failed, and that is not quarantined.
 type Failed struct {
 	UID       PodUID
 	Namespace string
@@ -116,8 +120,8 @@ type Process struct {
 	PID int
 	// Name is the name of its program, such as containerd.
 	Name string
-	// State is the letter of the kernel, such as T for stopped by a signal and D for waiting in
-	// the kernel; empty if the process has ended.
+	// State is the kernel's letter for the state, such as T for stopped by a signal and D for
+	// waiting in the kernel; empty if the process has ended.
 	State string
 }
 
@@ -127,12 +131,12 @@ type Stuck struct {
 	UID       PodUID
 	Namespace string
 	Name      string
-	// Since is when this was first seen.
+	// Since is when the pod was first seen stuck.
 	Since time.Time
-	// Shim is the process that watches; nil if it is not known or has ended.
+	// Shim is the process that watches the containers; nil if it is not known or has ended.
 	Shim *Process
-	// Container and ID are the container whose process has ended, although the runtime calls it
-	// running; empty if none has.
+	// Container and ID are the name and id of a container whose process has ended, although the
+	// runtime calls it running; empty if there is no such container.
 	Container string
 	ID        ContainerID
 }

@@ -46,7 +46,7 @@ func (s State) String() string {
 // Container is a container, or a pod sandbox, in a list of the runtime.
 type Container struct {
 	ID ContainerID
-	// SandboxID is the sandbox a container lives in; empty for a sandbox.
+	// SandboxID is the sandbox that the container belongs to; empty for a sandbox.
 	SandboxID ContainerID
 	// Name is the container's name in the pod; for a sandbox, the pod's name.
 	Name string
@@ -64,9 +64,8 @@ type Pod struct {
 	UID       PodUID
 	Name      string
 	Namespace string
-	// Labels are the pod's labels, taken from its newest sandbox. If they are nil and
-	// there is no sandbox, they are not known: subscribers with a selector then wait
-	// for the next list.
+	// Labels are the pod's labels, taken from its newest sandbox. If nil, selectors go by the
+	// labels that an earlier list had.
 	Labels map[string]string
 	// Containers and Sandboxes are in the order in which their events are to
 	// be computed. Package cri lists the newest first, as the kubelet does.

@@ -36,8 +36,8 @@ func (p Position) String() string {
 	return p.Epoch + ":" + strconv.FormatUint(p.Seq, 10)
 }
 
-// Position returns the place of an event. It is false for a Gap: it precedes the replay that it
-// announces, so that a subscriber that resumes there could miss something.
+// Position returns the place of an event. It returns false for a Gap, because a replay follows the
+// Gap: a subscriber that resumes there could miss something.
 func (e Event) Position() (Position, bool) {
 	return Position{Epoch: e.Epoch, Seq: e.Seq}, e.Epoch != "" && e.Type != Gap
 }

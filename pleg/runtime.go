@@ -9,31 +9,34 @@ import (
 // it for every CRI endpoint; an embedder may have its own.
 //
 // Both methods must be safe for concurrent use: ListPods runs beside any number of PodStatus calls
-// of different pods. A call that has not returned a second after the end of its ctx has failed, and
-// until it returns no other of that method and pod begins. A panic or a runtime.Goexit is an error
-// of that call. All text is UTF-8: plegtest.CheckRuntime tests all this.
+// of different pods. Their contexts have deadlines. A call that has not returned a second after its
+// ctx has ended counts as failed, and until it returns, no other call of this method for this pod
+// begins. A panic or a runtime.Goexit counts as an error of the call.
+//
+// What a call returns must not change later, and all text is UTF-8. plegtest.CheckRuntime tests a
+// runtime.
 type Runtime interface {
-	// ListPods returns every pod with all its containers and sandboxes in all
-	// states. No two pods have one UID, and no two containers or sandboxes one id. For a pod
-	// that did not change since the last call it may return the same pointer, which saves
-	// the comparison. After an error the pipeline keeps what it knew: an error is never an
-	// empty node.
+	// ListPods returns every pod with all its containers and sandboxes in all states. No two pods
+	// have the same UID, and no two containers or sandboxes the same id. For a pod that did not
+	// change since the last call, ListPods may return the same pointer, which saves the
+	// comparison. After an error the pipeline keeps what it knew.
 	ListPods(ctx context.Context) ([]*Pod, error)
 
-	// PodStatus inspects one pod by the ids in it. Ids that the runtime no longer
-	// knows are left out of the status and are not an error. last is the pod's last
-	// good status, or nil if the runtime must be asked for everything. What cannot have
-	// changed since may be taken from it: what had exited, and, if the runtime keeps the
-	// addresses of a ready sandbox, a sandbox that is listed as ready, was ready, and had its
-	// addresses.
+	// PodStatus returns the status of each container and sandbox in pod. It leaves out those that
+	// the runtime no longer knows, without an error. The pipeline sets ObservedAt.
+	//
+	// last is the pod's last good status, from which PodStatus may take what cannot have changed:
+	// a container that had exited, a sandbox that was not ready, and a sandbox that was ready with
+	// its addresses and is listed as ready, if the runtime keeps these. If last is nil, the runtime
+	// must be asked for everything.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 
-// PodLister is a [Runtime] that can list one pod. With it, a single-pod relist does
-// not list all pods.
+// PodLister is a [Runtime] that can list one pod. Otherwise the pipeline lists all pods to list
+// one.
 type PodLister interface {
-	// ListPod returns the pod as ListPods would, or nil if the pod is gone. It runs
-	// beside ListPods and PodStatus.
+	// ListPod returns the pod as ListPods would, or nil and no error if the pod is gone. It runs
+	// beside ListPods, PodStatus, and calls of ListPod for other pods.
 	ListPod(ctx context.Context, uid PodUID) (*Pod, error)
 }
 
@@ -50,17 +53,17 @@ type Addressed interface {
 	Endpoint() string
 }
 
-// Prober is a [Runtime] with a cheap call that shows that it answers. It is made every two
-// seconds while no list of all pods is due for longer.
+// Prober is a [Runtime] with a cheap call that shows whether the runtime answers. The pipeline
+// makes this call after two seconds without a list of all pods.
 type Prober interface {
 	// Probe returns an error if the runtime does not answer before ctx ends.
 	Probe(ctx context.Context) error
 }
 
-// ProcessReporter is a [Runtime] that knows its process, so that the status of the pipeline can
-// say why it does not answer.
+// ProcessReporter is a [Runtime] that knows the process of the runtime, so that the status of the
+// pipeline can say why the runtime does not answer.
 type ProcessReporter interface {
-	// Process returns the process of the runtime, nil if it is not known. It does not block.
+	// Process returns the process of the runtime; nil if it is not known. It does not block.
 	Process() *Process
 }
 
@@ -74,13 +77,13 @@ type ShimReporter interface {
 // CallReporter is a [Runtime] that reports the calls in flight, so that the status of
 // the pipeline can name the call that hangs.
 type CallReporter interface {
-	// Calls returns the calls that the methods of the runtime wait for, the oldest
+	// Calls returns the calls that the methods of the Runtime wait for, the oldest
 	// first. It does not block.
 	Calls() []Call
 }
 
-// CallError is wrapped by the error of PodStatus that one call to the runtime caused, so that
-// the status of the pipeline can name the call once it has ended too.
+// CallError is an error of one call to the runtime. A Runtime may wrap it in the error of
+// PodStatus, so that the status of the pipeline can still name the call after it has ended.
 type CallError struct {
 	Call Call
 	Err  error
@@ -94,31 +97,32 @@ func (e *CallError) Unwrap() error { return e.Err }
 
 // EventWatcher is a [Runtime] with an event stream.
 type EventWatcher interface {
-	// WatchEvents opens the stream, calls opened, and then calls hint for each event
-	// until the stream ends, which is always an error. Both functions are called one
-	// at a time and return soon, whatever the rest of the pipeline does, so that the
-	// runtime never waits.
+	// WatchEvents opens the stream, calls opened, and then calls hint for each event until ctx or
+	// the stream ends. It always returns an error, which wraps [ErrNoEvents] if the runtime has no
+	// events. It must not call the two functions at the same time. They return soon, whatever the
+	// rest of the pipeline does, so that the runtime never waits.
 	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
 }
 
 // Hint is a CRI event: something happened to a container or a sandbox. It is a reason to list
-// the pod, and never data about it; a container that no list shows is told by what its hints
-// say of it.
+// the pod, and never data about it, except for a container that no list shows: the events of this
+// container come from its hints.
 type Hint struct {
-	// UID is empty if the event does not say which pod it is about.
+	// UID is the pod. If the event does not say which pod it is about, UID is empty, and all pods
+	// are listed.
 	UID PodUID
-	// Container is the container or sandbox that the event is about, Sandbox the sandbox it
-	// belongs to. Both are the same if the event is about a sandbox; either may be empty.
+	// Container is the container or sandbox that the event is about, Sandbox the sandbox that the
+	// container belongs to. For a sandbox both are the same. Either may be empty.
 	Container, Sandbox ContainerID
-	// State is the container's state according to the event. Removed means that it is gone.
+	// State is the container's state according to the event. Removed means that the container is
+	// gone.
 	State   State
 	Removed bool
-	// Name and Attempt are the container's, PodName and PodNamespace its pod's. They may be
+	// Name and Attempt are the container's, PodName and PodNamespace the pod's. They may be
 	// empty.
 	Name                  string
 	Attempt               uint32
 	PodName, PodNamespace string
-	// Status is the status of a container that has exited, nil if the event has none. It is
-	// final.
+	// Status is the final status of a container that has exited; nil if the event has none.
 	Status *ContainerStatus
 }

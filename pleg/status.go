@@ -11,8 +11,8 @@ type PodStatus struct {
 	UID       PodUID
 	Name      string
 	Namespace string
-	// IPs are the pod's addresses, the primary one first. A status without a
-	// ready sandbox keeps the last known ones.
+	// IPs are the pod's addresses, the primary address first. A status without a
+	// ready sandbox keeps the last known addresses.
 	IPs []string
 	// Containers and Sandboxes have a status for each listed id that still existed
 	// at the inspection.
@@ -28,7 +28,7 @@ type PodStatus struct {
 	Native any
 }
 
-// Container returns the status of the container with this id, or nil.
+// Container returns the status of the container with this id, or nil. s may be nil.
 func (s *PodStatus) Container(id ContainerID) *ContainerStatus {
 	if s == nil {
 		return nil
@@ -41,7 +41,7 @@ func (s *PodStatus) Container(id ContainerID) *ContainerStatus {
 	return nil
 }
 
-// Sandbox returns the status of the sandbox with this id, or nil.
+// Sandbox returns the status of the sandbox with this id, or nil. s may be nil.
 func (s *PodStatus) Sandbox(id ContainerID) *SandboxStatus {
 	if s == nil {
 		return nil
@@ -54,9 +54,9 @@ func (s *PodStatus) Sandbox(id ContainerID) *SandboxStatus {
 	return nil
 }
 
-// SandboxReady reports whether a sandbox of the pod is ready.
+// SandboxReady reports whether a sandbox of the pod is ready. s may be nil.
 func (s *PodStatus) SandboxReady() bool {
-	return slices.ContainsFunc(s.Sandboxes, func(sandbox *SandboxStatus) bool { return sandbox.Ready })
+	return s != nil && slices.ContainsFunc(s.Sandboxes, func(sandbox *SandboxStatus) bool { return sandbox.Ready })
 }
 
 // ContainerStatus is the status of one container.
@@ -65,8 +65,8 @@ type ContainerStatus struct {
 	Name    string
 	Attempt uint32
 	State   State
-	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero
-	// means not yet.
+	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero if
+	// the container has not come so far.
 	CreatedAt  time.Time
 	StartedAt  time.Time
 	FinishedAt time.Time
@@ -92,7 +92,7 @@ type SandboxStatus struct {
 	Attempt   uint32
 	Ready     bool
 	CreatedAt time.Time
-	// IPs are the addresses of this sandbox, the primary one first; empty on
+	// IPs are the addresses of this sandbox, the primary address first; empty on
 	// the host network and once the network is torn down.
 	IPs         []string
 	HostNetwork bool

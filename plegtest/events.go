@@ -53,7 +53,8 @@ func (r *Runtime) open() []*watcher {
 	return slices.Clone(r.watchers)
 }
 
-// EndWatches ends all open event streams with err.
+// EndWatches ends all open event streams with err, which must not be nil. It does not wait until
+// they have ended.
 func (r *Runtime) EndWatches(err error) {
 	for _, w := range r.open() {
 		select {
@@ -63,15 +64,15 @@ func (r *Runtime) EndWatches(err error) {
 	}
 }
 
-// Announce sends a CRI event that says what the runtime has of a container or
-// sandbox now: its state, or that it is removed. The event of a container that has exited
-// carries its status.
+// Announce sends a CRI event with the present state of a container or sandbox, or with Removed if
+// the pod does not have it. The event of a container that has exited carries its status. Announce
+// blocks as [Runtime.AnnounceHint] does.
 func (r *Runtime) Announce(uid pleg.PodUID, id pleg.ContainerID) {
 	r.AnnounceHint(r.hint(uid, id))
 }
 
-// AnnounceHint sends a CRI event, even if it is malformed. It returns once every
-// open event stream has it; without one the event is lost.
+// AnnounceHint sends a CRI event, even if it is malformed. It blocks until every open event stream
+// has the event. Without an open stream, the event is lost.
 func (r *Runtime) AnnounceHint(h pleg.Hint) {
 	for _, w := range r.open() {
 		select {
@@ -112,7 +113,8 @@ func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
 // without the fault. ctx is the context of the call.
 type Fault func(ctx context.Context) error
 
-// Hang is a [Fault]: the call does not return until its context ends.
+// Hang is a [Fault]: the call does not return until its context ends, and then fails with the error
+// of the context.
 func Hang(ctx context.Context) error {
 	<-ctx.Done()
 	return ctx.Err()
@@ -129,8 +131,8 @@ func Panic(value any) Fault {
 	return func(context.Context) error { panic(value) }
 }
 
-// Delay returns the fault of a call that takes d longer, or ends with its
-// context.
+// Delay returns the fault of a call that takes d longer, or fails when its
+// context ends.
 func Delay(d time.Duration) Fault {
 	return func(ctx context.Context) error {
 		select {

@@ -8,8 +8,8 @@
 // says "c1=running c2=exited:137:OOMKilled /s1=exited" instead of building structures.
 // [CheckRuntime] tests a runtime of the embedder's own.
 //
-// Nothing here reads a clock or starts a goroutine of its own, except that
-// [Delay] waits: tests that run in a testing/synctest bubble need no real time.
+// [Runtime] starts no goroutine, and only [Delay] waits for time to pass: tests that run in
+// a testing/synctest bubble need no real time.
 package plegtest
 
 import (
@@ -27,7 +27,7 @@ import (
 const Address = "10.0.0.1"
 
 // Runtime is a container runtime in memory. All methods are safe for concurrent
-// use. Create it with [New].
+// use. Create it with [New]. It holds nothing that must be closed.
 type Runtime struct {
 	mu       sync.Mutex
 	pods     []*pleg.Pod // in the order in which they were added
@@ -77,8 +77,8 @@ func New() *Runtime {
 // neither list a single pod nor send CRI events.
 func (r *Runtime) Basic() pleg.Runtime { return struct{ pleg.Runtime }{r} }
 
-// Set adds the pod that [Pod] makes of words, or replaces the pod of that UID. Its
-// sandboxes are created now. If words are empty, Set removes the pod.
+// Set adds the pod that [Pod] makes of words, or replaces the pod of that UID. The CreatedAt of its
+// sandboxes is the present time. If words are empty, Set removes the pod.
 func (r *Runtime) Set(uid pleg.PodUID, words string) {
 	if strings.TrimSpace(words) == "" {
 		r.Remove(uid)
@@ -122,8 +122,8 @@ func (r *Runtime) index(uid pleg.PodUID) int {
 	return slices.IndexFunc(r.pods, func(p *pleg.Pod) bool { return p.UID == uid })
 }
 
-// SetList makes ListPods return exactly these pods, even if they are malformed.
-// If pods is nil, ListPods returns the pods of the runtime again.
+// SetList makes ListPods return exactly these pods, even if they are malformed; ListPod goes on
+// with the pods of the runtime. If pods is nil, ListPods returns the pods of the runtime again.
 func (r *Runtime) SetList(pods []*pleg.Pod) {
 	r.locked(func() { r.list = pods })
 }
@@ -135,8 +135,9 @@ func (r *Runtime) SetStatus(uid pleg.PodUID, status *pleg.PodStatus) {
 }
 
 // SetDetails adds details, such as images, times or annotations: the runtime calls set for each
-// status that it makes, before it returns or sends it, but not for the one of [Runtime.SetStatus].
-// set must not call the runtime. If set is nil, no details are added.
+// status that it makes, before it returns or sends the status, one call at a time. It does not call
+// set for the status of [Runtime.SetStatus]. set must not call the runtime. If set is nil, no
+// details are added.
 func (r *Runtime) SetDetails(set func(*pleg.PodStatus)) {
 	r.locked(func() { r.details = set })
 }
@@ -159,7 +160,7 @@ func (r *Runtime) SetPodFault(uid pleg.PodUID, f Fault) {
 	r.locked(func() { r.podFaults[uid] = f })
 }
 
-// Counts returns the calls so far.
+// Counts returns a copy of the counts since [New].
 func (r *Runtime) Counts() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()

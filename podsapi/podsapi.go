@@ -7,7 +7,11 @@
 //	pods := podsapi.New(conn)
 //	go pods.Run(ctx)
 //	for ev, err := range pipe.Watch(ctx, options) {
+//		if err != nil || ev.PodUID == "" { // a mark has no pod
+//			continue
+//		}
 //		pod, err := pods.Pod(ctx, ev.PodUID)
+//		...
 //	}
 //
 // It is a module of its own, so that others need not have the API of Kubernetes.
@@ -51,7 +55,7 @@ type Pods struct {
 	absent map[pleg.PodUID]time.Time
 }
 
-// New returns the pods of the kubelet at the other end of a connection.
+// New returns the pods of the kubelet at the other end of a connection, which the caller closes.
 func New(conn grpc.ClientConnInterface) *Pods {
 	return &Pods{
 		client: podsv1alpha1.NewPodsClient(conn),
@@ -59,8 +63,8 @@ func New(conn grpc.ClientConnInterface) *Pods {
 	}
 }
 
-// Run watches the pods until ctx ends, and then returns nil. A watch that ends, also because
-// it was too slow for the kubelet, is begun again, and brings all pods first.
+// Run watches the pods until ctx ends, and then returns nil. If a watch fails or ends, Run begins
+// another one after 0.1 to 10 seconds. Run is called once.
 func (p *Pods) Run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {
@@ -138,9 +142,11 @@ func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 	p.absent[uid] = time.Now()
 }
 
-// Pod returns a pod, with the QoS class as its only status. It is read-only. If no watch has
-// brought it yet, the kubelet is asked. If the kubelet has no such pod, the error wraps
-// [pleg.ErrUnknownPod]; otherwise it is the error of the call.
+// Pod returns a pod without its managed fields and with the QoS class as its only status. The pod
+// is read-only. If the watch of [Pods.Run] has not shown the pod, or Run is not called, Pod asks
+// the kubelet and blocks until it answers or ctx ends. If the kubelet has no such pod, the error
+// wraps [pleg.ErrUnknownPod], and Pod does not ask again for a second. Otherwise the error wraps
+// that of the call.
 func (p *Pods) Pod(ctx context.Context, uid pleg.PodUID) (*corev1.Pod, error) {
 	p.mu.Lock()
 	pod, asked := p.known[uid], p.absent[uid]

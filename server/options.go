@@ -29,7 +29,7 @@ const maxRequestBytes = 64 << 10
 // milliseconds.
 const grace = time.Second
 
-// Options configure a [Server]. The zero value is ready to use.
+// Options configure a [Server]. The zero value is ready to use. A negative number is an error.
 type Options struct {
 	// MaxConnections is the greatest number of connections at the same time. If
 	// zero, [DefaultMaxConnections].
@@ -41,8 +41,8 @@ type Options struct {
 	// time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
 	// MaxCalls is the greatest number of calls of all other methods on all connections at
-	// the same time, except those of the health service. Those of GetPodStatus and Lookup may
-	// wait. If zero, [DefaultMaxCalls].
+	// the same time, except those of the health service. Calls of GetPodStatus and Lookup may
+	// wait, and count while they do. If zero, [DefaultMaxCalls].
 	MaxCalls int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,
@@ -50,7 +50,8 @@ type Options struct {
 	Keepalive time.Duration
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics until the last Serve returns. If nil, they are not registered.
+	// Registerer gets the metrics in New, until the last running Serve returns, and again when
+	// Serve is called after that. If nil, they are not registered.
 	Registerer prometheus.Registerer
 }
 

@@ -5,20 +5,21 @@
 //
 //	s, err := server.New(pipe, server.Options{})
 //	...
-//	err = s.ListenAndServe(ctx, "/run/pleg-pipeline.sock") // beside pipe.Run
+//	err = s.ListenAndServe(ctx, "/run/pleg-pipeline/pleg.sock") // beside pipe.Run
 //
-// Package client is the client of this service.
+// The server neither runs nor ends the pipeline. Package client is the client of this service.
 //
 // # Bounds
 //
 // The server limits connections, calls per connection, watchers, other calls and the size of
 // a request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the
-// limit; a connection too many is closed. Calls of the health service are counted apart. Of the
-// lists of one pod that clients request, at most 10 begin in a second; package client asks again.
+// limit; above that of connections it closes the new one. Calls of the health service count
+// towards no limit of calls. Of the lists of one pod that clients request, at most 10 begin in a
+// second: further requests get RESOURCE_EXHAUSTED, and package client makes them again.
 //
-// Each watcher is a place in the log of the pipeline, and its own goroutine reads the log and
-// waits for the client: one that does not read, or is stopped, delays nobody. It stays
-// connected as long as it answers keepalive pings.
+// Each watcher is a place in the log of the pipeline. A goroutine of its own reads the log and
+// waits for the client, so that a client that does not read, or is stopped, delays nobody. A
+// client stays connected as long as it answers keepalive pings.
 //
 // # Shutdown
 //
@@ -81,8 +82,9 @@ type Server struct {
 	relists *rate.Limiter
 }
 
-// New returns a server of p, which need not run yet. The error names the bad option, or
-// says why the metrics could not be registered.
+// New returns a server of p, which need not run yet. If an option is bad, the error names the
+// option and wraps [pleg.ErrInvalidOption]; otherwise it says why the metrics could not be
+// registered.
 func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	if p == nil {
 		return nil, errors.New("new server: a pipeline is required")
@@ -100,8 +102,8 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	}, nil
 }
 
-// ListenAndServe calls [Listen] and [Server.Serve]. It removes the socket when it
-// returns.
+// ListenAndServe calls [Listen] and [Server.Serve]. It blocks until ctx ends, and removes the
+// socket when it returns.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	l, err := Listen(ctx, path)
 	if err != nil {
@@ -110,9 +112,10 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	return s.Serve(ctx, l)
 }
 
-// Serve serves on l until ctx ends. It then ends all calls, closes the connections and
-// l, and returns nil. It returns earlier, with an error, only if l fails. Several calls of
-// Serve can run at the same time.
+// Serve serves on l until ctx ends. It then ends all calls, closes the connections and l, and
+// returns nil; connections that a client keeps busy are cut after a second. Serve returns earlier,
+// with an error, if l fails, or if the metrics were unregistered and their names are now taken. It
+// closes l in every case. Several calls of Serve can run at the same time.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.metrics.enter(); err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())

@@ -204,10 +204,10 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 	return o, nil
 }
 
-// Listen listens on a unix socket that only its owner and group may use. Closing the
-// listener removes the socket. Listen replaces the socket of a process that has
-// ended. It returns an error that says why if another process listens on the socket,
-// if the path is not a socket, or if permission is denied.
+// Listen listens on a unix socket that only its owner and group may use. The folder must exist.
+// Closing the listener removes the socket. Listen replaces the socket of a process that has ended.
+// The error says whether another process listens on the socket, something else than a socket is at
+// the path, or permission is denied.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return unixsocket.Listen(ctx, path)
 }

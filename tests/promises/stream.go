@@ -10,7 +10,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// moment is how far apart wall times may be that a slewed clock swaps: the tick of the hinter.
+// moment is how much older than its predecessor an event may be by the wall clock while that clock
+// is slewed.
 const moment = time.Microsecond
 
 // ordered: what was observed of a pod never gets older (unless the clocks of nodes are

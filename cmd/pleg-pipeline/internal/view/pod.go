@@ -1,6 +1,7 @@
 package view
 
 import (
+	"errors"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
@@ -67,7 +68,7 @@ func NewPod(e cache.Entry) Pod {
 		status = asListed(e.Listed)
 	}
 	// The error of a pod that was never inspected is not that of an inspection.
-	if e.Err != nil && e.Err.Error() != cache.ErrNotInspected.Error() {
+	if e.Err != nil && !errors.Is(e.Err, cache.ErrNotInspected) {
 		p.Error = e.Err.Error()
 		p.Stale = !p.Uninspected
 	}
