@@ -51,18 +51,28 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 // hungDaemon returns that a daemon accepts connections and does not answer, and the state of its process,
 // as far as it is known.
 func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
-	d := &doctor.Daemon{Socket: socket, Silent: fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)}
-	conn, err := c.process.Dial(ctx, socket)
+	silent, advice := daemonProcess(ctx, c.process, socket)
+	if silent == "" {
+		silent = fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)
+	}
+	return &doctor.Daemon{Socket: socket, Silent: silent, Advice: advice}
+}
+
+// daemonProcess returns why the process of a daemon cannot answer, and what to do; "" if it is not known.
+func daemonProcess(ctx context.Context, p Process, socket string) (silent, advice string) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	conn, err := p.Dial(ctx, socket)
 	if err != nil {
-		return d
+		return "", ""
 	}
 	defer func() { _ = conn.Close() }()
 	pid := unixsocket.Server(conn)
-	switch doctor.ProcessState(c.process.Proc, pid) {
+	switch doctor.ProcessState(p.Proc, pid) {
 	case "T", "t":
-		d.Silent, d.Advice = fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
+		return fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
 	case "D":
-		d.Silent = fmt.Sprintf("its process %d waits in the kernel (state D)", pid)
+		return fmt.Sprintf("its process %d waits in the kernel (state D)", pid), ""
 	}
-	return d
+	return "", ""
 }

@@ -117,3 +117,21 @@ func TestDoctorAsksBoth(t *testing.T) {
 		})
 	}
 }
+
+// TestStoppedDaemon requires that no command waits for a daemon that is stopped by a signal.
+func TestStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	frozen := filepath.Join(t.TempDir(), "frozen")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: frozen})
+	kit.Must(t, err)
+	defer l.Close()
+	process := with(nil)
+	process.Proc = fstest.MapFS{fmt.Sprintf("%d/stat", os.Getpid()): {Data: []byte("1 (x) T 1")}}
+	want := fmt.Sprintf("the daemon at %s does not answer: its process %d is stopped (state T); continue it (kill -CONT %[2]d)", frozen, os.Getpid())
+	for _, args := range []string{"pods", "events", "lookup --pid 1"} {
+		code, stdout, stderr := execute(t, process, append(strings.Fields(args), "--connect", frozen)...)
+		if code != 1 || stdout != "" || !strings.Contains(stderr, want) {
+			t.Errorf("%s: exit code %d, %q, %q; want 1 and %q", args, code, stdout, stderr, want)
+		}
+	}
+}

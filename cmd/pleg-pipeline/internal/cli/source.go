@@ -106,6 +106,10 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
+		// A process in state D may go on, one that is stopped does not.
+		if silent, advice := daemonProcess(ctx, p, socket); advice != "" {
+			return "", fmt.Errorf("the daemon at %s does not answer: %s; %s", socket, silent, advice)
+		}
 		return socket, nil
 	case !named && errors.Is(err, fs.ErrNotExist):
 		return "", f.withoutDaemon(ctx, out, "there is no daemon at "+socket)
