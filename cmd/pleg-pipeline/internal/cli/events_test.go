@@ -1,16 +1,13 @@
 package cli_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"io"
 	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -84,14 +81,13 @@ func TestEventsFilters(t *testing.T) {
 // two containers and a sandbox each, cause no events.
 func TestEventsOwnPipelineStartsNow(t *testing.T) {
 	t.Parallel()
-	r, w := io.Pipe()
-	s := start(t, w, "events", "--simulate=3", "--churn-rate", "20", "-o", "json")
-	line := readUntil(t, bufio.NewReader(r), func(string) bool { return true })
-	if first := decode(t, line)[0]; first.Seq <= 9 || first.Replayed {
+	out := newTranscript()
+	s := start(t, out, "events", "--simulate=3", "--churn-rate", "20", "-o", "json")
+	out.await(t, "\n")
+	s.stopAndWait(t)
+	if first := decode(t, out.String())[0]; first.Seq <= 9 || first.Replayed {
 		t.Errorf("the first event is %+v, want one after the 9 of the first list", first)
 	}
-	_ = r.Close()
-	s.ends(t, cli.ExitOK)
 	if strings.Contains(s.stderr.String(), "--since") {
 		t.Errorf("stderr = %q, want no position: no process can resume after it", s.stderr)
 	}
