@@ -145,8 +145,8 @@ func TestPodStatus(t *testing.T) {
 			t.Errorf("got %+v, %v after %v, want the next list's", got, err, time.Since(start))
 		}
 		for name, p := range map[string]node.Pipeline{"in process": f.pipe, "over the socket": f.client} {
-			if got, err := p.PodStatus(t.Context(), "unknown", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) {
-				t.Errorf("%s: got %+v, %v, want %v", name, got, err, pleg.ErrUnknownPod)
+			if got, err := p.PodStatus(t.Context(), "absent", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) || strings.Count(err.Error(), "absent") != 1 {
+				t.Errorf("%s: got %+v, %v, want %v of the pod", name, got, err, pleg.ErrUnknownPod)
 			}
 			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) {
 				t.Errorf("%s: got %+v, %v, want the error of the inspection", name, got, err)

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -59,7 +60,8 @@ func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 func (f *fixture) connect() *grpc.ClientConn {
 	f.Helper()
 	conn, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(f.dial), grpc.WithNoProxy())
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(f.dial), grpc.WithNoProxy(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second})) // as clients may
 	kit.Must(f, err)
 	f.Cleanup(func() { conn.Close() })
 	return conn
