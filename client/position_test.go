@@ -87,7 +87,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 	}
 }
 
-// Each request has every option, also those after a broken connection.
+// Each request has every option, also a request after a broken connection.
 func TestEveryOptionGoesWithEachRequest(t *testing.T) {
 	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{
 		Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"a"}, Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,

@@ -47,9 +47,9 @@ type Client struct {
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
 	// lists do not wait for each other's bytes.
-	events   *grpc.ClientConn
-	*counted // the connections of conn
-	runtime  runtimeapi.RuntimeServiceClient
+	events  *grpc.ClientConn
+	counted *counted // the connections of conn
+	runtime runtimeapi.RuntimeServiceClient
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// known is the result of the last list; nil before the first.

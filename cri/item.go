@@ -160,7 +160,7 @@ func wallTime(ns int64) time.Time {
 }
 
 // maxRemembered bounds the items whose warning is remembered: a runtime with new bad
-// ids in each list must fill neither the memory nor the log.
+// ids in each list must not fill the memory or the log.
 const maxRemembered = 1000
 
 // skipped counts the malformed items of a list, most of which are left out of it, and

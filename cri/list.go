@@ -155,12 +155,12 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 // list fills a table, from the stream if the runtime supports it. An error of the
 // stream discards the items received so far.
 func (c *Client) list(ctx context.Context, l *list) error {
-	if !c.opts.UnaryLists && c.connections.Load() != l.unstreamed {
+	if !c.opts.UnaryLists && c.counted.connections.Load() != l.unstreamed {
 		err := c.metrics.operations[l.stream].measure(func() error { return c.receive(ctx, l) })
 		if status.Code(err) != codes.Unimplemented {
 			return c.wrapList(l.what, err)
 		}
-		l.unstreamed = c.connections.Load()
+		l.unstreamed = c.counted.connections.Load()
 	}
 	return c.listUnary(ctx, "", l, l.every)
 }

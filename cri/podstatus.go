@@ -34,7 +34,7 @@ const podCalls = 2
 // [pleg.CallError] with the call, and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	for {
-		connection := c.connections.Load()
+		connection := c.counted.connections.Load()
 		if before, ok := c.inspected.Load(pod.UID); !ok || before != connection {
 			last = nil // what is reused ends with the connection
 		}
@@ -42,7 +42,7 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 		if err != nil {
 			return nil, err
 		}
-		if last == nil || connection == c.connections.Load() {
+		if last == nil || connection == c.counted.connections.Load() {
 			c.inspected.Store(pod.UID, connection)
 			return st, nil
 		}

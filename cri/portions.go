@@ -35,7 +35,7 @@ func (c *Client) Degraded() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
 	}
-	if !c.unix.Load() || c.conn.GetState() != connectivity.Ready {
+	if !c.counted.unix.Load() || c.conn.GetState() != connectivity.Ready {
 		return nil
 	}
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {

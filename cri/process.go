@@ -19,7 +19,7 @@ import (
 // its present state; nil if it is not known, as outside the pid namespace of the host. It does not
 // block.
 func (c *Client) Process() *pleg.Process {
-	pid := int(c.pid.Load())
+	pid := int(c.counted.pid.Load())
 	if pid == 0 || pid == os.Getpid() { // a test serves its own runtime
 		return nil
 	}
@@ -46,9 +46,9 @@ func silent(err error) bool {
 	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")
 }
 
-// awaitAnswer waits until the runtime answers on a new connection, accepts none any more, or the
-// time of a list is over: a runtime that says nothing hangs, although grpc ends each call on it at
-// once.
+// awaitAnswer waits until the runtime answers on a new connection or refuses it, for ListTimeout at
+// most. A runtime that accepts a connection and says nothing hangs, although grpc ends each call on
+// this connection at once.
 func (c *Client) awaitAnswer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()

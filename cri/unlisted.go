@@ -43,8 +43,8 @@ func (c *Client) forgetUnlisted(orphans []*item) {
 	})
 }
 
-// unlistedSandbox returns a sandbox that is not listed, if the last list or the runtime has told
-// it; otherwise nil.
+// unlistedSandbox returns a sandbox that is not listed, as the last list had it or as the runtime
+// answered; nil if neither did.
 func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 	if s, ok := c.unlisted.Load(id); ok {
 		return s.(unlistedSandbox).sandbox

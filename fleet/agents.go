@@ -173,7 +173,7 @@ func agents(ctx context.Context, js jetstream.JetStream, cluster string, nodes [
 	return all, nil
 }
 
-// old returns the verdict on a node whose agent publishes in the first layout, nil if it does not.
+// old returns the verdict on a node whose agent publishes in the first layout; nil for other nodes.
 func (a agentState) old() *Verdict {
 	if a.Agent == "" || a.Layout == layout {
 		return nil

@@ -124,7 +124,7 @@ type Behind struct {
 	Until time.Time
 }
 
-// Settled is how a Change ended. If Hangs is set, it has not ended: its inspection hangs.
+// Settled is how a Change ended, or that its inspection hangs, if Hangs is set.
 type Settled struct {
 	UID   pleg.PodUID
 	Hangs bool

@@ -42,8 +42,8 @@ type Source struct {
 	// Relist requests a list of all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.
 	Relist func() <-chan error
-	// Uninspected returns the pods of the newest list whose inspection has failed, and those that
-	// wait for one since a time or longer. An inspection that has succeeded is in the index.
+	// Uninspected returns the pods of the newest list whose inspection has failed, or that wait
+	// for an inspection since a time or longer. Pods inspected with success are in the index.
 	Uninspected func(since time.Time) []*pleg.Pod
 	// Ended is closed once nothing is listed any more.
 	Ended <-chan struct{}

@@ -201,7 +201,7 @@ func (l *Lister) fail(ctx context.Context, start time.Time, err error) {
 	l.last.Store(last.failed(start, err))
 }
 
-// takeStream takes the changes of the event stream.
+// takeStream takes the messages of StreamUp.
 func (l *Lister) takeStream() {
 	for range l.stream.Take() {
 		l.streamUp = false // what happened before it came up was not announced

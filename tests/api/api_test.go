@@ -85,6 +85,7 @@ func exported(t *testing.T, name string) (all []string) {
 		fset := token.NewFileSet()
 		file, err := parser.ParseFile(fset, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
 		kit.Must(t, err)
+		noHiddenMethods(t, file)
 		ast.FileExports(file)
 		for _, decl := range file.Decls {
 			switch d := decl.(type) {
@@ -114,4 +115,25 @@ func exported(t *testing.T, name string) (all []string) {
 		}
 	}
 	return all
+}
+
+// noHiddenMethods reports exported structs that embed a type that is not exported: the methods of
+// this type are exported too, and no list has them.
+func noHiddenMethods(t *testing.T, file *ast.File) {
+	t.Helper()
+	ast.Inspect(file, func(n ast.Node) bool {
+		spec, ok := n.(*ast.TypeSpec)
+		if !ok || !spec.Name.IsExported() {
+			return true
+		}
+		of, _ := spec.Type.(*ast.StructType)
+		for i := 0; of != nil && i < len(of.Fields.List); i++ {
+			field := of.Fields.List[i]
+			name := strings.TrimPrefix(types.ExprString(field.Type), "*")
+			if len(field.Names) == 0 && !strings.Contains(name, ".") && !ast.IsExported(name) {
+				t.Errorf("%s embeds %s, and so exports its methods", spec.Name, name)
+			}
+		}
+		return false
+	})
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// The number is small here; "make faults" runs more.
+// "make test" runs one seed, "make faults" more.
 var streamSeeds = flag.Uint64("faults.stream-seeds", 1, "number of seeds for each fault of the event stream")
 
 // periodWithEvents is the relist period while the event stream is up.

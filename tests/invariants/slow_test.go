@@ -18,7 +18,7 @@ var allBursts = flag.Bool("invariants.all", false, "run all bursts of TestSlowRu
 // burst is a change of all pods at once on a slow runtime.
 type burst struct {
 	pods, inspectors int
-	// cold: the pipeline has seen no pod before. Otherwise it knows the pods, and the
+	// cold: the pipeline has seen no pod before. Otherwise the pipeline knows the pods, and the
 	// runtime has answered quickly so far.
 	cold    bool
 	servers int

@@ -53,7 +53,7 @@ var modes = []struct {
 type soak struct {
 	*load.Run
 	duration time.Duration
-	// restEvery is the time from the end of a rest to the next.
+	// restEvery is the time from the end of one rest to the start of the next.
 	restEvery time.Duration
 	// program is the path of the program under test, seed that of all that is random.
 	program string

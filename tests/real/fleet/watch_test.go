@@ -58,8 +58,8 @@ func TestSyncedIsCompleteInChurn(t *testing.T) {
 	}
 }
 
-// A watch that resumes where another one was, at any event gets what
-// came later, nothing twice, and then Synced. So does one of a single node.
+// A watch that resumes at any event of another watch gets what came later, nothing twice, and then
+// Synced. So does a watch of a single node.
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
 	s, agents := startAgents(t, 4)

@@ -232,8 +232,8 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 // Processes returns the processes of a container.
 func (l *Lab) Processes(c *Container) []int { return l.pids(c.ID) }
 
-// pids returns the processes of a container or sandbox, from the kernel. With
-// cgroup v1 they may be in any hierarchy.
+// pids returns the processes of a container or sandbox, as the kernel has them. With cgroup v1 it
+// searches all hierarchies.
 func (l *Lab) pids(id string) []int {
 	var pids []int
 	cgroup := filepath.Join(l.place.name(), l.engine.cgroup+id)
