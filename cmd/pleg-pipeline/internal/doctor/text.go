@@ -38,7 +38,7 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 	}
 	p.WriteByte('\n')
 	if r.Endpoint != "" {
-		p.fact("Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "none"), r.Endpoint, r.Source, seconds(r.TookSeconds))
+		p.fact("Runtime", "%s at %s (from %s), examined in %s", cmp.Or(r.Runtime, "no answer"), r.Endpoint, r.Source, seconds(r.TookSeconds))
 	}
 	switch d := r.Daemon; {
 	case d.answers():
