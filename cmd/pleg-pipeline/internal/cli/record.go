@@ -106,8 +106,8 @@ func (c *recordCommand) run(ctx context.Context) error {
 		err = c.record(ctx, out, from, recorder)
 		size, closeErr := file.Close()
 		answers, length := recorder.Totals()
-		if !c.began {
-			return errors.Join(err, closeErr, os.Remove(c.file))
+		if !c.began || size == 0 { // as on a full disk
+			return errors.Join(cmp.Or(err, closeErr), os.Remove(c.file))
 		}
 		out.say(ctx, "%s has %d answers of %v, %d bytes", c.file, answers, length.Round(time.Millisecond), size)
 		return cmp.Or(err, closeErr)

@@ -2,6 +2,8 @@ package cli_test
 
 import (
 	"bytes"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -60,5 +62,18 @@ func TestRecord(t *testing.T) {
 	code, _, stderr := run(t, "record", path+".gz", "--simulate=2", "--duration", "100ms")
 	if code != cli.ExitOK || !strings.Contains(stderr, "the time is up\n") {
 		t.Errorf("with --duration: exit code %d, stderr %q", code, stderr)
+	}
+}
+
+// TestRecordToFullDisk requires an error and no file if nothing can be written.
+func TestRecordToFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.jsonl.gz")
+	p := newProcess(t, "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], "record", path, "--simulate=2", "--duration", "10s")
+	p.cmd.Path = "/bin/sh"
+	if err := p.cmd.Run(); err == nil || !strings.Contains(p.stderr.String(), "write "+path+": file too large") {
+		t.Errorf("%v, stderr %q; want that the file is too large", err, p.stderr)
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the empty recording: %v, want none", err)
 	}
 }
