@@ -200,14 +200,18 @@ func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
 // RequestReinspect requests an inspection of the pod at the next relist, which comes within
 // Options.RelistPeriod, whether or not the pod changed. If it did not, subscribers get a PodSync.
+// If the next relist does not show the pod, the request is dropped.
+//
 // RequestReinspect ends the pod's wait in quarantine, and an inspection of the pod that hangs. It
-// does not block. If the next relist does not show the pod, the request is dropped.
+// does not block.
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
-// RequestRelist requests a list of one pod at once, and an inspection if the pod changed. It ends
-// the pod's wait in quarantine, and an inspection of the pod that hangs. It does not block. One
-// list serves all requests for the pod that wait. If Runtime is not a [pleg.PodLister], all pods
-// are listed, with a pause between two such lists (Options.RelistPeriod).
+// RequestRelist requests a list of one pod at once, and an inspection if the pod changed. One list
+// serves all requests for the pod that wait. If Runtime is not a [pleg.PodLister], all pods are
+// listed, with a pause between two such lists (Options.RelistPeriod).
+//
+// RequestRelist ends the pod's wait in quarantine, and an inspection of the pod that hangs. It does
+// not block.
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)

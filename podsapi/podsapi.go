@@ -144,9 +144,10 @@ func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 
 // Pod returns a pod without its managed fields and with the QoS class as its only status. The pod
 // is read-only. If the watch of [Pods.Run] has not shown the pod, or Run is not called, Pod asks
-// the kubelet and blocks until it answers or ctx ends. If the kubelet has no such pod, the error
-// wraps [pleg.ErrUnknownPod], and Pod does not ask again for a second. Otherwise the error wraps
-// that of the call.
+// the kubelet and blocks until it answers or ctx ends.
+//
+// If the kubelet has no such pod, the error wraps [pleg.ErrUnknownPod], and Pod does not ask again
+// for a second. Otherwise the error wraps that of the call.
 func (p *Pods) Pod(ctx context.Context, uid pleg.PodUID) (*corev1.Pod, error) {
 	p.mu.Lock()
 	pod, asked := p.known[uid], p.absent[uid]

@@ -112,10 +112,11 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 	return s.Serve(ctx, l)
 }
 
-// Serve serves on l until ctx ends. It then ends all calls, closes the connections and l, and
-// returns nil; connections that a client keeps busy are cut after a second. Serve returns earlier,
-// with an error, if l fails, or if the metrics were unregistered and their names are now taken. It
-// closes l in every case. Several calls of Serve can run at the same time.
+// Serve serves on l until ctx ends. It then ends all calls, closes the connections within a
+// second, and returns nil. It closes l in every case. Several calls can run at the same time.
+//
+// Serve returns earlier, with an error, if l fails, or if the metrics were unregistered and their
+// names are now taken.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	if err := s.metrics.enter(); err != nil {
 		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())

@@ -205,9 +205,10 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 }
 
 // Listen listens on a unix socket that only its owner and group may use. The folder must exist.
-// Closing the listener removes the socket. Listen replaces the socket of a process that has ended.
-// The error says whether another process listens on the socket, something else than a socket is at
-// the path, or permission is denied.
+// Closing the listener removes the socket.
+//
+// Listen replaces the socket of a process that has ended. If another process listens on the socket,
+// something else is at the path, or permission is denied, the error says so.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return unixsocket.Listen(ctx, path)
 }
