@@ -126,7 +126,7 @@ func (m *machine) consider(rec *record) {
 		rec.settle()
 		return
 	case rec.quarantine != nil: // nobody waits for it
-		c.Retry, c.Timeout = true, m.quarantines.timeout(rec)
+		c.Retry = true
 		return
 	case rec.owes == 0:
 		rec.owes = m.absent.Began + 1

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// firstDeadline is the timeout of the first retry. It doubles with each one, so that hung pods
-// hand the places on by themselves.
+// firstDeadline is the timeout of the first retry. It doubles with each one, but among many pods
+// for one retry at a time only, so that hung pods hand the places on by themselves.
 const firstDeadline = 10 * time.Second
 
 // quarantines are the pods whose last inspection hung. A wait that doubles goes before each
@@ -107,6 +107,7 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 			return nil, stage.Earlier(again, h.due)
 		case rec.next == nil: // in flight, or not listed again
 		case !overdue.After(now), (rec.urgent || !othersWait) && (h.hung || !slow):
+			rec.next.Timeout = q.timeout(rec)
 			return rec.next, time.Time{}
 		default:
 			again = stage.Earlier(again, overdue)
@@ -116,13 +117,19 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 }
 
 // timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
-// tried within the longest wait, however many there are.
+// tried within the longest wait, however many there are. One retry at a time may take longer:
+// otherwise nothing would ever end on a runtime that was stuck and now is slow.
 func (q *quarantines) timeout(rec *record) time.Duration {
 	if !rec.quarantine.hung {
 		return 0
 	}
-	fair := q.longest / 2 * time.Duration(q.places) / time.Duration(len(q.pods))
-	return min(firstDeadline<<min(rec.quarantine.times-1, 6), max(firstDeadline, fair))
+	full := firstDeadline << min(rec.quarantine.times-1, 6)
+	fair := max(firstDeadline, q.longest/2*time.Duration(max(1, q.places-1))/time.Duration(len(q.pods)))
+	long := func(r *record) bool { return r.inFlight && r.sent.timeout > fair }
+	if q.places > 1 && !slices.ContainsFunc(q.pods, long) {
+		return full
+	}
+	return min(full, fair)
 }
 
 // published returns a copy for other goroutines.

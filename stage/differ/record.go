@@ -63,6 +63,7 @@ type sent struct {
 	asked     stage.Asked
 	passed    int // how many of them the change tells
 	reinspect bool
+	timeout   time.Duration // of a retry
 }
 
 // changed reports whether there is something to inspect or to tell.
@@ -92,7 +93,7 @@ func (r *record) change() *stage.Change {
 
 // send notes that a change is in flight. A request made during the inspection counts.
 func (r *record) send(c *stage.Change) {
-	r.sent = sent{c.Pod, r.asked, len(r.passed), c.Reinspect}
+	r.sent = sent{c.Pod, r.asked, len(r.passed), c.Reinspect, c.Timeout}
 	r.next, r.inFlight = nil, true
 	r.reinspect, r.urgent = false, false
 }

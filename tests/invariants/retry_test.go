@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -91,6 +92,29 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime that was stuck until every pod was in quarantine, and that then takes longer than a
+// first retry has, is not lost: all pods are told in the end.
+func TestSlowAfterItWasStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const stuck, slow, pods = 15 * time.Minute, 15 * time.Second, nodePods / 2
+		p := kit.New(t, pipeline.Options{})
+		kit.Fill(p.Runtime, pods, "c=running")
+		began := time.Now()
+		p.Runtime.SetInspectFault(func(ctx context.Context) error {
+			if time.Since(began) < stuck {
+				return plegtest.Hang(ctx)
+			}
+			return plegtest.Delay(slow)(ctx)
+		})
+		events := p.Events(t, pods)
+		p.Start(t)
+		time.Sleep(stuck + pods*slow)
+		if got := len(events); got != pods {
+			t.Errorf("%d of %d pods were told", got, pods)
+		}
+	})
 }
 
 // Inspections that fail late are retried as often as the serial kubelet would.
