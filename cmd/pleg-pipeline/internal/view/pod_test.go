@@ -152,3 +152,18 @@ func TestAgeAndLabels(t *testing.T) {
 		t.Errorf("labels %v, want those of the list", p.Labels())
 	}
 }
+
+// TestOrders compares a pod that comes second in each order with one that comes first.
+func TestOrders(t *testing.T) {
+	old, young := time.Unix(1, 0), time.Unix(2, 0)
+	for order, pods := range map[string][2]view.Pod{
+		"name":     {{Name: "b"}, {Name: "a"}},
+		"restarts": {{Restarts: 1}, {Restarts: 2}},
+		"age":      {{Sandboxes: []view.Sandbox{{CreatedAt: &old}}}, {Sandboxes: []view.Sandbox{{CreatedAt: &young}}}},
+		"known":    {{CurrentAsOf: young}, {CurrentAsOf: old}},
+	} {
+		if got := view.ComparePods(order, &pods[0], &pods[1]); got <= 0 {
+			t.Errorf("%s: %d for %+v", order, got, pods)
+		}
+	}
+}
