@@ -64,7 +64,8 @@ func TestHungInspectionDelaysNoOtherPod(t *testing.T) {
 	})
 }
 
-// The time of the cache advances even if a pod is being inspected at any time.
+// The time of the cache advances even if a pod is being inspected at any time. The runtime ignores
+// contexts here: an inspection takes 1.8 s, also if it is not waited for, and two may follow each other.
 func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 	for _, pods := range []int{1, 2} {
 		t.Run(fmt.Sprint(pods), func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 					f.runtime.set(uid, fmt.Sprintf("c%d=running", n))
 					f.relist()
 				}
-				if behind := time.Since(f.cache.cacheTime()); behind > 5*time.Second {
+				if behind := time.Since(f.cache.cacheTime()); behind > 6*time.Second {
 					t.Errorf("the time of the cache is %v behind", behind)
 				}
 				if n := f.cache.backwardSteps(); n > 0 {

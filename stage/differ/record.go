@@ -46,6 +46,10 @@ type record struct {
 	reinspect, retry bool
 	// quarantine is set while the pod's inspections hang, during retries too.
 	quarantine *quarantine
+	// replaced is set once an inspection was not waited for because other containers have the
+	// UID. The next one is waited for: otherwise a pod that is replaced at each list gets no
+	// status.
+	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
 	// other pods. cut is when a request last asked for the end of an inspection.
 	urgent bool
@@ -100,7 +104,7 @@ func (r *record) send(c *stage.Change) {
 
 // commit moves the record on to what was sent.
 func (r *record) commit() {
-	r.old, r.until, r.retry = r.sent.pod, r.sent.asked, false
+	r.old, r.until, r.retry, r.replaced = r.sent.pod, r.sent.asked, false, false
 	if r.passed = r.passed[r.sent.passed:]; len(r.passed) == 0 {
 		r.passed = nil
 	}
@@ -132,11 +136,14 @@ func (r *record) shows(id pleg.ContainerID) bool {
 		slices.ContainsFunc(r.heard, func(l life) bool { return l.container.ID == id })
 }
 
-// superseded reports whether nothing of what is being inspected exists any more: the
-// pod is gone, or its UID belongs to a new one.
+// superseded reports whether an inspection is not waited for, because nothing of what it inspects
+// exists any more: the pod is gone, or its UID belongs to a new one.
 func (r *record) superseded() bool {
 	if r.current == nil || r.sent.pod == nil {
 		return r.sent.pod != nil
+	}
+	if r.replaced {
+		return false
 	}
 	left, had := false, false
 	each(r.sent.pod, func(c *pleg.Container, _ bool) {

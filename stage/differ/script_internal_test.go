@@ -80,6 +80,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; ok; list a=exited; inspect; list b=running; superseded; inspect; ok",
 		"pending inspect Started(a) mark pending inspect cancel pending inspect Died(a) Removed(a) Started(b) mark",
 	},
+	"a pod that is replaced at each list gets a status": {
+		"list a=running; inspect; list b=running; superseded; inspect; list c=running; ok; inspect; ok",
+		"pending inspect cancel pending inspect pending Started(a) Died(a) Removed(a) Started(b) mark inspect Died(b) Removed(b) Started(c) mark",
+	},
 	"a reinspection waits for the next list": {
 		"list a=running; inspect; ok; reinspect; inspect; list a=running; inspect; ok; list a=running",
 		"pending inspect Started(a) mark soon none pending reinspect PodSync mark covered mark",

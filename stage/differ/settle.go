@@ -35,7 +35,7 @@ func (m *machine) settleCommitted(rec *record) {
 
 // settleSuperseded tells what was being inspected as it was listed.
 func (m *machine) settleSuperseded(rec *record) {
-	rec.retry, rec.reinspect = false, rec.reinspect || rec.sent.reinspect
+	rec.retry, rec.reinspect, rec.replaced = false, rec.reinspect || rec.sent.reinspect, true
 	m.release(rec, false)
 	m.addPassed(rec, overlooked(rec.old, nil, rec.sent.pod, rec.current))
 	m.goOn(rec)
