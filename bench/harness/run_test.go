@@ -205,7 +205,7 @@ func TestLab(t *testing.T) {
 	b := &bench{settings: settings{bin: bin}, temp: t.TempDir()}
 	in := func(do func(context.Context, *lab) Metrics) {
 		t.Helper()
-		if _, err := inLab(10*time.Millisecond, time.Minute, false, do)(t.Context(), b, "pipeline-16"); err != nil {
+		if _, err := inLab(10*time.Millisecond, 5*time.Second, false, do)(t.Context(), b, "pipeline-16"); err != nil {
 			t.Error(err)
 		}
 	}
