@@ -39,9 +39,6 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 		return err
 	}
 	event.ContainerId = ""
-	if event.PodSandboxStatus != nil {
-		event.PodSandboxStatus.Id = ""
-	}
 	c.notUTF8()
 	return nil
 }

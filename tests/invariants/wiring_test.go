@@ -78,15 +78,18 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			},
 		},
 		"RelistPeriodWithEvents": {
-			pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: 7 * time.Second}, nil, time.Second,
+			pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: 7 * time.Second},
+			nil, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requirePeriod(t, r, 7*time.Second) },
 		},
 		"RelistPeriodWithEvents stays below a third of RelistThreshold": {
-			pipeline.Options{Events: pipeline.EventsAuto, RelistThreshold: 9 * time.Second}, nil, time.Second,
+			pipeline.Options{Events: pipeline.EventsAuto, RelistThreshold: 9 * time.Second},
+			nil, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requirePeriod(t, r, 3*time.Second) },
 		},
 		"RelistPeriod of lists": {
-			pipeline.Options{RelistPeriod: 3 * time.Second}, nil, 10 * time.Second,
+			pipeline.Options{RelistPeriod: 3 * time.Second},
+			nil, 10 * time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
 				if got := r.Runtime.Counts().Lists; got != 4 {
 					t.Errorf("%d lists in 10 s, want 4", got)
@@ -140,7 +143,8 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			},
 		},
 		"Waiting": {
-			pipeline.Options{}, func(r *kit.Pipeline) { hangs(r, 2) }, 10 * time.Second,
+			pipeline.Options{},
+			func(r *kit.Pipeline) { hangs(r, 2) }, 10 * time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
 				if got := r.Status().Waiting; got != 2 {
 					t.Errorf("%d pods wait, want 2", got)
@@ -335,7 +339,7 @@ func TestWatchLeaves(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
 		r.Runtime.Set("a", "c=running")
 		r.Start(t)
-		for range r.Watch(t.Context(), pipeline.SubscribeOptions{Replay: true}) {
+		for range r.Watch(t.Context(), pipeline.SubscribeOptions{Replay: true}) { //nolint:errcheck // nothing is read
 			break
 		}
 		synctest.Wait()
