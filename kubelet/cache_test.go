@@ -76,7 +76,7 @@ func TestCacheTimeAdvancesUnderSteadyChange(t *testing.T) {
 					f.runtime.set(uid, fmt.Sprintf("c%d=running", n))
 					f.relist()
 				}
-				if behind := time.Since(f.cache.cacheTime()); behind > 6*time.Second {
+				if behind := time.Since(f.cache.cacheTime()); behind > 5*time.Second {
 					t.Errorf("the time of the cache is %v behind", behind)
 				}
 				if n := f.cache.backwardSteps(); n > 0 {

@@ -47,8 +47,8 @@ type record struct {
 	// quarantine is set while the pod's inspections hang, during retries too.
 	quarantine *quarantine
 	// replaced is set once an inspection was not waited for because other containers have the
-	// UID. The next one is waited for: otherwise a pod that is replaced at each list gets no
-	// status.
+	// UID. Until the pod is settled the next ones are waited for: otherwise a pod that is
+	// replaced at each list gets no status.
 	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
 	// other pods. cut is when a request last asked for the end of an inspection.
@@ -104,7 +104,7 @@ func (r *record) send(c *stage.Change) {
 
 // commit moves the record on to what was sent.
 func (r *record) commit() {
-	r.old, r.until, r.retry, r.replaced = r.sent.pod, r.sent.asked, false, false
+	r.old, r.until, r.retry = r.sent.pod, r.sent.asked, false
 	if r.passed = r.passed[r.sent.passed:]; len(r.passed) == 0 {
 		r.passed = nil
 	}
@@ -115,7 +115,7 @@ func (r *record) commit() {
 
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
-	r.until, r.owes = r.asked, 0
+	r.until, r.owes, r.replaced = r.asked, 0, false
 	if r.current == nil {
 		r.named = nil
 	}
