@@ -30,7 +30,7 @@ type config struct {
 func main() {
 	var c config
 	flag.StringVar(&c.socket, "socket", "", "socket of the container runtime")
-	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "status calls at once")
+	flag.IntVar(&c.inspectors, "inspectors", pipeline.DefaultInspectors, "pods inspected at once")
 	flag.BoolVar(&c.events, "events", false, "follow CRI events")
 	flag.DurationVar(&c.period, "period", time.Second, "relist period")
 	flag.DurationVar(&c.timeout, "timeout", 2*time.Minute, "deadline of a runtime call")
@@ -61,8 +61,8 @@ func (c config) candidate(runtime *cri.Client) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, InspectTimeout: c.timeout,
-			Inspectors: max(1, c.inspectors/2), // each makes two calls at once
-			History:    history,
+			Inspectors: c.inspectors, History: history,
+			OmitInferredStarts: true, // GenericPLEG tells no start that it has not seen
 		}
 		if c.events {
 			opts.Events = pipeline.EventsRequire
