@@ -20,7 +20,7 @@ const (
 	DefaultRelistThreshold = 3 * time.Minute
 	DefaultListTimeout     = 2 * time.Minute
 	DefaultInspectTimeout  = 2 * time.Minute
-	DefaultInspectors      = 8
+	DefaultInspectors      = 16
 	DefaultMaxQuarantine   = 5 * time.Minute
 
 	DefaultRelistPeriodWithEvents = 10 * time.Second

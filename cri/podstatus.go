@@ -10,9 +10,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// podCalls is the number of calls at once for one pod. With the default number of
-// inspectors, 16 calls are in flight at most: more only increase their latency (containerd
-// on 2 cores reaches its maximum throughput with 4).
+// podCalls is the number of calls at once for one pod: most pods need two, and containerd on
+// 2 cores reaches its maximum throughput with 4 in all.
 const podCalls = 2
 
 // PodStatus fetches the status of the sandboxes and containers of pod, two at a time, without

@@ -66,7 +66,7 @@ func (l *lab) connect(ctx context.Context, b *bench, socket string, period, time
 		}
 		args = append(args, "-root", b.temp, "-drop-in="+strconv.FormatBool(c == dropIn))
 	default:
-		args = append(args, "-inspectors", strconv.Itoa(c.width()), "-events="+strconv.FormatBool(c.events()))
+		args = append(args, "-inspectors", strconv.Itoa(c.inspectors()), "-events="+strconv.FormatBool(c.events()))
 	}
 	l.client, l.err = probe.StartChild(ctx, filepath.Join(b.bin, program), args...)
 }

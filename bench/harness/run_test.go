@@ -151,7 +151,7 @@ func TestLimitIsListPlusStatusTimeDividedByCalls(t *testing.T) {
 		"PodSandboxStatus": {Calls: 100, Time: 400 * ms},
 	}}
 	for c, want := range map[Candidate]float64{
-		kubelet: 1630, smallStep: 430, dropIn: 130, "pipeline-16": 130, "events-16": 130, "pipeline-32": 110,
+		kubelet: 1630, smallStep: 430, dropIn: 130, "pipeline-8": 130, "events-8": 130, "pipeline-16": 110,
 	} {
 		if got := limit(at, c); got != want {
 			t.Errorf("limit of %s = %v, want %v", c, got, want)

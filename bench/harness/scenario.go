@@ -108,8 +108,8 @@ func choose(patterns []string) ([]Scenario, error) {
 	}), nil
 }
 
-// Candidate is what is measured: one of the constants, "pipeline-N" with at most N
-// status calls in flight, or "events-N", a pipeline-N that follows CRI events.
+// Candidate is what is measured: one of the constants, "pipeline-N" with N
+// inspectors, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
 // The candidates without a number: the kubelet, the kubelet with the change of
@@ -130,8 +130,8 @@ const (
 // events reports whether the pipeline follows CRI events.
 func (c Candidate) events() bool { return strings.HasPrefix(string(c), "events-") }
 
-// width is the most status calls the candidate has in flight.
-func (c Candidate) width() int {
+// inspectors is the greatest number of pods that the candidate inspects at once.
+func (c Candidate) inspectors() int {
 	switch c {
 	case kubelet:
 		return 1
@@ -143,4 +143,12 @@ func (c Candidate) width() int {
 	_, number, _ := strings.Cut(string(c), "-")
 	n, _ := strconv.Atoi(number)
 	return n
+}
+
+// width is the most status calls the candidate has in flight.
+func (c Candidate) width() int {
+	if c == kubelet || c == dropIn || c == smallStep {
+		return c.inspectors() // the kubelet's runtime manager asks for one status after the other
+	}
+	return 2 * c.inspectors()
 }

@@ -58,7 +58,7 @@ func TestFirstWaveHangs(t *testing.T) {
 		1: time.Second, 7: time.Second, 8: time.Second, 15: 10 * time.Second, 25: pipeline.DefaultInspectTimeout + 15*time.Second,
 	} {
 		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
-			p := kit.New(t, pipeline.Options{})
+			p := kit.New(t, pipeline.Options{Inspectors: 8})
 			kit.Fill(p.Runtime, hung+1, "c=running")
 			for _, uid := range kit.UIDs(hung) {
 				p.Runtime.SetPodFault(uid, plegtest.Hang)
