@@ -14,7 +14,7 @@ import (
 )
 
 // maxWords bounds all pages together.
-const maxWords = 26_200
+const maxWords = 23_000
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)\)`)
