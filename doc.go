@@ -7,15 +7,15 @@
 //	hinter ----^ ^            |
 //	             +--settled---+--> cache
 //
-// Only lists are data. The lister lists all pods. The hinter lists single pods: those of
-// [Pipeline.RequestRelist] and, with [Options].Events, those of CRI events.
+// Only lists are data. The lister lists all pods. The hinter lists single pods, for
+// [Pipeline.RequestRelist] and, with [Options].Events, for CRI events.
 //
 // # Usage
 //
-// Package pleg has the types, such as Event and PodStatus, and this package runs the stages.
-// [New] takes [Options] with a [pleg.Runtime]; package cri has a runtime for every CRI
-// endpoint, package plegtest one in memory for tests. [Pipeline.Subscribe] may be
-// called before or during [Pipeline.Run], which blocks until its context ends.
+// Package pleg has the types, such as Event and PodStatus, and this package runs the stages. [New]
+// takes [Options] with a [pleg.Runtime]; package cri has a runtime for every CRI endpoint, package
+// plegtest a runtime in memory for tests. [Pipeline.Subscribe] may be called before or during
+// [Pipeline.Run], which blocks until its context ends.
 //
 // # Delivery and ordering
 //

@@ -53,8 +53,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// A container that is not known is one that is not listed yet, or none of this node. A list
-// that begins later says which.
+// A container that is not known is not listed yet, or is none of this node. A list that begins
+// later says which.
 func TestLookupWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after func(p *kit.Pipeline)

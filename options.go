@@ -29,7 +29,7 @@ const (
 )
 
 const (
-	// hungAfter is the age at which an inspection counts as hung, if one that began later
+	// hungAfter is the age at which an inspection counts as hung, if an inspection that began later
 	// has already ended. Healthy runtimes answer within milliseconds.
 	hungAfter = time.Second
 	// minHistory is the capacity of the kubelet's event channel (v1.37).
@@ -44,7 +44,7 @@ type EventsMode string
 const (
 	// EventsOff does not open the event stream; pods are found by relisting.
 	EventsOff EventsMode = "off"
-	// EventsAuto uses the event stream if the runtime has one, and otherwise only relists.
+	// EventsAuto uses the event stream if the runtime has it, and otherwise only relists.
 	EventsAuto EventsMode = "auto"
 	// EventsRequire uses the event stream. If Options.Runtime is not a [pleg.EventWatcher], New
 	// returns an error; if the runtime has no events, Run does.
@@ -57,7 +57,7 @@ type Options struct {
 	// Runtime lists and inspects the pods.
 	Runtime pleg.Runtime
 	// RelistPeriod is the time from the end of one list of all pods to the start of the next. A
-	// list of all pods for a request or a hint begins at once, but between two of these there is
+	// list of all pods for a request or a hint begins at once, but between two such lists there is
 	// a pause of RelistPeriod, or of a second if that is shorter. If zero, [DefaultRelistPeriod].
 	RelistPeriod time.Duration
 	// RelistThreshold is the age of the last successful list at which
@@ -89,8 +89,8 @@ type Options struct {
 	// 1000, the capacity of the kubelet's event channel.
 	History int
 	// LookupRemoved builds the index of [Pipeline.Lookup] in New instead of at the first call, so
-	// that it also has the containers that were removed before that call. The index takes about
-	// 110 bytes for each container, and the last statuses of the removed ones.
+	// that it also has the containers that were removed before that call. The index takes about 110
+	// bytes for each container, and keeps the last statuses of removed containers.
 	LookupRemoved bool
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store

@@ -112,7 +112,7 @@ func New(o Options) (*Pipeline, error) {
 		}
 		return 0
 	}))
-	if err := cmp.Or(errs[:]...); err != nil { // one is enough: a metric that is taken says it of all
+	if err := cmp.Or(errs[:]...); err != nil { // the first error is enough: if one name is taken, all are
 		p.unregister() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
@@ -137,8 +137,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
 	}
-	// Unbuffered except one: what waits, waits in a stage's queue, which is bounded
-	// and has a metric.
+	// All channels except one are unbuffered: what waits, waits in a stage's queue, which is
+	// bounded and has a metric.
 	listings := make(chan stage.Listing)
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
@@ -177,7 +177,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 }
 
 // Epoch returns the name of this pipeline in the positions of its events: [pleg.Event] has it too.
-// No two pipelines have the same one, in whatever process.
+// No two pipelines have the same epoch, in whatever process.
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
 // WaitSynced blocks until the first list of all pods is committed: each of its pods was
@@ -222,8 +222,8 @@ func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 // share it, and there is a pause between two such lists (Options.RelistPeriod). Before Run, Relist
 // waits for the first list.
 //
-// The error is that of the list, the cause of ctx if ctx ends first, or [pleg.ErrStopped] once Run
-// has returned.
+// It returns the error of the list, the cause of ctx if ctx ends first, or [pleg.ErrStopped] once
+// Run has returned.
 func (p *Pipeline) Relist(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // before anything is kept for it
@@ -242,7 +242,8 @@ func (p *Pipeline) Relist(ctx context.Context) error {
 // hints is the pipeline as the event stream sees it.
 type hints struct{ *Pipeline }
 
-// RequestRelist ends no inspection: that of a slow runtime would never end.
+// RequestRelist does not cancel the inspection in flight: on a slow runtime none would ever
+// succeed.
 func (h hints) RequestRelist(uid pleg.PodUID) {
 	h.differ.EndWait(uid)
 	h.hinter.RequestRelist(uid)

@@ -205,8 +205,8 @@ func requireRelisting(t *testing.T, relisted <-chan error) {
 	}
 }
 
-// A relist ends once every changed pod has been inspected, also those that fail, and
-// the events have been published. Before Run it is the first list.
+// A relist ends once every changed pod has been inspected, with or without success, and the events
+// have been published. Before Run it is the first list.
 func TestRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{RelistPeriod: time.Hour})

@@ -56,7 +56,7 @@ func (p *Pipeline) Status() pleg.Status {
 	return s
 }
 
-// failed returns the pods whose last inspection failed, except those that hang.
+// failed returns the pods whose last inspection failed, except pods that hang.
 func failed(s pleg.Status, pending []cache.Pending) (failed []pleg.Failed) {
 	for _, pending := range pending {
 		uid := pending.UID

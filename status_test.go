@@ -24,7 +24,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// kubeletNames maps our names of metrics to those of the kubelet (v1.37).
+// kubeletNames maps our names of metrics to the kubelet's (v1.37).
 var kubeletNames = map[string]string{
 	"pleg_relist_duration_seconds": "kubelet_pleg_relist_duration_seconds",
 	"pleg_relist_interval_seconds": "kubelet_pleg_relist_interval_seconds",
@@ -213,8 +213,8 @@ func (*reporting) Process() *pleg.Process {
 func (*reporting) Stuck() []pleg.Stuck { return []pleg.Stuck{{UID: "stuck"}} }
 func (*reporting) Degraded() error     { return errFallback }
 
-// The status has what the runtime reports: its address and fallbacks, the process of one that is
-// in trouble, and the call that a list or an inspection waits for.
+// The status has what the runtime reports: its address and fallbacks, its process if that is in
+// trouble, and the call that a list or an inspection waits for.
 func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -244,8 +244,8 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	})
 }
 
-// The call that is named for a quarantined pod is that of the attempt in flight. Between two it is
-// that of the last one.
+// For a quarantined pod, the call of the attempt in flight is named. Between two attempts it is the
+// call of the last.
 func TestCallOfAQuarantinedPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -33,7 +33,8 @@ type Store interface {
 	Observe(at time.Time, pending []pleg.PodUID)
 }
 
-// stores writes the cache, the embedder's store and, if there is one, the index for lookups.
+// stores writes the cache, the embedder's store if there is one, and the index for lookups if there
+// is one.
 type stores struct {
 	*podcache.Cache
 	own   Store
@@ -41,7 +42,7 @@ type stores struct {
 	log   *slog.Logger
 }
 
-// also calls the embedder's store, if there is one. A panic of it ends that call alone.
+// also calls the embedder's store. A panic of it ends that call alone.
 func (s stores) also(method string, uid pleg.PodUID, f func()) {
 	if s.own != nil {
 		if err := border.Contain(s.log, method, uid, func() error { f(); return nil }); err != nil {

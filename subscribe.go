@@ -49,8 +49,8 @@ func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2
 }
 
 // PodStatus returns the status of a pod. If newerThan is zero, it calls Get of [cache.Reader] and
-// does not block; otherwise it calls GetNewerThan, which may. The error wraps that of the method
-// and names the pod.
+// does not block; otherwise it calls GetNewerThan, which may. The error wraps the error of the
+// method and names the pod.
 func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	status, err := p.podStatus(ctx, uid, newerThan)
 	if err != nil {
@@ -67,8 +67,8 @@ func (p *Pipeline) podStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 }
 
 // RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
-// [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and
-// inspected if it changed, or ctx ends. If the list fails, RelistPod waits for the next one.
+// [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and inspected
+// if it changed, or ctx ends. If the list fails, RelistPod waits for the next list.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
 	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Reader reads the cache of a pipeline. Its methods are safe for concurrent use, none but
-// GetNewerThan waits, and what they return is read-only. It corresponds to the kubelet's
+// Reader reads the cache of a pipeline. Its methods are safe for concurrent use, and what they
+// return is read-only. Only GetNewerThan waits. It corresponds to the kubelet's
 // kubecontainer.ROCache.
 type Reader interface {
 	// Get returns the newest status of the pod. If the last inspection failed, the status is nil
@@ -67,7 +67,7 @@ type Pending struct {
 	Status *pleg.PodStatus
 	// Err is the error of the last inspection; nil if it succeeded, or if none has ended yet.
 	Err error
-	// Pod is the pod in the newest list; if that list does not show it, in an earlier one.
+	// Pod is the pod in the newest list that shows it.
 	Pod *pleg.Pod
 	// Since is the time before the list that first showed a change. Each later list showed a
 	// change that was not inspected yet.

@@ -39,9 +39,9 @@ import (
 )
 
 // minBackoff and maxBackoff are the shortest and the longest time between two attempts of a watch
-// to connect: a daemon restarts within a second, and one that is down for long is asked rarely.
-// The time doubles with each attempt, unless the connection lasted longer than that, and half of
-// it is random.
+// to connect: a daemon restarts within a second, and a daemon that is down for long is asked
+// rarely. The time doubles with each attempt, unless the connection lasted longer than that, and
+// half of it is random.
 const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
 
 // pingAfter is the time without data after which the client pings the server, and also the time
@@ -56,8 +56,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Disconnected, if not nil, is called after each attempt of a watch or a subscription to
 	// connect that failed and each connection of one that broke, with the time until the next
-	// attempt, by the goroutine that reads it. It is not called because a context ended. The
-	// error wraps [pleg.ErrNoDaemon] unless the daemon answered with another one.
+	// attempt, by the goroutine that reads it. It is not called because a context ended. The error
+	// wraps [pleg.ErrNoDaemon] unless the daemon itself answered with an error.
 	Disconnected func(err error, retryIn time.Duration)
 }
 
@@ -225,5 +225,5 @@ func inspectionError(text string) error {
 	return &pleg.InspectionError{Err: errors.New(text)}
 }
 
-// limits are those of what a broken server can send as the list of pods. Only tests change them.
+// limits bound what a broken server can send as the list of pods. Only tests change them.
 var limits = struct{ pods, bytes int }{100_000, 256 << 20}

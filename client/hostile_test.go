@@ -69,7 +69,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 	}
 }
 
-// A message without an event, and one with a time of no calendar, are events all the same.
+// A message without an event, or with an impossible time, still counts as an event.
 func TestEventsOfHostileServer(t *testing.T) {
 	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 		for _, event := range []*plegv1.Event{nil, {Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, {Type: plegv1.EventType_EVENT_TYPE_GAP}} {
@@ -118,8 +118,7 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// A watch that wants no replay gets that of a Gap all the same, also on its first connection,
-// which asked for one.
+// After a Gap the replay comes, even if the watch wants none.
 func TestGapHasItsReplay(t *testing.T) {
 	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
 	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
@@ -144,7 +143,7 @@ func TestGapHasItsReplay(t *testing.T) {
 	}
 }
 
-// A server that ends each connection after an event is asked less and less often. One whose
+// A server that ends each connection after an event is asked less and less often. A server whose
 // connections last longer than the waits is asked again at once.
 func TestShortConnectionsBackOff(t *testing.T) {
 	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 20 * time.Second: {15, 15}} {

@@ -116,7 +116,7 @@ func (l *link) unavailable(s *status.Status) error {
 	return &callError{status.New(s.Code(), d.err.Error()), []error{pleg.ErrNoDaemon, d.err}}
 }
 
-// callError is an error that gRPC tells only as a status.
+// callError is an error that gRPC reports only as a status.
 type callError struct {
 	status *status.Status
 	is     []error

@@ -72,7 +72,7 @@ func TestPods(t *testing.T) {
 	})
 }
 
-// An error says why the last attempt to connect failed, not an earlier one.
+// An error says why the last attempt to connect failed, not an earlier attempt.
 func TestErrorIsThatOfTheLastConnection(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.endServer()
@@ -94,7 +94,7 @@ func TestErrorIsThatOfTheLastConnection(t *testing.T) {
 	})
 }
 
-// The errors of Lookup are those of package lookup, over the socket too.
+// Over the socket, Lookup returns the errors of package lookup too.
 func TestLookup(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.Set("shop/web", "c1=running /s=running")
@@ -163,7 +163,7 @@ func TestPodStatus(t *testing.T) {
 	})
 }
 
-// A server that has too many calls refuses one. The client asks again.
+// A server that has too many calls refuses the next call. The client asks again.
 func TestPodStatusIsAskedForAgain(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")

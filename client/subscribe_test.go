@@ -90,7 +90,7 @@ func TestSubscriptionEnds(t *testing.T) {
 	})
 }
 
-// The lag of a subscription over the socket is that of the server when it sent the last event.
+// A subscription over the socket reports the lag that the server had when it sent the last event.
 func TestLagOverTheSocket(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		f.change(1, "a", "c1=running")

@@ -102,15 +102,15 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ended))
 	defer cancel()
 	defer context.AfterFunc(ended, cancel)()
-	// Each attempt needs a new link: one that failed has its own backoff.
+	// Each attempt needs a new link: a link that failed has its own backoff.
 	link, err := newLink(w.client.options)
 	if err != nil {
 		return err
 	}
 	defer link.Close()
-	// Without a last event it requests earlier events or a replay, even if none is
-	// wanted: their end is the first position after which the watch can resume.
-	// One that asked for the state and has not all of it yet asks for it again.
+	// Without a last event it requests earlier events or a replay, even if none is wanted: their
+	// end is the first position after which the watch can resume. A watch that asked for the state
+	// and does not have all of it yet asks for it again.
 	if w.last != nil {
 		request.Since = nil
 	}
@@ -170,7 +170,7 @@ func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	r.Name, r.Bookmarks, r.Statuses = o.Name, true, o.Statuses
 	if o.After != (pleg.Position{}) {
 		if o.After.Epoch == "" {
-			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be that of another pipeline", o.After.Seq)
+			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be of another pipeline", o.After.Seq)
 		}
 		r.ResumeAfter = wire.FromPosition(o.After)
 	}

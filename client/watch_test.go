@@ -268,7 +268,7 @@ func TestDaemonIsAway(t *testing.T) {
 	})
 }
 
-// A daemon that is stopped keeps its connections and accepts new ones, but answers nothing.
+// A stopped daemon keeps its connections and accepts new connections, but answers nothing.
 func TestStoppedDaemonIsNoticed(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
 		w := f.watch(client.WatchOptions{}, nil)
@@ -287,7 +287,7 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 			t.Errorf("a call that waits: %v, want ErrNoDaemon", err)
 		}
 		if took := time.Since(began); took > 90*time.Second {
-			t.Errorf("the call was told %v later", took)
+			t.Errorf("the call was notified %v later", took)
 		}
 		time.Sleep(time.Second)
 		w.mu.Lock()

@@ -19,8 +19,8 @@ type Skipped struct {
 
 // Join returns the pods of lists that the caller made through [Client.Conn], as [Client.ListPods]
 // does from its own, and what it skips. It is for a program that examines a runtime and keeps the
-// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one for
-// each list, or its portions. The error is that of an answer that cannot be decoded.
+// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one
+// answer for each list, or its portions. The error says that an answer cannot be decoded.
 func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
 	tables := [2]*table{newSandboxTable(), newContainerTable()}
 	for n, answers := range [][][]byte{sandboxes, containers} {

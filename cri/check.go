@@ -132,8 +132,8 @@ func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) 
 // gone says what it means that the socket of a runtime was removed.
 const gone = "is gone: the runtime answers only on connections that are open"
 
-// listens reports whether a process listens on a socket that may have been removed. It sees
-// those of its own network namespace.
+// listens reports whether a process listens on a socket that may have been removed. It sees the
+// sockets of its own network namespace.
 func listens(path string) bool {
 	sockets, _ := os.ReadFile("/proc/net/unix") // without it, none are known
 	path = resolved(path)
@@ -155,8 +155,8 @@ func boundTo(line string) string {
 	return strings.TrimSuffix(line[strings.IndexByte(line, '/'):], "\n") // it may have spaces
 }
 
-// resolved returns the path of a socket without links in its folder: a runtime may name its socket by
-// one, such as /var/run. Another path that only ends like it is another program's.
+// resolved returns the path of a socket without links in its folder: a runtime may name its socket
+// by a link, such as /var/run. Another path that only ends like it is another program's.
 func resolved(path string) string {
 	folder, err := filepath.EvalSymlinks(filepath.Dir(path))
 	if err != nil {

@@ -63,13 +63,12 @@ type Client struct {
 	// hasEvents is set once an event stream has had an event, or has lived longer than
 	// one of a runtime whose events are switched off.
 	hasEvents atomic.Bool
-	// degraded is set before the first list in portions begins, until a whole one has
-	// succeeded.
+	// degraded is set from before the first list in portions until a whole list has succeeded.
 	degraded atomic.Pointer[error]
 	// seen are the sandboxes that a list in portions asks for.
 	seen seenSandboxes
-	// uncarried is true if the last sandbox status did not carry those of its containers.
-	// It may change when the runtime restarts.
+	// uncarried is true if the last sandbox status did not carry the statuses of its containers. It
+	// may change when the runtime restarts.
 	uncarried atomic.Bool
 	// inspected has the number of the connection on which a pod was last inspected, by its UID.
 	inspected sync.Map

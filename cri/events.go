@@ -22,8 +22,8 @@ const (
 	// holds 30 to 60. While the process is stopped, containerd 2.4 waits after about
 	// 250 events whatever the window (measured).
 	eventWindow = 16 << 20
-	// offWithin is how soon a runtime ends a stream if its events are switched off. One
-	// whose events have worked may also do so, because it restarts.
+	// offWithin is how soon a runtime ends a stream if its events are switched off. A runtime whose
+	// events have worked may also do so, because it restarts.
 	offWithin = time.Second
 )
 

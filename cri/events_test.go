@@ -41,8 +41,8 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 	return w
 }
 
-// A runtime that ends the stream at once has its events switched off. One that ends it
-// later, or after an event, has events: also if it restarts twice within a second and ends
+// A runtime that ends the stream at once has its events switched off. A runtime that ends the
+// stream later, or after an event, has events: also if it restarts twice within a second and ends
 // new streams at once.
 func TestEventsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -21,8 +21,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// fakeRuntime returns the answers in its fields, including malformed ones that
-// simruntime does not send.
+// fakeRuntime returns the answers in its fields, including malformed answers that simruntime does
+// not send.
 type fakeRuntime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	before func(ctx context.Context, request any) error // if not nil, its error comes in place of an answer to a unary call
@@ -32,9 +32,9 @@ type fakeRuntime struct {
 	containers []*runtimeapi.Container
 	streams    bool         // serve the lists as streams too, one item in each message
 	asked      atomic.Int32 // the streams of sandboxes
-	whole, one atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
+	whole, one atomic.Int32 // the lists of all sandboxes, and of sandboxes with a label; a list that was given up may still run
 
-	// The statuses by id. One that is not there is NotFound.
+	// The statuses by id. An object that is not there is NotFound.
 	sandboxStatuses   map[string]*runtimeapi.PodSandboxStatusResponse
 	containerStatuses map[string]*runtimeapi.ContainerStatusResponse
 

@@ -40,8 +40,8 @@ func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
 	return h
 }
 
-// podOf returns the pod of an event: the one it names, or else the one that has its container or
-// sandbox in the last list. A UID of two pods names neither.
+// podOf returns the pod of an event: the pod that it names, or else the pod that has its container
+// or sandbox in the last list. A UID of two pods names neither.
 func (c *Client) podOf(h pleg.Hint, labels []pleg.PodUID) pleg.PodUID {
 	uid := cmp.Or(h.UID, cmp.Or(labels...))
 	k := c.known.Load()
@@ -80,8 +80,8 @@ func eventSandbox(e *runtimeapi.ContainerEventResponse) *item {
 	return sandboxItem(&runtimeapi.PodSandbox{Id: s.GetId(), Metadata: s.GetMetadata(), Labels: s.GetLabels()})
 }
 
-// eventContainer returns the status of the container that an event is about, or nil if the event
-// does not have exactly one.
+// eventContainer returns the status of the container that an event is about, or nil unless the
+// event has exactly one.
 func eventContainer(e *runtimeapi.ContainerEventResponse) (found *runtimeapi.ContainerStatus) {
 	for _, st := range e.GetContainersStatuses() {
 		if st.GetId() != e.GetContainerId() {

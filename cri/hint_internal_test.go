@@ -173,7 +173,7 @@ func FuzzEvent(f *testing.F) {
 			t.Errorf("got %+v of %v", h, event)
 		}
 		if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited || s.Name != h.Name || s.Attempt != h.Attempt) {
-			t.Errorf("the status %+v is not that of the hint %+v", s, h)
+			t.Errorf("the status %+v is not the status of the hint %+v", s, h)
 		}
 	})
 }

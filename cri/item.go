@@ -32,7 +32,7 @@ type item struct {
 	podName      string
 	podNamespace string
 	label        pleg.PodUID       // the pod in the kubelet's label
-	labels       map[string]string // the pod's; nil for a container, unless its sandbox has told them
+	labels       map[string]string // the pod's; nil for a container until its sandbox was asked
 	// skip is why the item cannot be used as it is, or 0.
 	skip reason
 	// labelled is true if the metadata is missing and the kubelet's labels have

@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// joiner joins sandboxes and containers to pods. It keeps the pods of the last list
-// and returns the same pointers for those that did not change.
+// joiner joins sandboxes and containers to pods. It keeps the pods of the last list and returns the
+// same pointers for pods that did not change.
 type joiner struct {
 	// unlisted returns what is known of a sandbox that is not listed, or nil.
 	unlisted   func(pleg.ContainerID) *item
@@ -28,7 +28,7 @@ type joiner struct {
 	renamed map[pleg.PodUID]*item
 }
 
-// podKey tells pods apart. A UID alone does not: everybody copies that of crictl's
+// podKey tells pods apart. A UID alone does not: everybody copies the one in crictl's
 // documentation.
 type podKey struct {
 	uid             pleg.PodUID
@@ -55,9 +55,9 @@ func newJoiner(unlisted func(pleg.ContainerID) *item) *joiner {
 }
 
 // join returns the pods of one list, in no order. Sandboxes with the same pod UID, namespace and
-// name are one pod. A container belongs to the pod of its sandbox, or, if nothing is known of
-// that sandbox, to the pod in the kubelet's labels. Of pods that share a UID, the one that was
-// listed before keeps it, or else the one with the oldest sandbox.
+// name are one pod. A container belongs to the pod of its sandbox, or, if nothing is known of that
+// sandbox, to the pod in the kubelet's labels. Of pods that share a UID, the pod that was listed
+// before keeps it, or else the pod with the oldest sandbox.
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
@@ -147,8 +147,8 @@ func (j *joiner) addContainer(g *group, c *item) {
 	g.containers = append(g.containers, c)
 }
 
-// checkLabel records a pod that has an item with another pod's label or without one.
-// It records the other pod too, because its label finds an item that is not its own.
+// checkLabel records a pod that has an item without a label or with another pod's label. It records
+// the other pod too, because its label finds an item that is not its own.
 func (j *joiner) checkLabel(uid, label pleg.PodUID) {
 	if label == uid {
 		return

@@ -229,15 +229,15 @@ func (l *lists) join() bool {
 	return true
 }
 
-// countSkipped counts the malformed items, including those of the last list.
+// countSkipped counts the malformed items, including the last list's.
 func (l *lists) countSkipped(ctx context.Context) {
 	for _, s := range allSkipped(l.sandboxes.table, l.containers.table, l.joiner) {
 		l.skipped.add(ctx, s.item, s.reason)
 	}
 }
 
-// allSkipped returns the malformed items of a list, and those that belong to no pod or to one that
-// shares its UID.
+// allSkipped returns the malformed items of a list, and the items that belong to no pod or to a pod
+// that shares its UID.
 func allSkipped(sandboxes, containers *table, j *joiner) []skippedEntry {
 	all := slices.Concat(sandboxes.skipped, containers.skipped)
 	for _, c := range j.homeless {

@@ -149,7 +149,7 @@ func TestListPodOfOtherClientsSharesList(t *testing.T) {
 		}
 		calls.Wait()
 		if n := fake.whole.Load(); n != 2 {
-			t.Errorf("%d lists of all, want 2: the running one and one for all callers", n)
+			t.Errorf("%d lists of all, want 2: the running list and one for all callers", n)
 		}
 	})
 }

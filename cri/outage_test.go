@@ -55,8 +55,8 @@ func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) ti
 	return time.Since(back)
 }
 
-// A runtime whose socket was removed still answers on open connections, and nobody else. One
-// that replaces it is found. Interceptors, such as those of a recording, change nothing.
+// A runtime whose socket was removed still answers on open connections, and nobody else. A socket
+// that replaces it is found. Interceptors, such as a recorder's, change nothing.
 func TestRemovedSocketIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := serve(t, &fakeRuntime{}, listen(t, path))

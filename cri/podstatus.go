@@ -14,12 +14,12 @@ import (
 // 2 cores reaches its maximum throughput with 4 in all.
 const podCalls = 2
 
-// PodStatus fetches the status of the sandboxes and containers of pod, two at a time, without
-// those that the runtime no longer knows. ObservedAt is left to the caller, who knows when the
-// pod was listed.
+// PodStatus fetches the status of the sandboxes and containers of pod, two at a time. It leaves out
+// what the runtime no longer knows. ObservedAt is left to the caller, who knows when the pod was
+// listed.
 //
-// What cannot have changed is taken from last, the status of an earlier call, unless that is nil
-// or the connection is another one:
+// What cannot have changed is taken from last, the status of an earlier call, unless that is nil or
+// the connection is new:
 //
 //   - a container that is listed as exited and had exited, unless it was killed just before, so
 //     that its reason may become OOMKilled;
@@ -68,7 +68,7 @@ type query struct {
 	pod        *pleg.Pod
 	containers []*pleg.ContainerStatus
 	sandboxes  []*pleg.SandboxStatus
-	// openContainers and openSandboxes are the indexes of those to ask for.
+	// openContainers and openSandboxes are the indexes of what to ask for.
 	openContainers, openSandboxes []int
 }
 
@@ -149,7 +149,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	return nil
 }
 
-// use takes the statuses of open containers from those that sandboxes carried. A container
+// use takes the statuses of open containers from the statuses that sandboxes carried. A container
 // with a malformed status, or with two of them, stays open.
 func (q *query) use(carried []*runtimeapi.ContainerStatus) {
 	byID := make(map[string]*runtimeapi.ContainerStatus, len(carried))

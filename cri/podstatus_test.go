@@ -18,8 +18,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// What one inspection asks for, of a pod with a sandbox and two containers, which run. last
-// makes the last status from that of an inspection before.
+// What one inspection asks for, of a pod with a sandbox and two containers, which run. last makes
+// the last status from the status of the inspection before.
 func TestPodStatusCalls(t *testing.T) {
 	same := func(*pleg.PodStatus) {}
 	exit := func(st *pleg.PodStatus) { st.Containers[0].State = pleg.StateExited }
@@ -94,8 +94,8 @@ func TestPodStatusCalls(t *testing.T) {
 	}
 }
 
-// The address of a sandbox that stays ready is only reused on the connection on which it was
-// told, and only of a runtime that is known to keep it.
+// The address of a sandbox that stays ready is only reused on the connection from which it came,
+// and only of a runtime that is known to keep it.
 func TestAddressesAreReused(t *testing.T) {
 	for _, tt := range []struct {
 		runtime      string

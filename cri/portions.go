@@ -73,10 +73,10 @@ func (c *Client) listPortioned(ctx context.Context, l *lists) error {
 	return c.listPortions(ctx, l)
 }
 
-// listPortions lists the sandboxes by state. If a state is still too large, it lists
-// sandboxes one by one; their ids are known from the last list, from the containers,
-// and from CRI events and single-pod lists since then. READY is first, so that a
-// sandbox that stops meanwhile is in the second list.
+// listPortions lists the sandboxes by state. If a state is still too large, it lists single
+// sandboxes; their ids are known from the last list, from the containers, and from CRI events and
+// single-pod lists since then. READY is first, so that a sandbox that stops meanwhile is in the
+// second list.
 func (c *Client) listPortions(ctx context.Context, l *lists) error {
 	l.sandboxes.startList()
 	l.sandboxes.portioned = true
@@ -122,7 +122,7 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.NotFound:
 		case status.Code(err) == codes.ResourceExhausted && l.sandboxes.placeKnown(id):
-			// It exists. One that no list has shown yet must not count as gone.
+			// It exists. A sandbox that no list has shown yet must not count as gone.
 		case err != nil:
 			return c.wrapList("list pod sandbox "+string(id), err)
 		}

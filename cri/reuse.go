@@ -53,8 +53,7 @@ type identity struct {
 	keepsAddresses bool
 }
 
-// keepAddresses are the names of the runtimes that do, as ADR 11 found; simruntime is that of
-// this project.
+// keepAddresses are the names of the runtimes that do, as ADR 11 found; simruntime is our own.
 var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
 
 // keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready.

@@ -14,7 +14,7 @@ import (
 )
 
 // TestSilentRuntimeHangs has a runtime that is stopped by a signal before the first connection: its
-// kernel accepts it, and nothing answers. It is not one that is gone.
+// kernel accepts it, and nothing answers. It does not count as gone.
 func TestSilentRuntimeHangs(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)

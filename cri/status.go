@@ -70,7 +70,7 @@ func checkStatus[N ~int32, S interface {
 	case st == none:
 		return errors.New("malformed answer: no status in it")
 	case st.GetId() != string(listed.ID):
-		return fmt.Errorf("malformed answer: the status is that of %q", st.GetId())
+		return fmt.Errorf("malformed answer: the status is of %q", st.GetId())
 	case !defined(states, int32(st.GetState())) && listed.State != pleg.StateUnknown:
 		return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", int32(st.GetState()), listed.State)
 	}

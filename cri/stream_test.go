@@ -20,8 +20,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without
-// streams by one with them, between two lists.
+// TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without streams by a runtime with
+// streams, between two lists.
 func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}}
@@ -44,7 +44,7 @@ func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
 		}
 		stop()
 		serve(t, upgraded, o.listen())
-		synctest.Wait() // the client sees that the old one is gone
+		synctest.Wait() // the client sees that the old runtime is gone
 		// This list reconnects: either of its two calls may be the first.
 		listPods(t, client)
 		before := upgraded.asked.Load()
@@ -80,8 +80,8 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod 
 	return p
 }
 
-// TestTooLargeListIsListedInPortions has a list that is too large as a whole, and one
-// in which the sandboxes of one state are too many, and requires the runtime's state for both.
+// TestTooLargeListIsListedInPortions has a list that is too large as a whole, and a list in which
+// the sandboxes of one state are too many, and requires the runtime's state for both.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, limit := range map[string]int{"a state fits": 36 << 10, "no state fits": 16 << 10} {
 		kit.Bubble(t, name, func(t *testing.T) {
@@ -215,8 +215,8 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	wantList(t, client, before)
 }
 
-// TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of
-// those that are ready and that of the others: the portions overlap.
+// TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of ready sandboxes and the
+// list of the others: the portions overlap.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	rt := &fakeRuntime{}

@@ -16,9 +16,9 @@ import (
 // itemsField is the number of the only field of the list responses, streamed or not.
 const itemsField protowire.Number = 1
 
-// maxItems is the greatest number of sandboxes, and of containers, in a list, and of those
-// that are malformed. No node has as many, and a runtime that invents them must not fill the
-// memory: a malformed item of two bytes costs some 250 here.
+// maxItems is the greatest number of sandboxes, of containers, and of malformed items in a list. No
+// node has as many, and a runtime that invents them must not fill the memory: a malformed item of
+// two bytes costs some 250 here.
 const maxItems = 100_000
 
 // table holds the items of one list call. It keeps the items of the last answer,
@@ -37,8 +37,8 @@ type table struct {
 
 	items   []*item        // of the last answer, valid until the next
 	skipped []skippedEntry // the malformed items of the last answer
-	// changed is true if an answer, or a part of one that could not be read to its
-	// end, differed from the one before. The user of the items clears it.
+	// changed is true if an answer, or the readable part of a broken one, differed from the answer
+	// before. The user of the items clears it.
 	changed bool
 	// portioned is true while the answers are portions, which may overlap.
 	portioned bool
@@ -133,7 +133,7 @@ func (t *table) add(raw []byte) error {
 		t.addMalformed(it, known)
 		return nil
 	}
-	// The sum cannot show which value of a repeated key is the last one.
+	// The sum cannot show which value of a repeated key comes last.
 	seen.valid = seen.labels == labels
 	known = t.known[string(it.ID)]
 	if known == nil {
@@ -171,7 +171,7 @@ func (t *table) addMalformed(it *item, known *knownItem) {
 	t.place(known)
 }
 
-// setState changes the state of an item. One that the list has twice is as far in its life as
+// setState changes the state of an item. An item that the list has twice is as far in its life as
 // either says.
 func (t *table) setState(known *knownItem, state pleg.State) {
 	changed, container := *known.item, *known.item.Container
@@ -204,8 +204,8 @@ func (t *table) placed(id pleg.ContainerID) bool {
 	return known != nil && known.seenIn == t.current
 }
 
-// placeKnown adds the item that had this id in the list before, and reports whether there
-// was one.
+// placeKnown adds the item that had this id in the list before, and reports whether there was such
+// an item.
 func (t *table) placeKnown(id pleg.ContainerID) bool {
 	known := t.known[string(id)]
 	if known != nil {

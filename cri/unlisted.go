@@ -19,17 +19,17 @@ const (
 	// number of them that it asks for.
 	askWithin = time.Second
 	maxAsked  = 100
-	// askAgain is how long a sandbox that was not told is left alone.
+	// askAgain is how long a sandbox is left alone of which the runtime said nothing.
 	askAgain = time.Minute
 )
 
 // unlistedSandbox is a sandbox that a container names and that is not listed.
 type unlistedSandbox struct {
 	sandbox *item     // nil if it is not known
-	asked   time.Time // when the runtime failed to tell; zero if it need not be asked
+	asked   time.Time // when the runtime failed to answer; zero if it need not be asked
 }
 
-// forgetUnlisted forgets all sandboxes but those that these containers name.
+// forgetUnlisted forgets all sandboxes except the ones that these containers name.
 func (c *Client) forgetUnlisted(orphans []*item) {
 	named := make(map[pleg.ContainerID]bool, len(orphans))
 	for _, o := range orphans {
@@ -64,9 +64,9 @@ func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 }
 
 // askUnlisted asks the runtime for the sandboxes that containers name, that are not listed, and
-// that would name a pod or give it its labels. It reports whether one was told. It waits for at
-// most askWithin; a pod of which nothing is told keeps what the kubelet's labels of its
-// containers say.
+// that would name a pod or give it its labels. It reports whether the runtime knew any of them. It
+// waits for at most askWithin; a pod of which it learns nothing keeps what the kubelet's labels of
+// its containers say.
 func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 	ids := c.toAsk(j)
 	if len(ids) == 0 {
@@ -100,7 +100,8 @@ func (c *Client) toAsk(j *joiner) (ids []pleg.ContainerID) {
 	return ids
 }
 
-// askSandbox asks for one sandbox. One that is gone, or is of no pod, need not be asked again.
+// askSandbox asks for one sandbox. A sandbox that is gone, or is of no pod, need not be asked
+// again.
 func (c *Client) askSandbox(ctx context.Context, id pleg.ContainerID) unlistedSandbox {
 	answer, err := statusCall(ctx, c, sandboxCall("", &pleg.Container{ID: id}), c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(id)})
 	if status.Code(err) == codes.NotFound {

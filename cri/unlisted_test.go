@@ -85,8 +85,8 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// If the runtime does not tell the sandbox, the pod has the name in the kubelet's labels. A
-// sandbox that is gone is not asked for again, another one is after a minute.
+// If the runtime does not know the sandbox, the pod has the name in the kubelet's labels. A sandbox
+// that is gone is not asked for again, any other is after a minute.
 func TestSandboxThatIsNotTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail  func(context.Context) error

@@ -21,7 +21,7 @@ type Finding = verdict.Finding
 
 // agentState is the value of a node in [AgentBucket].
 type agentState struct {
-	// Layout is that of the stream, and missing in the first one.
+	// Layout is the layout of the stream; the first layout has none.
 	Layout int `json:"layout"`
 	// Agent names the process that publishes.
 	Agent string `json:"agent"`
@@ -34,7 +34,7 @@ type agentState struct {
 type health struct {
 	// Verdict is what is wrong on the node; nil if the agent does not say.
 	Verdict *Verdict `json:"verdict,omitempty"`
-	// Pods are those whose inspections hang, are slow or fail.
+	// Pods are the pods whose inspections hang, are slow or fail.
 	Pods []Finding `json:"pods,omitempty"`
 }
 
@@ -97,9 +97,9 @@ func (h health) of(uid pleg.PodUID) *Finding {
 	return nil
 }
 
-// takeLease writes this agent into AgentBucket. The first time it replaces another agent,
-// so that an agent which restarts does not wait for the lease of its dead self. Later the
-// other one is the newer of the two, and this one waits until its lease has expired.
+// takeLease writes this agent into AgentBucket. The first time it replaces another agent, so that
+// an agent which restarts does not wait for the lease of its dead self. Later the other agent is
+// the newer of the two, and this agent waits until the lease of the other has expired.
 func (p *Publisher) takeLease(ctx context.Context) error {
 	// The leader is asked: a replica may still have the lease of before, or none.
 	m, err := p.agents.message(ctx, wanted{Last: leaseSubject(p.key)})

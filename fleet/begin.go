@@ -24,7 +24,7 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 		w.nodes = make(map[string]*progress)
 		switch w.at = end; {
 		case w.o.After != nil:
-			w.at, _ = parsePlace(string(*w.o.After)) // the empty one is of no stream
+			w.at, _ = parsePlace(string(*w.o.After)) // the empty id is of no stream
 			w.owes = true
 		case !w.o.Since.IsZero():
 			w.owes = true
@@ -56,8 +56,7 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 }
 
 // continues reports whether the watch can go on with the stream. If that has another message in the
-// place of the last one that was delivered, the servers have lost their last messages and got new
-// ones.
+// place of the last delivered message, the servers have lost their last messages and got others.
 func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
 	if w.broken || w.at.stream != info.Created.UnixNano() || w.at.message+1 < info.State.FirstSeq || w.at.message > info.State.LastSeq {
 		return false, nil

@@ -14,7 +14,7 @@ const pingInterval = 5 * time.Second
 
 // Connect returns a connection for [NewPublisher] and [Watch]. It does not wait for the server: the
 // connection is made, and made again after a loss, until it is closed. Options, such as
-// [nats.UserCredentials], go before those that this package needs. A nil logger logs nothing.
+// [nats.UserCredentials], go before the options that this package needs. A nil logger logs nothing.
 func Connect(url string, log *slog.Logger, options ...nats.Option) (*nats.Conn, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)

@@ -59,7 +59,7 @@ func (o object) bool(name string, value bool) object {
 	return strconv.AppendBool(o.name(name), value)
 }
 
-// event adds the fields of an event, those of the pod only if whole is true.
+// event adds the fields of an event, and the pod's fields only if whole is true.
 func (o object) event(ev *pleg.Event, whole bool) object {
 	o = o.number("seq", ev.Seq).text("type", string(ev.Type))
 	if whole {

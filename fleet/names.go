@@ -38,8 +38,8 @@ func podSubject(cluster, node string, uid pleg.PodUID) string {
 
 func leaseSubject(key string) string { return "$KV." + AgentBucket + "." + key }
 
-// subjectsOf returns the subjects of some nodes of a cluster, which each returns; without nodes, those
-// of "*".
+// subjectsOf returns the subjects of some nodes of a cluster, which each returns; without nodes,
+// the subjects of "*".
 func subjectsOf(nodes []string, each func(node string) string) (all []string) {
 	if len(nodes) == 0 {
 		return []string{each("*")}
@@ -50,8 +50,8 @@ func subjectsOf(nodes []string, each func(node string) string) (all []string) {
 	return all
 }
 
-// allOf returns a function for all subjects of a node of a cluster. Those of "*" are all of the stream,
-// which the server need not filter.
+// allOf returns a function for all subjects of a node of a cluster. The subjects of "*" are all of
+// the stream, which the server need not filter.
 func allOf(cluster string) func(node string) string {
 	return func(node string) string {
 		if node == "*" {

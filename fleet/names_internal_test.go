@@ -23,7 +23,7 @@ func TestNames(t *testing.T) {
 	for _, uid := range []pleg.PodUID{"", nodeToken, "a.b", "a_b", "a=5Fb", "shop/web", "shop/wëb", pleg.PodUID(strings.Repeat("x", 300))} {
 		subject := podSubject("c", "n", uid)
 		if other, twice := seen[subject]; twice || strings.Count(subject, ".") != 4 || subject == nodeSubject("c", "n") {
-			t.Errorf("the subject of %q is %s, that of %q", uid, subject, other)
+			t.Errorf("the subject of %q is %s, as of %q", uid, subject, other)
 		}
 		seen[subject] = uid
 	}

@@ -4,8 +4,8 @@ import (
 	"fmt"
 )
 
-// Position is a place in the stream of a cluster: text that [Watch] reads. A watch that resumes after
-// the empty one gets a Gap and a replay.
+// Position is a place in the stream of a cluster: text that [Watch] reads. A watch that resumes
+// after the empty position gets a Gap and a replay.
 type Position string
 
 // ParsePosition returns an error if the text is not a position.
@@ -18,13 +18,14 @@ func ParsePosition(text string) (Position, error) {
 
 // place is what a position says.
 type place struct {
-	// stream is when the stream was created. One that was deleted and created again has another
-	// time.
+	// stream is when the stream was created. A stream that was deleted and created again has
+	// another time.
 	stream int64
 	// message is the sequence number of the last message that the watch has.
 	message uint64
-	// stored is when the server stored the message; 0 if that is not known. It tells the message from
-	// another one that has its number, because the server had lost its last messages.
+	// stored is when the server stored the message; 0 if that is not known. It tells the message
+	// from another message with its number, which there is if the server has lost its last
+	// messages.
 	stored int64
 }
 

@@ -37,7 +37,7 @@ type PublisherOptions struct {
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
-	// seconds, and within a second if it is another one. If nil, none is published.
+	// seconds, and within a second if it has changed. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
 	// Limits apply to the stream and the bucket if they do not exist yet.
 	Limits Limits

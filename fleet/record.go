@@ -14,7 +14,7 @@ type record struct {
 	name, namespace string
 	// stored is when its last message was acknowledged.
 	stored time.Time
-	// events are those of a podState.
+	// events are the events of a podState.
 	events []pleg.Event
 	labels []byte
 	// status is nil unless a message is being made.

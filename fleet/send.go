@@ -26,7 +26,7 @@ type outgoing struct {
 	ack    jetstream.PubAckFuture
 }
 
-// bodies are those of messages that were acknowledged, for the next ones.
+// bodies are the bodies of acknowledged messages, to be used again.
 var bodies sync.Pool
 
 // enqueue makes the message about a pod.
@@ -49,13 +49,13 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *recor
 	return nil
 }
 
-// fenceSpan is the number of messages after which the node's own message is written again: the server
-// looks for it with each message, and has the newest ones in memory.
+// fenceSpan is the number of messages after which the node's own message is written again: the
+// server looks for it with each message, and has the newest messages in memory.
 const fenceSpan = 20_000
 
-// transmit sends what of the queue may be under way. One server gets many messages without waiting for
-// each: if it refuses one for the fence, then also those behind it. Several servers refuse a message that
-// names the same fence as one that they have not stored yet.
+// transmit sends what of the queue may be under way. One server gets many messages without waiting
+// for each: if it refuses one for the fence, it refuses the messages behind it too. Several servers
+// refuse a message that names the same fence as a message that they have not stored yet.
 func (p *Publisher) transmit(ctx context.Context) error {
 	window := exporter.Buffer
 	if p.stream.CachedInfo().Config.Replicas > 1 {
@@ -131,8 +131,8 @@ func (p *Publisher) acknowledged(seq uint64) {
 	p.loop.Acknowledged()
 }
 
-// writeNode publishes the message about the node that the next ones name, as the successor of the one
-// that they named so far.
+// writeNode publishes the message about the node that the next messages name, as the successor of
+// the message that they named so far.
 func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
 	body, err := encode(nil, p.source, k, &ev)
 	if err != nil {

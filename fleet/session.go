@@ -47,7 +47,7 @@ type session struct {
 	sent  int
 	made  int
 
-	// reconnects counts those of the connection before the session began.
+	// reconnects is how often the connection had been opened again when the session began.
 	reconnects  uint64
 	currentAsOf time.Time
 	// published is when the last messages were acknowledged.
@@ -145,11 +145,11 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 	return err
 }
 
-// messagePause is the time from some messages to the next ones, unless many events wait: then those of
-// a pod that starts are sent together. An event is sent at once if the last one is older.
+// messagePause is the time from some messages to the next, unless many events wait: so the events
+// of a pod that starts are sent together. An event is sent at once if the last message is older.
 const messagePause = 20 * time.Millisecond
 
-// publishAll publishes an event and those that wait behind it, up to a bound.
+// publishAll publishes an event and the events that wait behind it, up to a bound.
 func (p *Publisher) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
 	if pause := messagePause - time.Since(p.published); pause > 0 && len(events) < exporter.Buffer/2 {
 		if err := backoff.Wait(ctx, pause); err != nil {

@@ -62,9 +62,9 @@ func explain(conn *nats.Conn, err error) error {
 	return err
 }
 
-// isRefused reports whether the server has answered and said no, such as that the stream is full: it may
-// have stored messages behind this one. It is not refused if there is no leader now, or if the server is
-// about to store the same message, which was sent twice.
+// isRefused reports whether the server has answered and said no, such as that the stream is full:
+// it may have stored later messages. It is not refused if there is no leader now, or if the server
+// is about to store the same message, which was sent twice.
 func isRefused(err error) bool {
 	// JSStreamStoreFailedF, JSStreamDuplicateMessageConflict and JSStreamWrongLastSequenceConstantErr
 	const notStored, duplicate, inProcess = 10077, 10158, 10164
@@ -96,9 +96,10 @@ type wanted struct {
 	Sequence uint64 `json:"seq,omitempty"`
 }
 
-// message returns a message of the stream; one without a sequence number if there is none. The leader of
-// the stream answers. jetstream.Stream asks any replica of a bucket instead, also one that does not have
-// yet what the leader has acknowledged, and fails if the headers cannot be read.
+// message returns a message of the stream; one without a sequence number if there is none. The
+// leader of the stream answers. jetstream.Stream asks any replica of a bucket instead, also a
+// replica that does not have yet what the leader has acknowledged, and fails if the headers cannot
+// be read.
 func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
 	body, err := json.Marshal(w)
 	if err != nil {
@@ -159,13 +160,14 @@ type consumer struct {
 	pending uint64
 }
 
-// consume makes a consumer. Not jetstream's ordered one: after a loss of messages that one goes on, also
-// if other messages have their numbers meanwhile, and it waits 10 s while the servers have no leader.
+// consume makes a consumer. It is not jetstream's ordered consumer, which goes on after a loss of
+// messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
+// have no leader.
 func (s *store) consume(ctx context.Context, timeout time.Duration, config jetstream.ConsumerConfig) (*consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
-	if len(config.FilterSubjects) == 1 { // a server can permit one, not several
+	if len(config.FilterSubjects) == 1 { // a server can permit a single consumer, not several
 		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
 	}
 	conn := s.js.Conn()
@@ -205,8 +207,8 @@ func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
 // their order. It returns the sequence number up to which it has everything. What proves that is a
-// message that the leader had after the consumer began: any replica may send the messages, also one
-// that does not have yet what the leader has acknowledged.
+// message that the leader had after the consumer began: any replica may send the messages, also a
+// replica that does not have yet what the leader has acknowledged.
 func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
 	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
-// Limits apply to the stream that a publisher creates. One that exists keeps its own limits.
+// Limits apply to the stream that a publisher creates. An existing stream keeps its own limits.
 type Limits struct {
 	// MaxAge is how long the stream keeps an event, and the state of a pod that no agent publishes
 	// again. If zero, [DefaultMaxAge].
@@ -33,8 +33,8 @@ const (
 	// that is not renewed. Then another agent may publish as this node, and the node
 	// counts as silent.
 	LeaseTTL = 30 * time.Second
-	// minAPILevel is that of nats-server 2.11, the first one that compares the sequence number of
-	// another subject than that of the message.
+	// minAPILevel is the level of nats-server 2.11, the first that can compare the sequence number
+	// of another subject than the message's.
 	minAPILevel = 1
 )
 
@@ -48,8 +48,8 @@ func (l *Limits) complete() error {
 	)
 }
 
-// Create creates the stream of a cluster and the bucket, for agents that may not. It is an error if the
-// stream exists with other limits: an agent that was faster creates one.
+// Create creates the stream of a cluster and the bucket, for agents that may not. It is an error if
+// the stream exists with other limits: an agent that was faster has created it.
 func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits Limits) error {
 	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
 		return fmt.Errorf("create fleet: %w", err)

@@ -16,11 +16,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// WatchOptions configure one watch. Cluster is required. Otherwise the zero value
-// requests all events from now on, except those that come only on request.
+// WatchOptions configure one watch. Cluster is required. Otherwise the zero value requests all
+// events from now on, except the types that come only on request.
 type WatchOptions struct {
-	// Cluster selects the cluster, Nodes nodes of it. Without nodes, all, also those
-	// that come later.
+	// Cluster selects the cluster, Nodes nodes of it. Without nodes it follows all, also nodes that
+	// come later.
 	Cluster string
 	Nodes   []string
 
@@ -45,10 +45,10 @@ type WatchOptions struct {
 	Disconnected func(err error, retryIn time.Duration)
 	// Connected, if not nil, is called when a connection is made. The goroutine that ranges calls it.
 	Connected func()
-	// Unreadable, if not nil, is called for each message that cannot be read and is
-	// passed over: it was not written by an agent of this project, or by a newer one. If an
-	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges
-	// calls it.
+	// Unreadable, if not nil, is called for each message that cannot be read and is passed over: it
+	// was written by something else than an agent of this project, or by a newer agent. If an
+	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges calls
+	// it.
 	Unreadable func(error)
 }
 
@@ -59,16 +59,16 @@ type Event struct {
 	// Node is the node of the pod. A Gap has it unless it is about all nodes; the
 	// Synced that ends the replay of one node has it too.
 	Node string `json:"node,omitempty"`
-	// At is the position after which a watch can resume. A Gap and the events of a
-	// replay have none; the Synced that follows them has one.
+	// At is the position after which a watch can resume. A Gap and the events of a replay have no
+	// position; the Synced that follows them has one.
 	At Position `json:"at,omitempty"`
 }
 
-// Watch ranges over the events of a cluster until ctx ends. The contract is that of a
-// subscription, for each node: events of a pod arrive in order and none comes twice. What
-// the stream no longer has is announced by a Gap, and the present state follows: of one
-// node if the Gap names it, otherwise of all. The Synced after it means that the replay is
-// complete: the watch has everything that was published before the state was read.
+// Watch ranges over the events of a cluster until ctx ends. For each node, the contract is the same
+// as of a subscription: events of a pod arrive in order and none comes twice. What the stream no
+// longer has is announced by a Gap, and the present state follows: of one node if the Gap names it,
+// otherwise of all. The Synced after it means that the replay is complete: the watch has everything
+// that was published before the state was read.
 //
 // Lost connections and restarts of the server are retried. The range ends with an error
 // only if no attempt can succeed, such as for a bad option.

@@ -24,10 +24,10 @@ import (
 const (
 	// DefaultRuntimeRequestTimeout is the default of the kubelet's configuration.
 	DefaultRuntimeRequestTimeout = 2 * time.Minute
-	// DefaultInspectors is the maximum number of concurrent inspections. It
-	// is also the maximum number of calls in flight, because the runtime manager gets the
-	// statuses of one pod one by one. At the latencies of a busy node 16 inspectors need a tenth of
-	// the time of one, lists included.
+	// DefaultInspectors is the maximum number of concurrent inspections. It is also the maximum
+	// number of calls in flight, because the runtime manager gets the statuses of a pod one after
+	// the other. At the latencies of a busy node 16 inspectors need a tenth of the time of a single
+	// inspector, lists included.
 	DefaultInspectors = 16
 )
 
@@ -97,7 +97,7 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 		Runtime:         &adapter{runtime: runtime},
 		RelistPeriod:    durations.RelistPeriod,
 		RelistThreshold: durations.RelistThreshold,
-		// A list is two calls, an inspection one for each container and sandbox.
+		// A list is two calls, an inspection a call for each container and sandbox.
 		ListTimeout:    o.RuntimeRequestTimeout * 5 / 2,
 		InspectTimeout: o.RuntimeRequestTimeout * 5,
 		Inspectors:     o.Inspectors,
@@ -132,9 +132,9 @@ func (p *PLEG) Start(ctx context.Context) {
 // Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.delivery.to }
 
-// Healthy is that of the pipeline. It reports whether the last successful list of all pods
-// began less than the relist threshold ago, and if not, why. Hung inspections do not delay the
-// lists, but if pods wait and no inspection succeeds, the pipeline is not healthy either.
+// Healthy returns what the pipeline's Healthy returns. It reports whether the last successful list
+// of all pods began less than the relist threshold ago, and if not, why. Hung inspections do not
+// delay the lists, but if pods wait and no inspection succeeds, the pipeline is not healthy either.
 func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }
 
 // RequestReinspect makes the next relist inspect the pod even if it has not changed.

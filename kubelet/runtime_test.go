@@ -244,7 +244,7 @@ func (r *recorder) UpdateTime(at time.Time) {
 	r.Cache.UpdateTime(at)
 }
 
-// statusTime returns the time of the pod's status, and whether it has one.
+// statusTime returns the time of the pod's status, and whether it has a status.
 func (r *recorder) statusTime(uid types.UID) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -269,7 +269,7 @@ func (r *recorder) cacheTime() time.Time {
 	return r.all
 }
 
-// backwardSteps returns how often an older time followed a newer one.
+// backwardSteps returns how often an older time followed a newer time.
 func (r *recorder) backwardSteps() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

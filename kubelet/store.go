@@ -63,8 +63,8 @@ func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.
 	s.applied(uid, at)
 }
 
-// nativeOf returns what the pod cache gets. The addresses are those of the pipeline, which
-// keeps the last known ones while no sandbox is ready.
+// nativeOf returns what the pod cache gets. The addresses come from the pipeline, which keeps the
+// last known ones while no sandbox is ready.
 func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.PodStatus, time.Time, error) {
 	if err != nil {
 		if failed, ok := errors.AsType[*inspectionError](err); ok {
@@ -105,7 +105,7 @@ func (s *store) Touch(uid pleg.PodUID, at time.Time) {
 	s.applied(uid, at)
 }
 
-// setPodTime sets the time of a pod, unless it has a newer one.
+// setPodTime sets the time of a pod, unless it has a newer time.
 func (s *store) setPodTime(uid pleg.PodUID, at time.Time) {
 	if have, ok := s.known[uid]; ok {
 		if have.After(at) {
@@ -176,7 +176,7 @@ func (s *store) applied(uid pleg.PodUID, at time.Time) {
 	}
 }
 
-// advance sets the time of the cache to that of the oldest pod.
+// advance sets the time of the cache to the time of the oldest pod.
 func (s *store) advance() {
 	to := s.listed
 	s.last = 0

@@ -126,8 +126,8 @@ func (h *history) set(uid types.UID, words string) {
 	h.changes[uid] = append(h.changes[uid], change{time.Now(), words == ""})
 }
 
-// change changes between 2 and 16 pods, so that there is an inspector for each. One of
-// them is slow, one is gone.
+// change changes between 2 and 16 pods, so that there is an inspector for each. One call is slow,
+// one pod is gone.
 func (h *history) change() {
 	for _, s := range h.sides {
 		s.mu.Lock()
@@ -294,8 +294,8 @@ func (h *history) checkCallers() {
 	}
 }
 
-// checkEvents compares the events of both, and when the last one came. The pipeline may
-// take a quarter of the time of serial inspections, or that of the longest.
+// checkEvents compares the events of both, and when the last one came. The pipeline may take a
+// quarter of the time of serial inspections, or the time of the longest.
 func (h *history) checkEvents(listed time.Time) {
 	stock, ours := h.sides[0], h.sides[1]
 	for uid := range h.changes {
@@ -305,6 +305,6 @@ func (h *history) checkEvents(listed time.Time) {
 	}
 	took, limit := ours.last.Sub(listed), h.longest+h.serial/4+tick
 	if took > limit || ours.last.After(stock.last.Add(tick)) {
-		h.t.Errorf("the last event came after %v, want at most %v; that of GenericPLEG after %v", took, limit, stock.last.Sub(listed))
+		h.t.Errorf("the last event came after %v, want at most %v; GenericPLEG's last event came after %v", took, limit, stock.last.Sub(listed))
 	}
 }

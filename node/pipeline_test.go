@@ -29,8 +29,8 @@ var (
 	_ node.Pipeline = (*client.Client)(nil)
 )
 
-// onBoth runs a test with a pipeline in this process, and again with one in a daemon. The list
-// of the runtime hangs until the test ends that fault.
+// onBoth runs a test with a pipeline in this process, and again with a pipeline in a daemon. The
+// list of the runtime hangs until the test ends that fault.
 func onBoth(t *testing.T, test func(t *testing.T, runtime *plegtest.Runtime, p node.Pipeline)) {
 	t.Helper()
 	for _, where := range []string{"in this process", "in a daemon"} {

@@ -61,8 +61,9 @@ type Exporter struct {
 	// logger adds records to batch, which become the next request.
 	logger log.Logger
 	batch  batch
-	// acked is the position after which the next session begins, and position is that of the last
-	// event in the batch. At first, both are of no pipeline, so that a Gap and the present state come.
+	// acked is the position after which the next session begins, and position is the position of
+	// the last event in the batch. At first, both are of no pipeline, so that a Gap and the present
+	// state come.
 	acked, position pleg.Position
 	// replaying is true from a Gap to Synced. The position does not change meanwhile, so that
 	// an interrupted replay begins again.
@@ -96,7 +97,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),
 		// No variable of the environment takes away what identifies a record.
 		sdklog.WithAttributeCountLimit(-1), sdklog.WithAttributeValueLengthLimit(-1),
-		// The schema is that of the attributes without the prefix "pleg.".
+		// The schema defines the attributes without the prefix "pleg.".
 	).Logger("github.com/pleg-pipeline/pleg-pipeline/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))
 	return e, nil
 }

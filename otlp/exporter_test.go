@@ -183,7 +183,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// randomFault returns a fault that is another one for each request.
+// randomFault returns a fault that is different for each request.
 func randomFault(seed uint64) func(int) answer {
 	random := rand.New(rand.NewPCG(seed, 2))
 	answers := []answer{

@@ -122,8 +122,8 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// docs/otlp.md has every attribute. The names of events are those of the table in package
-// pleg, which docs/subscriptions.md has.
+// docs/otlp.md has every attribute. The events have the names of the table in
+// docs/subscriptions.md.
 func TestAttributesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/otlp.md")
 	kit.Must(t, err)

@@ -40,8 +40,8 @@ type Event struct {
 	// Reason is the runtime's reason for the exit, set where ExitCode is. On a Gap it is
 	// [HistoryTooShort], [OtherEpoch] or [Stopped].
 	Reason string `json:"reason,omitempty"`
-	// Image and StartedAt are set on each event of a container except a ContainerRemoved, as far
-	// as the status has them. FinishedAt is set where ExitCode is. The times are the runtime's.
+	// Image and StartedAt are set on each event of a container except a ContainerRemoved, if the
+	// status has them. FinishedAt is set where ExitCode is. The times are the runtime's.
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`

@@ -30,8 +30,8 @@ const (
 	NetworkFailed EventType = "NetworkFailed"
 )
 
-// Marks are about the subscription, not about a pod. Their sequence number is that
-// of the last event published before them.
+// Marks are about the subscription, not about a pod. They have the sequence number of the last
+// event published before them.
 const (
 	// Synced ends a replay, or the events that a subscriber with After or Since gets first: the
 	// subscriber has the present state of every pod, except of pods whose inspection fails or

@@ -22,8 +22,8 @@ type Runtime interface {
 	// comparison. After an error the pipeline keeps what it knew.
 	ListPods(ctx context.Context) ([]*Pod, error)
 
-	// PodStatus returns the status of each container and sandbox in pod. It leaves out those that
-	// the runtime no longer knows, without an error. The pipeline sets ObservedAt.
+	// PodStatus returns the status of each container and sandbox in pod. It leaves out what the
+	// runtime no longer knows, without an error. The pipeline sets ObservedAt.
 	//
 	// last is the pod's last good status, from which PodStatus may take what cannot have changed:
 	// a container that had exited, a sandbox that was not ready, and a sandbox that was ready with
@@ -32,8 +32,8 @@ type Runtime interface {
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 
-// PodLister is a [Runtime] that can list one pod. Otherwise the pipeline lists all pods to list
-// one.
+// PodLister is a [Runtime] that can list one pod. Otherwise the pipeline lists all pods, even if it
+// needs a single pod.
 type PodLister interface {
 	// ListPod returns the pod as ListPods would, or nil and no error if the pod is gone. It runs
 	// beside ListPods, PodStatus, and calls of ListPod for other pods.

@@ -78,8 +78,8 @@ type ContainerStatus struct {
 	// Image is the image as the pod names it, ImageRef the runtime's digest.
 	Image    string
 	ImageRef string
-	// LogPath is the file on the node that has the container's output; empty if the runtime
-	// does not tell.
+	// LogPath is the file on the node that has the container's output; empty if the runtime does
+	// not say.
 	LogPath string
 	Labels  map[string]string
 	// Annotations include the restart count that the kubelet wrote.

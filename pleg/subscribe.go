@@ -23,9 +23,9 @@ type SubscribeOptions struct {
 	// A position without an epoch is an error.
 	After Position
 	// Since asks for the events of this time and later first, and then one Synced; if the log does
-	// not go back to this time, for all that it has, without a Gap. Starts and ends go by StartedAt
-	// and FinishedAt if these are set, other events by ObservedAt. It is an error with After. If
-	// zero, events from now on.
+	// not go back to this time, for all that it has, without a Gap. The time of a start or end is
+	// StartedAt or FinishedAt if it is set, of other events ObservedAt. It is an error with After.
+	// If zero, events from now on.
 	Since time.Time
 	// Bookmarks asks for a Bookmark after each list whose changes are delivered, except changes
 	// of pods whose inspection fails or hangs. In another process, a subscription from now on also
@@ -40,10 +40,9 @@ type SubscribeOptions struct {
 	Filter Filter
 }
 
-// Subscription is a place in the log of a pipeline, in this process or in another one. Events
-// of one pod arrive in the order in which its states were seen. If the log has moved past the
-// place, the reader gets a Gap that counts what it missed, the present state as replayed
-// events, and Synced.
+// Subscription is a place in the log of a pipeline, in this process or in another. Events of one
+// pod arrive in the order in which its states were seen. If the log has moved past the place, the
+// reader gets a Gap that counts what it missed, the present state as replayed events, and Synced.
 //
 // One goroutine at a time may read, always by the same one of Next, All and Events. The other
 // methods are safe for concurrent use.

@@ -65,7 +65,7 @@ func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 	c.gone(pods)
 	c.endedContext(pods)
 	if now := snapshot(pods); now != was {
-		t.Errorf("a pod was changed after ListPods had returned it: return a new one, as the pipeline compares them:\n%s\nwas\n%s", now, was)
+		t.Errorf("a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:\n%s\nwas\n%s", now, was)
 	}
 }
 

@@ -73,8 +73,8 @@ func New() *Runtime {
 	}
 }
 
-// Basic returns the runtime with only the methods of [pleg.Runtime]: one that can
-// neither list a single pod nor send CRI events.
+// Basic returns the runtime with only the methods of [pleg.Runtime]: it can neither list a single
+// pod nor send CRI events.
 func (r *Runtime) Basic() pleg.Runtime { return struct{ pleg.Runtime }{r} }
 
 // Set adds the pod that [Pod] makes of words, or replaces the pod of that UID. The CreatedAt of its
@@ -103,7 +103,7 @@ func (r *Runtime) SetPod(pod *pleg.Pod) {
 	r.pods = append(r.pods, pod)
 }
 
-// Remove removes the pod, if there is one.
+// Remove removes the pod, if it is there.
 func (r *Runtime) Remove(uid pleg.PodUID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -154,8 +154,8 @@ func (r *Runtime) SetInspectFault(f Fault) {
 	r.locked(func() { r.inspectFault = f })
 }
 
-// SetPodFault sets the fault of the inspections of one pod; nil ends it. It happens
-// after that of [Runtime.SetInspectFault].
+// SetPodFault sets the fault of the inspections of one pod; nil ends it. It happens after the fault
+// of [Runtime.SetInspectFault].
 func (r *Runtime) SetPodFault(uid pleg.PodUID, f Fault) {
 	r.locked(func() { r.podFaults[uid] = f })
 }
@@ -245,8 +245,8 @@ func (r *Runtime) countDeadline(ctx context.Context) {
 	}
 }
 
-// happen returns the error of the first fault that has one. Without a fault, a call fails if its
-// context has ended.
+// happen returns the error of the first fault that has an error. Without a fault, a call fails if
+// its context has ended.
 func happen(ctx context.Context, faults ...Fault) error {
 	err := ctx.Err()
 	for _, f := range faults {

@@ -36,7 +36,7 @@ func withoutNative(pod *pleg.Pod) pleg.Pod {
 	return p
 }
 
-// snapshot returns what a pod, pods or a status have, but for Native.
+// snapshot returns what a pod, pods or a status have, except Native.
 func snapshot(of any) string {
 	switch v := of.(type) {
 	case *pleg.Pod:

@@ -16,7 +16,7 @@ var states = map[string]pleg.State{
 	"exited":  pleg.StateExited,
 }
 
-// exit is how a container ended. A pod keeps those that its words name in Native.
+// exit is how a container ended. A pod keeps in Native what its words name.
 type exit struct {
 	code   int32
 	reason string
@@ -105,8 +105,8 @@ func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 	return s
 }
 
-// Words returns events in short, such as "Died(c1) Started(/s1) PodSync": the
-// type without "Container" and the id, with a slash before that of a sandbox.
+// Words returns events in short, such as "Died(c1) Started(/s1) PodSync": the type without
+// "Container" and the id, with a slash before the id of a sandbox.
 func Words(events ...pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {

@@ -127,7 +127,7 @@ func decode(text []byte) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// set replaces a pod; nil is one that the kubelet does not have.
+// set replaces a pod; nil means that the kubelet does not have it.
 func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -147,7 +147,7 @@ func (p *Pods) set(uid pleg.PodUID, pod *corev1.Pod) {
 // the kubelet and blocks until it answers or ctx ends.
 //
 // If the kubelet has no such pod, the error wraps [pleg.ErrUnknownPod], and Pod does not ask again
-// for a second. Otherwise the error wraps that of the call.
+// for a second. Otherwise the error wraps the error of the call.
 func (p *Pods) Pod(ctx context.Context, uid pleg.PodUID) (*corev1.Pod, error) {
 	p.mu.Lock()
 	pod, asked := p.known[uid], p.absent[uid]

@@ -149,7 +149,7 @@ func TestWatchedPods(t *testing.T) {
 	})
 }
 
-// A pod that no watch has brought is asked for, and one that is unknown once a second.
+// A pod that no watch has brought is asked for, and an unknown pod once a second.
 func TestPodIsAskedFor(t *testing.T) {
 	inBubble(t, func(t *testing.T, k *kubelet, pods *podsapi.Pods) {
 		for range 100 {

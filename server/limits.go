@@ -134,7 +134,7 @@ func (g *gate) admit(conn net.Conn) *gateConn {
 	return c
 }
 
-// closeAll closes all connections, also those before their handshake, which gRPC does not.
+// closeAll closes all connections, also connections before their handshake, which gRPC leaves open.
 func (g *gate) closeAll() {
 	g.mu.Lock()
 	var all []net.Conn

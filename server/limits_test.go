@@ -117,7 +117,7 @@ func TestUnreadWatch(t *testing.T) {
 			kit.Relist(1)
 		}
 		if n := <-got; n != pods {
-			t.Errorf("the one that reads got %d events, want %d", n, pods)
+			t.Errorf("the client that reads got %d events, want %d", n, pods)
 		}
 		delivered, missed := uint64(0), uint64(0)
 		for delivered+missed < pods {

@@ -40,9 +40,9 @@ type Options struct {
 	// MaxWatchers is the greatest number of Watch calls on all connections at the same
 	// time. If zero, [DefaultMaxWatchers].
 	MaxWatchers int
-	// MaxCalls is the greatest number of calls of all other methods on all connections at
-	// the same time, except those of the health service. Calls of GetPodStatus and Lookup may
-	// wait, and count while they do. If zero, [DefaultMaxCalls].
+	// MaxCalls is the greatest number of calls of all other methods on all connections at the same
+	// time, except calls of the health service. Calls of GetPodStatus and Lookup may wait, and
+	// count while they do. If zero, [DefaultMaxCalls].
 	MaxCalls int
 	// Keepalive is the time without data after which the server pings a client,
 	// and also the time in which the client must answer. If zero,

@@ -11,9 +11,9 @@
 //
 // # Bounds
 //
-// The server limits connections, calls per connection, watchers, other calls and the size of
-// a request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the
-// limit; above that of connections it closes the new one. Calls of the health service count
+// The server limits connections, calls per connection, watchers, other calls and the size of a
+// request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the limit;
+// above the limit of connections it closes the new connection. Calls of the health service count
 // towards no limit of calls. Of the lists of one pod that clients request, at most 10 begin in a
 // second: further requests get RESOURCE_EXHAUSTED, and package client makes them again.
 //
@@ -177,8 +177,7 @@ func (s *Server) newGRPC(closing context.Context) *grpc.Server {
 	)
 }
 
-// stop waits until the connections have ended, and closes those that take longer than
-// grace.
+// stop waits until the connections have ended, and closes connections that take longer than grace.
 func (s *Server) stop(srv *grpc.Server, g *gate) {
 	forced := make(chan struct{})
 	force := time.AfterFunc(grace, func() {

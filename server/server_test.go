@@ -146,7 +146,7 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 			return stop
 		}
 		all := registered()
-		for _, serves := range []int{1, 2} { // a second Serve after the first one, too
+		for _, serves := range []int{1, 2} { // a second Serve after the first, too
 			var stops []func() error
 			for range serves {
 				stops = append(stops, serve())

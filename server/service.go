@@ -194,7 +194,7 @@ func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOpt
 	}
 	if after := r.GetResumeAfter(); after != nil {
 		if after.GetEpoch() == "" {
-			return o, fmt.Errorf("resume_after has no epoch, so its number %d may be that of another pipeline", after.GetSeq())
+			return o, fmt.Errorf("resume_after has no epoch, so its number %d may be of another pipeline", after.GetSeq())
 		}
 		o.After = pleg.Position{Epoch: after.GetEpoch(), Seq: after.GetSeq()}
 	}

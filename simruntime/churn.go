@@ -77,8 +77,8 @@ type churn struct {
 	due  []pending // in order of at
 }
 
-// pending is an action that follows from an earlier one: the restart of a container, or
-// the removal of a pod.
+// pending is an action that follows from an earlier action: the restart of a container, or the
+// removal of a pod.
 type pending struct {
 	at     int // it is due once this number of actions is reached
 	podUID string
@@ -91,8 +91,8 @@ func (c *churn) after(n int, wait time.Duration, p pending) {
 	c.due = slices.Insert(c.due, i, p)
 }
 
-// step runs action number n: one that is due and still possible, or else a random
-// one. It returns the UID of the pod.
+// step runs action number n: a pending action that is due and still possible, or else a random one.
+// It returns the UID of the pod.
 func (c *churn) step(tx *Txn, n int) (string, error) {
 	for len(c.due) > 0 && c.due[0].at <= n {
 		p := c.due[0]

@@ -39,8 +39,8 @@ func (m Malform) String() string {
 	return [...]string{"none", "nil-metadata", "unknown-state", "nil-status", "orphan-containers", "duplicate-ids", "wrong-id"}[m]
 }
 
-// Fault is a rule that changes the answers to calls. Several may match one call: their
-// latencies add up, and the first one with a code decides the error.
+// Fault is a rule that changes the answers to calls. Several may match one call: their latencies
+// add up, and the first fault with a code decides the error.
 type Fault struct {
 	// Which calls. Empty fields match everything; a call that is about no
 	// particular pod (an unfiltered list) matches a PodUID or an ID only with
@@ -49,10 +49,9 @@ type Fault struct {
 	PodUID string
 	ID     string // Of a sandbox or a container.
 
-	// How often. The first After matching calls pass. If Times is zero, always
-	// from then on, else that many matching calls. If Probability is zero, every
-	// one, else each with that probability; which ones follows from Seed and the
-	// number of the matching call alone.
+	// How often. The first After matching calls pass. If Times is zero, always from then on, else
+	// that many matching calls. If Probability is zero, it affects every matching call, else each
+	// with that probability: Seed and the number of the matching call alone decide which.
 	After       int
 	Times       int
 	Probability float64

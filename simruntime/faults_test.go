@@ -24,8 +24,8 @@ func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id string) (
 	return status.Code(err), time.Since(began)
 }
 
-// TestFaultAffectsOnlyItsTarget calls ContainerStatus of another pod and then, three times,
-// of the first one.
+// TestFaultAffectsOnlyItsTarget calls ContainerStatus of another pod and then, three times, of the
+// first pod.
 func TestFaultAffectsOnlyItsTarget(t *testing.T) {
 	const ok = codes.OK
 	for name, tc := range map[string]struct {
@@ -155,7 +155,7 @@ func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
 	}
 }
 
-// Two calls execute at a time. Those that wait may give up.
+// Two calls execute at a time. Calls that wait may give up.
 func TestConcurrencyLimit(t *testing.T) {
 	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": 10 * ms}}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {

@@ -58,8 +58,7 @@ type listed interface {
 	GetLabels() map[string]string
 }
 
-// malformList returns the entries as the faults make them; those given
-// are not changed.
+// malformList returns the entries as the faults make them; it does not change its argument.
 func malformList[M listed](in []M, faults []Fault) []M {
 	out := make([]M, 0, len(in))
 	for _, item := range in {
@@ -82,8 +81,8 @@ func malformList[M listed](in []M, faults []Fault) []M {
 	return out
 }
 
-// malformEvent returns the event as the faults make it. Those about a pod or an
-// object affect only its events.
+// malformEvent returns the event as the faults make it. Faults of a pod or an object affect only
+// its events.
 func malformEvent(ev *cri.ContainerEventResponse, faults []Fault) *cri.ContainerEventResponse {
 	for _, f := range faults {
 		st := ev.GetPodSandboxStatus()

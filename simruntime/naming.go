@@ -21,7 +21,7 @@ const (
 	labelContainerName = "io.kubernetes.container.name"
 )
 
-// kubeletLabels returns those of a sandbox, and of a container if it has a name.
+// kubeletLabels returns the labels of a sandbox, or of a container if it has a name.
 func kubeletLabels(meta *cri.PodSandboxMetadata, container string) map[string]string {
 	labels := map[string]string{
 		labelPodName: meta.GetName(), labelPodNamespace: meta.GetNamespace(), labelPodUID: meta.GetUid(),
@@ -73,7 +73,7 @@ func fill(rng *rand.Rand, b []byte) {
 	}
 }
 
-// nameChars are those that Kubernetes uses in generated names.
+// nameChars are the characters that Kubernetes uses in generated names.
 const nameChars = "bcdfghjklmnpqrstvwxz2456789"
 
 func suffix(rng *rand.Rand, n int) string {

@@ -31,11 +31,11 @@ type PodSpec struct {
 	Name        string            // If empty, one is drawn.
 	Labels      map[string]string // Besides those that the kubelet sets.
 	Annotations map[string]string // Besides those that the kubelet sets.
-	IPs         []string          // The first is the primary one. If nil, the next free ones.
+	IPs         []string          // The first is the primary address. If nil, the next free addresses.
 	Containers  []ContainerSpec
 }
 
-// ContainerSpec describes a container. The zero value is one that runs.
+// ContainerSpec describes a container. The zero value is a container that runs.
 type ContainerSpec struct {
 	Name     string // If empty, "app", "app-2" and so on.
 	Image    string // If empty, one derived from the name.

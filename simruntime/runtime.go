@@ -55,7 +55,7 @@ type Options struct {
 	// a timestamp, as CRI-O does with pod events.
 	StatusesInSandbox bool
 
-	// DualStack gives each pod an IPv6 address besides the IPv4 one.
+	// DualStack gives each pod an IPv6 address besides its IPv4 address.
 	DualStack bool
 
 	// MaxMessageBytes bounds one answer; a longer one fails with
@@ -167,10 +167,9 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 	return fmt.Errorf("serve the simulated CRI: %w", err)
 }
 
-// ListenAndServe serves on a unix socket, which it makes with mode 0660 and
-// removes when it returns. It replaces a socket that no process
-// serves, but not one that is served, or a path that is not
-// a socket.
+// ListenAndServe serves on a unix socket, which it makes with mode 0660 and removes when it
+// returns. It replaces a socket that no process serves, but no socket that is served, and no path
+// that is not a socket.
 func (rt *Runtime) ListenAndServe(ctx context.Context, socketPath string) error {
 	l, err := unixsocket.Listen(ctx, socketPath)
 	if err != nil {

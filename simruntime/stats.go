@@ -16,7 +16,7 @@ type RPCStats struct {
 // Stats are the counters of a [Runtime] at one moment. Calls in flight do not
 // include GetContainerEvents, whose calls last until the client ends them.
 type Stats struct {
-	RPCs map[string]RPCStats // By name in the CRI; only those called.
+	RPCs map[string]RPCStats // By name in the CRI; only calls that were made.
 
 	InFlight     int // Executing now.
 	PeakInFlight int // The most that executed at once.

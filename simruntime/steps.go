@@ -28,7 +28,7 @@ func (tx *Txn) container(id string) (*container, error) {
 	return c, nil
 }
 
-// newSandbox adds a ready sandbox. If ips is nil, it gets the next free ones.
+// newSandbox adds a ready sandbox. If ips is nil, it gets the next free addresses.
 func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string, ips []string) *sandbox {
 	if ips == nil {
 		ips = tx.s.newIPs(tx.rt.opts.DualStack)

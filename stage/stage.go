@@ -19,7 +19,7 @@
 // for both. The sender of a channel closes it; Inspect stands for all that the differ sends
 // to the inspector.
 //
-// This package and those below it have no stability promise: embedders use the root package.
+// This package and the packages below it have no stability promise: embedders use the root package.
 package stage
 
 import (
@@ -34,9 +34,9 @@ import (
 // reconcilePodRecord), so that pleg has no such type.
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
-// ContainerRan comes before the end of a container that no list has shown running. The
-// inspector makes it a ContainerStarted if the status says when the container started, and that is
-// to be told. Otherwise it removes it.
+// ContainerRan comes before the end of a container that no list has shown running. The inspector
+// makes it a ContainerStarted if starts are inferred and the status says when the container
+// started. Otherwise it removes it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
 // Ticks order answers of the runtime: a wall clock can be set back, and two of its readings
@@ -80,7 +80,7 @@ type Change struct {
 	UID pleg.PodUID
 	// Pod is the newest answer about the pod; nil once it is gone.
 	Pod *pleg.Pod
-	// Last is the last answer that had the pod, for the labels of one that is gone.
+	// Last is the last answer that had the pod: a pod that is gone has its labels there.
 	Last *pleg.Pod
 	// At is the time before that answer began.
 	At time.Time
@@ -110,7 +110,7 @@ type Mark struct {
 	// Current is the time of a listing: all of it is settled, except of the pods in
 	// Behind. The first mark says that the initial state is complete.
 	Current time.Time
-	// Behind are the pods that lag behind Current, those that lag most first.
+	// Behind are the pods that lag behind Current, the longest lag first.
 	Behind []Behind
 	// Relisted are callers that wait for a listing: the changes of all its pods have ended.
 	Relisted []chan<- error

@@ -78,8 +78,8 @@ func (r *Results) figure(scenario string, c Candidate, metric string) (Figure, b
 	return Figure{}, false
 }
 
-// replace adds rows in place of the earlier ones of their scenarios. Rows are in the order
-// of the scenarios; those of scenarios that no longer exist are left out.
+// replace adds rows in place of the earlier ones of their scenarios. Rows are in the order of the
+// scenarios; rows of scenarios that no longer exist are left out.
 func (r *Results) replace(rows []*Row) {
 	order := make(map[string]int)
 	for i, s := range scenarios() {

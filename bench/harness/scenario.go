@@ -120,8 +120,8 @@ const (
 	dropIn    Candidate = "drop-in"
 )
 
-// usualWidth is the number of inspectors of the drop-in, smallWidth that of inspections at
-// once of the small step.
+// usualWidth is how many pods the drop-in inspects at once, smallWidth how many the small step
+// does.
 const (
 	usualWidth = 16
 	smallWidth = 4

@@ -67,8 +67,8 @@ func startCold(_ context.Context, l *lab) Metrics {
 	return m
 }
 
-// restart is pods whose containers restart a number of times; the exited ones stay. The
-// figures are those of the last time.
+// restart is pods whose containers restart a number of times; the exited ones stay. The figures are
+// of the last restart.
 func restart(times int) func(context.Context, *lab) Metrics {
 	const pods, containers = 110, 2
 	return func(ctx context.Context, l *lab) Metrics {
@@ -90,7 +90,7 @@ const longest = 6 * time.Minute
 // time between them.
 const idlePeriod = 50 * time.Millisecond
 
-// idle is relists in which nothing changes. The figures are those of one.
+// idle is relists in which nothing changes. The figures are those of one relist.
 func idle(pods int) func(context.Context, *lab) Metrics {
 	const relists = 40
 	return func(ctx context.Context, l *lab) Metrics {

@@ -9,8 +9,8 @@ import (
 // Seen counts the events of one type.
 type Seen struct {
 	Count int `json:"count"`
-	// LastMS is the arrival of the last one, in milliseconds from the beginning of the
-	// relist that saw the first change of the window.
+	// LastMS is the arrival of the last event, in milliseconds from the beginning of the relist
+	// that saw the first change of the window.
 	LastMS float64 `json:"lastMS"`
 }
 

@@ -19,7 +19,7 @@ type trouble struct {
 	begin, end func(t *testing.T, n *node)
 }
 
-// troubles has one for each alert. Those that need a fault of the runtime restart it.
+// troubles has a trouble for each alert. A trouble that needs a fault of the runtime restarts it.
 var troubles = map[string]trouble{
 	"PlegPipelineDown": {
 		begin: func(_ *testing.T, n *node) { n.daemon.Kill() },
@@ -80,7 +80,7 @@ func TestAlerts(t *testing.T) {
 	}
 	want[nodes["PlegUnhealthy"].listen] = "PlegRuntimeFails PlegUnhealthy"
 	if len(troubles)+len(testedByPromtool) != len(rules.alerts) {
-		t.Fatalf("rules.yaml has the alerts %q; those with a test are %q", rules.alerts, slices.Sorted(maps.Keys(troubles)))
+		t.Fatalf("rules.yaml has the alerts %q, of which %q have a test", rules.alerts, slices.Sorted(maps.Keys(troubles)))
 	}
 	p := startPrometheus(t, rules.text, slices.Collect(maps.Values(nodes))...)
 	waitFor(t, "a scrape of each node", func() error { return p.expect(t.Context(), "up == 1", len(nodes)) })

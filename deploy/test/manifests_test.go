@@ -201,7 +201,7 @@ func TestOTLP(t *testing.T) {
 	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP")
 }
 
-// requireNoCapability requires that the daemon has no capability and cannot gain one.
+// requireNoCapability requires that the daemon has no capability and cannot gain any.
 func requireNoCapability(t *testing.T, c *corev1.SecurityContext) {
 	t.Helper()
 	if c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || c.Capabilities == nil ||

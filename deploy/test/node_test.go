@@ -42,7 +42,7 @@ func startNode(t *testing.T, flags ...string) *node {
 
 func (n *node) file(name string) string { return filepath.Join(n.dir, name) }
 
-// simulate starts the runtime, in place of the one that runs.
+// simulate starts the runtime, in place of the running one.
 func (n *node) simulate(t *testing.T, flags ...string) {
 	t.Helper()
 	if n.simulation != nil {

@@ -1,6 +1,5 @@
-// Command logshipper shows a subscriber that must not miss a container, even one that
-// ran for a very short time: it prints which log files it would read and when each is
-// complete.
+// Command logshipper shows a subscriber that must not miss a container, even if it ran for a very
+// short time: it prints which log files it would read and when each is complete.
 //
 //	logshipper unix:///run/containerd/containerd.sock
 package main
@@ -74,7 +73,7 @@ type shipper struct {
 	removed func(pleg.ContainerID) *pleg.ContainerStatus
 	// logs has the logs of containers that have not been removed.
 	logs map[pleg.PodUID]map[pleg.ContainerID]*log
-	// unseen are those that have not been seen since a Gap, until Synced.
+	// unseen are the files that have not been seen since a Gap, until Synced.
 	unseen map[pleg.ContainerID]pleg.PodUID
 }
 
@@ -105,7 +104,7 @@ func (s *shipper) handle(ev pleg.Event) {
 	}
 }
 
-// startOver is told that events were missed: the present state of all containers follows.
+// startOver is called when events were missed: the present state of all containers follows.
 func (s *shipper) startOver() {
 	s.unseen = make(map[pleg.ContainerID]pleg.PodUID)
 	for uid, logs := range s.logs {

@@ -13,8 +13,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// The log of every container is read and completed: of one that ran before the shipper
-// started, that exited between two relists, or that was removed at once.
+// The log of every container is read and completed, even if the container ran before the shipper
+// started, exited between two relists, or was removed at once.
 func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
 	rt, _ := exampletest.NewRuntime(t, simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{
 		{Name: "nginx"}, {Name: "init", State: simruntime.Exited},
@@ -70,7 +70,7 @@ func event(t pleg.EventType, id pleg.ContainerID) pleg.Event {
 	return pleg.Event{Type: t, PodUID: "u", PodName: "p", PodNamespace: "n", ContainerID: id, ContainerName: string(id)}
 }
 
-// The path of a log is that of the status; the last one of a container that is gone counts too.
+// The path of a log comes from the status, also from the last status of a container that is gone.
 func TestPathIsThatOfTheRuntime(t *testing.T) {
 	s := newShipper(&strings.Builder{}, func(id pleg.ContainerID) *pleg.ContainerStatus {
 		if id == "gone" {

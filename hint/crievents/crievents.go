@@ -32,7 +32,7 @@ const (
 	upAfter = 500 * time.Millisecond
 )
 
-// Target is told what the stream says. Its methods must return at once: a client that reads its
+// Target learns what the stream says. Its methods must return at once: a client that reads its
 // events late makes containerd and all its other clients wait.
 type Target interface {
 	// RequestRelist requests a list of one pod, RelistAll one of all pods: the event names no
@@ -72,7 +72,7 @@ type Follower struct {
 }
 
 // New returns a follower that does not run yet. events is nil if the runtime has none. The error
-// is that of a metric that cannot be registered.
+// says that a metric cannot be registered.
 func New(events pleg.EventWatcher, to Target, o Options) (*Follower, error) {
 	m, err := newMetrics(o.Metrics)
 	return &Follower{events: events, to: to, required: o.Required, log: o.Logger.With("source", "crievents"), metrics: m}, err
@@ -160,7 +160,7 @@ func signal(to chan<- struct{}) {
 	}
 }
 
-// pass announces an event and requests a list, unless it is that of a creation: the start
+// pass announces an event and requests a list, unless the event is of a creation: the start
 // follows.
 func (f *Follower) pass(h pleg.Hint) {
 	f.metrics.events.Inc()

@@ -50,8 +50,8 @@ type End struct {
 	// Container is what was known of the container while it ran.
 	Container lookup.Container
 	At        time.Time
-	// ExitCode is that of the first process, 128 and the signal's number if a signal ended it;
-	// nil if the kernel does not tell, as before Linux 6.15.
+	// ExitCode is the exit code of the first process, 128 plus the signal's number if a signal
+	// ended it; nil if the kernel does not report it, as before Linux 6.15.
 	ExitCode *int32
 }
 

@@ -117,7 +117,7 @@ func testEndIsAHint(t *testing.T, script string, code int32) {
 	endProcess()
 	end := <-ended
 	if end.Container.PodUID != "web" || end.ExitCode == nil && kernelTells(t) || end.ExitCode != nil && *end.ExitCode != code {
-		t.Errorf("end %+v, want that of web with %d", end, code)
+		t.Errorf("end %+v, want the end of web with %d", end, code)
 	}
 	<-listed
 	runtime.Set("web", id+"=exited /s=running") // the runtime is later than the kernel

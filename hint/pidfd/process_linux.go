@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 )
 
-// reapedWithin is how long the parent of a process may take to reap it: only then does the
-// kernel tell how it ended.
+// reapedWithin is how long the parent of a process may take to reap it: only then does the kernel
+// report how it ended.
 const reapedWithin = 200 * time.Millisecond
 
 var errNoProcess = errors.New("no process in its cgroup, or in another pid namespace")
@@ -85,8 +85,8 @@ func (p *process) wait(ctx context.Context) bool {
 	return err == nil && ctx.Err() == nil
 }
 
-// exitCode returns how the process ended, once its parent has reaped it; nil if the kernel
-// does not tell.
+// exitCode returns how the process ended, once its parent has reaped it; nil if the kernel does not
+// report it.
 func (p *process) exitCode(ctx context.Context) *int32 {
 	ctx, cancel := context.WithTimeout(ctx, reapedWithin)
 	defer cancel()

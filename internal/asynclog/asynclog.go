@@ -1,4 +1,4 @@
-// Package asynclog keeps a slow, blocked or broken log handler away from those who log.
+// Package asynclog keeps a slow, blocked or broken log handler away from whoever logs.
 package asynclog
 
 import (
@@ -28,8 +28,8 @@ type entry struct {
 	record  slog.Record
 }
 
-// New returns a logger that hands its records to the handler of another one, without
-// waiting for it, and the queue between them.
+// New returns a logger that hands its records to the handler of another logger without waiting for
+// it, and the queue between them.
 func New(to *slog.Logger) (*slog.Logger, *Queue) {
 	q := &Queue{}
 	return slog.New(handler{q, to.Handler()}), q

@@ -97,7 +97,7 @@ func TestQueueIsBounded(t *testing.T) {
 			t.Errorf("%d records, want %d", len(lines), 1+bound+1)
 		}
 		if got, want := lines[len(lines)-1], fmt.Sprintf("msg=last discardedBefore=%d", flood-bound); got != want {
-			t.Errorf("the last one is %q, want %q", got, want)
+			t.Errorf("the last record is %q, want %q", got, want)
 		}
 	})
 }

@@ -27,7 +27,7 @@ func (b *Backoff) Next() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// Reset makes the next time one from Min.
+// Reset makes the next time start from Min again.
 func (b *Backoff) Reset() { b.now = 0 }
 
 // Wait returns after d, or the cause of ctx when that ends.

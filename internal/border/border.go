@@ -1,9 +1,9 @@
 // Package border stands between the embedder's [pleg.Runtime] and the stages.
 //
-// Whatever the runtime does, a call across the border returns an error instead
-// of doing harm. Every call but the event stream has a deadline, and one that ignores it is
-// abandoned. A panic and a runtime.Goexit cost that call only, and an answer that no stage could
-// work with is repaired or refused.
+// Whatever the runtime does, a call across the border returns an error instead of doing harm. Every
+// call except the event stream has a deadline, and a call that ignores it is abandoned. A panic and
+// a runtime.Goexit cost that call only, and an answer that no stage could work with is repaired or
+// refused.
 package border
 
 import (
@@ -64,7 +64,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 // Endpoint returns the address of the runtime; empty if it is not [pleg.Addressed].
 func (r *Runtime) Endpoint() string { return r.endpoint }
 
-// ListPods lists all pods. Items of the list without an id, or with that of another one, are
+// ListPods lists all pods. Items of the list without an id, or with the id of another item, are
 // counted and logged, and left out if their pod has no place for them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)

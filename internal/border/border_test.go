@@ -138,7 +138,7 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		listed, want []*pleg.Pod
-		named        []string // one for each skipped item
+		named        []string // a line for each skipped item
 	}{
 		"nil pod":        {[]*pleg.Pod{nil, {UID: "a"}}, []*pleg.Pod{{UID: "a"}}, []string{"nil"}},
 		"pod without ID": {[]*pleg.Pod{{Name: "web", Containers: c("c")}, {UID: "a"}}, []*pleg.Pod{{UID: "a"}}, []string{"pod=/web"}},
@@ -337,7 +337,7 @@ func (reporting) Calls() []pleg.Call {
 func TestCallIsTheOldestOfThePod(t *testing.T) {
 	calls := guard(t, reporting{}).Calls()
 	if c := border.CallOf(calls, "a"); c == nil || c.ID != "c1" {
-		t.Errorf("call of pod a is %+v, want that of c1", c)
+		t.Errorf("call of pod a is %+v, want the call of c1", c)
 	}
 	if c := border.CallOf(calls, ""); c == nil || c.Method != "ListContainers" {
 		t.Errorf("call of no pod is %+v, want the list", c)

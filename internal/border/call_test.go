@@ -126,7 +126,7 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 			t.Errorf("error %v after %v, want one after the timeout", err, time.Since(began))
 		}
 		if n := len(rt.begun); n != bound+5 {
-			t.Errorf("%d calls begun, want those before the bound was reached", n)
+			t.Errorf("%d calls begun, want the calls before the bound was reached", n)
 		}
 		if err := r.Abandoned(); err == nil || !strings.Contains(err.Error(), "258 more") {
 			t.Errorf("Abandoned = %v, want three calls by name and 258 more", err)

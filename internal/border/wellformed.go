@@ -30,13 +30,13 @@ type items struct {
 	// owners has the first pod of each id in the newest list of all pods, uids the pods of the list.
 	owners map[pleg.ContainerID]pleg.PodUID
 	uids   map[pleg.PodUID]struct{}
-	// told are the items of that list that were logged, and those of lists of one pod since.
+	// told are the items of that list that were logged, and of lists of one pod since.
 	told map[badItem]struct{}
 }
 
 // wellFormed leaves out what has no id, what has the id of another item of its pod, and a pod with
-// the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. A list without malformed items is
-// returned as it is.
+// the UID of another pod. An id in two pods is kept in both, as pods do not depend on each other. A
+// list without malformed items is returned as it is.
 func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod {
 	r.items.mu.Lock()
 	defer r.items.mu.Unlock()
@@ -154,7 +154,7 @@ func (x *items) clean(pod *pleg.Pod, bad []badItem) (*pleg.Pod, []badItem) {
 	return &clean, bad
 }
 
-// tell counts the malformed items of a list, and logs those that the list before did not have. It
+// tell counts the malformed items of a list, and logs items that the list before did not have. It
 // is called with items.mu held.
 func (r *Runtime) tell(ctx context.Context, bad []badItem, all bool) {
 	before := r.items.told

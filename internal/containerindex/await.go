@@ -13,15 +13,15 @@ import (
 // listing is a list of all pods that began after it was requested.
 type listing struct {
 	requested time.Time
-	result    <-chan error  // one of those that wait gets it, and finishes the listing
+	result    <-chan error  // one of the waiting lookups gets it, and finishes the listing
 	done      chan struct{} // closed once the rest is set
 	err       error
 	// uninspected are the containers of the pods that wait for an inspection.
 	uninspected map[pleg.ContainerID]struct{}
 }
 
-// await returns the first of some containers, as soon as one is known. A list that began
-// later says whether there is none, or whether the pod of one waits for an inspection.
+// await returns the first of some containers, as soon as any is known. A list that began later says
+// whether there is none, or whether the pod of one waits for an inspection.
 func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (lookup.Container, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, lookup.ErrNotYet)
 	defer cancel()
@@ -55,7 +55,7 @@ func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Dur
 	}
 }
 
-// final returns the answer once no pod with the containers waits for an inspection: one
+// final returns the answer once no pod with the containers waits for an inspection: a container
 // that has ended meanwhile is in the index.
 func (x *Index) final(ids []pleg.ContainerID) (lookup.Container, error) {
 	c, _, err := x.get(ids)
@@ -71,7 +71,7 @@ func (x *Index) wake() {
 	x.changed = make(chan struct{})
 }
 
-// outstanding returns the list that was asked for and is not finished. There is at most one,
+// outstanding returns the list that was asked for and is not finished. There is at most one list,
 // however many lookups wait or follow each other.
 func (x *Index) outstanding() *listing {
 	x.mu.Lock()

@@ -52,7 +52,7 @@ func (h Host) Processes(path string) (pids []int) {
 	return pids
 }
 
-// pathOfProcess returns the cgroup of a process. With cgroup v1 a process has one in each
+// pathOfProcess returns the cgroup of a process. With cgroup v1 a process has a cgroup in each
 // hierarchy: the first that names a container counts.
 func (h Host) pathOfProcess(pid int) (path string, err error) {
 	file, err := os.Open(filepath.Join(h.proc(), strconv.Itoa(pid), "cgroup"))
@@ -115,7 +115,7 @@ func (x *Index) search(ctx context.Context, root string, wanted func(fs.DirEntry
 	return path, err
 }
 
-// hierarchies are the mounted cgroup hierarchies: one with cgroup v2, some with v1.
+// hierarchies are the mounted cgroup hierarchies: a single one with cgroup v2, several with v1.
 func (h Host) hierarchies() []string {
 	root := h.cgroup()
 	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {

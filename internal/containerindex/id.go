@@ -37,8 +37,8 @@ var monitors = []string{"conmon", "conmonrs", "monitor", "shim"}
 
 // idOf returns the id of the container whose cgroup has a directory of this name: the id alone, or
 // after the name of the runtime, as in cri-containerd-ID.scope, crio-ID or
-// kubepods-podUID.slice:cri-containerd:ID. Other names have the id of a container too, and are
-// not its cgroup: those of monitors, and systemd's mount units (...-ID-rootfs.mount).
+// kubepods-podUID.slice:cri-containerd:ID. Other names have the id of a container too, and are not
+// its cgroup: cgroups of monitors, and systemd's mount units (...-ID-rootfs.mount).
 func idOf(name string) pleg.ContainerID {
 	name = strings.TrimSuffix(name, ".scope")
 	at := strings.LastIndexAny(name, "-:") + 1
@@ -60,7 +60,7 @@ func isID(text string) bool { return len(text) == idLength && isHex(text) }
 
 func isHex(text string) bool { return strings.Trim(text, "0123456789abcdef") == "" }
 
-// begins reports whether an id is the one that is wanted, or a full one that begins so.
+// begins reports whether an id is the wanted id, or a full id that begins with it.
 func begins(id, wanted pleg.ContainerID) bool {
 	return id == wanted || len(wanted) < idLength && strings.HasPrefix(string(id), string(wanted)) && isID(string(id))
 }

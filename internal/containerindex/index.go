@@ -202,8 +202,7 @@ func newContainer(id pleg.ContainerID, e entry) lookup.Container {
 	return c
 }
 
-// newestSandbox returns one that is ready if there is one: a runtime may have forgotten when it was
-// created.
+// newestSandbox prefers a ready sandbox: a runtime may have forgotten when it was created.
 func newestSandbox(pod *pleg.PodStatus) (newest *pleg.SandboxStatus) {
 	for _, s := range pod.Sandboxes {
 		switch {

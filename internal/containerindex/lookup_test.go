@@ -237,7 +237,7 @@ func TestInspectionEndsDuringALookup(t *testing.T) {
 	}
 }
 
-// Lookups that wait share a list, one that began after they were asked, and keep nothing.
+// Lookups that wait share a list that began after they were asked, and keep nothing.
 func TestLookupsShareLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		requested := make(chan chan error, 10)
@@ -266,7 +266,7 @@ func TestLookupsShareLists(t *testing.T) {
 			(<-requested) <- nil
 			synctest.Wait()
 			if len(answers) != 20 {
-				t.Errorf("after list %d: %d answers, want those of the lookups before it", list+1, len(answers))
+				t.Errorf("after list %d: %d answers, want answers of the lookups before it", list+1, len(answers))
 			}
 			if scans != list+1 {
 				t.Errorf("after list %d: %d scans of the pods, want one for all lookups", list+1, scans)
@@ -339,7 +339,7 @@ func TestLabelsOfTheNewestSandbox(t *testing.T) {
 		x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(c1)}}, Sandboxes: sandboxes})
 		c, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(c1)})
 		if err != nil || c.PodLabels["app"] != "newer" {
-			t.Errorf("labels %v, %v, want those of the newest sandbox", c.PodLabels, err)
+			t.Errorf("labels %v, %v, want the labels of the newest sandbox", c.PodLabels, err)
 		}
 	}
 }

@@ -80,8 +80,8 @@ func Types(classes ...Class) []pleg.EventType {
 	return types
 }
 
-// Of returns what is said about a type. For one that this version does not know,
-// everything follows from its text.
+// Of returns what is said about a type. For a type that this version does not know, everything
+// follows from its text.
 func Of(t pleg.EventType) Info {
 	for i := range all {
 		if all[i].Type == t {

@@ -72,7 +72,7 @@ func Session(ctx context.Context, follow func(context.Context, chan<- pleg.Event
 	return group.Wait()
 }
 
-// Gather calls accept for an event and then for those that wait behind it, as long as more
+// Gather calls accept for an event and then for the events that wait behind it, as long as more
 // returns true. It does not wait for events. An error of accept ends it.
 func Gather(ev pleg.Event, events <-chan pleg.Event, accept func(pleg.Event) error, more func() bool) error {
 	for {
@@ -91,8 +91,8 @@ func Gather(ev pleg.Event, events <-chan pleg.Event, accept func(pleg.Event) err
 	}
 }
 
-// IsNew reports whether an event follows the last one that was accepted; false means that it came
-// before. An error means that the events between the two are missing.
+// IsNew reports whether an event follows the last accepted event; false means that it came before.
+// An error means that the events between the two are missing.
 func IsNew(ev *pleg.Event, last pleg.Position) (bool, error) {
 	switch {
 	case ev.Epoch == last.Epoch && ev.Seq == last.Seq+1:

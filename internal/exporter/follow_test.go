@@ -44,7 +44,7 @@ func TestFollowLeavesNothingOut(t *testing.T) {
 			seen++
 		}
 		if seen < 6 {
-			t.Errorf("%d events, want those of each step", seen)
+			t.Errorf("%d events, want the events of each step", seen)
 		}
 	})
 }

@@ -15,14 +15,14 @@ import (
 // Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for
 // concurrent use; the goroutine of Run owns the rest.
 type Loop struct {
-	// Log logs Failed with an error, unless it is that of the attempt before, and Recovered
-	// once the receiver accepts something again.
+	// Log logs Failed with an error, unless the attempt before had the same, and Recovered once the
+	// receiver accepts something again.
 	Log               *slog.Logger
 	Failed, Recovered string
 	// Backoff is the time between two sessions.
 	Backoff backoff.Backoff
-	// Count is called with the error of each session, and returns the shortest time until the
-	// next one.
+	// Count is called with the error of each session, and returns the shortest time until the next
+	// session.
 	Count func(error) time.Duration
 	// Wait waits between two sessions. If nil, [backoff.Wait].
 	Wait func(context.Context, time.Duration) error

@@ -28,8 +28,8 @@ func (r Registry) Name(ours, kubelet string) string {
 	return ours
 }
 
-// Undoable returns a registerer that passes everything on to another one, and a
-// function that unregisters what it has registered.
+// Undoable returns a registerer that passes everything on to another registerer, and a function
+// that unregisters what it has registered.
 func Undoable(to prometheus.Registerer) (prometheus.Registerer, func()) {
 	u := &undoable{Registerer: to}
 	return u, u.undo

@@ -1,10 +1,10 @@
-// Package podcache has the newest status of every pod and lets callers wait for one that
-// is new enough.
+// Package podcache has the newest status of every pod and lets callers wait for a status that is
+// new enough.
 //
-// It is the one structure of the pipeline that goroutines share. Two stages write it:
-// the inspector writes what an inspection returned, the differ writes which pods a
-// listing covers without one. It corresponds to the kubelet's kubecontainer.Cache,
-// with one difference: a listing does not cover the pods that wait for an inspection.
+// It is the one structure of the pipeline that goroutines share. Two stages write it: the inspector
+// writes what an inspection returned, the differ writes which pods a listing covers without an
+// inspection. It corresponds to the kubelet's kubecontainer.Cache, with one difference: a listing
+// does not cover the pods that wait for an inspection.
 package podcache
 
 import (
@@ -24,7 +24,7 @@ type Cache struct {
 	// pending; listings is its number.
 	observed time.Time
 	listings uint64
-	// gone lists the entries of pods without a status. Some of them may have one by now.
+	// gone lists the entries of pods without a status. Some of them may have a status by now.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
 	removed removed
@@ -69,12 +69,11 @@ func (c *Cache) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return c.get(uid)
 }
 
-// GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an
-// observation of the pod that began after t has been applied. A listing that
-// shows the pod unchanged or gone is such an observation; one that shows a
-// change is applied once the pod has been inspected. It blocks until then, until ctx
-// ends, and then returns the cause of ctx, or until [Cache.Close], and then returns
-// [pleg.ErrStopped].
+// GetNewerThan returns the pod's status, as [Cache.Get] does, as soon as an observation of the pod
+// that began after t has been applied. A listing that shows the pod unchanged or gone is such an
+// observation; a listing that shows a change is applied once the pod has been inspected. It blocks
+// until then, until ctx ends, and then returns the cause of ctx, or until [Cache.Close], and then
+// returns [pleg.ErrStopped].
 func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error) {
 	c.mu.Lock()
 	if c.freshness(c.entries[uid]).After(t) {
@@ -130,9 +129,8 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.applied(uid, e, at)
 }
 
-// Observe notes a listing of all pods. It covers every pod except those in pending,
-// whose change is not inspected yet.
-// The cache keeps the pods, not the slice.
+// Observe notes a listing of all pods. It covers every pod except the pods in pending, whose change
+// is not inspected yet. The cache keeps the pods, not the slice.
 func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +224,7 @@ func (c *Cache) isUnsynced(e *entry) bool {
 	}
 }
 
-// MarkSynced notes that the first list, or a later one, is committed.
+// MarkSynced notes that a list has been committed.
 func (c *Cache) MarkSynced() { c.markSynced.Do(func() { close(c.synced) }) }
 
 // Synced returns a channel that is closed once the first list is committed: each of its pods

@@ -19,8 +19,8 @@ func (c *Cache) Pending() []cache.Pending {
 	return backlog
 }
 
-// Uninspected returns the pods of listings whose change is not inspected successfully: those whose
-// inspection has failed, and those that wait for one since a time or longer. They have no order.
+// Uninspected returns the pods whose listed change has not been inspected successfully: their
+// inspection has failed, or they have waited for it since a time or longer. They have no order.
 func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
 	c.mu.Lock()
 	defer c.mu.Unlock()

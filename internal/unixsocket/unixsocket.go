@@ -30,8 +30,8 @@ const (
 // socket of a process that has ended. It returns an error that says why if another
 // process answers on the socket, if the path is not a socket, or if permission is denied.
 //
-// While it listens, a file beside the socket is locked, so that of two processes only
-// one can take the path.
+// While it listens, a file beside the socket is locked, so only one of two processes can take the
+// path.
 func Listen(ctx context.Context, path string) (net.Listener, error) {
 	l, err := listen(ctx, path)
 	if err != nil {
@@ -95,7 +95,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// check returns an error if the path can never be that of a socket.
+// check returns an error if the path can never be a socket's.
 func check(path string) error {
 	if path == "" {
 		return errors.New("the path of the socket is empty")

@@ -27,8 +27,8 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	return found
 }
 
-// pods returns the pods whose inspections hang or are slow, those that hang first, then the
-// longest. All attempts in a row are one trouble.
+// pods returns the pods whose inspections hang or are slow: hung ones first, then the longest. All
+// attempts in a row are one trouble.
 func (l Limits) pods(s pleg.Status) []Finding {
 	byPod := make(map[pleg.PodUID]Finding, len(s.Quarantined)+len(s.Overdue))
 	for _, q := range s.Quarantined {
@@ -108,8 +108,8 @@ const slowFactor = 4
 
 func isSlow(s pleg.Status) bool { return s.InspectionTook >= slowInspection }
 
-// overtaken reports whether the inspection of the pod hangs although that of others ended; of any
-// pod if uid is empty.
+// overtaken reports whether the inspection of the pod hangs although inspections of others ended.
+// If uid is empty, it looks for any such pod.
 func overtaken(s pleg.Status, uid pleg.PodUID) bool {
 	is := func(of pleg.PodUID) bool { return uid == "" || uid == of }
 	return slices.ContainsFunc(s.Quarantined, func(q pleg.Quarantined) bool { return is(q.UID) }) ||

@@ -39,8 +39,8 @@ func (r *Recent) Ended(uid pleg.PodUID, took time.Duration, at time.Time) {
 	r.last = slices.Delete(r.last, 0, max(0, len(r.last)-maxRecent))
 }
 
-// Took returns the median of their durations; 0 if not several ended in the last minute. Those that
-// ended before since are forgotten.
+// Took returns the median of their durations; 0 if not several ended in the last minute.
+// Inspections that ended before since are forgotten.
 func (r *Recent) Took(now, since time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

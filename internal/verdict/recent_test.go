@@ -29,5 +29,5 @@ func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	inspect("ij", 10*time.Millisecond, 10*time.Millisecond)
 	now = now.Add(time.Minute)
 	inspect("", 0, 0)
-	inspect("k", 2*time.Second, 0) // those before are too old
+	inspect("k", 2*time.Second, 0) // the events before are too old
 }

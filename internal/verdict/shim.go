@@ -6,7 +6,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Stuck returns the finding of a pod whose shim does not run, or did not tell the end of a
+// Stuck returns the finding of a pod whose shim does not run, or did not report the end of a
 // container.
 func Stuck(s pleg.Stuck) Finding {
 	f := ofPod(s.Namespace, s.Name, s.UID)

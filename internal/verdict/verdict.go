@@ -30,10 +30,10 @@ var rank = map[Severity]int{Problem: 0, Warning: 1, OK: 2}
 
 // Verdict is what is wrong with one node.
 type Verdict struct {
-	// Severity is the severity of the first finding, or [OK] without one.
+	// Severity is the severity of the first finding, or [OK] without findings.
 	Severity Severity `json:"severity"`
 	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 hangs since 17:36 (6m, 9
-	// attempts) in ContainerStatus of nginx". It can name pods. Its time zone is that of this
+	// attempts) in ContainerStatus of nginx". It can name pods. It has the time zone of this
 	// process: a program in another time zone makes the line from the findings.
 	Text string `json:"text"`
 	// Findings are the known causes that fit, the worst first.
@@ -75,7 +75,7 @@ type Finding struct {
 	Pods      int         `json:"pods,omitempty"`
 }
 
-// New returns the verdict of findings. good is what it says without one.
+// New returns the verdict of findings. good is what it says without findings.
 func New(findings []Finding, good string) Verdict {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
 	v := Verdict{Severity: OK, Text: "OK: " + good, Findings: append([]Finding{}, findings...)}

@@ -252,7 +252,7 @@ func TestPods(t *testing.T) {
 		t.Errorf("a pod with two stuck containers: %+v, want the longest", f)
 	}
 	if len(verdict.Pods(s)) != 4 {
-		t.Errorf("%d findings, want one for each pod", len(verdict.Pods(s)))
+		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
 	}
 }
 

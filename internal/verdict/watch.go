@@ -27,8 +27,8 @@ func Watch(ctx context.Context, status func() pleg.Status, log *slog.Logger) err
 	}
 }
 
-// tell logs what has begun and what has ended. A warning begins once it is as old as a problem
-// is, because most become one by then.
+// tell logs what has begun and what has ended. A warning begins once it is as old as a problem is,
+// because most become problems by then.
 func tell(ctx context.Context, s pleg.Status, told map[Cause]Finding, log *slog.Logger) {
 	now := make(map[Cause]bool)
 	for _, f := range Of(s).Findings {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestAgesStayWithTheTrouble requires that a trouble without a time of its own begins when it is
-// first seen, no matter who asks later, and begins anew after the trouble was over.
+// first seen, no matter who asks later, and begins again after the trouble was over.
 func TestAgesStayWithTheTrouble(t *testing.T) {
 	var ages verdict.Ages
 	at := func(second int, change func(*pleg.Status)) pleg.Since {

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// notSynced tells [pleg.ErrNotSynced] from the other reasons of UNAVAILABLE.
+// notSynced distinguishes [pleg.ErrNotSynced] from the other reasons of UNAVAILABLE.
 var notSynced = &errdetails.ErrorInfo{Reason: "NOT_SYNCED", Domain: "pleg.v1"}
 
 // NotSynced returns the error of a call that [pleg.ErrNotSynced] ends.
@@ -20,7 +20,7 @@ func NotSynced() error {
 	return s.Err()
 }
 
-// IsNotSynced reports whether the status is that of [NotSynced].
+// IsNotSynced reports whether the status is from [NotSynced].
 func IsNotSynced(s *status.Status) bool {
 	for _, detail := range s.Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == notSynced.GetReason() && info.GetDomain() == notSynced.GetDomain() {

@@ -126,8 +126,8 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	}
 }
 
-// unavailable is an error whose text another process has made of one that wraps
-// [pleg.ErrUnavailable].
+// unavailable stands for an error of another process that wraps [pleg.ErrUnavailable], with its
+// text.
 type unavailable struct{ error }
 
 // Unwrap implements the interface of package errors.

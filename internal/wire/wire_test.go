@@ -48,7 +48,7 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 		if v.Type() == reflect.TypeFor[error]() {
 			v.Set(reflect.ValueOf(errors.New(text)))
 		}
-		// Other values are those of an embedder's runtime and stay in its process.
+		// Other values come from an embedder's runtime and stay in its process.
 	case reflect.String:
 		v.SetString(text)
 	case reflect.Bool:
@@ -87,7 +87,7 @@ func TestEventKeepsEveryField(t *testing.T) {
 	}
 }
 
-// The numbers of the table are those of the protobuf enum, which has no others.
+// The table has the numbers of the protobuf enum, which has no others.
 func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
 	boundary := regexp.MustCompile(`([a-z])([A-Z])`)
 	numbers := map[string]int32{"EVENT_TYPE_UNSPECIFIED": 0}

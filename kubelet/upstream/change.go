@@ -75,8 +75,8 @@ type podChange struct {
 	events []*PodLifecycleEvent
 }
 
-// reconcilePodRecords does for all pods what reconcilePodRecord does for one. It inspects up to
-// maxInspections pods concurrently. relistLock must be held.
+// reconcilePodRecords does for all pods what reconcilePodRecord does for a single pod. It inspects
+// up to maxInspections pods concurrently. relistLock must be held.
 func (g *GenericPLEG) reconcilePodRecords(ctx context.Context) {
 	var changes []podChange
 	for pid := range g.podRecords {

@@ -14,10 +14,10 @@ func (a Announcement) apply(m *machine) {
 }
 
 // announced compares what CRI events announce with what lists of all pods find: the metric that
-// KEP-3386 promised. An event may come until the list after the one that found its change.
+// KEP-3386 promised. An event may come until the list after the list that found its change.
 type announced struct {
-	// recent is how far events since the newest list say that containers have come, older how
-	// far those before it do.
+	// recent is how far containers have come by the events since the newest list, older by the
+	// events before it.
 	recent, older map[pleg.ContainerID]kind
 	// found are the steps that the newest list found and no event had announced.
 	found []foundStep

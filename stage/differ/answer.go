@@ -87,7 +87,7 @@ func (m *machine) pass(rec *record, next *pleg.Pod, began uint64) {
 	}
 }
 
-// addPassed adds containers to tell, each once.
+// addPassed adds containers to report, each once.
 func (m *machine) addPassed(rec *record, over []passed) {
 	for _, p := range over {
 		switch {

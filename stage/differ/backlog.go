@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// open is a listing that is not complete. It is complete once each pod that it found changed has
-// been inspected, well or not, or hangs.
+// open is a listing that is not complete. It is complete once the inspection of each changed pod
+// has ended, with or without success, or hangs.
 type open struct {
 	stage.Asked
 	callers []chan<- error

@@ -20,7 +20,7 @@ func newPods() []*pleg.Pod {
 	return pods
 }
 
-// A runtime lists unchanged pods as the same pointers or as new ones.
+// A runtime lists unchanged pods as the same pointers or as new pointers.
 func TestUnchangedListingAllocatesNothing(t *testing.T) {
 	first := newPods()
 	for name, lists := range map[string][2][]*pleg.Pod{"same": {first, first}, "fresh": {first, newPods()}} {

@@ -109,7 +109,7 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 	return out
 }
 
-// wasStarted reports whether a container may have been told as started: it was seen running,
+// wasStarted reports whether a container may have been reported as started: it was seen running,
 // exited, or in a state that says nothing.
 func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
 	c := containerOf(old, id)

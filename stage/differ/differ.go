@@ -23,16 +23,16 @@ import (
 
 // Cache learns what an answer covers without an inspection.
 type Cache interface {
-	// Observe notes a listing that covers every pod except the pending ones. The
-	// slice is only lent, the pods may be kept.
+	// Observe notes a listing that covers every pod except the pending pods. The slice is only
+	// lent, the pods may be kept.
 	Observe(at time.Time, pending []*pleg.Pod)
 	// Touch notes an answer that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
-	// MarkSynced notes that the first listing, or a later one, is committed.
+	// MarkSynced notes that a listing has been committed.
 	MarkSynced()
 }
 
-// Lister is the stage before this one. Its methods do not block.
+// Lister is the stage before the differ. Its methods do not block.
 type Lister interface {
 	// RelistSoon requests a list within the relist period: a failed inspection or a request
 	// waits for it.
@@ -57,10 +57,10 @@ type Options struct {
 	Metrics    instrument.Registry
 }
 
-// Outputs are the channels to the stages behind this one.
+// Outputs are the channels to the stages behind the differ.
 type Outputs struct {
-	// Inspect are pods to inspect. It is closed after the last message to the inspector.
-	// Retry are those in quarantine. Gone are those that need no inspection.
+	// Inspect are pods to inspect. It is closed after the last message to the inspector. Retry are
+	// changes of pods in quarantine. Gone are changes that need no inspection.
 	Inspect, Retry, Gone chan<- stage.Change
 	// Cancel ends inspections.
 	Cancel chan<- stage.Cancel
@@ -201,7 +201,7 @@ func orZero[T any](p *T) (v T) {
 	return v
 }
 
-// first is the first of a queue, or nothing.
+// first returns the first change of a queue, or the zero value.
 func first[T any](queue []T) (item T) {
 	if len(queue) > 0 {
 		item = queue[0]

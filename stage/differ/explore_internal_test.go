@@ -19,10 +19,10 @@ var explored = flag.Int("differ.runs", 4_000, "number of interleavings that Test
 // history is the life of one pod: two containers, its end, and a new pod with its UID.
 var history = []string{"", "a=running /s=running", "a=exited b=running /s=running", "b=running /s=running", "b=exited /s=exited", "", "c=running /t=running"}
 
-// TestExplore tries interleavings of the pod's life, three lists of all pods, two of this one,
-// four CRI events, and inspections that succeed, fail or hang. Whatever comes in which order,
-// nothing that a counted answer showed is told twice or out of order, the cache is never said to be
-// newer than what it has, and in the end everything is told.
+// TestExplore tries interleavings of the pod's life, three lists of all pods, two lists of this
+// pod, four CRI events, and inspections that succeed, fail or hang. In any order of inputs, nothing
+// that a counted answer showed is reported twice or out of order, the cache is never said to be
+// newer than what it has, and in the end everything is reported.
 func TestExplore(t *testing.T) {
 	for seed := range *explored {
 		w := newWorld(uint64(seed))
@@ -142,7 +142,7 @@ func (w *world) act(what int) {
 	}
 }
 
-// hint announces the containers of the present state, or of an earlier one: an event may be late.
+// hint announces the containers of the present state, or of an earlier state: an event may be late.
 func (w *world) hint() {
 	each(podOf(history[w.rand.IntN(w.at+1)]), func(c *pleg.Container, sandbox bool) {
 		h := pleg.Hint{UID: explorePod, Container: c.ID, Name: "name", State: c.State, PodName: "pod"}
@@ -211,7 +211,7 @@ func (w *world) leave() {
 	w.step(settle{stage.Settled{UID: c.UID}})
 }
 
-// tell commits a change: the cache has its state, and its events are told.
+// tell commits a change: the cache has its state, and its events are published.
 func (w *world) tell(c *stage.Change) {
 	w.claim(c.At, c.Pod)
 	for _, ev := range c.Events {
@@ -275,7 +275,7 @@ func (w *world) fail(format string, args ...any) {
 	}
 }
 
-// legal reports whether a container was told in the order of its life, each step once.
+// legal reports whether the events of a container came in the order of its life, each step once.
 func legal(told []pleg.EventType) (last pleg.EventType, bad bool) {
 	order := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
 	next := 0

@@ -8,15 +8,16 @@ import (
 )
 
 const (
-	// maxHeard bounds the announced containers that no list has answered for, maxPassed those
-	// of one pod that wait to be told, and maxRemoved the removed ones that are remembered.
+	// maxHeard bounds the announced containers that no list has answered for, maxPassed the
+	// containers of a pod that wait to be reported, and maxRemoved the removed containers that are
+	// remembered.
 	maxHeard   = 4096
 	maxPassed  = 64
 	maxRemoved = 4096
 )
 
-// passed is a container or sandbox of whose life no two answers show all: what is told of it
-// with the next change of its pod.
+// passed is a container or sandbox whose life no two answers show as a whole. It is reported with
+// the next change of its pod.
 type passed struct {
 	pod       *pleg.Pod // for its name
 	container *pleg.Container
@@ -24,8 +25,8 @@ type passed struct {
 	start     pleg.EventType
 }
 
-// told returns what is told of the container, if the pod is what it is now. Of a sandbox that is
-// first seen dead only the start is missing: no status has it.
+// told returns the events to send of the container, if the pod is what it is now. Of a sandbox that
+// is first seen dead only the start is missing: no status has it.
 func (p passed) told(pod *pleg.Pod) []pleg.EventType {
 	switch c := containerOf(pod, p.container.ID); {
 	case c == nil:
@@ -101,7 +102,7 @@ func overlooked(old, sent, shown, next *pleg.Pod) (over []passed) {
 	return over
 }
 
-// removed are the containers that were last told as removed, and as many before them: their
+// removed are the containers that were last reported as removed, and as many before them: their CRI
 // events may come late.
 type removed struct{ last, before map[pleg.ContainerID]struct{} }
 

@@ -35,8 +35,8 @@ type effects struct {
 	// quarantined and released are for the log, stale, unannounced and lost for the counters.
 	quarantined, released    []logged
 	stale, unannounced, lost int
-	// touch are pods that an answer found as the cache has them, observe is a listing that
-	// covers all pods except the pending ones.
+	// touch are pods that an answer found as the cache has them, observe is a listing that covers
+	// all pods except the pending pods.
 	touch   []touch
 	observe bool
 	at      time.Time
@@ -70,9 +70,9 @@ func (m *machine) step(in input, now time.Time) effects {
 // touch notes that the cache has the newest answer.
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
-// next returns the changes that the inspector may accept now: of the first pod in the queue,
-// and of a quarantined one. If nothing happens, it has another answer at the time again. It
-// changes nothing.
+// next returns the changes that the inspector may accept now: of the first pod in the queue, and of
+// a quarantined pod. If nothing happens, it has another answer at the time again. It changes
+// nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	if len(m.queue) > 0 {
 		inspect = m.queue[0].next
@@ -120,9 +120,9 @@ func (r request) apply(m *machine) {
 	}
 }
 
-// cut ends an inspection that hangs: whoever asks knows that something has changed. While
-// nothing else shows that the inspection hangs, each cut waits twice as long as the last one,
-// so that requests do not starve a slow runtime.
+// cut ends an inspection that hangs: whoever asks knows that something has changed. While nothing
+// else shows that the inspection hangs, each cut waits twice as long as the last cut, so that
+// requests do not starve a slow runtime.
 func (m *machine) cut(rec *record) {
 	if !rec.inFlight || m.now.Sub(rec.cut) < m.quarantines.first {
 		return

@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// firstDeadline is the timeout of the first retry. It doubles with each one, but among many pods
+// firstDeadline is the timeout of the first retry. It doubles with each retry, but among many pods
 // for one retry at a time only, so that hung pods hand the places on by themselves.
 const firstDeadline = 10 * time.Second
 
@@ -116,8 +116,8 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 	return nil, again
 }
 
-// timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
-// tried within the longest wait, however many there are. One retry at a time may take longer:
+// timeout returns the deadline of a retry; 0 means the deadline of every inspection. Each pod is to
+// be tried within the longest wait, however many there are. One retry at a time may take longer:
 // otherwise nothing would ever end on a runtime that was stuck and now is slow.
 func (q *quarantines) timeout(rec *record) time.Duration {
 	if !rec.quarantine.hung {

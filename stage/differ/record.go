@@ -27,18 +27,18 @@ type record struct {
 	// current is the newest answer that counts; nil if it shows that the pod is gone.
 	current *pleg.Pod
 	asked   stage.Asked
-	// named is the newest pod, kept for its name until its end is told.
+	// named is the newest pod, kept for its name until its end is reported.
 	named *pleg.Pod
 	// listing is when the last listing began that had the pod.
 	listing uint64
-	// passed are the containers that came and went since old, heard those that only events
+	// passed are the containers that came and went since old, heard the containers that only events
 	// have shown.
 	passed []passed
 	heard  []life
 
 	// next is the change that waits for a place: in the queue, or as a retry.
 	next *stage.Change
-	// sent is the change in flight, or the last one.
+	// sent is the change in flight, or the last change.
 	inFlight bool
 	sent     sent
 	// reinspect is set from a request until the change that serves it, retry from a failed
@@ -65,15 +65,15 @@ type record struct {
 type sent struct {
 	pod       *pleg.Pod
 	asked     stage.Asked
-	passed    int // how many of them the change tells
+	passed    int // how many of them the change reports
 	reinspect bool
 	timeout   time.Duration // of a retry
 }
 
-// changed reports whether there is something to inspect or to tell.
+// changed reports whether there is something to inspect or to publish.
 func (r *record) changed() bool { return r.reinspect || r.retry || r.differs() }
 
-// differs reports whether the newest answer has something to tell. A reinspection waits for the
+// differs reports whether the newest answer has something to publish. A reinspection waits for the
 // next answer.
 func (r *record) differs() bool { return len(r.passed) > 0 || !same(r.old, r.current) }
 
@@ -124,20 +124,20 @@ func (r *record) settle() {
 // behind reports whether the pod is not settled as of a listing that began then.
 func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
 
-// empty reports whether there is no pod, and nothing to tell of it.
+// empty reports whether the pod is gone and nothing about it waits to be published.
 func (r *record) empty() bool {
 	return r.current == nil && r.old == nil && !r.inFlight && len(r.passed) == 0 && len(r.heard) == 0
 }
 
-// shows reports whether a container of the pod that is not told as removed is known.
+// shows reports whether a container of the pod is known and has not been reported as removed.
 func (r *record) shows(id pleg.ContainerID) bool {
 	return hasContainer(r.current, id) || hasContainer(r.old, id) || hasContainer(r.sent.pod, id) ||
 		slices.ContainsFunc(r.passed, func(p passed) bool { return p.container.ID == id }) ||
 		slices.ContainsFunc(r.heard, func(l life) bool { return l.container.ID == id })
 }
 
-// superseded reports whether an inspection is not waited for, because nothing of what it inspects
-// exists any more: the pod is gone, or its UID belongs to a new one.
+// superseded reports whether nobody waits for an inspection, because nothing of what it inspects
+// exists any more: the pod is gone, or its UID belongs to a new pod.
 func (r *record) superseded() bool {
 	if r.current == nil || r.sent.pod == nil {
 		return r.sent.pod != nil

@@ -319,7 +319,7 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 	}
 }
 
-// An event may come until the list after the one that found its change.
+// An event may come until the list after the list that found its change.
 func TestUnannouncedChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, after string // events before the list that finds the change, and after it

@@ -33,7 +33,7 @@ func (m *machine) settleCommitted(rec *record) {
 	m.goOn(rec)
 }
 
-// settleSuperseded tells what was being inspected as it was listed.
+// settleSuperseded publishes what was being inspected as it was listed.
 func (m *machine) settleSuperseded(rec *record) {
 	rec.retry, rec.reinspect, rec.replaced = false, rec.reinspect || rec.sent.reinspect, true
 	m.release(rec, false)
@@ -90,7 +90,7 @@ func (m *machine) release(rec *record, inspected bool) {
 	m.quarantines.release(rec, inspected, m.now)
 }
 
-// noteRemoved remembers the containers that a committed change told as removed: their CRI
+// noteRemoved remembers the containers that a committed change reported as removed: their CRI
 // events may come late.
 func (m *machine) noteRemoved(rec *record) {
 	note := func(c *pleg.Container, _ bool) {

@@ -42,10 +42,10 @@ type Dispatcher struct {
 	metrics   *metrics
 	log       *log
 
-	// callers are subscribers that wait for a place in the log, and those that have closed.
+	// callers are subscribers that wait for a place in the log, or have closed.
 	callers *mailbox.Box[*Subscription]
 	names   atomic.Uint64
-	// subscribers are those that have a place. Only the loop replaces the list.
+	// subscribers are the subscribers that have a place. Only the loop replaces the list.
 	subscribers subscribers
 	// stopping is closed when Run has published its last state.
 	stopping chan struct{}
@@ -100,8 +100,8 @@ func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 	return s, nil
 }
 
-// Run appends the events of every outcome to the log, and the marks behind those that were
-// sent before them, until in is closed. It runs once.
+// Run appends the events of every outcome to the log, and each mark behind the outcomes that were
+// sent before it, until in is closed. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error {
 	defer d.stop()
 	slow := time.NewTicker(d.slowAfter)
@@ -137,8 +137,8 @@ func (d *Dispatcher) appendWaiting(in <-chan stage.Outcome) {
 	}
 }
 
-// append appends the events of an outcome. Those that come first of a pod before the first
-// list is settled are the state that the pipeline has found.
+// append appends the events of an outcome. Before the first list is settled, the first events of a
+// pod are the state that the pipeline has found.
 func (d *Dispatcher) append(o stage.Outcome) {
 	d.answer(d.callers.Take()) // who subscribed before it was sent must not miss it
 	d.pods = nil
@@ -173,7 +173,8 @@ func (d *Dispatcher) publish() {
 	}
 }
 
-// answer gives a place to the subscribers that wait for one, and forgets those that have closed.
+// answer gives a place to each subscriber that waits for it, and forgets the subscribers that have
+// closed.
 func (d *Dispatcher) answer(callers []*Subscription) {
 	for _, s := range callers {
 		if s.closed.Load() {

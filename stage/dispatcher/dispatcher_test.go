@@ -162,9 +162,9 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Subscribers of different speed, over many lives: what each got and what its gaps count adds up
-// to everything, one that keeps within the log has no Gap, and memory does not grow with what was
-// not read.
+// Subscribers of different speed, over many lives: what each got and what its gaps count adds up to
+// everything, a subscriber that stays within the log has no Gap, and memory does not grow with what
+// was not read.
 func TestThreeSpeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond = 100

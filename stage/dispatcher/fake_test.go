@@ -91,7 +91,7 @@ func (f *fixture) subscribe(t *testing.T, o pleg.SubscribeOptions) pleg.Subscrip
 	return s
 }
 
-// outcome returns one with these events, such as "Started(c) Died(/s)".
+// outcome returns an outcome with these events, such as "Started(c) Died(/s)".
 func outcome(uid pleg.PodUID, words string) stage.Outcome {
 	o := stage.Outcome{UID: uid, Pod: plegtest.Pod(uid, "")}
 	for word := range strings.FieldsSeq(words) {
@@ -160,7 +160,7 @@ func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
 }
 
 // wordsOf returns the events as words, such as "a:Died(c)", "=a:Died(c)" if it is replayed, and
-// "Gap(HistoryTooShort)*2" for one with Missed 2.
+// "Gap(HistoryTooShort)*2" for a Gap with Missed 2.
 func wordsOf(events []pleg.Event) string {
 	words := make([]string, len(events))
 	for i, ev := range events {

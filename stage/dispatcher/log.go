@@ -14,7 +14,7 @@ type entry struct {
 	at     time.Duration // when it was published, see [Dispatcher.now]
 }
 
-// state is what readers of the log know. It never changes: the loop publishes another one.
+// state is what readers of the log know. It never changes: the loop publishes another state.
 type state struct {
 	newest uint64 // the number of the last event
 	// synced is set once the first list is settled: the events up to this number are the
@@ -27,8 +27,8 @@ type state struct {
 	changed chan struct{}
 }
 
-// log is the last events. The loop alone writes it. Any number of readers may read it: they
-// find out by its number whether an entry has been replaced by a newer one.
+// log is the last events. The loop alone writes it. Any number of readers may read it: they find
+// out by its number whether an entry has been replaced by a newer entry.
 type log struct {
 	ring  []atomic.Pointer[entry]
 	state atomic.Pointer[state]
@@ -43,7 +43,7 @@ func newLog(history int) *log {
 // append adds an event. Readers see it once a state is published.
 func (l *log) append(e *entry) { l.slot(e.event.Seq).Store(e) }
 
-// publish replaces the state and wakes all who wait for another one.
+// publish replaces the state and wakes all who wait for that.
 func (l *log) publish(s state) {
 	s.changed = make(chan struct{})
 	close(l.state.Swap(&s).changed)
@@ -69,8 +69,8 @@ func (l *log) oldest(first, last uint64) time.Duration {
 	return 0
 }
 
-// before returns the number before that of the first event up to a number that happened at a
-// time or later; that number if there is none.
+// before returns the number just before the first event, of the events up to a number, that
+// happened at a time or later. If there is none, it returns that number.
 func (l *log) before(since time.Time, until uint64) uint64 {
 	for seq := l.first(until); seq <= until; seq++ {
 		if e := l.at(seq); e != nil && !happened(&e.event).Before(since) {

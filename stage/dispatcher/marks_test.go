@@ -10,8 +10,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// What was sent before a mark is published before it, and a caller that waits for a list
-// is told after that.
+// What was sent before a mark is published before it, and a caller that waits for a list goes on
+// after that.
 func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 	for range 20 { // a select takes either channel
 		synctest.Test(t, func(t *testing.T) {

@@ -35,7 +35,7 @@ func newMetrics(reg instrument.Registry, present *subscribers) (*metrics, error)
 // counts are what the subscribers of one name missed.
 type counts struct{ gaps, missed atomic.Uint64 }
 
-// subscribers is the list of the present ones. It collects their metrics by name, which end
+// subscribers is the list of the present subscribers. It collects their metrics by name, which end
 // with the last subscriber of the name.
 type subscribers struct {
 	atomic.Pointer[[]*Subscription]

@@ -17,7 +17,7 @@ func check(o *pleg.SubscribeOptions) (filter.Filter, error) {
 		return filter.Filter{}, fmt.Errorf("Name must be printable UTF-8, got %q", o.Name)
 	}
 	if o.After.Epoch == "" && o.After.Seq != 0 {
-		return filter.Filter{}, fmt.Errorf("After has no epoch, so its number %d may be that of another pipeline: use Event.Position", o.After.Seq)
+		return filter.Filter{}, fmt.Errorf("After has no epoch, so its number %d may be of another pipeline: use Event.Position", o.After.Seq)
 	}
 	if !o.Since.IsZero() && o.After != (pleg.Position{}) {
 		return filter.Filter{}, errors.New("After and Since exclude each other")

@@ -65,8 +65,8 @@ func (p *presentPod) add(e *entry) {
 	}
 }
 
-// replay returns what a filter wants of the state of pods as far as it is older than an
-// event, in the order of the numbers.
+// replay returns what a filter wants of the state of pods, in the order of the numbers, up to the
+// number of an event.
 func replay(pods []*presentPod, f *filter.Filter, until uint64) []*entry {
 	var wanted []*entry
 	for _, pod := range pods {

@@ -30,8 +30,7 @@ type Subscription struct {
 
 	// The reader owns the fields below.
 
-	// placed is set unless it waits for a place, seen is the state after which it waits for
-	// another one.
+	// placed is set unless it waits for a place, seen is the last state that it has seen.
 	placed bool
 	seen   *state
 	gap    *pleg.Event // comes next
@@ -41,7 +40,7 @@ type Subscription struct {
 	// syncing is set while Synced is owed, which comes at this number or later.
 	syncing bool
 	synced  uint64
-	mark    *bookmark // the last one that was passed
+	mark    *bookmark // the last event that was passed on
 
 	warned bool // by the loop, which owns this
 }

@@ -73,7 +73,7 @@ func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
 	})
 }
 
-// A list of all pods is cheaper than many of one.
+// A list of all pods is cheaper than many lists of one pod.
 func TestManyRequestsListAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.slow()
@@ -89,6 +89,6 @@ func TestManyRequestsListAll(t *testing.T) {
 		kit.RequireMetric(f.t, f.metrics, 33, "pleg_overflowed_hints_total")
 		f.requireObserved(time.Second, "w x y z")
 		f.request(many[0])
-		f.requireObserved(time.Minute, many[0]) // the others are not listed one by one
+		f.requireObserved(time.Minute, many[0]) // the others are not listed singly
 	})
 }

@@ -24,7 +24,7 @@ func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	return &status
 }
 
-// known returns a copy without the statuses of those that are not among the observed ones.
+// known returns a copy without the statuses of what was not observed.
 func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.ContainerID) []S {
 	return slices.DeleteFunc(slices.Clone(statuses), func(s S) bool {
 		return !slices.ContainsFunc(observed, func(c *pleg.Container) bool { return c.ID == id(s) })
@@ -32,10 +32,9 @@ func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.Cont
 }
 
 // fillFromStatus copies the image and the time of the start from the status into the events of
-// containers, and how and when a container ended into its end and its correction. If the
-// container was removed before this inspection, an earlier status may have that. A
-// [stage.ContainerRan] becomes a start if that is to be told and the status says when it was, and
-// otherwise is removed.
+// containers, and how and when a container ended into its end and its correction. If the container
+// was removed before this inspection, an earlier status may have that. A [stage.ContainerRan]
+// becomes a start if starts are inferred and the status says when it was, and otherwise is dropped.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
 	for _, ev := range events {
@@ -72,8 +71,8 @@ func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *ple
 	return c
 }
 
-// corrections returns an event for each container whose end has another exit code or reason
-// than in the status before.
+// corrections returns an event for each ended container whose exit code or reason differs from the
+// status before.
 func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
 	var events []pleg.Event
 	for _, now := range status.Containers {
@@ -139,8 +138,8 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 	return events
 }
 
-// createdAfter reports whether a sandbox was created after a time. containerd 1.6
-// reports no time for one that it could not finish.
+// createdAfter reports whether a sandbox was created after a time. containerd 1.6 reports no time
+// for a sandbox that it could not finish.
 func createdAfter(s *pleg.SandboxStatus, t time.Time) bool {
 	return s.CreatedAt.IsZero() || s.CreatedAt.After(t)
 }

@@ -114,8 +114,8 @@ func change(n int, pod *pleg.Pod) stage.Change {
 	return c
 }
 
-// do sends the change and waits for the end of its inspection. It returns the
-// outcome too, if there is one.
+// do sends the change and waits for the end of its inspection. It returns the outcome too, if there
+// is any.
 func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	f.inspect <- c
 	s := f.end()
@@ -128,7 +128,7 @@ func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	}
 }
 
-// end waits for the end of an inspection, and passes over those that hang.
+// end waits for the end of an inspection, and passes over inspections that hang.
 func (f *fixture) end() stage.Settled {
 	for s := range f.settled {
 		if !s.Hangs {

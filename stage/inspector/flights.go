@@ -11,11 +11,11 @@ import (
 )
 
 const (
-	// crowded is how long nothing may begin or end, although all places are taken,
-	// before an inspection is cancelled; in multiples of Options.HungAfter. For one that hangs it
-	// is also in multiples of the time that others take.
+	// crowded is how long nothing may begin or end, although all places are taken, before an
+	// inspection is cancelled; in multiples of Options.HungAfter. For a hung inspection it is also
+	// in multiples of the time that others take.
 	crowded = 4
-	// Of those that are not hung, at most one in share of the last window is cancelled.
+	// Of inspections that are not hung, at most one in share of the last window is cancelled.
 	share  = 20
 	window = 128
 	// hopeless is the age, in multiples of Options.HungAfter, from which nobody waits for an
@@ -59,16 +59,16 @@ type flights struct {
 	all []*flight
 	// moved is when one last began, ended or was cancelled.
 	moved time.Time
-	// took is the time of the last one that ended by itself.
+	// took is the time of the last inspection that ended by itself.
 	took time.Duration
-	// begun and cancelled count the inspections of a window, and those of them that were
-	// cancelled although not hung.
+	// begun and cancelled count the inspections of a window, and how many of them were cancelled
+	// although not hung.
 	begun, cancelled int
 }
 
 // plan is what to do now, and when to ask again.
 type plan struct {
-	// begin and retry: another pod may be inspected, or a quarantined one.
+	// begin and retry: another pod may be inspected, or a quarantined pod.
 	begin, retry bool
 	cancel       *flight
 	// again is when the plan will be another one if nothing happens; zero if never.
@@ -105,10 +105,10 @@ func (s *flights) next(now time.Time) (p plan) {
 	return p
 }
 
-// victim returns what to cancel, as all places are taken: the oldest of those that hang,
-// or else the youngest. Never the oldest of all: a runtime that serves its calls in
-// order works on that one. Of those that do not hang, few are cancelled: a slow runtime must
-// not pay for what cannot be known.
+// victim returns what to cancel, as all places are taken: the oldest hung inspection, or else the
+// youngest of all. Never the oldest of all: a runtime that serves its calls in order works on it.
+// Few inspections that do not hang are cancelled: a slow runtime must not pay for what cannot be
+// known.
 func (s *flights) victim(p *plan, now time.Time) *flight {
 	var hung, young, oldest *flight
 	for _, f := range s.all {
@@ -177,9 +177,8 @@ func (s *flights) remove(f *flight) {
 	s.all = slices.DeleteFunc(s.all, func(other *flight) bool { return other == f })
 }
 
-// answer notes that an inspection, which has left, had ended by itself. It overtook
-// those that began earlier if it took at most half of their age: they do not wait for
-// the same thing.
+// answer notes that an inspection, which has left, had ended by itself. It overtook earlier
+// inspections if it took at most half of their age: they do not wait for the same thing.
 func (s *flights) answer(f *flight, took time.Duration, now time.Time) {
 	s.moved, s.took = now, took
 	for _, older := range s.all {

@@ -91,7 +91,7 @@ func TestHungInspectionsTakeNoPlaces(t *testing.T) {
 	})
 }
 
-// An inspection that took more than half of an older one's age tells nothing of that one:
+// An inspection that took more than half of the age of an older inspection says nothing about it:
 // both may wait for the same thing.
 func TestWhatIsOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -113,9 +113,9 @@ func TestWhatIsOvertaken(t *testing.T) {
 	}
 }
 
-// If every place is taken and nothing ends, the youngest inspection is cancelled each four
-// times HungAfter, and the oldest never: a runtime that serves its calls in order works
-// on that one. A runtime that answered before is more likely to be slow, and few are.
+// If every place is taken and nothing ends, the youngest inspection is cancelled each four times
+// HungAfter, and the oldest never: a runtime that serves its calls in order works on it. A runtime
+// that answered before is more likely to be slow, and few are.
 func TestCancelledWhileNothingEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before int // healthy pods
@@ -150,7 +150,7 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 	}
 }
 
-// Of those that are not hung few are cancelled, however long nothing ends, and however many
+// Few inspections that are not hung are cancelled, however long nothing ends, and however many
 // ended before.
 func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 	for before, most := range map[int]int{0: 0, 2000: 128 / 20} {

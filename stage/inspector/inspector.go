@@ -90,19 +90,18 @@ func New(o Options) (*Inspector, error) {
 
 // Inputs are what the differ sends.
 type Inputs struct {
-	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on
-	// any of the channels. Those of Retry take at most half of the places.
+	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on any of
+	// the channels. Changes from Retry take at most half of the places.
 	Inspect, Retry <-chan stage.Change
 	// Gone are pods that need no inspection.
 	Gone   <-chan stage.Change
 	Cancel <-chan stage.Cancel
 }
 
-// Run inspects pods, a bounded number at once, and settles those that are gone
-// immediately. For each change Run writes the cache, then sends the outcome,
-// then settles the change. It closes out and settled and returns when Inspect is
-// closed and every call of the runtime has returned. Inspections end with ctx; what they
-// then return is not an outcome.
+// Run inspects pods, a bounded number at once, and immediately settles pods that are gone. For each
+// change Run writes the cache, then sends the outcome, then settles the change. It closes out and
+// settled and returns when Inspect is closed and every call of the runtime has returned.
+// Inspections end with ctx; what they then return is not an outcome.
 func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
 	defer close(settled)
 	defer close(out)

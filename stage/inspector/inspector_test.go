@@ -121,7 +121,7 @@ func TestLateReasonIsCorrected(t *testing.T) {
 	})
 }
 
-// The end of a container that is removed before its inspection was told by an event.
+// The end of a container that is removed before its inspection comes from an event.
 func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	exited := func(code int32) *pleg.ContainerStatus {
 		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, StartedAt: at(-20), ExitCode: code}

@@ -12,8 +12,8 @@ import (
 // observed is what other goroutines learn of the inspections.
 type observed struct {
 	inFlight atomic.Int64
-	// overdue are those in flight that are older than Options.HungAfter, the oldest first; nil
-	// if there are none.
+	// overdue are the inspections in flight that are older than Options.HungAfter, the oldest
+	// first; nil if there are none.
 	overdue atomic.Pointer[[]pleg.Inspection]
 	// answered is when the runtime last showed that it works, in nanoseconds; 0 if it has not.
 	answered atomic.Int64
@@ -48,8 +48,8 @@ func (i *Inspector) oldest() float64 {
 	return 0
 }
 
-// publishFlights publishes the inspections in flight, reports those that hang, and returns
-// when it is due again; zero if never. The loop calls it before each step.
+// publishFlights publishes the inspections in flight, reports hung ones, and returns when it is due
+// again; zero if never. The loop calls it before each step.
 func (i *Inspector) publishFlights(now time.Time, settled chan<- stage.Settled) (next time.Time) {
 	s := &i.flights
 	var overdue []pleg.Inspection

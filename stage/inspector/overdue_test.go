@@ -20,7 +20,7 @@ func TestOverdueInspectionsAreVisible(t *testing.T) {
 		began := time.Now()
 		f.inspect <- one("hung-0")
 		time.Sleep(hungAfter / 2)
-		// It ends after it has begun later: the other one is hung, not slow.
+		// It began later and has ended: the other inspection is hung, not slow.
 		f.do(one("quick"))
 		time.Sleep(hungAfter/2 - time.Millisecond)
 		synctest.Wait()

@@ -58,7 +58,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 func (i *Inspector) fail(ctx context.Context, r result) {
 	c := r.change
 	i.metrics.errors.Inc()
-	if !r.cancelled && !i.failing[c.UID] { // the differ logs a hung one, with the time of its retry
+	if !r.cancelled && !i.failing[c.UID] { // the differ logs a hung inspection, with the time of its retry
 		i.failing[c.UID] = true
 		i.log.WarnContext(ctx, "inspection failed, will be retried",
 			"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)

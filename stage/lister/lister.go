@@ -46,15 +46,15 @@ type Lister struct {
 	// running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[Relist]
-	// Capacity 1: a request that waits covers those after it.
+	// Capacity 1: a request that waits covers later requests.
 	relistNow  chan struct{}
 	relistSoon chan struct{}
-	// stream has the changes of the event stream, up is the newest one.
+	// stream has the changes of the event stream, up is the newest state.
 	stream *mailbox.Box[streamChange]
 	up     atomic.Bool
 	// callers wait for the next list that begins.
 	callers *mailbox.Box[chan<- error]
-	// recovered has room for one: a list has succeeded after one that failed.
+	// recovered says that a list has succeeded after a list that failed. Its capacity is 1.
 	recovered chan struct{}
 
 	schedule schedule
@@ -178,7 +178,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 const longList = 3 * time.Second
 
 // probe asks whether the runtime answers. If it does not, that counts as a failed list, and the
-// next one is due at once.
+// next list is due at once.
 func (l *Lister) probe(ctx context.Context) {
 	start := time.Now()
 	l.running.Store(&start)

@@ -33,7 +33,7 @@ func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
 				t.Errorf("listing %d: began at %v and came at %v, want %v and %v", i, at, sent, want.at, want.sent)
 			}
 			if len(l.Pods) != 1 || l.Pods[0].UID != pleg.PodUID(fmt.Sprint(i+1)) {
-				t.Errorf("listing %d has pods %v, want those of its list", i, l.Pods)
+				t.Errorf("listing %d has pods %v, want the pods of its list", i, l.Pods)
 			}
 			if got := f.lister.Last(); !got.Success.Equal(l.At) || got.Err != nil {
 				t.Errorf("Last after listing %d = %+v, want a success at %v", i, got, l.At)

@@ -66,8 +66,8 @@ func TestProbesBetweenLists(t *testing.T) {
 	})
 }
 
-// TestLongListIsConfirmed requires that a list that the runtime left waiting is followed by another
-// soon, and that those of a slow runtime come no more often than others.
+// TestLongListIsConfirmed requires that a list that the runtime left waiting is soon followed by
+// another, and that a slow runtime is listed no more often than others.
 func TestLongListIsConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var began []time.Duration

@@ -25,7 +25,7 @@ type schedule struct {
 	soon, served      time.Time
 }
 
-// requestSoon takes a request of a list within the relist period.
+// requestSoon takes a request for a list that is due within the relist period.
 func (s *schedule) requestSoon(now time.Time) {
 	if s.soon.IsZero() { // requests may keep coming
 		s.soon = now.Add(s.period)

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A pod that goes before an inspection of it has succeeded is told by a PodSync, also to who
-// selects it by its labels.
+// A pod that goes before an inspection of it has succeeded is reported by a PodSync, also to
+// whoever selects it by its labels.
 func TestContractGonePodHasItsLabels(t *testing.T) {
 	kit.Bubble(t, "selector", func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

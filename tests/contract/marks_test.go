@@ -103,8 +103,8 @@ func TestContractSyncedDespiteAHungPod(t *testing.T) {
 	})
 }
 
-// A pod whose inspection hangs stops nobody's bookmarks. In those of subscribers that want
-// the pod, the time stands still and the position moves on.
+// A pod whose inspection hangs stops nobody's bookmarks. In bookmarks for subscribers that want the
+// pod, the time stands still and the position moves on.
 func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 	eachWay(t, pipeline.Options{}, func(f *fixture) {
 		f.Runtime.Set("web/hung", "c=running /s=running")
@@ -154,8 +154,8 @@ func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 	})
 }
 
-// Since asks for the events of a time and later, as far as the history has them, and then
-// for a Synced. It is never a Gap.
+// Since asks for the events of a time and later that the history still has, and then for a Synced.
+// It is never a Gap.
 func TestContractSince(t *testing.T) {
 	const kept = 50
 	eachWay(t, pipeline.Options{History: kept}, func(f *fixture) {

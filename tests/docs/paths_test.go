@@ -75,7 +75,7 @@ func exists(folder, path string) bool {
 
 var flagName = regexp.MustCompile("`--([a-z][a-z-]+)")
 
-// TestFlagsExist checks each flag in backticks. CHANGELOG.md may name removed ones.
+// TestFlagsExist checks each flag in backticks. CHANGELOG.md may name removed flags.
 func TestFlagsExist(t *testing.T) {
 	var sources strings.Builder
 	for path, text := range files(t, ".go") {

@@ -86,7 +86,7 @@ func newFixture(t *testing.T, s scenario) *fixture {
 }
 
 // wait waits for a status of the pod that is newer than its last change. It must show every
-// container as far as it was at the call, or that the inspection has failed.
+// container at least as far in its life as at the call, or that the inspection has failed.
 func (f *fixture) wait(uid pleg.PodUID) {
 	f.waits.Go(func() {
 		time.Sleep(time.Millisecond) // the clock of the test stands still during a change

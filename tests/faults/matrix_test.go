@@ -11,9 +11,9 @@
 //   - Healthy is false while no list can succeed, and true in the end;
 //   - nothing panics and no goroutine leaks.
 //
-// The pipeline cannot tell two faults from the truth, so less is checked there. A
-// list with a wrong id says that containers are gone. A container whose state the
-// list does not know may be reported as started once more, as the kubelet does.
+// Two faults look like the truth to the pipeline, so less is checked there. A list with a wrong id
+// says that containers are gone. A container whose state the list does not know may be reported as
+// started once more, as the kubelet does.
 package faults_test
 
 import (
@@ -41,13 +41,13 @@ var (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const (
-	// A fault that is always or random holds from faultsFrom to faultsUntil, never at the
-	// moment of a change; one that hits once may do so until the end of the churn.
+	// A fault that is always or random holds from faultsFrom to faultsUntil, never at the moment of
+	// a change; a fault that hits once may do so until the end of the churn.
 	faultsFrom  = 2900 * time.Millisecond
 	faultsUntil = 8900 * time.Millisecond
 	// healthAt is when Healthy is called, shortly before the fault ends.
 	healthAt = 8800 * time.Millisecond
-	// rest is long enough for a list, and for what waits for one.
+	// rest is long enough for a list, and for what waits for a list.
 	rest = 6 * time.Second
 	// restAfterStream is the longest backoff of a stream, and the list after it.
 	restAfterStream = 25 * time.Second

@@ -33,8 +33,8 @@ const (
 // row is a call and the way in which it fails.
 type row struct{ simruntime.Fault }
 
-// errorCodes are the RPCs of a pipeline, and the codes that each fails with. They include
-// those that have a meaning for a client of Kubernetes or gRPC.
+// errorCodes are the RPCs of a pipeline, and the codes that each fails with. They include texts
+// that have a meaning for a client of Kubernetes or gRPC.
 var errorCodes = []struct {
 	rpc   string
 	codes []codes.Code

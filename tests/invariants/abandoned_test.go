@@ -44,7 +44,7 @@ func TestRunNamesTheCallThatIgnoresItsContext(t *testing.T) {
 	}
 }
 
-// A list that ignores its context is one that failed: it is counted, told once, and in the status.
+// A list that ignores its context has failed: it is counted, logged once, and in the status.
 func TestListThatIgnoresItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, release := plegtest.New(), make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// store is a second cache in the embedder's place. Without one, each of its methods panics.
+// store is a second cache in the embedder's place. Without a context, each of its methods panics.
 type store struct{ *podcache.Cache }
 
 func (s store) Observe(at time.Time, pending []pleg.PodUID) {

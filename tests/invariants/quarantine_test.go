@@ -55,7 +55,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 	synctest.Wait()
 	kit.Relist(warmUp)
 	if got := len(p.Quarantined()); got < hung-2*inspectors {
-		t.Errorf("%d pods in quarantine, want %d, except those that hang for the first time", got, hung)
+		t.Errorf("%d pods in quarantine, want %d, except pods that hang for the first time", got, hung)
 	}
 	seen := make(map[pleg.PodUID]int) // events
 	for n := range steps {
@@ -79,7 +79,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 		}
 	}
 	if lists := p.Runtime.Counts().Lists; len(seen) != good || lists != 1+warmUp+steps {
-		t.Errorf("events of %d pods, want those that do not hang, and %d lists, want one each second", len(seen), lists)
+		t.Errorf("events of %d pods, want events of the pods that do not hang, and %d lists, want one each second", len(seen), lists)
 	}
 	if got := len(p.Quarantined()); got != hung {
 		t.Errorf("%d pods in quarantine, want %d", got, hung)

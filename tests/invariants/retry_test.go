@@ -59,8 +59,8 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 }
 
 // No quarantined pod waits longer for its next try than MaxQuarantine and one list. This is so on
-// an idle node too, where nothing shows that retries hang. (With 100 of 110, which take all places
-// before one is overtaken, it is two or three minutes more.)
+// an idle node too, where nothing shows that retries hang. (If 100 of 110 hang, which take all
+// places before any is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	for _, hung := range []int{1, 5, 16, 40} {
 		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 }
 
 // A runtime that was stuck until every pod was in quarantine, and that then takes longer than a
-// first retry has, is not lost: all pods are told in the end.
+// first retry has, is not lost: all pods are reported in the end.
 func TestSlowAfterItWasStuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const stuck, slow, pods = 15 * time.Minute, 15 * time.Second, nodePods / 2

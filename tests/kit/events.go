@@ -131,8 +131,8 @@ func (s *Subscriber) Pause() { <-s.turn }
 // Resume ends a pause.
 func (s *Subscriber) Resume() { s.turn <- struct{}{} }
 
-// Metric returns the sum of a metric's counters and gauges, and of the counts of its
-// histograms; with label values, of those that have all of them. It is 0 if there is no such series.
+// Metric returns the sum of a metric's counters and gauges, and of the counts of its histograms;
+// with label values, of the series that have all of them. It is 0 if there is no such series.
 func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()

@@ -99,8 +99,8 @@ func (s *Simulation) record() { s.History.Record(s.Truth()) }
 // Truth returns the state of the runtime.
 func (s *Simulation) Truth() promises.Truth { return promises.SimulatedTruth(s.Node.Pods()) }
 
-// RequirePromises stops the pipeline and fails unless its events kept all promises, as far as
-// All, NoSync, Repeats and Lies of a stream say. It returns them.
+// RequirePromises stops the pipeline and fails unless its events kept all promises; All, NoSync,
+// Repeats and Lies of promised limit them. It returns the events.
 func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	s.t.Helper()
 	_ = s.Stop() // Run reports the error

@@ -31,7 +31,7 @@ type DaemonOptions struct {
 	Dir, Name string
 	// Args follow "run --quiet --socket PATH", Env the environment of this process.
 	Args, Env []string
-	// Settings are those that only the environment and the file of settings have.
+	// Settings are set in the environment.
 	Settings Settings
 	// Unready means not to wait until it is healthy.
 	Unready bool

@@ -3,10 +3,9 @@
 // daemons for a long time beside a runtime that changes and fails, siege attacks a daemon
 // beside hundreds of readers.
 //
-// A [Run] is common to them. It counts what was done, collects problems, and fails if
-// there is one. A load starts daemons with [StartDaemon], checks what its readers get with
-// package promises or, if there are many, with [Numbers], applies a table of [Fault], and
-// reports [Times].
+// A [Run] is common to them. It counts what was done, collects problems, and fails if there are
+// any. A load starts daemons with [StartDaemon], checks what its readers get with package promises
+// or, if there are many, with [Numbers], applies a table of [Fault], and reports [Times].
 package load
 
 import (

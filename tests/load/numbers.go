@@ -9,8 +9,7 @@ type Numbers struct {
 	Events int
 	// Told counts the Gaps.
 	Told int
-	// Lost counts the events that are missing without a Gap, Repeated those that came
-	// twice.
+	// Lost counts the events that are missing without a Gap, Repeated the events that came twice.
 	Lost, Repeated uint64
 	// Position is from where to resume.
 	Position pleg.Position

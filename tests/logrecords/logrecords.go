@@ -59,8 +59,8 @@ func (e *epoch) add(name string, seq int64) error {
 	return nil
 }
 
-// Check returns a broken promise, if there is one. published are events of the node; those
-// that a Gap stands for need not arrive: their numbers are not above that of the Gap.
+// Check returns a broken promise, if there is any. published are events of the node. Events that a
+// Gap stands for need not arrive: their numbers are not above the number of the Gap.
 func Check(records []Record, published []pleg.Event) error {
 	byUID := make(map[any]*Record)
 	epochs := make(map[any]*epoch)

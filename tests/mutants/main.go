@@ -204,7 +204,7 @@ func copyTree(tree string) error {
 	return nil
 }
 
-// try returns the verdict on a mutant: "killed" alone for one that was only checked.
+// try returns the verdict on a mutant: "killed" alone for a mutant that was only checked.
 func (m *mutant) try(ctx context.Context, tree string, check bool) (string, error) {
 	if err := m.hasTest(); err != nil {
 		return "", err

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// complete: each event that was published comes, or a Gap counts it or the replay stands for
-// it; and the events of each container go as far as it did.
+// complete: each event that was published comes, or a Gap counts it or the replay stands for it;
+// and the events of each container end where its life did.
 func (p part) complete() error {
 	known := len(p.published()) > 0
 	for _, ev := range p.events {
@@ -28,7 +28,7 @@ func (p part) complete() error {
 	if !p.latest {
 		return nil
 	}
-	lives, _ := p.lives() // its error is that of Life
+	lives, _ := p.lives() // Life reports its error
 	if p.History != nil && p.Wants == nil && p.rebuilds() {
 		if err := p.wholeLives(lives); err != nil {
 			return err
@@ -144,8 +144,8 @@ func (p part) contiguous() error {
 	return nil
 }
 
-// wholeLives compares the events of each container with what it went through. Unless All
-// is set, or after a Gap, one that came and went may have none.
+// wholeLives compares the events of each container with what it went through. Unless All is set, or
+// after a Gap, a container that came and went may have no events.
 func (p part) wholeLives(lives map[container]life) error {
 	all := p.All && p.first
 	for c := range lives {

@@ -14,7 +14,7 @@ type part struct {
 	at            int // its place in the stream
 	replay        bool
 	first, latest bool
-	// end is the Gap behind it, if there is one.
+	// end is the Gap behind it, if any.
 	end pleg.Event
 }
 
@@ -51,7 +51,7 @@ func (s *Stream) resumes() bool {
 	return s.After.Epoch != "" && s.After.Epoch == s.Epoch && s.firstGap().Type == ""
 }
 
-// firstGap returns the Gap that the stream begins with, if there is one.
+// firstGap returns the Gap that the stream begins with, if any.
 func (s *Stream) firstGap() pleg.Event {
 	if len(s.Events) > 0 && s.Events[0].Type == pleg.Gap && s.Events[0].Reason != pleg.Stopped {
 		return s.Events[0]
@@ -97,8 +97,8 @@ func (p part) last() pleg.Event {
 	return p.events[len(p.events)-1]
 }
 
-// epoch is that of the whole part. The marks of a fleet have none, and a merged replay may have events
-// of the next epoch.
+// epoch returns the epoch of the whole part. The marks of a fleet have none, and a merged replay
+// may have events of the next epoch.
 func (p part) epoch() string {
 	if p.Epoch != "" {
 		return p.Epoch
@@ -118,8 +118,8 @@ func (p part) epoch() string {
 	return epoch
 }
 
-// nextEpoch returns the pods in a merged replay that were read while their node began again: their events
-// are of an epoch that follows that of the part.
+// nextEpoch returns the pods in a merged replay that were read while their node began again: their
+// events are of an epoch that follows the epoch of the part.
 func (p part) nextEpoch() map[pleg.PodUID]string {
 	pods, epoch := make(map[pleg.PodUID]string), p.epoch()
 	if !p.Merged {
@@ -152,8 +152,8 @@ func (p part) publishedIn(epoch string, seq uint64) (ev pleg.Event, ok bool) {
 	return all[i], true
 }
 
-// found reports whether an event may be one of the state that the pipeline found when it began:
-// those are replayed for everybody.
+// found reports whether an event may belong to the state that the pipeline found when it began,
+// which is replayed for everybody.
 func (s *Stream) found(ev pleg.Event) bool {
 	if s.Published == nil {
 		return !s.Replay && s.After.Epoch == ""

@@ -54,8 +54,7 @@ func (p Promise) Check(s *Stream) error {
 	return nil
 }
 
-// All are the promises: those of docs/subscriptions.md, and Life and Truth of
-// docs/reliability.md.
+// All are the promises of docs/subscriptions.md, and Life and Truth of docs/reliability.md.
 var All = []Promise{
 	{"Ordered", ErrOrdered, everybody, each(part.ordered)},
 	{"Unique", ErrUnique, everybody, each(part.unique)},
@@ -90,7 +89,7 @@ type Stream struct {
 	Late  bool
 	// State is rebuilt as events come.
 	State State
-	// Events are those that came, and Breaks their numbers when the connection was lost:
+	// Events are the events that came, and Breaks how many had come when the connection was lost:
 	// then a resumed stream repeats Synced.
 	Events []pleg.Event
 	Breaks []int
@@ -119,7 +118,7 @@ type Stream struct {
 	Unread bool
 	// NoSync: no pod was reinspected without a change, so that no PodSync comes.
 	NoSync bool
-	// All: the history shows every step, also those between two lists.
+	// All: the history shows every step, also steps between two lists.
 	All bool
 	// Repeats: a container may start or die twice in a row, because its state was not
 	// known meanwhile.

@@ -34,7 +34,7 @@ var published = []pleg.Event{
 	event(4, started, "q", "d"), event(5, removed, "p", "c"), event(6, died, "q", "d"),
 }
 
-// aMomentBefore is an event that a clock that is slewed dates 4 ns before the last one.
+// aMomentBefore is an event that a slewed clock dates 4 ns before the last event.
 var aMomentBefore = with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(2).Add(-4) })
 
 func overSocket(s *promises.Stream) { s.Wall = true }

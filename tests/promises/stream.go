@@ -123,13 +123,13 @@ func (s *Stream) Replaying() bool {
 	return p.replay && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
 }
 
-// bookmarks: they never get older, and what comes after one is newer.
+// bookmarks: they never get older, and what comes after a bookmark is newer.
 func (p part) bookmarks() error {
 	var mark time.Time
 	for _, ev := range p.events {
 		switch {
 		case ev.Type == pleg.Bookmark && ev.ObservedAt.Before(mark):
-			return fmt.Errorf("the bookmark of %v comes after that of %v", ev.ObservedAt, mark)
+			return fmt.Errorf("the bookmark of %v comes after the bookmark of %v", ev.ObservedAt, mark)
 		case ev.Type == pleg.Bookmark:
 			mark = ev.ObservedAt
 		case ev.PodUID != "" && !ev.ObservedAt.After(mark):

@@ -26,10 +26,10 @@ type Container struct {
 	Name    string
 	State   pleg.State
 	Attempt uint32
-	// ExitCode and Reason are those of a container that has exited.
+	// ExitCode and Reason are set if the container has exited.
 	ExitCode int32
 	Reason   string
-	// IP is the primary address of a sandbox that is ready, if it has one.
+	// IP is the primary address of a sandbox that is ready; empty if it has none.
 	IP string
 }
 

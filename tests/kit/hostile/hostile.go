@@ -79,8 +79,8 @@ func (d *Daemon) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.L
 	return &plegv1.LookupResponse{}, nil
 }
 
-// Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil,
-// the service is another one.
+// Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil, the
+// server has another service.
 func Serve(t testing.TB, d *Daemon) func(context.Context) (net.Conn, error) {
 	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),

@@ -46,7 +46,7 @@ type siege struct {
 	grpcReaders, sseReaders int
 	attacked                bool
 	only                    string
-	// part is what this process does, and socket that of the daemon; empty in the process that
+	// part is what this process does, and socket the daemon's socket; empty in the process that
 	// starts the others.
 	part, socket string
 }

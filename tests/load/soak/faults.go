@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// minPause and maxPause bound the time between two faults, minFault and maxFault the
-	// duration of one.
+	// minPause and maxPause bound the time between two faults, minFault and maxFault the duration
+	// of a fault.
 	minPause, maxPause = 2 * time.Second, 8 * time.Second
 	minFault, maxFault = 300 * time.Millisecond, 5 * time.Second
 	// downtime bounds how long a restart takes.

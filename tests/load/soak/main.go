@@ -1,8 +1,8 @@
-// Command soak runs two daemons for a long time beside a simulated runtime that keeps changing
-// and fails; "make soak" runs it. One daemon polls, the other follows the CRI events. Each has
-// four subscribers on its socket: one for all events, one that rarely reads, one that
-// disconnects and comes back, and one with filters. Every promise about their events is
-// checked; see package promises.
+// Command soak runs two daemons for a long time beside a simulated runtime that keeps changing and
+// fails; "make soak" runs it. One daemon polls, the other follows the CRI events. Each has four
+// subscribers on its socket: the first gets all events, the second rarely reads, the third
+// disconnects and comes back, the fourth has filters. Every promise about their events is checked;
+// see package promises.
 //
 // From time to time the node rests. Then the cache of each daemon, and the state that each
 // subscriber rebuilt from its events, must equal the truth, and the resources of the daemons
@@ -55,7 +55,7 @@ type soak struct {
 	duration time.Duration
 	// restEvery is the time from the end of one rest to the start of the next.
 	restEvery time.Duration
-	// program is the path of the program under test, seed that of all that is random.
+	// program is the path of the program under test, seed the seed of all that is random.
 	program string
 	seed    uint64
 

@@ -28,7 +28,7 @@ var measures = []struct {
 	{"resident memory", "MiB", "process_resident_memory_bytes", 1 << 20, 8},
 }
 
-// sample reads the metrics of a daemon. Those that are measured must be there.
+// sample reads the metrics of a daemon. All that are measured must be there.
 func (s *soak) sample(ctx context.Context, d *load.Daemon) (sample, error) {
 	values, err := d.Metrics(ctx)
 	for _, m := range measures {

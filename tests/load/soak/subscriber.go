@@ -183,9 +183,9 @@ func (s *subscriber) check(truth promises.Truth) error {
 	return err
 }
 
-// startVisit counts a watch. One that resumes continues the stream as after a lost
-// connection. If it begins with a replay, the stream before must have kept its promises,
-// and what was known is forgotten.
+// startVisit counts a watch. A watch that resumes continues the stream as after a lost connection.
+// If it begins with a replay, the stream before must have kept its promises, and what was known is
+// forgotten.
 func (s *subscriber) startVisit(replay bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,6 +1,6 @@
-// Package clients_test runs the clients of docs/clients.md against a daemon: grpcurl, which
-// go.mod pins, and the one in Python, which needs Debian's protobuf-compiler,
-// python3-grpcio and python3-protobuf.
+// Package clients_test runs the clients of docs/clients.md against a daemon: grpcurl, which go.mod
+// pins, and the Python client, which needs Debian's protobuf-compiler, python3-grpcio and
+// python3-protobuf.
 package clients_test
 
 import (

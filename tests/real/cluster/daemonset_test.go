@@ -81,8 +81,8 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// storm compares the events with the watch while a storm comes, changes and ends, and
-// something happens in it. full is that of [differences].
+// storm compares the events with the watch while a storm comes, changes and ends, and something
+// happens in it. full is passed to [differences].
 func (c *cluster) storm(namespace string, tr *truth, h *history, full bool, happens func()) {
 	c.t.Helper()
 	s := c.newStorm(namespace)

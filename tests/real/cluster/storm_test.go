@@ -44,7 +44,7 @@ func (c *cluster) newStorm(namespace string) *storm {
 	return s
 }
 
-// podTemplate returns a pod of one container. args are those of the podimage program.
+// podTemplate returns a pod of one container. args are arguments of the podimage program.
 func podTemplate(app string, restart corev1.RestartPolicy, args ...string) corev1.PodTemplateSpec {
 	no, grace := false, int64(2)
 	return corev1.PodTemplateSpec{

@@ -28,8 +28,8 @@ func ignoreNotFound(err error) error {
 type apiPod struct {
 	name    string
 	deleted bool
-	// running has the ids of containers that were running at some time, exits the exit
-	// codes of those that have ended, restarts the restart count by container name.
+	// running has the ids of containers that were running at some time, exits has the exit codes of
+	// containers that have ended, restarts the restart count by container name.
 	running  map[pleg.ContainerID]bool
 	exits    map[pleg.ContainerID]int32
 	restarts map[string]int32

@@ -25,7 +25,7 @@ var agentFaults = []fault{
 	},
 }
 
-// agents are one agent that polls and one that follows the CRI events.
+// agents are an agent that polls and an agent that follows the CRI events.
 func agents(o instanceOptions) []instanceOptions {
 	poll, follow := o, o
 	poll.name, follow.name = strings.TrimSpace(o.name+" polling"), strings.TrimSpace(o.name+" events")
@@ -116,8 +116,7 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	f.instances[0].paused = outage{from, time.Now()}
 }
 
-// outOfFiles: the agents lose the connection to containerd and cannot open
-// another one.
+// outOfFiles: the agents lose the connection to containerd and cannot open another.
 func outOfFiles(ctx context.Context, f *fixture) {
 	t, ended := f.t, oldest(f.pods[1])
 	limits := make([]unix.Rlimit, len(f.instances))

@@ -126,7 +126,7 @@ func largeList(ctx context.Context, f *fixture) {
 	must(t, err)
 	f.runContainers(ctx, mainExits)
 	if _, err := l.Runtime().ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{}); status.Code(err) != codes.ResourceExhausted {
-		t.Fatalf("the list of sandboxes: got %v, want one that cannot be sent", err)
+		t.Fatalf("the list of sandboxes: got %v, want that it cannot be sent", err)
 	}
 	someOf := func(n, rest int, step func(context.Context, *lab.Pod) error) {
 		t.Helper()
@@ -171,7 +171,7 @@ func manyPods(ctx context.Context, f *fixture) {
 		_, err := l.RunContainer(ctx, p, mainExits(i))
 		return err
 	})
-	// All processes end at the same moment; containerd reports them one by one.
+	// All processes end at the same moment; containerd reports them one after the other.
 	for _, p := range f.pods {
 		must(t, l.TriggerProcess(oldest(p)))
 	}

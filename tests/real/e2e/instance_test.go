@@ -108,7 +108,7 @@ var (
 	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
 )
 
-// relistPeriod is that of instances that poll.
+// relistPeriod is the relist period of instances that poll.
 const relistPeriod = 200 * time.Millisecond
 
 // run runs a daemon on the lab until the test ends, when it must exit with code 0.

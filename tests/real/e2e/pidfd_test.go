@@ -17,7 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// pidfds returns how many processes this one has open.
+// pidfds returns how many pidfds this process has open.
 func pidfds(t *testing.T) (n int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/self/fd/*")
@@ -30,8 +30,8 @@ func pidfds(t *testing.T) (n int) {
 	return n
 }
 
-// Each end is known from the kernel, with its code also while the runtime is down, and the
-// pipeline tells it long before the next relist. The log says how long after the process.
+// The kernel reports each end, with its code, also while the runtime is down, and the pipeline
+// reports it long before the next relist. The log says how long after the process.
 func TestKernelTellsEnds(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	pipe := f.pipeline(ctx, pipeline.Options{RelistPeriod: time.Minute})

@@ -14,9 +14,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// containerd 1.6 has no events: the program polls, unless events are required. It lists a
-// pod whose network setup failed, as no other runtime does: then network events report that
-// a pod has its address, or that it will not get one.
+// containerd 1.6 has no events: the program polls, unless events are required. It lists a pod whose
+// network setup failed, as no other runtime does: then network events report that a pod has its
+// address, or that it will get none.
 func TestContainerd16(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{Runtime: lab.Containerd16})
 	l := f.lab
@@ -59,7 +59,7 @@ func TestContainerd16(t *testing.T) {
 	}
 }
 
-// expectNext returns an error unless the next event is this one.
+// expectNext returns an error unless the next event is this.
 func expectNext(ctx context.Context, events <-chan pleg.Event, want pleg.EventType, uid string) error {
 	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
 	defer cancel()

@@ -26,15 +26,15 @@ func (f *field) replaced(url string) (old, newer *agent) {
 	return old, newer
 }
 
-// publishes makes an agent the one that publishes as the first node.
+// publishes makes an agent publish as the first node.
 func (f *field) publishes(a *agent) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.a, f.agents = a, []*agent{a, f.b}
 }
 
-// Of two agents of one node, the newer one publishes and the older one waits. When the
-// newer one has ended, the older one goes on: at once, or when the lease has expired.
+// Of two agents of one node, the newer one publishes and the older one waits. When the newer agent
+// has ended, the older goes on: at once, or when the lease has expired.
 func TestTwoAgentsOfOneNode(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -99,8 +99,8 @@ func TestSyncedIsCompleteWhileAgentBegins(t *testing.T) {
 	f.converges()
 }
 
-// Another agent takes the place of one that was stopped with a message under way, although its states
-// were accepted before. Once it comes back, that message and all later ones are refused.
+// Another agent takes the place of an agent that was stopped with a message under way, although its
+// states were accepted before. Once it comes back, that message and all later ones are refused.
 func TestOldAgentComesBack(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})

@@ -29,7 +29,7 @@ func TestUnusableServer(t *testing.T) {
 		config string
 		create *jetstream.StreamConfig
 		says   string
-		// user is that of the URL, and options are those of the connection.
+		// user is the user of the URL, and options are the options of the connection.
 		user    string
 		options []nats.Option
 	}{
@@ -91,7 +91,7 @@ func TestBadPublisherOptions(t *testing.T) {
 		o := good
 		tt.spoil(&o)
 		if _, err := fleet.NewPublisher(o); err == nil || !strings.Contains(err.Error(), tt.names) {
-			t.Errorf("got the error %v, want one that names %s", err, tt.names)
+			t.Errorf("got the error %v, want an error that names %s", err, tt.names)
 		}
 	}
 	if conn, err := fleet.Connect("nats://127.0.0.1:1", nil, nats.RootCAs("/nowhere")); err == nil {

@@ -77,9 +77,9 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 			})
 		}
 		t.Logf("the servers have new leaders %v after the kill", time.Since(killed))
-		// What is bounded is what comes after the elections of nats-server: they take 4 to 9 s, and on
-		// a busy machine one in a hundred 15 s. The rest takes 0 to 3 s, but once in 25 times 8 s: then
-		// no server creates the consumer of the watch yet.
+		// Only what comes after the elections of nats-server is bounded: an election takes 4 to 9
+		// s, and on a busy machine one in a hundred takes 15 s. The rest takes 0 to 3 s, but once
+		// in 25 times 8 s: then no server creates the consumer of the watch yet.
 		c.within(12 * time.Second)
 		t.Logf("%v from the kill until the consumer has everything", time.Since(killed))
 		kit.Must(t, servers[lost].Start(t.Context()))
@@ -88,8 +88,8 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	c.hasGaps(gaps)
 }
 
-// A server was stopped while the others went on, and consumers come to it before it has all of
-// that. It answers for the whole cluster, but no Synced may come before what was acknowledged.
+// A server was stopped while the others went on, and consumers come to it before it has caught up.
+// It answers for the whole cluster, but no Synced may come before what was acknowledged.
 func TestReplicaBehind(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -114,7 +114,7 @@ func TestReplicaBehind(t *testing.T) {
 	}
 }
 
-// follow makes a server one that does not lead a stream.
+// follow makes a server give up the leadership of a stream.
 func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	t.Helper()
 	until(t, func() error {

@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// After each fault the watch, and one that comes late, have everything within a time. No event is
-// missing, unless a Gap of the first node says so.
+// After each fault the watch, and a watch that comes late, have everything within a time. No event
+// is missing, unless a Gap of the first node says so.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const stoppedFor = 30 * time.Second
@@ -120,7 +120,7 @@ func (f *field) hasGap(after int, reason string) error {
 		}
 		found = true
 		if ev.Reason != reason || ev.Node != f.a.name || (ev.Missed > 0) != (reason == pleg.HistoryTooShort) {
-			f.t.Errorf("the Gap %+v, want only those of %s with the reason %q", ev, f.a.name, reason)
+			f.t.Errorf("the Gap %+v, want only Gaps of %s with the reason %q", ev, f.a.name, reason)
 		}
 		if ev.Epoch == f.a.node.Epoch() {
 			return nil
@@ -171,8 +171,8 @@ func TestFullStream(t *testing.T) {
 	}
 }
 
-// The server refuses one message and accepts those behind it, and the agent dies before it can repair
-// that. The next one, of the same epoch, leaves no stale state.
+// The server refuses one message and accepts the messages behind it, and the agent dies before it
+// can repair that. The next agent, of the same epoch, leaves no stale state.
 func TestAgentDiesAfterARefusedMessage(t *testing.T) {
 	t.Parallel()
 	var large atomic.Bool

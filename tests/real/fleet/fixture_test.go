@@ -109,7 +109,7 @@ type agentOptions struct {
 	// discard keeps no record of the events, neither here nor in a watch: to check each against it
 	// takes long.
 	discard bool
-	// conn is a connection to share; nil for an own one.
+	// conn is a connection to share; if nil, it opens its own.
 	conn *nats.Conn
 	// seed determines the changes. The first ones are made before the agent starts.
 	seed   uint64

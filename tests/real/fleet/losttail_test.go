@@ -13,9 +13,9 @@ import (
 )
 
 // Acknowledged is not yet on disk: in a power failure the server loses the last messages, up to two
-// minutes of them. What follows is a Gap or a new publication, never a silent hole: for a
-// watch that runs, for one that resumes and for one that comes late, also when other messages
-// already have the numbers of those that are lost.
+// minutes of them. What follows is a Gap or a new publication, never a silent hole: for a watch
+// that runs, resumes or comes late, also when other messages already have the numbers of the lost
+// messages.
 func TestLostTailIsNotSilent(t *testing.T) {
 	t.Parallel()
 	dir, saved := t.TempDir(), t.TempDir()
@@ -41,7 +41,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	setStreams(t, store, saved)
 	kit.Must(t, s.Start(t.Context()))
 	until(t, a.hasPublishedAll)
-	b.steps(1) // its message has the number of one that is lost
+	b.steps(1) // its message has the number of a lost message
 	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
 	late.converges()
 	for range 40 {
@@ -71,7 +71,7 @@ func (a *agent) hasPublishedAll() error {
 	return nil
 }
 
-// setStreams replaces the stream in one store by that in another.
+// setStreams replaces the stream in one store by the stream in another.
 func setStreams(t *testing.T, to, from string) {
 	t.Helper()
 	kit.Must(t, os.RemoveAll(filepath.Join(to, streams[0])))

@@ -39,7 +39,7 @@ type simNode struct {
 	closed    bool
 }
 
-// namespaces are those of the pods.
+// namespaces are the namespaces of the pods.
 var namespaces = []string{"shop", "kube-system", "jobs"}
 
 // newNode returns a node that an agent publishes, or none. It runs until the test ends, without pods:
@@ -94,7 +94,7 @@ func (n *simNode) Restart(t *testing.T) *simNode {
 	return next
 }
 
-// Epoch is that of the node's dispatcher.
+// Epoch is the epoch of the node's dispatcher.
 func (n *simNode) Epoch() string { return n.dispatcher.Epoch() }
 
 // Published returns all events so far. The number of the event at i is i+1. It is no copy: an

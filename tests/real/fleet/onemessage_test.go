@@ -13,7 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Messages that nobody can read are passed over, by watches that run and by those that come later.
+// Messages that nobody can read are passed over, by watches that run and by watches that come
+// later.
 func TestUnreadableMessageStopsNobody(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
@@ -30,7 +31,7 @@ func TestUnreadableMessageStopsNobody(t *testing.T) {
 			t.Fatalf("%s: %v", subject, err)
 		}
 	}
-	// One whose headers cannot be read either.
+	// A message whose headers cannot be read either.
 	raw, err := net.Dial("tcp", strings.TrimPrefix(f.server.URL, "nats://"))
 	kit.Must(t, err)
 	defer func() { _ = raw.Close() }()
@@ -112,7 +113,7 @@ func TestTooLargePodStopsNobody(t *testing.T) {
 				t.Errorf("no events of the namespaces %v: shop is too large, the other is not", missing)
 			}
 			if s := p.Status(); s.Cut == 0 || s.Err != nil {
-				t.Errorf("the status is %+v, want one that publishes in part", s)
+				t.Errorf("the status is %+v, want that it publishes in part", s)
 			}
 		})
 	}

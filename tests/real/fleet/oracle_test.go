@@ -12,10 +12,9 @@ import (
 // oracle reads the events of one watch of all events, network events included, as a stream of each
 // node. One goroutine at a time may use it.
 type oracle struct {
-	// Published is that of the stream of a node.
+	// Published is Stream.Published, by node.
 	Published func(node, epoch string) []pleg.Event
-	// AtLeast is that of the streams. A node without a stream counts as one without
-	// containers.
+	// AtLeast is Stream.AtLeast, by node. A node without a stream counts as one without containers.
 	AtLeast map[string]promises.Truth
 
 	Synced bool // the last replay of all nodes is complete
@@ -27,7 +26,7 @@ type oracle struct {
 	alone   map[string]bool // nodes whose own replay is not complete
 }
 
-// newOracle returns one that has nothing. replay is true if its watch begins with one.
+// newOracle returns an oracle without events. replay is true if its watch begins with a replay.
 func newOracle(replay bool) *oracle {
 	return &oracle{streams: make(map[string]*promises.Stream), replay: replay, alone: make(map[string]bool)}
 }

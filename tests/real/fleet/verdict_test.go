@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// The verdict of a node comes with its agent: within seconds if it is another one. A node without
-// an agent has one too.
+// The verdict of a node comes with its agent: within seconds if it has changed. A node without an
+// agent has one too.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	var status atomic.Pointer[pleg.Status]
@@ -106,7 +106,7 @@ func TestPodsCarryTheFinding(t *testing.T) {
 			want = map[bool]string{true: " silent ", false: " ready "}[of[0] == 'c']
 		}
 		if !strings.Contains(row, want) || i > 2 && strings.Contains(row, " silent ") && !strings.Contains(rows[i-1], " silent ") {
-			t.Errorf("row %d is %q, want%sand those of silent nodes after those that hang", i, row, want)
+			t.Errorf("row %d is %q, want%sand pods of silent nodes after hung pods", i, row, want)
 		}
 	}
 	out, err = command(t, append([]string{"events", "--since", "10m", "--follow=false", "-o", "json"}, place...)...).Output()

@@ -23,7 +23,7 @@ func (tr *trial) makeBriefs(ctx context.Context, atOnce int, rate float64) {
 	})
 }
 
-// makeBrief makes n pods. At each time, due is the number of those that should exist.
+// makeBrief makes n pods. At each time, due is the number of pods that should exist.
 func (tr *trial) makeBrief(ctx context.Context, what string, n int, due func(passed time.Duration) int) {
 	before, began := tr.usage(), time.Now()
 	all := make(briefPods)

@@ -88,7 +88,7 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	t.Cleanup(func() { removeLogLinks(t) })
 	k := &kubelet{t: t, binary: binary, events: events, dir: shortDir(t), ports: freePorts(t, 3)}
 	t.Cleanup(k.unmount)
-	// The kubelet deletes files in its working folder, so that it gets an empty one.
+	// The kubelet deletes files in its working folder, so that it gets an empty folder.
 	for _, dir := range []string{"manifests", "podlogs", "volplugins", "cwd"} {
 		must(t, os.Mkdir(k.path(dir), 0o755))
 	}

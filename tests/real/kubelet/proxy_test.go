@@ -31,8 +31,8 @@ type proxy struct {
 	lock chan struct{} // held by the status call that is served
 
 	mu sync.Mutex // guards what follows
-	// calls counts the status calls while the proxy is slow; arrived are those that
-	// wait or are served, and most is the maximum of them.
+	// calls counts the status calls while the proxy is slow; arrived counts the calls that wait or
+	// are served, and most is its maximum.
 	calls, arrived, most int
 }
 

@@ -1,10 +1,9 @@
 //go:build linux
 
-// Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other,
-// each with a runtime of its own: the released kubelet, one with the small step of
-// docs/upstream.md, and one with the pipeline instead of GenericPLEG; the first and the last
-// also with the gate EventedPLEG on. All must pass all steps; the log compares their times.
-// build.sh builds them.
+// Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other, each with
+// a runtime of its own: the released kubelet, a kubelet with the small step of docs/upstream.md,
+// and a kubelet with the pipeline instead of GenericPLEG; the first and the last also with the gate
+// EventedPLEG on. All must pass all steps; the log compares their times. build.sh builds them.
 package e2e_test
 
 import (
@@ -45,10 +44,10 @@ const (
 	withEvents = "+events"
 )
 
-// kinds are those of KUBELET_E2E_KINDS, or all.
+// kinds are the kinds in KUBELET_E2E_KINDS, or all.
 var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step pipeline pipeline+events"))
 
-// steps are those of KUBELET_E2E_STEPS, or all.
+// steps are the steps in KUBELET_E2E_STEPS, or all.
 var steps = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_STEPS"), "idle churn kill shim manifests brief restart slow"))
 
 // span is how long the idle node and the churn are measured, as KUBELET_E2E_SPAN says.
@@ -205,7 +204,7 @@ func (tr *trial) killContainers(ctx context.Context) {
 	tr.add("- CPU of the runtime (ms)", milliseconds(used.runtime))
 }
 
-// oneByOne kills the containers of n pods one by one.
+// oneByOne kills the containers of n pods one after the other.
 func (tr *trial) oneByOne(ctx context.Context, n int) []time.Duration {
 	var all []time.Duration
 	for i, name := range tr.next(n) {
@@ -236,7 +235,7 @@ func (tr *trial) hangShim(ctx context.Context) {
 	tr.restarts("- its own container, since the shim continues", hung.restarts(ctx, tr.k))
 }
 
-// changeManifests removes a pod, and adds one that ends.
+// changeManifests removes a pod, and adds a pod that ends.
 func (tr *trial) changeManifests(ctx context.Context) {
 	gone := podName(pods - 1)
 	tr.k.removePod(gone)

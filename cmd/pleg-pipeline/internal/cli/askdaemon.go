@@ -48,8 +48,8 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 	return doctor.NewDaemon(socket, status), ""
 }
 
-// hungDaemon returns that a daemon accepts connections and does not answer, and the state of its process,
-// as far as it is known.
+// hungDaemon returns a finding: a daemon accepts connections and does not answer. It names the
+// state of its process if it is known.
 func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
 	silent, advice := daemonProcess(ctx, c.process, socket)
 	if silent == "" {

@@ -58,13 +58,13 @@ type Process struct {
 	Environ func() []string
 	// Dial connects to the socket of a daemon. If nil, the system does.
 	Dial func(ctx context.Context, socket string) (net.Conn, error)
-	// Terminal returns the screen of the command top. If nil, that of this process.
+	// Terminal returns the screen of the command top. If nil, the one of this process.
 	Terminal func() (tcell.Screen, error)
 	// Pressure contains the kernel's pressure figures. If nil, /proc/pressure.
 	// Cgroups contains the cgroups. If nil, /sys/fs/cgroup.
 	// Proc contains the processes. If nil, /proc.
 	Pressure, Cgroups, Proc fs.FS
-	// Sockets are the endpoints of runtimes that are tried last. If nil, the well-known ones.
+	// Sockets are the endpoints of runtimes that are tried last. If nil, the well-known endpoints.
 	Sockets []string
 }
 

@@ -176,8 +176,8 @@ func (c *doctorCommand) examine(ctx context.Context, out console) (report *docto
 	return report, nil
 }
 
-// useRuntime calls fn with the runtime of the daemon, or the one that it finds. A recording is an
-// error.
+// useRuntime calls fn with the runtime of the daemon, or else with the runtime that it finds. A
+// recording is an error.
 func (c *doctorCommand) useRuntime(ctx context.Context, out console, daemon *doctor.Daemon, fn func(context.Context, endpoint.Endpoint) error) error {
 	if c.source.runtime.simulation.pods > 0 {
 		return c.source.runtime.use(ctx, c.process, out, fn)

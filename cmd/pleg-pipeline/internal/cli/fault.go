@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// faultFlags are faults of a simulation, in all pods or in one.
+// faultFlags are faults of a simulation, in all pods or in a single pod.
 type faultFlags struct {
 	texts []string
 	pod   string

@@ -123,8 +123,8 @@ func needs(flags *pflag.FlagSet, what string, names ...string) error {
 	return nil
 }
 
-// notEmpty returns an error if one of the flags is given without a text, such as that of a
-// variable that is not set.
+// notEmpty returns an error if one of the flags has an empty text, such as from a shell variable
+// that is not set.
 func notEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if f := flags.Lookup(name); f.Changed && f.Value.String() == "" {
@@ -201,7 +201,7 @@ func (v enum) Set(s string) error {
 	return nil
 }
 
-// enumFlag adds a flag that allows only these words. The first one is the default.
+// enumFlag adds a flag that allows only these words. The first value is the default.
 func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, allowed ...string) {
 	*value = allowed[0]
 	cmd.Flags().VarP(enum{value, allowed}, name, shorthand, usage)

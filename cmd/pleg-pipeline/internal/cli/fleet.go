@@ -176,7 +176,7 @@ func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem st
 	return [][2]string{{"nodes", strconv.Itoa(len(all))}, {"silent", silentNodes(silent)}}, problem, err
 }
 
-// silentNodes returns the number of silent nodes, and the names of the first ones.
+// silentNodes returns the number of silent nodes, and the names of the first few.
 func silentNodes(names []string) string {
 	const most = 3
 	switch n := len(names); {

@@ -112,8 +112,8 @@ func awaitState(ctx context.Context, from source) error {
 // errOnlyHung ends the wait for the state of pods that hang.
 var errOnlyHung = errors.New("the inspections of the other pods hang")
 
-// hungPeriod is the time between two looks for such pods. In the first one, the events of
-// the others arrive.
+// hungPeriod is the time between two looks for such pods, and the time in which the events of the
+// others arrive.
 const hungPeriod = 500 * time.Millisecond
 
 // awaitOnlyHung blocks until each pod that is not known yet hangs, and then returns

@@ -72,8 +72,8 @@ func (c console) sayNow(ctx context.Context, format string, args ...any) {
 }
 
 const (
-	// maxNotice is the greatest length of a notice or an error, in bytes, and maxLogValue
-	// that of a value in a log line. Those of a daemon or a runtime may be longer.
+	// maxNotice is the greatest length of a notice or an error in bytes, maxLogValue of a value in
+	// a log line. What a daemon or a runtime sends may be longer.
 	maxNotice   = 4 << 10
 	maxLogValue = 1 << 10
 	// logBurst is the number of lines with the same message that are written at once,
@@ -145,8 +145,8 @@ func (l logLimiter) WithGroup(name string) slog.Handler {
 	return logLimiter{l.Handler.WithGroup(name), l.lines}
 }
 
-// allow reports whether a line may be written now, and how many with the same message
-// were not since the last one.
+// allow reports whether a line may be written now, and how many lines with the same message were
+// dropped since the last.
 func (l *logLines) allow(message string, at time.Time) (bool, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -17,10 +17,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// natsFlags say how to connect to a NATS server. Except for the flag with the URL they are
-// named as those of the nats command.
+// natsFlags say how to connect to a NATS server. Except for the flag with the URL they have the
+// names that the nats command gives them.
 type natsFlags struct {
-	// urlFlag is the name of the flag with the URL, others those that need it.
+	// urlFlag is the name of the flag with the URL, others are the flags that need it.
 	urlFlag string
 	others  []string
 	url     string

@@ -120,8 +120,8 @@ func TestProgramNamesNoCallThatWrites(t *testing.T) {
 	}
 }
 
-// programFiles returns the Go files of this module from which the program is built,
-// except generated ones.
+// programFiles returns the Go files of this module from which the program is built, except
+// generated files.
 func programFiles(t *testing.T) (files []string) {
 	t.Helper()
 	const module = "github.com/pleg-pipeline/pleg-pipeline"

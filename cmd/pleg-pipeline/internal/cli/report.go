@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
-// printReport prints a report as JSON or as text; its error is the exit code of a report that is
-// not good.
+// printReport prints a report as JSON or as text; its error has the exit code if the report names a
+// problem.
 func printReport(p Process, format string, report any, text func(io.Writer) error, good bool) error {
 	var err error
 	if format == "json" {

@@ -146,7 +146,7 @@ func get(t *testing.T, url string) (int, string) {
 }
 
 // TestRunServesHTTP listens for this machine, and where others can connect. The output says that
-// those see no pods; that they do not is a test of package httpserver.
+// these clients see no pods; package httpserver tests that they do not.
 func TestRunServesHTTP(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -177,7 +177,7 @@ func TestRunServesHTTP(t *testing.T) {
 	}
 }
 
-// TestRunServesHealth has a server for probes beside one that nobody has the password of.
+// TestRunServesHealth probes the health listener while the other listener demands a password.
 func TestRunServesHealth(t *testing.T) {
 	t.Parallel()
 	config := filepath.Join(t.TempDir(), "web.yaml")

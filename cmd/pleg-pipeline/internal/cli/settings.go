@@ -20,14 +20,14 @@ import (
 // otelEndpoint is the environment variable for the receiver of all of OpenTelemetry's signals.
 const otelEndpoint = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
-// otelVariables are those of OpenTelemetry that set a flag, after the variable with our
-// prefix. OpenTelemetry's own code reads the others.
+// otelVariables are OpenTelemetry's variables that set a flag, unless the variable with our prefix
+// does. OpenTelemetry's own code reads the others.
 var otelVariables = map[string][]string{"otlp": {"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", otelEndpoint}}
 
 const (
 	configFileFlag  = "config-file"
 	printConfigFlag = "print-config"
-	// envPrefix begins the environment variable of a flag: that of --relist-period is
+	// envPrefix begins the environment variable of a flag: --relist-period has
 	// PLEG_PIPELINE_RELIST_PERIOD. See also [variables].
 	envPrefix = "PLEG_PIPELINE_"
 	// runSocketVariable is that of --socket: [socketVariable] names the daemon to ask.
@@ -111,8 +111,8 @@ func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) st
 // program's does, and what our tests set for themselves.
 var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^TEST_`)
 
-// checkVariables returns an error for a variable that looks like that of a flag and is none:
-// it would be ignored.
+// checkVariables returns an error for a variable with our prefix that no flag has: it would be
+// ignored.
 func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
@@ -131,7 +131,7 @@ func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 	return err
 }
 
-// variables returns the environment variables of a flag. The first one that is set counts.
+// variables returns the environment variables of a flag. The first that is set counts.
 func variables(flag string) []string {
 	if flag == "socket" {
 		return []string{runSocketVariable}

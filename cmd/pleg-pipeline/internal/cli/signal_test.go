@@ -95,7 +95,7 @@ func TestSignalSentTwiceIsOne(t *testing.T) {
 		_, _ = io.Copy(io.Discard, p.stdout)
 		err := p.cmd.Wait()
 		if apart > 80*time.Millisecond {
-			continue // the test was too slow: these were two signals
+			continue // the test was too slow: both signals counted
 		}
 		if err != nil || !strings.Contains(p.stderr.String(), "interrupt signal received after") {
 			t.Errorf("the program ended with %v, want a normal end; stderr:\n%s", err, p.stderr)

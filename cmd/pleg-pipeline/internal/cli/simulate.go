@@ -108,8 +108,8 @@ const (
 	defaultPods      = 20
 	maxPods          = 100_000 // far more than a node has
 	defaultChurnRate = 2.0
-	// containersPerPod makes a pod of the simulation look like a common one: an
-	// application and its sidecar.
+	// containersPerPod makes a pod of the simulation look like a usual pod: an application and its
+	// sidecar.
 	containersPerPod = 2
 )
 

@@ -33,8 +33,8 @@ type source = top.Source
 type sourceFlags struct {
 	runtime runtimeFlags
 	connect string
-	own     bool // the daemon is a private one; set by validate, or by use if there is no other
-	// needsDaemon means that a private one cannot do the work.
+	own     bool // the daemon is private; set by validate, or by use if there is no other
+	// needsDaemon means that a private daemon cannot do the work.
 	needsDaemon bool
 }
 
@@ -55,7 +55,7 @@ func (f *sourceFlags) validate(flags *pflag.FlagSet) error {
 	return f.runtime.validate(flags)
 }
 
-// use calls fn with the daemon of this node, or with a private one.
+// use calls fn with the daemon of this node, or with a private daemon.
 func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(context.Context, source) error) error {
 	socket, err := f.findDaemon(ctx, p, out)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	err := dial(ctx, p, socket)
 	switch {
 	case err == nil:
-		// A process in state D may go on, one that is stopped does not.
+		// A process in state D may go on, a stopped process does not.
 		if silent, advice := daemonProcess(ctx, p, socket); advice != "" {
 			return "", fmt.Errorf("the daemon at %s does not answer: %s; %s", socket, silent, advice)
 		}
@@ -179,7 +179,7 @@ func newClient(dial dialer, socket string, disconnected top.Disconnected) (*clie
 	})
 }
 
-// daemonSource is the daemon of this node, or a private one.
+// daemonSource is the daemon of this node, or a private daemon.
 type daemonSource struct {
 	client *client.Client
 	dial   dialer

@@ -67,7 +67,7 @@ func (e *examination) call(
 	return err
 }
 
-// malformed returns an error if an answer is not that of the object with this id.
+// malformed returns an error if an answer is about an object with another id.
 func malformed(id string, reply any) error {
 	got := id
 	switch r := reply.(type) {

@@ -230,7 +230,7 @@ func TestExamineEndsWithContext(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
 		if r := doctor.Examine(ctx, o); len(r.Calls) < 3 || r.Calls[0].Failed+r.Calls[0].Hung > 0 {
-			t.Errorf("calls %+v, want those until then", r.Calls)
+			t.Errorf("calls %+v, want the calls until then", r.Calls)
 		}
 	})
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestEveryFaultIsNamed examines a runtime with each fault of simulate --fault, except those of
-// events, which the doctor does not follow. The verdict must have the cause and name the call,
-// and for a fault of one pod, the pod.
+// TestEveryFaultIsNamed examines a runtime with each fault of simulate --fault, except faults of
+// events, which the doctor does not follow. The verdict must have the cause and name the call, and
+// for a fault of one pod, the pod.
 func TestEveryFaultIsNamed(t *testing.T) {
 	for _, call := range []string{"Version", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
 		for _, kind := range []string{"error", "hang", "slow", "malform"} {

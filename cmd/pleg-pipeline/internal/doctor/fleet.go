@@ -16,7 +16,7 @@ import (
 // outputs.
 type Fleet struct {
 	At time.Time `json:"at"`
-	// Verdict is the worst one, in one line.
+	// Verdict is the worst verdict of all nodes, in one line.
 	Verdict string `json:"verdict"`
 	// Nodes are ranked by severity, cause, pod and age, the worst first.
 	Nodes []NodeVerdict `json:"nodes"`
@@ -68,7 +68,7 @@ func (n NodeVerdict) first() fleet.Finding {
 	return n.Findings[0]
 }
 
-// worst returns the first node; one that is well if there are none.
+// worst returns the first node; a node that is well if there are none.
 func (f *Fleet) worst() NodeVerdict {
 	if len(f.Nodes) == 0 {
 		return NodeVerdict{Verdict: fleet.Verdict{Severity: "ok"}}

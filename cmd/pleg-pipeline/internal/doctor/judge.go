@@ -49,8 +49,8 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 	return r
 }
 
-// merge adds a finding. One with the same cause gets its evidence: the daemon knows since when,
-// so that its summary stays.
+// merge adds a finding. A finding with the same cause gets its evidence: the daemon knows since
+// when, so that its summary stays.
 func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 	f = f.Completed(time.Now())
 	i := slices.IndexFunc(all, func(have verdict.Finding) bool { return have.Cause == f.Cause })
@@ -64,7 +64,7 @@ func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 	return all
 }
 
-// seen returns the status of the daemon, or an empty one, with what the examination found: the
+// seen returns the status of the daemon, or an empty status, with what the examination found: the
 // calls that hang. What the daemon waits to try again is not in it if all calls were answered.
 func (e *examination) seen() pleg.Status {
 	r := e.report

@@ -67,8 +67,8 @@ func (e *examination) list(ctx context.Context) []item {
 	return all
 }
 
-// inPortions makes a list call, and if the list is too large, one for each state. It returns the
-// answers.
+// inPortions makes a list call, and if the list is too large, one call for each state. It returns
+// the answers.
 func inPortions(states map[int32]string, list func(state *int32) (*listAnswer, error)) (answers []*listAnswer) {
 	whole, err := list(nil)
 	if err == nil {
@@ -141,7 +141,7 @@ func detailsOf(sandboxes, containers []*listAnswer) map[pleg.ContainerID]details
 	return all
 }
 
-// items returns the sandboxes and containers of pods, those that run first.
+// items returns the sandboxes and containers of pods, running ones first.
 func items(pods []*pleg.Pod, of map[pleg.ContainerID]details) (all []item) {
 	slices.SortFunc(pods, func(a, b *pleg.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))

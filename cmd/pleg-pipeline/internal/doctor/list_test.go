@@ -27,8 +27,8 @@ func (c notUTF8) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(bytes.ReplaceAll(data.Materialize(), []byte("?"), []byte{0xff}))}, nil
 }
 
-// TestExamineListedItems has containers beside one that runs as it should. The examination joins and
-// skips as the daemon does.
+// TestExamineListedItems has containers with problems beside a container that runs as it should.
+// The examination joins and skips as the daemon does.
 func TestExamineListedItems(t *testing.T) {
 	labels := func(pod string) map[string]string {
 		return map[string]string{"io.kubernetes.pod.uid": "u9", "io.kubernetes.pod.namespace": "shop", "io.kubernetes.pod.name": pod}

@@ -50,8 +50,8 @@ func (e *examination) readCgroups(ctx context.Context, items []item) {
 	}
 }
 
-// findStuck finds pods whose shim is stopped, and those with a container that has ended. The end of
-// a container of a stopped shim is the shim's matter.
+// findStuck finds pods whose shim is stopped, or that have a container that has ended. The end of a
+// container of a stopped shim is the shim's matter.
 func (e *examination) findStuck(items []item) {
 	stopped, known := make(map[pleg.ContainerID]*pleg.Process), make(map[string]bool)
 	if e.Proc != nil {
@@ -126,7 +126,7 @@ type verbose struct {
 
 var (
 	// plainTypes are the shims of containerd for runtimes that are called as runc is, and
-	// plainBinaries those of them that keep the processes of a container in its cgroup.
+	// plainBinaries the runtimes among them that keep the processes of a container in its cgroup.
 	plainTypes    = map[string]bool{"io.containerd.runc.v1": true, "io.containerd.runc.v2": true, "io.containerd.runtime.v1.linux": true}
 	plainBinaries = map[string]bool{"": true, "runc": true, "crun": true, "youki": true, "nvidia-container-runtime": true}
 	// plainHandlers are the handlers that do so unless their name misleads. The name alone is not

@@ -34,8 +34,8 @@ func (c changing) ReadFile(name string) ([]byte, error) {
 	return c.MapFS.ReadFile(name)
 }
 
-// TestExamineFindsLostExits has a running container with and without a process. Only one that has
-// certainly ended is reported.
+// TestExamineFindsLostExits has a running container with and without a process. Only a container
+// that has certainly ended is reported.
 func TestExamineFindsLostExits(t *testing.T) {
 	busy, empty := &fstest.MapFile{Data: []byte("populated 1\nfrozen 0\n")}, &fstest.MapFile{Data: []byte("populated 0\nfrozen 0\n")}
 	const slice = "kubepods-burstable-podu1.slice:cri-containerd:"
@@ -125,7 +125,7 @@ func TestExamineDuringAnEnd(t *testing.T) {
 }
 
 // TestExamineFindsStoppedShim has a shim that a signal stopped, with a container that lives and
-// with one that has ended.
+// with a container that has ended.
 func TestExamineFindsStoppedShim(t *testing.T) {
 	empty := fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}
 	const shim = "PROBLEM: shop/web-0 has a hung shim for at least "

@@ -44,8 +44,8 @@ func (e *examination) imageFilesystem(ctx context.Context) {
 	}
 }
 
-// Usage returns how many percent of the bytes and inodes of the filesystem of path are
-// in use, for [Options]. Without inodes, inodes is 0. The error is that of statfs.
+// Usage returns how many percent of the bytes and inodes of the filesystem of path are in use, for
+// [Options]. Without inodes, inodes is 0. The error comes from statfs.
 func Usage(path string) (used, inodes float64, err error) {
 	var st unix.Statfs_t
 	if err := unix.Statfs(path, &st); err != nil {

@@ -30,7 +30,7 @@ type stub struct {
 	// "pid": 41 and a comma. handler is the runtime handler of the sandbox.
 	cgroups       map[string]string
 	info, handler string
-	// ends is when a container ends that runs until then; zero for one that lives.
+	// ends is when the container ends; zero if it lives.
 	ends time.Time
 }
 

@@ -12,12 +12,12 @@ import (
 type Skipped struct {
 	// Method is the call whose answer has it.
 	Method string `json:"method"`
-	// Pod is that of its sandbox; empty if it is not known.
+	// Pod is the pod of its sandbox; empty if it is not known.
 	Pod       string `json:"pod,omitempty"`
 	Name      string `json:"name,omitempty"`
 	ID        string `json:"id,omitempty"`
 	SandboxID string `json:"sandboxID,omitempty"`
-	// Reason is that of the metric pleg_malformed_items_total.
+	// Reason is the label of the metric pleg_malformed_items_total.
 	Reason string `json:"reason"`
 }
 
@@ -35,7 +35,7 @@ func newSkipped(s cri.Skipped, all []item) Skipped {
 	return Skipped{Method: method, Pod: pod, Name: s.Name, ID: string(s.ID), SandboxID: string(s.SandboxID), Reason: s.Reason}
 }
 
-// malformedReasons are those with which no call can ask for the item, or a kubelet cannot read the
+// malformedReasons are the reasons why no call can ask for the item, or a kubelet cannot read the
 // list. The others are of pods that no kubelet made.
 var malformedReasons = map[string]string{
 	"no_id":       "has no id",

@@ -111,7 +111,7 @@ func (r *Report) addList(method string, calls []madeCall) {
 	r.Lists = append(r.Lists, l)
 }
 
-// add counts how a call of a method ended, and adds a status call to those that ended like it.
+// add counts how a call of a method ended, and adds a status call to the calls that ended like it.
 func (r *Report) add(s *Call, c *madeCall) {
 	item, like := c.ItemCall, &r.Slowest
 	item.Error = ""

@@ -14,9 +14,9 @@ import (
 
 // Socket is one end of a connection between unix sockets.
 type Socket struct {
-	// Path is that of the socket on which the server listens; empty for a client's end.
+	// Path is the path on which the server listens; empty for a client's end.
 	Path string
-	// Inode identifies this end, Peer the other one.
+	// Inode identifies this end, Peer the other end.
 	Inode, Peer uint32
 	// Unread is what was sent to the peer and not read, in bytes of the kernel's memory.
 	Unread int
@@ -24,7 +24,7 @@ type Socket struct {
 
 // UnreadClient is a client of the runtime that does not read what the runtime sends it.
 type UnreadClient struct {
-	// PID, Process and State are those of its process, as proc(5) has them; empty if they are not known.
+	// PID, Process and State describe its process as proc(5) does; empty if they are not known.
 	PID     int    `json:"pid,omitempty"`
 	Process string `json:"process,omitempty"`
 	State   string `json:"state,omitempty"`

@@ -58,7 +58,8 @@ func TestKernelTellsUnreadBytes(t *testing.T) {
 	}
 }
 
-// TestClientDoesNotRead examines a runtime with a client that reads slowly, and one that does not read.
+// TestClientDoesNotRead examines a runtime with a client that reads slowly, and a client that does
+// not read.
 func TestClientDoesNotRead(t *testing.T) {
 	dir := t.TempDir() // as /proc
 	for file, text := range map[string]string{"7/comm": "agent\n", "7/stat": "7 (agent) T 1", "8/comm": "other\n", "8/stat": "8 (other) S 1"} {

@@ -25,8 +25,8 @@ const (
 	DefaultConfig = "/etc/crictl.yaml"
 )
 
-// WellKnown returns the endpoints that are tried, in this order, if none is
-// given: those of crictl, and the one of k3s and RKE2.
+// WellKnown returns the endpoints that are tried in this order if none is given: crictl's, and the
+// endpoint of k3s and RKE2.
 func WellKnown() []string {
 	return []string{
 		"unix:///run/containerd/containerd.sock",

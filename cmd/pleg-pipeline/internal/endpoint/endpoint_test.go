@@ -39,7 +39,7 @@ func listening(t *testing.T) string {
 	return "unix://" + path
 }
 
-// runtime is one that only answers with this error, if it is not nil.
+// runtime answers every call with this error, if it is not nil.
 type runtime struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	err error

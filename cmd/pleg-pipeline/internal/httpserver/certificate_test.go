@@ -31,7 +31,7 @@ func (c certificate) text(other string) string {
 	return fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s%s}\n", c.cert, c.key, other)
 }
 
-// requires are the settings that require certificates signed by this one.
+// requires are the settings that require certificates signed by this authority.
 func (c certificate) requires() string {
 	return ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: " + c.cert
 }
@@ -41,7 +41,7 @@ func (c certificate) config(t *testing.T, other string) string {
 	return write(t, c.text(other))
 }
 
-// state is that of a connection whose client has the certificate, which was verified.
+// state is a connection whose client has shown the certificate, which was verified.
 func (c certificate) state() *tls.ConnectionState {
 	chain := []*x509.Certificate{c.pair.Leaf}
 	return &tls.ConnectionState{PeerCertificates: chain, VerifiedChains: [][]*x509.Certificate{chain}}

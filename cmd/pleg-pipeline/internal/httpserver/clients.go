@@ -23,9 +23,9 @@ func CheckWebConfig(path string) error {
 	return err
 }
 
-// readWebConfig returns what a web configuration says now, without its defaults. It refuses
-// client certificates without a CA: crypto/tls would accept those of every CA that the
-// system trusts.
+// readWebConfig returns what a web configuration says now, without its defaults. It refuses client
+// certificates without a CA: crypto/tls would accept certificates of every CA that the system
+// trusts.
 func readWebConfig(path string) (*web.Config, error) {
 	config := new(web.Config)
 	if path == "" {

@@ -102,7 +102,7 @@ func serveEverywhere(t *testing.T, webConfig string) (address string) {
 	return serve(t, httpserver.Handler(o), webConfig)
 }
 
-// TestPasswords: nothing is served without one, and pods with it.
+// TestPasswords: without a password nothing is served, with it pods are.
 func TestPasswords(t *testing.T) {
 	cert := newCertificate(t)
 	path := write(t, users+cert.text("")+"http_server_config: {headers: {X-Frame-Options: deny}}\n")
@@ -136,7 +136,7 @@ func TestRateLimitOfTheFile(t *testing.T) {
 	}
 }
 
-// TestClientCertificatesNeedCA: without a CA, those of every CA of the system would be
+// TestClientCertificatesNeedCA: without a CA, certificates of every CA of the system would be
 // accepted.
 func TestClientCertificatesNeedCA(t *testing.T) {
 	cert := newCertificate(t)

@@ -34,7 +34,7 @@ func expectReady(t *testing.T, h http.Handler, code int, want string) {
 	}
 }
 
-// handlers returns a handler that names pods, and one that does not.
+// handlers returns a handler that names pods, and a handler that does not.
 func handlers(pipe *pipeline.Pipeline) (open, closed http.Handler) {
 	o := options(pipe)
 	o.Parts = []httpserver.Part{{Name: "nats", State: func() string { return "cannot publish: secret server" }}}

@@ -32,21 +32,21 @@ type Hour struct {
 	before uint64 // events before the last point
 }
 
-// points is the answer of /hour: one for each ten seconds, the oldest first, at most an hour.
-// The last one is not complete.
+// points is the answer of /hour: a point for each ten seconds, the oldest first, at most an hour.
+// The last point is not complete.
 type points struct {
 	// PeriodSeconds is the time between two points, Until the time of the answer.
 	PeriodSeconds float64   `json:"periodSeconds"`
 	Until         time.Time `json:"until"`
-	// ListSeconds has the longest time without a new list while one was due: how long a list
-	// took, has been running, or for how long lists have failed.
+	// ListSeconds has the longest time that a due list was missing: how long a list took or has
+	// been running, or for how long lists have failed.
 	ListSeconds []float64 `json:"listSeconds"`
 	// Hung has the greatest number of pods whose inspections hang, Events the number of events.
 	Hung   []int    `json:"hung"`
 	Events []uint64 `json:"events"`
 }
 
-// NewHour returns an Hour without points. The metrics in gatherer are those of the pipeline.
+// NewHour returns an Hour without points. gatherer has the metrics of the pipeline.
 func NewHour(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) *Hour {
 	return &Hour{pipe: pipe, gatherer: gatherer, points: points{PeriodSeconds: (looksPerPoint * lookPeriod).Seconds()}}
 }
@@ -65,7 +65,7 @@ func (h *Hour) Run(ctx context.Context) error {
 	}
 }
 
-// look adds what the pipeline does to the last point, or to a new one.
+// look adds what the pipeline does to the last point, or to a new point.
 func (h *Hour) look(s pleg.Status, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

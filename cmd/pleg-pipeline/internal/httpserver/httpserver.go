@@ -46,7 +46,7 @@ const (
 	MaxStreams = maxConnections / 2
 )
 
-// Options configure a [Handler]. Those without a default are required.
+// Options configure a [Handler]. Options without a default are required.
 type Options struct {
 	// Pipeline is the pipeline to serve.
 	Pipeline *pipeline.Pipeline

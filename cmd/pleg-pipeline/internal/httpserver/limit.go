@@ -14,8 +14,8 @@ const (
 	// maxRequests is the greatest number of requests for metrics, for pods, and for lookups,
 	// at the same time. Their answers can be large.
 	maxRequests = 16
-	// maxPageRequests is that of requests for files of the page. A browser requests all of
-	// them at once.
+	// maxPageRequests bounds the requests for files of the page. A browser requests all of them at
+	// once.
 	maxPageRequests = 64
 	// maxWait is how long one more waits for its turn.
 	maxWait = 5 * time.Second

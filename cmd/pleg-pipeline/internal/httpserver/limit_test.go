@@ -108,7 +108,7 @@ func TestConnectionsAreLimited(t *testing.T) {
 		release <- struct{}{}
 		synctest.Wait()
 		if n := entered.Load(); n != httpserver.MaxConnections+1 {
-			t.Errorf("%d connections are served after the end of one, want one more", n)
+			t.Errorf("%d connections are served after one has ended, want one more", n)
 		}
 		close(release)
 	})

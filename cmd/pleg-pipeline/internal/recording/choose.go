@@ -14,8 +14,8 @@ import (
 // patience is how early a client may ask, in the time of the recording.
 const patience = 500 * time.Millisecond
 
-// choose returns the answer to a call, or nil if there is none. It is the newest one. If that is
-// used up, the client asks before the recorded client did: then it is the next one, unless that
+// choose returns the answer to a call, or nil if there is none. It is the newest answer. If that is
+// used up, the client asks before the recorded client did, and gets the next answer, unless it
 // belongs to a later list.
 func (s *Server) choose(method string, request proto.Message) *call {
 	s.mu.Lock()
@@ -63,8 +63,8 @@ func (s *Server) chooseList(kind int) *call {
 	return s.changed(kind)
 }
 
-// changed returns the full list that is shown, as the lists of single pods have changed it since.
-// A client that follows CRI events makes these.
+// changed returns the full list that is shown, as the lists of single pods have changed it since. A
+// client that follows CRI events makes such lists.
 func (s *Server) changed(kind int) *call {
 	list, singles := s.shown.lists[kind], s.recording.singles[kind]
 	if list == nil || list.reply == nil {

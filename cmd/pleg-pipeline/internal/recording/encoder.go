@@ -59,7 +59,7 @@ func (e *encoder) line(c *call) line {
 	return l
 }
 
-// addItems adds the items of a list. Those of one with a filter are not compared.
+// addItems adds the items of a list. Items of a list with a filter are not compared.
 func (e *encoder) addItems(l *line, list proto.Message) {
 	of := itemsOf(list)
 	l.items = make([]*item, of.Len())

@@ -12,10 +12,10 @@
 //
 // Text that is not UTF-8 is written with U+FFFD, and replayed as text that is not UTF-8.
 //
-// A replay answers each call as the same call was answered: with the newest answer at
-// that time of the recording, or with the one that follows soon. Its clock starts with
-// the first call and stands still at a list that differs from the one before until that
-// is asked for. So a client sees the same changes whenever it lists.
+// A replay answers each call as the same call was answered: with the newest answer at that time of
+// the recording, or with the next if it follows soon. Its clock starts with the first call and
+// stands still at a list that differs from the one before until that is asked for. So a client sees
+// the same changes whenever it lists.
 package recording
 
 import (
@@ -70,7 +70,7 @@ var methods = map[string]struct{ request, reply proto.Message }{
 // kinds are the lists, whose question without a filter is the method.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
-// unaryOf are the lists that are recorded in place of streamed ones. All messages of a stream
+// unaryOf are the unary lists as which streamed lists are recorded. All messages of a stream
 // together are encoded as the unary answer is.
 var unaryOf = map[string]string{"StreamPodSandboxes": listSandboxes, "StreamContainers": listContainers}
 

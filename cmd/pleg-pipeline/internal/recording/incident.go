@@ -17,7 +17,7 @@ const (
 	// lookPeriod is the time between two looks at the verdict.
 	lookPeriod = time.Second
 	// incidentEnds is how long the verdict must be good before another incident: a verdict that
-	// flaps is one.
+	// flaps is one incident.
 	incidentEnds = 5 * time.Minute
 	// retryPeriod is the time between two attempts to write the file of one incident.
 	retryPeriod = time.Minute
@@ -27,9 +27,9 @@ const (
 	incidentQueue = 1024
 )
 
-// Incidents writes the last minutes of a runtime's answers, redacted, to a file when the verdict
-// on the pipeline becomes a problem. Its [Tap] is that of the client. Answers are left out if
-// they come faster than they can be encoded.
+// Incidents writes the last minutes of a runtime's answers, redacted, to a file when the verdict on
+// the pipeline becomes a problem. Its [Tap] goes into the client. Answers are left out if they come
+// faster than they can be encoded.
 type Incidents struct {
 	*Tap
 	dir     string
@@ -58,9 +58,9 @@ func checkDir(dir string) error {
 	return errors.Join(file.Close(), os.Remove(file.Name()))
 }
 
-// Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause.
-// It waits until the verdict is no problem, as a program that starts during an incident has
-// nothing from before it, then until it is one, and so on.
+// Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
+// waits until the verdict is good and then until it is a problem, and so on: a program that starts
+// during an incident has nothing from before it.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
@@ -93,7 +93,7 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 	}
 }
 
-// write writes a file and then removes the oldest ones. Without a whole file it removes none, and
+// write writes a file and then removes the oldest files. Without a whole file it removes none, and
 // returns when to try again; a full disk may have room then.
 func (i *Incidents) write(ctx context.Context, log *slog.Logger) (retry time.Time) {
 	path := filepath.Join(i.dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))

@@ -46,7 +46,7 @@ func TestIncidents(t *testing.T) {
 	})
 }
 
-// TestIncidentsRetryAFullDisk cannot write at first. There is no file until a whole one is written.
+// TestIncidentsRetryAFullDisk cannot write at first. There is no file until all of it is written.
 func TestIncidentsRetryAFullDisk(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func checkIncidents(t *testing.T, dir string) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
 	if len(files) != 9 || !strings.HasSuffix(files[0], "incident-19990101T000002Z.jsonl.gz") || !strings.HasSuffix(files[8], "notes") {
-		t.Fatalf("the files are %q, want the newest eight and one that is no incident", files)
+		t.Fatalf("the files are %q, want the newest eight incidents and the file that is none", files)
 	}
 	for n, least := range []time.Duration{3 * time.Minute, 6 * time.Minute, 6 * time.Minute} {
 		path := files[5+n]

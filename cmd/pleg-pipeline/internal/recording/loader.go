@@ -27,7 +27,7 @@ type loader struct {
 	ended         bool
 	fields, items int // so far
 	first         offset
-	lists         map[string]proto.Message // the last ones that did not fail
+	lists         map[string]proto.Message // the last that did not fail
 }
 
 func newLoader(h Header) *loader {
@@ -159,8 +159,8 @@ func (l *loader) finish() *Recording {
 	return l.Recording
 }
 
-// newRounds returns the rounds in which a list is not the same as before. Lists are of one
-// round if one was made before the other had ended.
+// newRounds returns the rounds in which a list is not the same as before. Two lists are of one
+// round if the second was made before the first had ended.
 func newRounds(answers map[string][]*call) (rounds []round) {
 	var all []*call
 	for q := range kinds {

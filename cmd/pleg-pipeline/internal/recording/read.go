@@ -16,9 +16,9 @@ import (
 
 var errEmpty = errors.New("the recording is empty")
 
-// limits are those of a whole recording: a small compressed file can stand for very
-// much. A field takes some 60 bytes of memory, a message counts as three; an item of a
-// list that was in the one before takes 8. Only tests change them.
+// limits bound a whole recording: a small compressed file can stand for very much. A field takes
+// some 60 bytes of memory, a message counts as three; an item of a list that was in the one before
+// takes 8. Only tests change them.
 var limits = struct{ bytes, fields, items int }{256 << 20, 6 << 20, 16 << 20}
 
 // Recording is the answers of a runtime. It does not change.
@@ -89,8 +89,8 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	return nil, context.Cause(ctx)
 }
 
-// readLine returns a line with its end, what there is of a truncated one, or nothing at
-// the end of the file.
+// readLine returns a line with its end, what there is of a truncated line, or nothing at the end of
+// the file.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	text, err := r.ReadBytes('\n')
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {

@@ -190,7 +190,7 @@ func TestFile(t *testing.T) {
 		kit.Must(t, errors.Join(err, file.Flush()))
 		// As if the process were killed now.
 		if r, err := recording.Open(t.Context(), path); err != nil || r.Cut == "" || r.Length != time.Millisecond {
-			t.Errorf("%s, flushed: %+v, %v; want one that is cut off", name, r, err)
+			t.Errorf("%s, flushed: %+v, %v; want a recording that is cut off", name, r, err)
 		}
 		_, writeErr := file.Write([]byte(end))
 		size, err := file.Close()

@@ -33,8 +33,7 @@ type Options struct {
 	Queue  int // how many answers may wait to be written; the default is 16384
 }
 
-// Recorder writes the answers of a runtime. Its [Tap] is that of the client;
-// [Recorder.Run] writes.
+// Recorder writes the answers of a runtime. Its [Tap] goes into the client; [Recorder.Run] writes.
 type Recorder struct {
 	*Tap
 	out     Output

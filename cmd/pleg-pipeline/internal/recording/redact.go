@@ -111,7 +111,7 @@ func (r *redactor) reflect(m protoreflect.Message) {
 	})
 }
 
-// entries puts the redacted entries of a map into another one.
+// entries puts the redacted entries of a map into another map.
 func (r *redactor) entries(field protoreflect.FieldDescriptor, old protoreflect.Map, into protoreflect.Value) protoreflect.Value {
 	old.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 		if key.String() == labelPodUID {

@@ -74,8 +74,7 @@ func containsAll(text string, parts []string) bool {
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
 
-// texts returns the names, values and addresses of all pods, except those that are
-// part of the format.
+// texts returns the names, values and addresses of all pods, except what is part of the format.
 func texts(runtime *simruntime.Runtime) []string {
 	found := make(map[string]bool)
 	for _, p := range runtime.Pods() {

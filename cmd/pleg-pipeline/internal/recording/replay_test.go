@@ -28,8 +28,8 @@ var replayCases = map[string]struct {
 	// before or after the next list depends on milliseconds, and so does which changes of a
 	// pod are merged.
 	statesOnly bool
-	hung       bool // calls hang until the end, in the replay too, which still ends
-	inSandbox  bool // the status of a sandbox has those of its containers
+	hung       bool // calls hang until the end; the replay ends all the same
+	inSandbox  bool // the status of a sandbox carries the statuses of its containers
 }{
 	"unary lists":     {scenario: scenario{pods: 8, unary: true, play: churn(8, 60)}},
 	"storm":           {statesOnly: true, scenario: scenario{pods: 30, play: churn(100, 100)}},
@@ -40,7 +40,7 @@ var replayCases = map[string]struct {
 	"hung container":  {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
 	"hung list":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
 	"one call":        {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
-	// The recording has few lists, and those of single pods.
+	// The recording has few lists of all pods, and lists of single pods.
 	"events": {statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},
 	"one call, events": {
 		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList},
@@ -118,8 +118,8 @@ func delayed(t *testing.T, data []byte) []byte {
 	})
 }
 
-// forgetErrors removes the pods whose inspection failed in want: which call of a pod is made
-// first, and the error of one that the client cancels, differ.
+// forgetErrors removes the pods whose inspection failed in want: their errors depend on which call
+// of the pod is made first.
 func forgetErrors(want, got observed) {
 	maps.DeleteFunc(want.states, func(uid pleg.PodUID, state string) bool {
 		failed := strings.Contains(state, "rpc error")
@@ -160,8 +160,8 @@ func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 	}
 }
 
-// TestListsOfOnePodAreInLists records the list of a pod that was removed since the full list.
-// In a replay, later lists do not have it, of all pods or of this one. The UID is redacted.
+// TestListsOfOnePodAreInLists records the list of a pod that was removed since the full list. In a
+// replay, later lists do not have the pod. The UID is redacted.
 func TestListsOfOnePodAreInLists(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -118,9 +118,9 @@ func (t *Tap) addMessage(c *call, raw []byte) {
 	}
 }
 
-// finish records the end of a call. One that the client cancelled soon is left out, as that says
-// nothing about the runtime, and so is a stream that the runtime does not have, as the client
-// calls again without it.
+// finish records the end of a call. It leaves out a call that the client cancelled soon, as that
+// says nothing about the runtime, and a stream that the runtime does not have, as the client then
+// makes a unary call.
 func (t *Tap) finish(c *call, err error, missing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,8 +153,8 @@ func (t *Tap) Stop() {
 	close(t.queue)
 }
 
-// unanswered returns the calls under way that have waited for a second, and those for a status:
-// a replay must not answer these as before. The caller holds the lock.
+// unanswered returns the calls under way that have waited for a second, and all calls for a status:
+// a replay must not answer these with an older status. The caller holds the lock.
 func (t *Tap) unanswered() (pending []*call) {
 	for c := range t.inFlight {
 		if _, isList := kinds[c.method]; !isList || t.now()-c.at >= pendingAfter {

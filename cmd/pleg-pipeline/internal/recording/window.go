@@ -26,7 +26,7 @@ type window struct {
 
 func newWindow() *window { return &window{state: make(map[string]line)} }
 
-// add adds a line and forgets the oldest ones.
+// add adds a line and forgets the oldest lines.
 func (w *window) add(l line) {
 	w.lines = append(w.lines, l)
 	w.size += l.size

@@ -28,7 +28,7 @@ func TestWindowIsBounded(t *testing.T) {
 		w.add(line{At: offset(n) * offset(time.Minute), Method: listSandboxes, Same: true})
 	}
 	if len(w.lines) > 10 || w.size != 0 {
-		t.Errorf("there are %d lines of %d bytes, want those of the last minutes", len(w.lines), w.size)
+		t.Errorf("there are %d lines of %d bytes, want the lines of the last minutes", len(w.lines), w.size)
 	}
 }
 

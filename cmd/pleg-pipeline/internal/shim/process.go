@@ -115,8 +115,9 @@ func (w *Watcher) children(pid int) (all []int) {
 	return all
 }
 
-// firstOf returns the first process of a container: the oldest child of its shim in its cgroup.
-// It is found while it runs, and known afterwards. Another one is that of an exec, or of none.
+// firstOf returns the first process of a container: the oldest child of its shim in its cgroup. It
+// is found while it runs, and known afterwards. Another process belongs to an exec, or to no
+// container.
 func (w *Watcher) firstOf(id pleg.ContainerID, pod *pleg.PodStatus, known map[pleg.ContainerID]child) (child, bool) {
 	found, ok := known[id]
 	if ok && w.runs(found.pid) {

@@ -1,7 +1,7 @@
 // Package shim watches the processes that stand between a runtime and its containers: containerd's
-// shims and CRI-O's conmon. The runtime learns of the end of a container from them alone, and says
-// nothing of one that does not run: the container counts as running forever. The kernel knows, in
-// /proc. Without the pid namespace of the host, or on another system, nothing is found.
+// shims and CRI-O's conmon. Only the shim tells the runtime that a container has ended. If the shim
+// does not run, the container counts as running forever. The kernel knows, in /proc. Without the
+// pid namespace of the host, or on another system, nothing is found.
 package shim
 
 import (
@@ -22,8 +22,9 @@ const (
 	// settle is how long a trouble lasts before it counts: a shim waits for a disk now and then,
 	// and a runtime needs time for the end of a container.
 	settle = 3 * time.Second
-	// askAgain is the time between two lists of a pod with a container that has ended. A request
-	// starts its inspection anew, and CRI-O takes 3.7 s for one after the container was stopped.
+	// askAgain is the time between two lists of a pod with a container that has ended. Each request
+	// starts the inspection again, and CRI-O takes 3.7 s for an inspection after the container was
+	// stopped.
 	askAgain = 10 * time.Second
 )
 
@@ -111,7 +112,7 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 	w.stuck.Store(&all)
 }
 
-// lookAt returns what is wrong with a pod: at most one for each container and each shim.
+// lookAt returns what is wrong with a pod: at most one trouble for each container and each shim.
 func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]*sighting, now time.Time) (all []pleg.Stuck) {
 	// lasts keeps since when something is, and reports whether that is long.
 	lasts := func(id pleg.ContainerID, what string) (*sighting, bool) {

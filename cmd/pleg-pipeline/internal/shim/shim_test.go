@@ -149,7 +149,7 @@ func TestStuck(t *testing.T) {
 					t.Errorf("found %+v of %+v, want %+v of %+v", g, g.Shim, want, want.Shim)
 				}
 				if asked := n.asked.Load(); want.ID != "" && asked != 1 {
-					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts its inspection anew", asked)
+					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
 			n.set(containerd)

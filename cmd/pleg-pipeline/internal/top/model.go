@@ -22,7 +22,7 @@ const (
 // model is what the view shows. Only the loop uses it.
 type model struct {
 	status pleg.Status
-	nodes  *nodes // nil if the pods are those of one node
+	nodes  *nodes // nil if all pods are of one node
 	known  bool   // whether there is a status
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
@@ -105,7 +105,7 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	}
 	ev = shortened(ev)
 	if len(m.pods) >= maxPods && m.pods[ev.PodUID] == nil {
-		clear(m.pods) // the next answer of the source has those that exist
+		clear(m.pods) // the next answer of the source has the pods that exist
 		m.rows = nil
 	}
 	p := m.pod(ev.PodUID)
@@ -167,7 +167,7 @@ func (m *model) arrange(now time.Time) {
 	slices.SortFunc(m.rows, func(a, b *pod) int { return compare(m.sort, a, b) })
 }
 
-// Orders are the orders of the pods, the first one by default.
+// Orders are the orders of the pods; the first is the default.
 func Orders() []string { return append([]string{"trouble", "events"}, view.PodOrders()...) }
 
 // compare orders two pods. By trouble, what is wrong comes first, then the busiest, then
@@ -183,7 +183,7 @@ func compare(order string, a, b *pod) int {
 	return view.ComparePods(order, &a.Pod, &b.Pod)
 }
 
-// events returns the feed, newest first: those of pods that match the filter, and gaps.
+// events returns the feed, newest first: events of pods that match the filter, and gaps.
 func (m *model) events(most int) []fleet.Event {
 	from := m.feed
 	if m.paused {

@@ -109,7 +109,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// cluster is a source with two nodes, of which one is silent.
+// cluster is a source with two nodes, the second of them silent.
 type cluster struct{ *source }
 
 func (c cluster) Nodes(context.Context) ([][2]string, string, error) {

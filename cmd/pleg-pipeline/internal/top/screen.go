@@ -23,7 +23,7 @@ var (
 	header = plain.Reverse(true)
 )
 
-// styles are those of the colors of package view.
+// styles are by the colors of package view.
 var styles = map[string]tcell.Style{"": plain, view.Faint: faint, view.Green: good, view.Yellow: warn, view.Red: bad}
 
 // screen draws a model.

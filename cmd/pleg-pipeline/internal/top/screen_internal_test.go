@@ -45,8 +45,7 @@ func sample() *model {
 	return m
 }
 
-// allHang is a pipeline whose inspections have lent their places: six hang, and no later
-// one tells whether seven more do.
+// allHang is a pipeline on which six inspections hang, and seven more that may hang.
 func allHang() pleg.Status {
 	s := healthy()
 	s.InFlight, s.Waiting = 14, 30

@@ -91,8 +91,8 @@ type eventMessage struct {
 	err   error
 }
 
-// maxAsking is the part of the time that may be spent on requests, 1/maxAsking: those for
-// the pods of many nodes take long.
+// maxAsking bounds the time spent on requests to 1/maxAsking: a request for the pods of many nodes
+// takes long.
 const maxAsking = 5
 
 // ask sends the status and the pods once per interval, or more rarely if that takes long.

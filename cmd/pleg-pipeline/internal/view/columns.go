@@ -121,8 +121,8 @@ func podColumns(o PrintOptions) []Column[Pod] {
 	return columns
 }
 
-// Fit makes all columns but the last fit into a width, with a gap after each: it narrows
-// those that have a least width, the widest first.
+// Fit makes all columns but the last fit into a width, with a gap after each: it narrows the
+// columns that have a least width, the widest first.
 func Fit[T any](columns []Column[T], gap, width int) {
 	for total(columns, gap) > width {
 		var widest *Column[T]

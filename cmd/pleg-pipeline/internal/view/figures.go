@@ -28,8 +28,8 @@ type Figures struct {
 	Inspector  Inspector  `json:"inspector"`
 	Dispatcher Dispatcher `json:"dispatcher"`
 
-	// Waiting are the UIDs of pods whose change is not inspected yet, also of those that
-	// hang, the longest wait first; at most [MaxNamed].
+	// Waiting are the UIDs of pods whose change is not inspected yet, hung pods included, the
+	// longest wait first; at most [MaxNamed].
 	Waiting []pleg.PodUID `json:"waiting"`
 }
 
@@ -44,9 +44,9 @@ type Lister struct {
 	Late bool `json:"late"`
 	// RunningSeconds is the age of the current list; 0 between two lists.
 	RunningSeconds float64 `json:"runningSeconds"`
-	// Failures counts the failed lists since the last successful one.
+	// Failures counts the failed lists since the last success.
 	Failures int `json:"failures"`
-	// Lists counts the lists, Errors those that failed.
+	// Lists counts the lists, Errors the failed ones.
 	Lists  uint64 `json:"lists"`
 	Errors uint64 `json:"errors"`
 }
@@ -73,8 +73,8 @@ type Inspector struct {
 	Inspectors int    `json:"inspectors"`
 	Places     string `json:"places"`
 	Hung       int    `json:"hung"`
-	// Inspections counts those that ended, InspectionSeconds is the sum of their
-	// durations, Errors counts those that failed.
+	// Inspections counts the inspections that ended, InspectionSeconds is the sum of their
+	// durations, Errors counts the failed ones.
 	Inspections       uint64  `json:"inspections"`
 	InspectionSeconds float64 `json:"inspectionSeconds"`
 	Errors            uint64  `json:"errors"`
@@ -125,8 +125,8 @@ func (f *Figures) addStatus(s pleg.Status) {
 	f.Inspector.Hung, _ = CountHung(s)
 }
 
-// Places says how many inspections are in flight, of the places, and which of them take long. Those
-// have lent their places, so there may be more.
+// Places says how many inspections are in flight, of the places, and which of them take long. Hung
+// inspections do not count towards the bound, so there may be more.
 func Places(s pleg.Status) string {
 	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)
 	var why []string
@@ -143,8 +143,8 @@ func Places(s pleg.Status) string {
 	return strings.Join(append([]string{text}, why...), ", ")
 }
 
-// CountHung returns the number of inspections in flight that hang, and that of the pods whose
-// inspection hangs or whose last one did.
+// CountHung returns the number of hung inspections in flight, and the number of pods whose current
+// or last inspection hung.
 func CountHung(s pleg.Status) (inspections, pods int) {
 	uids := make(map[pleg.PodUID]bool)
 	for _, i := range s.Overdue {

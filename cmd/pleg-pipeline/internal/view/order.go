@@ -32,8 +32,8 @@ func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 // PodOrders are the orders of [ComparePods].
 func PodOrders() []string { return []string{"name", "restarts", "age", "known"} }
 
-// ComparePods compares two pods so that in this order the smaller name, the most restarts, the
-// youngest pod, or the oldest information comes first.
+// ComparePods puts the smaller name, the most restarts, the youngest pod, or the oldest information
+// first, depending on the order.
 func ComparePods(order string, a, b *Pod) int {
 	var c int
 	switch order {

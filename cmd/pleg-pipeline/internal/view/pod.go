@@ -27,14 +27,14 @@ type Pod struct {
 	Total   int `json:"total"`
 	// Restarts is the sum of the attempts of these containers.
 	Restarts uint32 `json:"restarts"`
-	// Containers and Sandboxes include those that exited.
+	// Containers and Sandboxes include exited ones.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
 	// Error is the error of the last inspection. The rest is then what was known
 	// before.
 	Error string `json:"error,omitempty"`
-	// Stale is true if the pod has probably changed since CurrentAsOf: its last
-	// inspection failed, or the one in flight is overdue.
+	// Stale is true if the pod has probably changed since CurrentAsOf: its last inspection failed,
+	// or its inspection in flight is overdue.
 	Stale bool `json:"stale,omitempty"`
 	// Uninspected is true if no inspection has succeeded yet: the rest is what the
 	// list shows.
@@ -67,7 +67,7 @@ func NewPod(e cache.Entry) Pod {
 	if p.Uninspected = status == nil; p.Uninspected {
 		status = asListed(e.Listed)
 	}
-	// The error of a pod that was never inspected is not that of an inspection.
+	// A pod that was never inspected has no error of an inspection.
 	if e.Err != nil && !errors.Is(e.Err, cache.ErrNotInspected) {
 		p.Error = e.Err.Error()
 		p.Stale = !p.Uninspected

@@ -124,7 +124,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 	}
 }
 
-// Of pods with the same trouble, the longest comes first; each after those with a worse one.
+// Pods with a worse trouble come first; of pods with the same trouble, the longest.
 func TestTroubleIsOrdered(t *testing.T) {
 	pod := func(cause verdict.Cause, since int64) *view.Pod {
 		p := inspected(status())
@@ -139,8 +139,8 @@ func TestTroubleIsOrdered(t *testing.T) {
 	}
 }
 
-// The age of a pod is that of its oldest sandbox or container. One that is only listed has the
-// labels of the list, so that a selector finds it.
+// A pod is as old as its oldest sandbox or container. A pod that is only listed has the labels of
+// the list, so that a selector finds it.
 func TestAgeAndLabels(t *testing.T) {
 	s := status()
 	s.Sandboxes[0].CreatedAt, s.Sandboxes[1].CreatedAt, s.Containers[0].CreatedAt = time.Unix(9, 0), time.Unix(5, 0), time.Unix(7, 0)
@@ -149,11 +149,11 @@ func TestAgeAndLabels(t *testing.T) {
 	}
 	listed := &pleg.Pod{UID: "u", Labels: map[string]string{"app": "web"}, Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateRunning}}}
 	if p := view.NewPod(cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: listed}); p.Labels()["app"] != "web" {
-		t.Errorf("labels %v, want those of the list", p.Labels())
+		t.Errorf("labels %v, want the labels of the list", p.Labels())
 	}
 }
 
-// TestOrders compares a pod that comes second in each order with one that comes first.
+// TestOrders compares two pods, the second of which comes first in each order.
 func TestOrders(t *testing.T) {
 	old, young := time.Unix(1, 0), time.Unix(2, 0)
 	for order, pods := range map[string][2]view.Pod{

@@ -121,7 +121,7 @@ func (p *Printer[T]) color(c *Column[T], v *T) string {
 	return c.Color(v)
 }
 
-// indent is that of details on a line of their own.
+// indent begins a line that has details only.
 const indent = 4
 
 // details adds the last column. If it does not fit into the terminal, it gets lines of

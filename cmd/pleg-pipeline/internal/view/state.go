@@ -86,8 +86,8 @@ func CompareTrouble(a, b *Pod) int {
 	return a.Finding.Since.Compare(b.Finding.Since)
 }
 
-// Newest returns the newest container of each name that is to run, in the order of p. One that
-// runs is the newest, also if the runtime has forgotten when it was created (containerd#3873).
+// Newest returns the newest container of each name that is to run, in the order of p. A running
+// container is the newest, even if the runtime has forgotten when it was created (containerd#3873).
 func (p *Pod) Newest() []Container {
 	index := make(map[string]int)
 	var newest []Container

@@ -21,8 +21,8 @@ type binaries struct {
 	own     string // the folder of podimage, which is in the pod image
 }
 
-// provide returns the programs of a lab. It builds or downloads those that are
-// not in the cache; other processes that need the same wait meanwhile.
+// provide returns the programs of a lab. It builds or downloads what is not in the cache; other
+// processes that need the same wait meanwhile.
 func provide(ctx context.Context, e engine) (binaries, error) {
 	e2e, err := moduleDir(ctx)
 	if err != nil {

@@ -47,7 +47,7 @@ func writeFiles(e engine, b binaries, p place, from, to string) error {
 	return nil
 }
 
-// The network plugins of the lab, beside those of Debian. They are in files/plugins.
+// The network plugins of the lab, beside Debian's. They are in files/plugins.
 const (
 	brokenPlugin = "broken"
 	slowPlugin   = "slow"
@@ -83,8 +83,8 @@ func (p place) bridgePlugin(subnet netip.Prefix) map[string]any {
 	}
 }
 
-// writePlugin replaces the network by one with a single plugin. It renames a file
-// within the folder, because containerd reads the folder again only after that.
+// writePlugin replaces the network by a network with a single plugin. It renames a file within the
+// folder, because containerd reads the folder again only after that.
 func writePlugin(p place, plugin map[string]any) error {
 	conf, err := json.MarshalIndent(map[string]any{
 		"cniVersion":   "0.4.0",

@@ -20,8 +20,8 @@ const (
 	Removed Step = "Removed"
 )
 
-// Entry is one step of one container or sandbox. The lab has made this step, and
-// has compared it with the runtime's status if there is one.
+// Entry is one step of one container or sandbox. The lab has made this step, and has compared it
+// with the runtime's status if there is any.
 type Entry struct {
 	Step          Step
 	PodUID        string

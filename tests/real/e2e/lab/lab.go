@@ -222,7 +222,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 	defer cancel()
 	l.endFaults()
 	if l.daemon != nil && l.daemon.Alive() == nil {
-		_ = l.removeAllPods(ctx) // destroy kills those that remain
+		_ = l.removeAllPods(ctx) // destroy kills what remains
 		l.Terminate()
 	}
 	var err error

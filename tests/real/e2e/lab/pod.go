@@ -21,7 +21,7 @@ type PodSpec struct {
 	Name string
 	// Namespace is the Kubernetes namespace. If empty, "default".
 	Namespace string
-	// UID is the pod's uid. If empty, a random one.
+	// UID is the pod's uid. If empty, a random UID.
 	UID string
 	// Attempt is the number of earlier sandboxes of the pod.
 	Attempt uint32
@@ -45,8 +45,8 @@ type Pod struct {
 	containers []*Container
 }
 
-// Containers returns the pod's containers in the order of their creation, except
-// removed ones.
+// Containers returns the pod's containers in the order of their creation, without removed
+// containers.
 func (p *Pod) Containers() []*Container {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -44,7 +44,7 @@ type Traits struct {
 	// AllEvents: an event announces every change. CRI-O does not announce the
 	// removal of a sandbox, and may lose other events.
 	AllEvents bool
-	// EventsToOne: of several clients each event reaches only one.
+	// EventsToOne: each event reaches only one of several clients.
 	EventsToOne bool
 	// ForgetsEnds: a container that ended while the disk was full is reported as
 	// running until the runtime starts again.
@@ -79,8 +79,8 @@ type engine struct {
 	// for containerd 1.
 	files string
 	old   bool
-	// daemon returns the command line of the daemon, load that of the program that gives it
-	// an image archive, and env what both have in their environment.
+	// daemon returns the command line of the daemon, load the command line of the program that
+	// gives it an image archive, and env what both have in their environment.
 	daemon, env func(b binaries, p place) []string
 	load        func(b binaries, p place, archive string) []string
 	// cgroup is what precedes the id of a container in the name of its cgroup.
