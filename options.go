@@ -68,7 +68,7 @@ type Options struct {
 	// reading it (SIGSTOP, no CPU) blocks containerd after about 250 events: then no pod starts.
 	Events EventsMode
 	// RelistPeriodWithEvents is the relist period while the event stream is up: a change that no
-	// event announced is known after this time. A value below RelistPeriod is raised to it, one
+	// event announced is known after this time. A value below RelistPeriod is raised to it, a value
 	// above a third of RelistThreshold is lowered. If zero, [DefaultRelistPeriodWithEvents].
 	RelistPeriodWithEvents time.Duration
 	// ListTimeout ends a list that takes longer. If zero, [DefaultListTimeout].
@@ -80,9 +80,10 @@ type Options struct {
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
 	InspectTimeout time.Duration
-	// MaxQuarantine is the longest wait for the next inspection of a pod whose last one hung, or
-	// failed after a second or more; see [pleg.Quarantined]. If zero, [DefaultMaxQuarantine]. If
-	// negative, or at most RelistPeriod, such a pod is inspected at every relist.
+	// MaxQuarantine is the longest wait for the next inspection of a pod whose last inspection
+	// hung, or failed after a second or more; see [pleg.Quarantined]. If zero,
+	// [DefaultMaxQuarantine]. If negative, or at most RelistPeriod, such a pod is inspected at
+	// every relist.
 	MaxQuarantine time.Duration
 	// History is the number of events in the log, about 300 bytes each. A subscriber that is at
 	// most this number of events behind gets no Gap. If zero, [DefaultHistory]; if negative,
@@ -99,8 +100,8 @@ type Options struct {
 	// status of the container says when it started.
 	OmitInferredStarts bool
 	// Logger gets what an operator needs to know. Its handler may block: up to 1024 records wait
-	// for it, and later ones are dropped and counted, as is one at which the handler panics. If
-	// nil, nothing is logged.
+	// for it, and later records are dropped and counted, as is a record at which the handler
+	// panics. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer

@@ -148,8 +148,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	marks := make(chan stage.Mark)
 	outcomes := make(chan stage.Outcome, stage.OutcomeBuffer)
 	settled := make(chan stage.Settled)
-	// Only the sources and the runtime calls end with ctx. Every other stage
-	// ends when the one before it has closed its channel.
+	// Only the sources and the runtime calls end with ctx. Every other stage ends when the stage
+	// before it has closed its channel.
 	ended := ctx
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })

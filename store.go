@@ -104,9 +104,9 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // with Query.WithPath, or for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait it blocks
 // for at most that time while the container is not known, and has all pods listed.
 //
-// The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet], the
-// latter with [pleg.ErrNotSynced] until the first list of all pods is committed. For a container
-// that is not known it wraps [pleg.ErrStopped] once Run has returned, or the cause of ctx.
+// The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet]; until the
+// first list of all pods is committed it wraps [pleg.ErrNotSynced] too. For a container that is not
+// known it wraps [pleg.ErrStopped] once Run has returned, or the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	x := p.index.Load()
 	if x == nil {

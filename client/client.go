@@ -44,8 +44,8 @@ import (
 // half of it is random.
 const minBackoff, maxBackoff = 100 * time.Millisecond, 10 * time.Second
 
-// pingAfter is the time without data after which the client pings the server, and also the time
-// in which the server must answer, as the other way round.
+// pingAfter is the time without data after which the client pings the server, and the time in which
+// the server must answer. The server does the same.
 const pingAfter = 30 * time.Second
 
 // Options configure a [Client]. The zero value is ready to use.
@@ -54,10 +54,10 @@ type Options struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Logger logs failed and broken connections. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Disconnected, if not nil, is called after each attempt of a watch or a subscription to
-	// connect that failed and each connection of one that broke, with the time until the next
-	// attempt, by the goroutine that reads it. It is not called because a context ended. The error
-	// wraps [pleg.ErrNoDaemon] unless the daemon itself answered with an error.
+	// Disconnected, if not nil, is called when a watch or a subscription cannot connect or loses
+	// its connection, with the time until the next attempt, by the goroutine that reads its events.
+	// It is not called because a context ended. The error wraps [pleg.ErrNoDaemon] unless the
+	// daemon itself answered with an error.
 	Disconnected func(err error, retryIn time.Duration)
 }
 
@@ -202,7 +202,7 @@ func (c *Client) podStatus(ctx context.Context, r *plegv1.GetPodStatusRequest) (
 // that is away. It returns the cause of ctx if that ends first, and otherwise an error only if
 // no attempt can succeed, for example because the socket belongs to another user.
 func (c *Client) WaitSynced(ctx context.Context) error {
-	// The state of one pod that does not exist is complete with the first list.
+	// A watch of a pod that does not exist is synced by the first list.
 	none := WatchOptions{Replay: true, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"-"}}}
 	for ev, err := range c.Watch(ctx, none) {
 		if err != nil {

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// maxElements is the greatest number of containers, labels and other messages in one
-// message. Each takes some 300 bytes here and as little as two in the message, so that one
-// of 16 MiB could take gigabytes.
+// maxElements is the greatest number of containers, labels and other messages in one message. Each
+// takes some 300 bytes here and as little as two in the message, so a message of 16 MiB could take
+// gigabytes.
 const maxElements = 100_000
 
 // codec decodes the messages of a server that may be broken.

@@ -84,8 +84,8 @@ func newLink(o Options) (*link, error) {
 	return l, nil
 }
 
-// callError wraps the error of a call. errors.Is finds that of the dialer if there was no
-// connection, such as [fs.ErrNotExist], that of a context that has ended, and the errors of
+// callError wraps the error of a call. errors.Is finds the dialer's error if there was no
+// connection, such as [fs.ErrNotExist], the error of a context that has ended, and the errors of
 // package pleg. status.Code returns the gRPC code.
 func (l *link) callError(what string, err error) error {
 	switch s := status.Convert(err); s.Code() {

@@ -12,9 +12,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Lookup says which container and pod a container id, a process or a cgroup belongs to. It is
-// the server's Pipeline.Lookup, with the same errors: a process is one of the
-// server's pid namespace. It blocks until the server has answered or ctx ends.
+// Lookup says which container and pod a container id, a process or a cgroup belongs to. It is the
+// server's Pipeline.Lookup, with the same errors: a process id is of the server's pid namespace. It
+// blocks until the server has answered or ctx ends.
 func (c *Client) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	if err := q.Check(); err != nil {
 		return lookup.Container{}, err

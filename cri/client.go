@@ -60,8 +60,8 @@ type Client struct {
 	// unlabelledEvents counts the CRI events of sandboxes and containers without
 	// the kubelet's label. unlabelledListed is that count when the last list began.
 	unlabelledEvents, unlabelledListed atomic.Int64
-	// hasEvents is set once an event stream has had an event, or has lived longer than
-	// one of a runtime whose events are switched off.
+	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
+	// of a runtime whose events are switched off.
 	hasEvents atomic.Bool
 	// degraded is set from before the first list in portions until a whole list has succeeded.
 	degraded atomic.Pointer[error]

@@ -62,7 +62,7 @@ func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
 	j.homeless, j.orphans, j.unlabelled, j.renamed = nil, nil, nil, nil
-	// Pods that were listed before come first: a new one must not take their UID.
+	// Pods that were listed before come first: a new pod must not take their UID.
 	var newSandboxes, newContainers, waiting []*item
 	for _, s := range sandboxes {
 		g := j.group(s)
@@ -210,8 +210,8 @@ func (g *group) build() *pleg.Pod {
 	return g.pod
 }
 
-// newest returns the item that has the pod's name and labels: its newest sandbox, or else its
-// newest container of whose sandbox something is known.
+// newest returns the item that has the pod's name and labels: its newest sandbox, or else the
+// newest of its containers whose sandbox is known.
 func (g *group) newest() *item {
 	if len(g.sandboxes) > 0 {
 		return g.sandboxes[0]

@@ -95,9 +95,9 @@ func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatu
 	return q
 }
 
-// sandboxesFirst returns the sandboxes to ask before the containers, because their
-// answers may carry the statuses of two or more containers, or of one beside their
-// own. It returns none if everything may be asked at once.
+// sandboxesFirst returns the sandboxes to ask before the containers, because their answers may
+// carry the statuses of containers and so save calls. It returns none if everything may be asked at
+// once.
 func (q *query) sandboxesFirst() (first []int) {
 	if q.client.uncarried.Load() {
 		return nil

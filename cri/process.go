@@ -39,8 +39,8 @@ func (c *Client) Probe(ctx context.Context) error {
 	return c.wrapList("probe the runtime", err)
 }
 
-// silent reports whether the runtime accepted a connection and then said nothing, as one does that
-// is stopped by a signal. grpc has no other sign of it than the text.
+// silent reports whether the runtime accepted a connection and then said nothing, as a stopped
+// process does. Only the text of grpc's error shows this.
 func silent(err error) bool {
 	text := status.Convert(err).Message()
 	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")

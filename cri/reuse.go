@@ -56,9 +56,9 @@ type identity struct {
 // keepAddresses are the names of the runtimes that do, as ADR 11 found; simruntime is our own.
 var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
 
-// keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready.
-// It asks once for each connection, or once for each inspection that begins meanwhile. A runtime that does not say its name within
-// Options.ConnectTimeout does not.
+// keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready. It
+// asks once for each connection, or once for each inspection that begins meanwhile. A runtime that
+// does not say its name within Options.ConnectTimeout counts as one that does not keep them.
 func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
 	if known := c.identity.Load(); known != nil && known.connection == connection {
 		return known.keepsAddresses

@@ -54,10 +54,10 @@ func sandboxCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
 	return pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}
 }
 
-// checkStatus returns the error of a call, or an error if its answer is not a status of
-// what was listed. A status whose state is unknown is an error if the list has a known
-// state: no later change would cause an inspection once the runtime has recovered. If
-// both are unknown, the state may be one of a later CRI.
+// checkStatus returns the error of a call, or an error if its answer is not a status of what was
+// listed. A status whose state is unknown is an error if the list has a known state: no later
+// change would cause an inspection once the runtime has recovered. If both are unknown, the state
+// may be from a later CRI.
 func checkStatus[N ~int32, S interface {
 	comparable
 	GetId() string

@@ -51,7 +51,7 @@ const (
 	maxPods = 100
 )
 
-// examine returns what is wrong on the node; nothing if nobody says.
+// examine returns what is wrong on the node; nothing if there is no Health.
 func (p *Publisher) examine(ctx context.Context) (h health) {
 	if p.o.Health == nil {
 		return h
@@ -76,7 +76,7 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	return h
 }
 
-// causes returns what makes two healths different: not the times and numbers in them.
+// causes returns what distinguishes two healths, without their times and numbers.
 func (h health) causes() (all []string) {
 	if h.Verdict == nil {
 		return nil
@@ -127,7 +127,7 @@ func (p *Publisher) renewLease(ctx context.Context) error {
 	return nil
 }
 
-// beat renews the lease, if that is due, or if something else is wrong on the node, and publishes old
+// beat renews the lease, if that is due or the verdict on the node has changed, and publishes old
 // states again.
 func (p *Publisher) beat(ctx context.Context) error {
 	if now := p.examine(ctx); time.Since(p.renewed) >= LeaseTTL/3 || !slices.Equal(now.causes(), p.causes()) {

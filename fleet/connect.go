@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// pingInterval is the time between two pings. The third one without an answer ends the connection: a
-// dead path is noticed after 15 s, and with the default of nats.go after six minutes.
+// pingInterval is the time between two pings. The third ping without an answer ends the connection:
+// a dead path is noticed after 15 s, and with the default of nats.go after six minutes.
 const pingInterval = 5 * time.Second
 
 // Connect returns a connection for [NewPublisher] and [Watch]. It does not wait for the server: the

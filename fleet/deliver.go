@@ -33,7 +33,7 @@ const (
 	deliver
 	// replayGap replays the state of the node, because the message is a Gap.
 	replayGap
-	// replayHole does, because messages before this one are missing.
+	// replayHole does so because messages before this are missing.
 	replayHole
 )
 

@@ -20,9 +20,9 @@
 //		fmt.Println(ev.Node, ev.Type, ev.PodNamespace, ev.PodName)
 //	}
 //
-// The contract is that of a subscription on one node, for each node: the events of a pod
-// arrive in order, none comes twice, and what cannot be delivered is announced by a Gap
-// with the name of the node, which the present state of this node follows.
+// For each node, the contract is the same as of a subscription on one node: the events of a pod
+// arrive in order, none comes twice, and what cannot be delivered is announced by a Gap with the
+// name of the node, which the present state of this node follows.
 //
 // docs/fleet.md describes the stream, the bucket and every field in them.
 //

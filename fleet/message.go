@@ -36,8 +36,8 @@ const (
 	ofEvent kind = "event"
 	// ofState is the state of a pod, published again.
 	ofState kind = "pod.state"
-	// ofAgent says that an agent begins to publish the states of a node, and ofGap that they are complete,
-	// and that events are missing.
+	// ofAgent says that an agent begins to publish the states of a node, ofGap that they are
+	// complete and that events are missing.
 	ofAgent kind = "node.agent"
 	ofGap   kind = "node.gap"
 )
@@ -51,7 +51,8 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// encode begins the message about an event, a pod or a node: its data, and the message, have no end.
+// encode begins the message about an event, a pod or a node. The caller closes its data and the
+// message.
 func encode(to object, source string, k kind, ev *pleg.Event) (object, error) {
 	name, more := string(k), ""
 	switch info := eventtype.Of(ev.Type); {

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// begin makes this publisher the one of its node, and finds out which pods the server has.
+// begin makes this publisher the publisher of its node, and finds out which pods the server has.
 func (p *Publisher) begin(ctx context.Context) (err error) {
 	if p.store, err = openStream(ctx, p.js, p.o.Cluster, &p.o.Limits); err != nil {
 		return err

@@ -14,11 +14,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// session is what the loop of a publisher knows. Each session ends with an error. The next one sends
-// again what was not acknowledged, and the server passes over what it has. If the server refused
-// something or lost it, and in a new process, it begins with a message about the node: each later one
-// names its sequence number, so that the server refuses whatever another agent, or an earlier session,
-// still has under way. Then come the present state and a Gap.
+// session is what the loop of a publisher knows. Each session ends with an error. The next session
+// sends again what was not acknowledged, and the server passes over what it has. If the server
+// refused something or lost it, and in a new process, it begins with a message about the node: each
+// later one names its sequence number, so that the server refuses whatever another agent, or an
+// earlier session, still has under way. Then come the present state and a Gap.
 type session struct {
 	*store        // nil until the stream is open
 	agents *store // AgentBucket
@@ -40,8 +40,8 @@ type session struct {
 	strays map[string]pleg.Event
 	// gap is not nil while the present state is being replayed: it is published at its end.
 	gap *pleg.Event
-	// batch are events of which no message has been made, queue messages that are not acknowledged, of
-	// which the first ones are sent, and made counts the messages.
+	// batch are events of which no message has been made, queue are messages that are not
+	// acknowledged, the first of them sent, and made counts the messages.
 	batch []pleg.Event
 	queue []outgoing
 	sent  int

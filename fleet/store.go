@@ -15,7 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// store is a stream, or the one of a bucket.
+// store is a stream, or the stream of a bucket.
 type store struct {
 	js     jetstream.JetStream
 	stream jetstream.Stream
@@ -89,15 +89,15 @@ type stored struct {
 	Data     []byte    `json:"data"`
 }
 
-// wanted is the last message of a subject, which may have wildcards, or the one with a sequence
-// number.
+// wanted asks for the last message of a subject, which may have wildcards, or for the message with
+// a sequence number.
 type wanted struct {
 	Last     string `json:"last_by_subj,omitempty"`
 	Sequence uint64 `json:"seq,omitempty"`
 }
 
-// message returns a message of the stream; one without a sequence number if there is none. The
-// leader of the stream answers. jetstream.Stream asks any replica of a bucket instead, also a
+// message returns a message of the stream; without a sequence number if there is no such message.
+// The leader of the stream answers. jetstream.Stream asks any replica of a bucket instead, also a
 // replica that does not have yet what the leader has acknowledged, and fails if the headers cannot
 // be read.
 func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
@@ -206,9 +206,9 @@ func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error
 }
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
-// their order. It returns the sequence number up to which it has everything. What proves that is a
-// message that the leader had after the consumer began: any replica may send the messages, also a
-// replica that does not have yet what the leader has acknowledged.
+// their order. It returns the sequence number up to which it has everything. A message that the
+// leader had after the consumer began proves it: any replica may send the messages, also a replica
+// that does not have yet what the leader has acknowledged.
 func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
 	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {

@@ -33,8 +33,8 @@ type WatchOptions struct {
 	// has them, and then a Synced.
 	Since time.Time
 	// Bookmarks requests a mark about every ten seconds while nothing comes: a watch with few
-	// events gets new positions too. The first one comes at once, unless the watch begins with earlier
-	// events or a replay.
+	// events gets new positions too. The first mark comes at once, unless the watch begins with
+	// earlier events or a replay.
 	Bookmarks bool
 
 	Filter pleg.Filter
@@ -137,8 +137,8 @@ type watch struct {
 	// withheld is the sequence number below which there are no positions: a replay may have
 	// included what is between.
 	withheld uint64
-	// broken is true from a Gap until the state after it has been delivered. If the
-	// connection breaks meanwhile, the next one begins with a Gap and a replay.
+	// broken is true from a Gap until the state after it has been delivered. If the connection
+	// breaks meanwhile, the next connection begins with a Gap and a replay.
 	broken bool
 }
 

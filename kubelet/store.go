@@ -51,8 +51,8 @@ func newStore(cache kubecontainer.Cache) *store {
 	}
 }
 
-// Set implements [pipeline.Store]. As in GenericPLEG, the time of a status is that
-// at which its pod was listed.
+// Set implements [pipeline.Store]. As in GenericPLEG, the time of a status is the time at which its
+// pod was listed.
 func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,10 +21,10 @@ import (
 // NewClient returns the exporter of OpenTelemetry for an endpoint, which does not connect yet.
 //
 // The endpoint is http://HOST:PORT (without TLS), https://HOST:PORT, or HOST:PORT: then
-// OTEL_EXPORTER_OTLP_INSECURE says whether to use TLS. OTEL_EXPORTER_OTLP_PROTOCOL is the
-// protocol; without it, that is HTTP if the endpoint has a path or the port 4318, otherwise gRPC.
-// Headers, certificates, compression and time-out are those of the variables
-// OTEL_EXPORTER_OTLP_…; OpenTelemetry reports a bad one to its error handler and ignores it.
+// OTEL_EXPORTER_OTLP_INSECURE says whether to use TLS. OTEL_EXPORTER_OTLP_PROTOCOL is the protocol;
+// without it, the protocol is HTTP if the endpoint has a path or the port 4318, otherwise gRPC.
+// Headers, certificates, compression and time-out come from the variables OTEL_EXPORTER_OTLP_…;
+// OpenTelemetry reports a bad variable to its error handler and ignores it.
 func NewClient(ctx context.Context, endpoint string) (sdklog.Exporter, error) {
 	to, overHTTP, err := ParseEndpoint(endpoint)
 	if err != nil {

@@ -30,7 +30,7 @@ type ChurnOptions struct {
 	Pods int
 	// Keep are the UIDs of pods that are left alone.
 	Keep []string
-	// Actions ends the churn after that many. If zero, it goes on.
+	// Actions is the number of actions after which the churn ends. If zero, it goes on.
 	Actions int
 	// Observe, if set, is called after each action, with the UID of the pod, by the
 	// goroutine of Churn, which waits for it.

@@ -94,9 +94,9 @@ const (
 	Remove
 )
 
-// Burst changes k pods in one update, so that one list shows all of it, and
-// returns their UIDs. It takes the oldest pods that have a running container
-// (with Remove: the oldest pods), and fewer than k if there are no more.
+// Burst changes k pods in one update, so that one list shows all the changes, and returns the UIDs
+// of the pods. It takes the oldest pods that have a running container (with Remove: the oldest
+// pods), and fewer than k if there are no more.
 func (rt *Runtime) Burst(k int, change Change) []string {
 	var uids []string
 	rt.Update(func(tx *Txn) {

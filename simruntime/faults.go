@@ -50,8 +50,8 @@ type Fault struct {
 	ID     string // Of a sandbox or a container.
 
 	// How often. The first After matching calls pass. If Times is zero, always from then on, else
-	// that many matching calls. If Probability is zero, it affects every matching call, else each
-	// with that probability: Seed and the number of the matching call alone decide which.
+	// for this number of matching calls. If Probability is zero, it affects every matching call,
+	// else each with that probability: Seed and the number of the matching call alone decide which.
 	After       int
 	Times       int
 	Probability float64

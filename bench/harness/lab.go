@@ -25,9 +25,9 @@ type lab struct {
 	err       error
 }
 
-// inLab returns a measurement that does its work in a new lab. The candidate's
-// process runs, but the candidate itself starts in [lab.startClient]. If carried, sandbox
-// statuses carry those of the containers.
+// inLab returns a measurement that does its work in a new lab. The candidate's process runs, but
+// the candidate itself starts in [lab.startClient]. If carried, sandbox statuses carry the
+// container statuses.
 func inLab(period, timeout time.Duration, carried bool, do func(context.Context, *lab) Metrics) func(context.Context, *bench, Candidate) (Metrics, error) {
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 		b.labs++
@@ -156,9 +156,9 @@ func (l *lab) burst(pods int, change simruntime.Change) {
 	l.runtime.Burst(pods, change)
 }
 
-// replace replaces the first container of one pod after the other, a number of times, at a
-// rate in one second. The pods take turns: two changes of one pod are as far apart as
-// possible, so that a relist sees both. It returns each new container and its time.
+// replace replaces the first container of one pod after the other, a number of times, at a rate per
+// second. The pods take turns: two changes of one pod are as far apart as possible, so that a
+// relist sees both. It returns each new container and its time.
 func (l *lab) replace(ctx context.Context, times int, rate float64) (made []probe.Arrival) {
 	l.reset()
 	pods, began := l.runtime.Pods(), time.Now()

@@ -45,7 +45,7 @@ func candidatesOf(scenario string) (all []Candidate) {
 	return all
 }
 
-// compared returns the scenarios of the comparisons, each with the columns alone.
+// compared returns the scenarios of the comparisons, each with only the candidates of the columns.
 func compared() (chosen []Scenario) {
 	for _, s := range scenarios() {
 		if slices.ContainsFunc(comparisons, func(c comparison) bool { return c.scenario == s.Name }) {

@@ -14,7 +14,7 @@ import (
 type Scenario struct {
 	// Name begins with the group.
 	Name string
-	// Candidates are those with a figure in a table.
+	// Candidates have a figure in a table.
 	Candidates []Candidate
 	// Measure does the work once with one candidate. An error fails the run.
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)

@@ -19,7 +19,7 @@ type burst struct {
 	limit int
 	// hung is the number of changing pods whose status calls hang.
 	hung int
-	// carried lets sandbox statuses carry those of the containers, as CRI-O's do.
+	// carried lets sandbox statuses carry the container statuses, as CRI-O's do.
 	carried bool
 }
 

@@ -8,8 +8,8 @@ import (
 // gone is the state of a container that a list does not have.
 const gone pleg.State = 255
 
-// Events returns the changes from old to current, either of which may be nil: first those of
-// the old pod, containers before sandboxes, then those that only the current pod has.
+// Events returns the changes from old to current, either of which may be nil: first of what the old
+// pod has, containers before sandboxes, then of what only the current pod has.
 func Events(old, current *pleg.Pod) []pleg.Event {
 	var events []pleg.Event
 	seen := make(map[pleg.ContainerID]bool)

@@ -127,9 +127,8 @@ func (p *PLEG) inspect(ctx context.Context, r *record, at time.Time) error {
 	return nil
 }
 
-// send numbers the events of one pod and delivers them without waiting. status is
-// that of the last successful inspection; of a removed pod it is older than the
-// events.
+// send numbers the events of one pod and delivers them without waiting. status comes from the last
+// successful inspection; of a removed pod it is older than the events.
 func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	for _, e := range events {
 		if e.Type == stage.ContainerChanged {

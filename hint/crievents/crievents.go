@@ -27,16 +27,16 @@ const (
 	lastBackoff  = 10 * time.Second
 	// unsupportedBackoff is the wait if the runtime has no events.
 	unsupportedBackoff = 5 * time.Minute
-	// upAfter is how long a stream without an event has to live until it counts as up. One of a
-	// runtime whose events are switched off is opened, and then ends at once.
+	// upAfter is how long a stream without an event has to live until it counts as up. If the
+	// events of the runtime are switched off, the stream is opened and ends at once.
 	upAfter = 500 * time.Millisecond
 )
 
 // Target learns what the stream says. Its methods must return at once: a client that reads its
 // events late makes containerd and all its other clients wait.
 type Target interface {
-	// RequestRelist requests a list of one pod, RelistAll one of all pods: the event names no
-	// pod.
+	// RequestRelist requests a list of one pod, RelistAll a list of all pods, for an event that
+	// names no pod.
 	RequestRelist(uid pleg.PodUID)
 	RelistAll()
 	// Announce passes on every event, before the list that it causes.
@@ -44,7 +44,7 @@ type Target interface {
 	// StreamUp reports true once the stream has lived for 500 ms or has had an event, and false
 	// when such a stream ends.
 	StreamUp(up bool)
-	// Recovered receives when a list succeeds after one failed. A stream that waits to be
+	// Recovered receives when a list succeeds after a failed list. A stream that waits to be
 	// reopened is then opened at once: after a restart of CRI-O, lists worked at 0.9 s, and the
 	// stream was open at 8.3 s.
 	Recovered() <-chan struct{}

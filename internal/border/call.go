@@ -55,8 +55,8 @@ type calls struct {
 	abandoned int
 }
 
-// begin adds a call. If it may not begin, it returns the one before it, or nil if too many are
-// abandoned.
+// begin adds a call. If it may not begin, it returns the abandoned call before it, or nil if too
+// many are abandoned.
 func (c *calls) begin(of subject) (call, before *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,8 +178,8 @@ func notReturned(ctx context.Context, c *inFlight) error {
 
 var errGoexit = errors.New("the embedder's code called runtime.Goexit")
 
-// start runs code of the embedder on a goroutine of its own, which alone it can end. A panic or a
-// runtime.Goexit is an error, and logged.
+// start runs code of the embedder on a goroutine of its own: a Goexit ends nothing else. A panic or
+// a runtime.Goexit is an error, and logged.
 func start(log *slog.Logger, of subject, f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() {

@@ -172,7 +172,7 @@ func (r *Runtime) tell(ctx context.Context, bad []badItem, all bool) {
 	}
 }
 
-// checkStatus refuses a status that is not one of the pod. It may leave the UID out.
+// checkStatus refuses a status of another pod. It may leave the UID out.
 func checkStatus(status *pleg.PodStatus, uid pleg.PodUID) error {
 	switch {
 	case status == nil:

@@ -21,7 +21,7 @@ type listing struct {
 }
 
 // await returns the first of some containers, as soon as any is known. A list that began later says
-// whether there is none, or whether the pod of one waits for an inspection.
+// whether there is no such container, or whether its pod waits for an inspection.
 func (x *Index) await(ctx context.Context, ids []pleg.ContainerID, most time.Duration) (lookup.Container, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, lookup.ErrNotYet)
 	defer cancel()

@@ -19,7 +19,7 @@ var (
 	errHole        = errors.New("the source left out events")
 )
 
-// everything has every event: a receiver takes a number that is missing for a lost event.
+// everything is the filter for all events: a receiver takes a missing number for a lost event.
 var everything = pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}
 
 // Source follows the events of a node.

@@ -10,8 +10,8 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Unmarshal is proto.Unmarshal, except that it replaces text that is not UTF-8, which
-// the generated code refuses with all that is around it, and reports that it did.
+// Unmarshal is proto.Unmarshal, except that it replaces text that is not UTF-8 and reports it. The
+// generated code refuses the whole message.
 func Unmarshal(raw []byte, m proto.Message) (replaced bool, err error) {
 	if err = proto.Unmarshal(raw, m); err == nil {
 		return false, nil

@@ -43,8 +43,8 @@ type entry struct {
 	// lastAsOf, and perhaps later: see the method. An error leaves both.
 	last     *pleg.PodStatus
 	lastAsOf time.Time
-	// listed is the pod in the newest listing that did not cover it, pending the number of
-	// that listing. since is the time of the first of the listings since the last that covered it.
+	// listed is the pod in the newest listing that did not cover it, pending the number of that
+	// listing. since is the time of the first listing after the last that covered it.
 	listed  *pleg.Pod
 	pending uint64
 	since   time.Time
@@ -100,9 +100,8 @@ func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) 
 // once.
 func (c *Cache) Close() { close(c.closed) }
 
-// Set stores what an inspection returned: a status, or its error. at is the
-// time of the observation that led to it; an older one than the entry has is
-// ignored.
+// Set stores what an inspection returned: a status, or its error. at is the time of the observation
+// that led to it; a status older than the entry's is ignored.
 func (c *Cache) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	c.put(uid, entry{status: status, err: err, at: at})
 }
@@ -213,8 +212,8 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	}
 }
 
-// isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or
-// the pod is in the first one and not inspected. e may be nil.
+// isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or the
+// pod is in the first list and not inspected. e may be nil.
 func (c *Cache) isUnsynced(e *entry) bool {
 	select {
 	case <-c.synced:

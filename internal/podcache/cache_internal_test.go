@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// The cache keeps nothing of a caller that has given up, or of a pod that is gone once
-// a listing has shown that.
+// The cache keeps nothing of a caller that has given up, and nothing of a pod once a listing has
+// shown that it is gone.
 func TestNothingIsKept(t *testing.T) {
 	c := New()
 	now := time.Unix(1_700_000_000, 0)

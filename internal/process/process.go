@@ -31,8 +31,8 @@ func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
 	return of, parent
 }
 
-// Waits reports whether a thread of the process waits in the kernel (state D), as one does for a
-// disk. The first thread of a program with many shows only its own state.
+// Waits reports whether a thread of the process waits in the kernel (state D), such as for a disk.
+// The first thread of a program with many shows only its own state.
 func Waits(proc fs.FS, pid int) bool {
 	threads, _ := fs.ReadDir(proc, fmt.Sprintf("%d/task", pid)) // none if it has ended
 	for _, t := range threads {

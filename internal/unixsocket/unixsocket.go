@@ -25,10 +25,10 @@ const (
 	probeTimeout = time.Second
 )
 
-// Listen listens on a unix socket that only its owner and group may use. Closing the
-// listener removes the socket, unless another one took its place. Listen replaces the
-// socket of a process that has ended. It returns an error that says why if another
-// process answers on the socket, if the path is not a socket, or if permission is denied.
+// Listen listens on a unix socket that only its owner and group may use. Closing the listener
+// removes the socket, unless another socket took its place. Listen replaces the socket of a process
+// that has ended. It returns an error that says why if another process answers on the socket, if
+// the path is not a socket, or if permission is denied.
 //
 // While it listens, a file beside the socket is locked, so only one of two processes can take the
 // path.

@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Ages remember since when the troubles last that a status shows without their begin. The zero
-// value is ready to use, also concurrently.
+// Ages remember when each trouble began of which a status does not say it. The zero value is ready
+// to use, also concurrently.
 type Ages struct {
 	mu    sync.Mutex
 	since pleg.Since

@@ -168,7 +168,7 @@ func (f *Finding) age(now time.Time) string {
 	}
 }
 
-// clock returns the time of day, with the date if that may be another.
+// clock returns the time of day, with the date if that may not be today's.
 func clock(at, now time.Time) string {
 	if now.Sub(at) >= 20*time.Hour {
 		return at.Local().Format("Jan 2 15:04")

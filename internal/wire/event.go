@@ -26,8 +26,8 @@ func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
 	return number, number != plegv1.EventType_EVENT_TYPE_UNSPECIFIED
 }
 
-// ToEventType returns the type of a number. For a number that this version does not
-// know, that is its digits, so that messages can name it.
+// ToEventType returns the type of a number. The type of an unknown number is its digits, so that
+// messages can name it.
 func ToEventType(number plegv1.EventType) pleg.EventType {
 	if t, ok := eventTypes[number]; ok {
 		return t

@@ -46,8 +46,8 @@ func (a *announced) hear(h pleg.Hint) {
 
 func (a *announced) has(s foundStep) bool { return max(a.recent[s.id], a.older[s.id]) >= s.to }
 
-// list begins with a new list of all pods. It returns how many changes the one before it found
-// that no event has announced since.
+// list begins with a new list of all pods. It returns how many changes of the list before are still
+// not announced by any event.
 func (a *announced) list() (unannounced int) {
 	for _, s := range a.found {
 		if !a.has(s) {

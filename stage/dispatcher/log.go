@@ -43,7 +43,7 @@ func newLog(history int) *log {
 // append adds an event. Readers see it once a state is published.
 func (l *log) append(e *entry) { l.slot(e.event.Seq).Store(e) }
 
-// publish replaces the state and wakes all who wait for that.
+// publish replaces the state and wakes whoever waits for a new state.
 func (l *log) publish(s state) {
 	s.changed = make(chan struct{})
 	close(l.state.Swap(&s).changed)

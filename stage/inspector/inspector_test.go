@@ -79,8 +79,8 @@ func TestInferredStartsAreOmitted(t *testing.T) {
 	})
 }
 
-// A container that appears after the list and is gone before the next one would stay in the
-// cache: no list differs from the one before. The kubelet's cache keeps it.
+// A container that appears after a list and is gone before the next would stay in the cache: the
+// two lists do not differ. The kubelet's cache keeps it.
 func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := plegtest.Status(plegtest.Pod("a", "c=running new=running /s=running /t=running"))

@@ -114,8 +114,7 @@ func (l *Lister) StreamUp(up bool) {
 	l.stream.Put(streamChange{up, l.opts.Ticks.Next()})
 }
 
-// Recovered returns a channel that receives after a list has succeeded and the one before it
-// had failed.
+// Recovered returns a channel that receives when a list succeeds after a failed list.
 func (l *Lister) Recovered() <-chan struct{} { return l.recovered }
 
 // Run lists all pods at once and then a period after each list has ended. It runs

@@ -28,7 +28,7 @@ type streamFault struct {
 	name   string
 	faults simruntime.EventFaults
 	linger time.Duration
-	breaks int // each stream breaks after that many events
+	breaks int // after how many events each stream breaks
 	// all: every event arrives in the end, and no list is needed for it.
 	all bool
 	// unannounced: lists show changes that no event announced.

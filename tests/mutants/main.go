@@ -13,7 +13,7 @@
 //	-a line that goes
 //	+a line that comes
 //
-// The lines that are and those that go must be in the source exactly once.
+// The kept lines and the removed lines must be in the source exactly once.
 package main
 
 import (

@@ -47,8 +47,8 @@ func (s *Stream) gaps() error {
 	return nil
 }
 
-// ended: a subscriber that had not read everything when the pipeline ended, and that the log had
-// moved past, gets one Gap for that, as the last event.
+// ended: if the log had moved past the subscriber when the pipeline ended, it gets one Gap, as the
+// last event.
 func (s *Stream) ended() error {
 	stopped := slices.IndexFunc(s.Events, func(ev pleg.Event) bool { return ev.Type == pleg.Gap && ev.Reason == pleg.Stopped })
 	if stopped >= 0 && (!s.Unread || stopped != len(s.Events)-1 || s.Events[stopped].Missed <= s.Kept) {

@@ -14,9 +14,9 @@ import (
 // parts is the number of parts of the span whose CPU time is measured on its own.
 const parts = 6
 
-// churnPeriod is the time between two pods of a kubelet, which live for 5 s. A pod is
-// removed removeAfter pods later. If all kubelets make more pods than two cores can start,
-// their starts pile up until nothing else runs.
+// churnPeriod is the time between two pods of a kubelet, which live for 5 s. A pod is removed once
+// removeAfter more pods have come. If all kubelets make more pods than two cores can start, their
+// starts pile up until nothing else runs.
 const (
 	churnPeriod = 10 * time.Second
 	removeAfter = 3

@@ -98,8 +98,8 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	return k
 }
 
-// start runs the kubelet on a runtime, with its pods in a cgroup, until the test ends or
-// stop.
+// start runs the kubelet on a runtime, with its pods in a cgroup, until stop is called or the test
+// ends.
 func (k *kubelet) start(endpoint, cgroup string) {
 	k.t.Helper()
 	var config bytes.Buffer

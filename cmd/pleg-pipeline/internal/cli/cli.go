@@ -28,7 +28,7 @@ import (
 // Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
 
-// exit is an error whose reason the output has already: an exit code.
+// exit is an exit code as an error: the output says why.
 type exit int
 
 // Error implements error.

@@ -190,8 +190,8 @@ func closeListener(l net.Listener) {
 	}
 }
 
-// listenSocket returns nil without --socket. It creates the directory of the
-// socket, because /run is empty after a boot, but not the parents of that.
+// listenSocket returns nil without --socket. It creates the directory of the socket, because /run
+// is empty after a boot, but not its parents.
 func (c *runCommand) listenSocket(ctx context.Context, out console) (net.Listener, error) {
 	if c.socket == "" {
 		return nil, nil

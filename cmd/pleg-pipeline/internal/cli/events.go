@@ -183,7 +183,7 @@ func (c *eventsCommand) wants(ev fleet.Event) bool {
 	case pleg.Bookmark:
 		return false
 	case pleg.Synced:
-		// A watch from now on begins with a Synced, which ends nothing.
+		// A watch without earlier events begins with a Synced, which says nothing.
 		earlier := c.replay || c.since != "" || c.fleet.given()
 		return marks && (earlier || c.last.Load() != nil)
 	case pleg.Gap:

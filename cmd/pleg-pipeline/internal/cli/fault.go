@@ -83,7 +83,8 @@ func findOrAddPod(runtime *simruntime.Runtime, name string) (uid string, err err
 	return pod.UID, err
 }
 
-// faultRPCs are the RPCs of each call that can fail. A list has two forms, and a fault is in both.
+// faultRPCs are the RPCs of each call that can fail. A list call has two forms, and a fault affects
+// both.
 var faultRPCs = map[string][]string{
 	"Version":            {"Version"},
 	"ListPodSandbox":     {"ListPodSandbox", "StreamPodSandboxes"},

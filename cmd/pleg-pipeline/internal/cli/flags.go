@@ -113,7 +113,7 @@ func podArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// needs returns an error if one of the flags is given although what it is for is not.
+// needs returns an error if one of the flags is given without what it is for.
 func needs(flags *pflag.FlagSet, what string, names ...string) error {
 	for _, name := range names {
 		if flags.Changed(name) {
@@ -134,7 +134,7 @@ func notEmpty(flags *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
-// longerThanZero returns an error if one of these times is not.
+// longerThanZero returns an error unless all of these times are.
 func longerThanZero(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if d, err := flags.GetDuration(name); err != nil || d <= 0 {
@@ -147,7 +147,7 @@ func longerThanZero(flags *pflag.FlagSet, names ...string) error {
 // anyNumber is the upper bound of a number that needs none.
 const anyNumber = math.MaxInt32
 
-// between returns an error if a number is not.
+// between returns an error unless a number is.
 func between(flags *pflag.FlagSet, name string, least, most int) error {
 	switch n, err := flags.GetInt(name); {
 	case err == nil && n >= least && n <= most:

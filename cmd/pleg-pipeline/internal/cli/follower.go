@@ -35,7 +35,7 @@ type follower struct {
 // each calls handle for each event until ctx ends or an error occurs, and reports
 // what happens to the connection.
 func (f *follower) each(ctx context.Context, from source, o client.WatchOptions, handle func(fleet.Event) error) error {
-	// Whatever it is asked, a daemon that knows its pods sends a mark at once.
+	// A daemon that knows its pods sends a mark at once, whatever the watch asks for.
 	first := startWait(ctx, f.out, from, f.server)
 	defer first.end()
 	disconnected := func(err error, _ time.Duration) {

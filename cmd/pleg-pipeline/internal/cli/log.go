@@ -34,7 +34,7 @@ type console struct {
 	w    io.Writer
 	json bool
 	log  *slog.Logger
-	// held is what w writes to, if it holds back what is said.
+	// held is where w writes to while notices are held back; nil if they never are.
 	held *heldWriter
 }
 
@@ -76,8 +76,8 @@ const (
 	// a log line. What a daemon or a runtime sends may be longer.
 	maxNotice   = 4 << 10
 	maxLogValue = 1 << 10
-	// logBurst is the number of lines with the same message that are written at once,
-	// and logEvery the time after which one more is.
+	// logBurst is the number of lines with the same message that are written at once, and logEvery
+	// the time after which the next one is.
 	logBurst = 20
 	logEvery = time.Second
 	// maxMessages is the number of messages that are counted. The program has fewer.

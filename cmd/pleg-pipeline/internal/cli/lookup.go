@@ -111,7 +111,7 @@ func (c *lookupCommand) run(ctx context.Context) error {
 // idLength is the length of the ids that containerd and CRI-O give.
 const idLength = 64
 
-// explain completes the error about what may not be an id.
+// explain says what an id looks like, if no container was found and the text may not be an id.
 func (c *lookupCommand) explain(err error) error {
 	if id := c.query.Container; id == "" || len(id) >= idLength || !errors.Is(err, lookup.ErrNoContainer) {
 		return err

@@ -126,7 +126,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return execute(t, cli.Process{}, args...)
 }
 
-// execute does the same in a process, whose streams it sets.
+// execute runs the program in a process with streams of its own.
 func execute(t *testing.T, p cli.Process, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	out, problems := newTranscript(), newTranscript()

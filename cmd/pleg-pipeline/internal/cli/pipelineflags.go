@@ -23,7 +23,7 @@ type pipelineFlags struct {
 	pipeline.Options
 
 	client cri.Options
-	all    *pflag.FlagSet // also of a command that has only some of them
+	all    *pflag.FlagSet // all flags, even if the command has only some of them
 }
 
 func (f *pipelineFlags) add(cmd *cobra.Command) {

@@ -144,7 +144,7 @@ func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, 
 	return nil
 }
 
-// current returns all pods once those that do not hang are known.
+// current returns all pods once all are known except hung ones.
 func (c *podsCommand) current(ctx context.Context, out console, from source) ([]view.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()

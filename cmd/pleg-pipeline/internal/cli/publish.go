@@ -64,7 +64,7 @@ func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
 		}
 		return nil
 	}
-	if s.sources["otlp"] == otelEndpoint { // that of all signals, to which the path of each is added
+	if s.sources["otlp"] == otelEndpoint { // this endpoint is for all signals: each adds its own path
 		if u, err := url.Parse(f.endpoint); err == nil && strings.Trim(u.Path, "/") != "" {
 			f.endpoint = u.JoinPath("v1/logs").String()
 		}

@@ -161,7 +161,7 @@ func explain(err error) (why, detail string) {
 	return fmt.Sprintf("check runtime at %s: %s", failed.Endpoint, failed.Reason), fmt.Sprintf("\n  cause: %v", failed.Err)
 }
 
-// interrupted returns err, or nil if the end of ctx caused it, which it reports.
+// interrupted returns err. If the end of ctx caused it, it prints that and returns nil.
 func interrupted(ctx context.Context, out console, err error) error {
 	if ctx.Err() == nil {
 		return err

@@ -150,7 +150,7 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 	return runtime, err
 }
 
-// churn changes the pods of the runtime, but not those to keep, until ctx ends.
+// churn changes the pods of the runtime, except the pods to keep, until ctx ends.
 func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, keep ...string) error {
 	if s.churnRate == 0 {
 		return nil

@@ -53,7 +53,7 @@ func (p Process) colorWanted() bool {
 // hasScreen reports whether the output can be used as a whole screen.
 func (p Process) hasScreen() bool { return p.Terminal != nil || terminalWidth(p.Out) > 0 }
 
-// fullScreen is the terminal of a command that uses all of it. What is written to stderr
+// fullScreen is the terminal of a command that uses the whole screen. What is written to stderr
 // meanwhile would destroy the screen: it is held back.
 type fullScreen struct {
 	process Process

@@ -31,7 +31,7 @@ type wait struct {
 
 	cancel context.CancelFunc
 	ended  chan struct{}
-	why    string // the last that was said; to be read after end
+	why    string // the last reason that was printed; to be read after end
 }
 
 // startWait starts a wait. The caller ends it.

@@ -24,8 +24,8 @@ const (
 	// manyDead is several times the number of dead containers and sandboxes that a kubelet
 	// leaves on a node of 110 pods. Each is in every list.
 	manyDead = 1000
-	// mostDead is the ratio of them to running containers that counts, if at least
-	// enoughDead are dead.
+	// mostDead is the ratio of dead to running containers that counts, if at least enoughDead are
+	// dead.
 	mostDead, enoughDead = 5, 200
 	// fullList is the share of the limit at which a list counts as too large.
 	fullList = 0.6

@@ -65,7 +65,8 @@ func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 }
 
 // seen returns the status of the daemon, or an empty status, with what the examination found: the
-// calls that hang. What the daemon waits to try again is not in it if all calls were answered.
+// calls that hang. If all calls were answered, it leaves out the pods that the daemon waits to try
+// again.
 func (e *examination) seen() pleg.Status {
 	r := e.report
 	now := time.Now()

@@ -62,10 +62,10 @@ type measurement struct {
 	sweeps map[int][]float64
 }
 
-// MeasureCalls makes the calls of relists for some time and measures each. In each round it
-// lists all pods, then inspects all of them once for each width. Between two rounds it waits
-// for as long as the last one took, at least a relist period. If ctx ends before, it returns what
-// it has measured by then. It returns an error if the runtime does not answer.
+// MeasureCalls makes the calls of relists for some time and measures each. In each round it lists
+// all pods, then inspects all of them once for each width. Between two rounds it waits for as long
+// as the last round took, at least a relist period. If ctx ends before, it returns what it has
+// measured by then. It returns an error if the runtime does not answer.
 func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
 	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
 	if f := m.connect(ctx); f != nil {
@@ -139,8 +139,8 @@ func (m *measurement) round(ctx context.Context) error {
 	return nil
 }
 
-// countCalls counts the calls since the last time, except those of what was removed since the list. It
-// returns the first error.
+// countCalls counts the calls since the last time, except calls about what was removed since the
+// list. It returns the first error.
 func (m *measurement) countCalls(width int) (failed error) {
 	for _, c := range m.calls {
 		if status.Code(c.err) == codes.NotFound {

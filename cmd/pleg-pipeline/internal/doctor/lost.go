@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// settle is the time in which a runtime handles the exit of a container: a cgroup that is still
-// empty afterwards, of a container that still counts as running, is no exit under way.
+// settle is the time in which a runtime handles the exit of a container. If the cgroup is still
+// empty afterwards and the container still counts as running, the exit was lost.
 const settle = 2 * time.Second
 
 // readCgroups finds containers that the runtime calls running although they have ended. A runtime
@@ -172,7 +172,7 @@ func slicePath(slice string) string {
 }
 
 // exists reports whether there is a process with this number that is no zombie. It may be another
-// one by now: then nothing is certain.
+// process by now: then nothing is certain.
 func (e *examination) exists(pid int) bool {
 	if e.Proc == nil || pid <= 0 {
 		return false
@@ -212,7 +212,7 @@ func (e *examination) hasEnded(pid int) bool {
 }
 
 // isEmpty reports whether a cgroup exists and neither it nor a cgroup in it has a process. In
-// cgroup v1 each controller has its own tree; that of pids counts.
+// cgroup v1 each controller has its own tree; the tree of pids counts.
 func isEmpty(cgroups fs.FS, dir string) bool {
 	events, err := fs.ReadFile(cgroups, path.Join(dir, "cgroup.events"))
 	if err == nil {

@@ -32,13 +32,13 @@ type Report struct {
 	Counts Counts `json:"counts"`
 	// Lists are the sizes of the two lists.
 	Lists []ListSize `json:"lists,omitempty"`
-	// Hung are the calls that did not return in time, Failed those that returned an
-	// error. Slowest are the longest of the other calls.
+	// Hung are the calls that did not return in time, Failed the calls that returned an error.
+	// Slowest are the longest of the other calls.
 	Hung    []ItemCall `json:"hung,omitempty"`
 	Failed  []ItemCall `json:"failed,omitempty"`
 	Slowest []ItemCall `json:"slowest,omitempty"`
-	// Largest are the pods with the most bytes in the lists, MostDead those with the
-	// most exited containers and sandboxes.
+	// Largest are the pods with the most bytes in the lists, MostDead the pods with the most exited
+	// containers and sandboxes.
 	Largest  []PodSize `json:"largest,omitempty"`
 	MostDead []PodSize `json:"mostDead,omitempty"`
 	// Skipped are the listed items that are malformed, or that belong to no pod.
@@ -68,7 +68,7 @@ type Daemon struct {
 // answers reports whether there is a daemon that answers.
 func (d *Daemon) answers() bool { return d != nil && d.Silent == "" }
 
-// finding returns that the daemon does not answer. runtime says how the runtime is.
+// finding says that the daemon does not answer. runtime says how the runtime is.
 func (d *Daemon) finding(runtime string) verdict.Finding {
 	return verdict.Finding{
 		Cause: verdict.DaemonSilent, Severity: verdict.Warning, Advice: d.Advice,

@@ -49,7 +49,7 @@ func (r *Report) count(items []item) {
 	r.MostDead = largest(pods, func(p PodSize) int { return p.Exited })
 }
 
-// largest returns the pods with the largest numbers, the largest first, without those of 0.
+// largest returns the pods with the largest numbers, the largest first, without zeros.
 func largest(pods map[string]PodSize, number func(PodSize) int) []PodSize {
 	all := slices.SortedFunc(maps.Values(pods), func(a, b PodSize) int {
 		return cmp.Or(cmp.Compare(number(b), number(a)), cmp.Compare(a.PodUID, b.PodUID))

@@ -73,11 +73,10 @@ func (e Endpoint) Recording() (file string, ok bool) {
 // ErrNone is returned when nothing names an endpoint and no well-known socket has a runtime.
 var ErrNone = errors.New("no container runtime found")
 
-// Resolve returns the first endpoint that is named, without checking it. If none is
-// named, it returns the first well-known socket whose runtime answers, otherwise the first
-// that may have a runtime that does not answer, otherwise one that this process may not open.
-// The error wraps [ErrNone] and lists what was tried, or it is about a configuration
-// file that cannot be used.
+// Resolve returns the first endpoint that is named, without checking it. If none is named, it
+// returns the first well-known socket whose runtime answers, otherwise the first that may have a
+// runtime that does not answer, otherwise a socket that this process may not open. The error wraps
+// [ErrNone] and lists what was tried, or it is about a configuration file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 	if r.Flag != "" {
 		return Endpoint{r.Flag, "--runtime-endpoint"}, nil
@@ -107,7 +106,7 @@ func (r Resolver) configFile() (string, bool) {
 	return r.DefaultConfig, false
 }
 
-// checkTimeout is the time in which a runtime must answer to be preferred to one on a later
+// checkTimeout is the time in which a runtime must answer to be preferred to a runtime on a later
 // socket.
 const checkTimeout = time.Second
 

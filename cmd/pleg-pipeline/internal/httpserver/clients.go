@@ -80,7 +80,7 @@ func IsLocal(address net.Addr) bool {
 	return address == nil || ok && tcp.IP.IsLoopback()
 }
 
-// overLoopback reports whether a request came over the loopback device, as those of "kubectl
+// overLoopback reports whether a request came over the loopback device, as requests of "kubectl
 // port-forward" do: its client may enter the pod.
 func overLoopback(r *http.Request) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)

@@ -90,14 +90,14 @@ func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 	}
 }
 
-// add adds an event to the batch. Only an event after which the client can resume gets
-// an id; otherwise the client keeps the last one.
+// add adds an event to the batch. Only an event after which the client can resume gets an id;
+// otherwise the client keeps the last id.
 func (s *stream) add(ev pleg.Event) {
 	if at, ok := ev.Position(); ok {
 		fmt.Fprintf(&s.batch, "id: %v\n", at)
 	}
 	var message any = ev
-	if s.words { // without a name, which the reader would have to know
+	if s.words { // without the type as its name: a browser would have to know each name
 		message = view.WordsOf(ev)
 	} else {
 		fmt.Fprintf(&s.batch, "event: %s\n", ev.Type)

@@ -54,9 +54,9 @@ type Options struct {
 	Gatherer prometheus.Gatherer
 	// MaxStreams is the greatest number of clients of /events. If zero, [DefaultMaxStreams].
 	MaxStreams int
-	// Address is that of the listener, and WebConfig the path that [Serve] gets. If other
-	// machines can reach the address, only clients that the web configuration authenticates
-	// see pods. If nil, everybody sees them.
+	// Address is the address of the listener, and WebConfig the path that [Serve] gets. If other
+	// machines can reach the address, only clients that the web configuration authenticates see
+	// pods. If nil, everybody sees them.
 	Address   net.Addr
 	WebConfig string
 	// Logger logs errors of the Gatherer.

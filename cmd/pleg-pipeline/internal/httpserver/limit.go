@@ -17,15 +17,15 @@ const (
 	// maxPageRequests bounds the requests for files of the page. A browser requests all of them at
 	// once.
 	maxPageRequests = 64
-	// maxWait is how long one more waits for its turn.
+	// maxWait is how long a further request waits for its turn.
 	maxWait = 5 * time.Second
 	// maxRate is the greatest number of answers with metrics, and with pods, in a second.
 	// Clients that ask without end would otherwise take most of the processor time.
 	maxRate = 20
 )
 
-// limit lets h answer at most n requests at the same time. Another one waits for its turn, and
-// is refused if that does not come in time. The refusal says too many of what there are.
+// limit lets h answer at most n requests at the same time. A further request waits for its turn,
+// and is refused if that does not come in time. The refusal names what there are too many of.
 func limit(n int, wait time.Duration, what string, h http.Handler) http.Handler {
 	places := semaphore.NewWeighted(int64(n))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -84,7 +84,7 @@ func (s *Server) changed(kind int) *call {
 	return &call{at: list.at, took: list.took, reply: reply}
 }
 
-// podList returns the list of a single pod, which may not have been asked for.
+// podList returns the list of a single pod, even if the recorded client never asked for it.
 func (s *Server) podList(kind int, uid string) *call {
 	list := s.changed(kind)
 	if list == nil || list.reply == nil {

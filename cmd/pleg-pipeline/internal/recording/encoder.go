@@ -19,7 +19,7 @@ type encoder struct {
 	known  map[string]map[string]*item // the items of the last full list of each kind, by their encoding
 }
 
-// item is an item of a list. That of the next list is the same one if nothing has changed.
+// item is an item of a list. If nothing has changed, the next list has the same item.
 type item struct {
 	text   json.RawMessage
 	status string // the question for its status
@@ -100,7 +100,7 @@ type writer struct {
 
 func newWriter(out io.Writer) *writer { return &writer{out, make(map[string][]*item)} }
 
-// write writes the header or a line. A full list refers to the last one of its kind.
+// write writes the header or a line. A full list refers to the last list of its kind.
 func (w *writer) write(v any) error {
 	if l, ok := v.(line); ok && l.items != nil {
 		w.compareItems(&l)
@@ -125,7 +125,7 @@ func (w *writer) compareItems(l *line) {
 		l.List[i] = it.text
 		if at, known := index[it]; known && compared {
 			l.List[i] = json.RawMessage(strconv.Itoa(at))
-			delete(index, it) // two equal items are not the same as one
+			delete(index, it) // each item stands for one, even if two are equal
 			same++
 		}
 	}

@@ -2,20 +2,19 @@
 // answers CRI calls from it. The dial options of a [Recorder] tap a gRPC client; a
 // [Server] replays the [Recording] that [Open] reads.
 //
-// The file has lines of JSON; [Create] compresses it if its name ends in .gz. The
-// first line is the header, each other line one call: method, request, answer or
-// error, time and duration. Messages are protojson. An item of a list that was in the
-// last list of its kind is written as its index there. No line refers to a later one,
-// so a truncated file is readable up to the last whole line. [Incidents] keep the last
-// minutes of a recording in memory. CRI events are not recorded: they only make the
-// pipeline list, and the lists are.
+// The file has lines of JSON; [Create] compresses it if its name ends in .gz. The first line is the
+// header, each other line one call: method, request, answer or error, time and duration. Messages
+// are protojson. An item of a list that was in the last list of its kind is written as its index
+// there. No line refers to a later line, so a truncated file is readable up to the last whole line.
+// [Incidents] keep the last minutes of a recording in memory. CRI events are not recorded: they
+// only make the pipeline list, and the lists are.
 //
 // Text that is not UTF-8 is written with U+FFFD, and replayed as text that is not UTF-8.
 //
 // A replay answers each call as the same call was answered: with the newest answer at that time of
 // the recording, or with the next if it follows soon. Its clock starts with the first call and
-// stands still at a list that differs from the one before until that is asked for. So a client sees
-// the same changes whenever it lists.
+// stands still at a list that differs from the list before until the client asks for it. So a
+// client sees the same changes whenever it lists.
 package recording
 
 import (
@@ -137,7 +136,7 @@ type line struct {
 	Took    offset          `json:"took,omitzero"`
 	Method  string          `json:"method,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
-	Same    bool            `json:"same,omitempty"` // the list has the items of the last one of its kind
+	Same    bool            `json:"same,omitempty"` // the list has the items of the last list of its kind
 	// List has the items of a list. A number is the index of the item in the last list
 	// of its kind that did not fail, had no filter and was not the same.
 	List    []json.RawMessage `json:"list,omitzero"`
@@ -146,7 +145,7 @@ type line struct {
 	Pending bool              `json:"pending,omitempty"`
 	End     bool              `json:"end,omitempty"`
 
-	items []*item // those of a list, from which a [writer] makes Same and List
+	items []*item // the items of a list, from which a [writer] makes Same and List
 	size  int     // of what no earlier line has, in bytes
 }
 

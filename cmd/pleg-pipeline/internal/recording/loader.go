@@ -188,7 +188,7 @@ func newRounds(answers map[string][]*call) (rounds []round) {
 	return rounds
 }
 
-// differs reports whether a list is not the same as the one before, which may be nil.
+// differs reports whether a list differs from the list before, which may be nil.
 func (c *call) differs(last *call) bool {
 	if last != nil && c.err != nil && last.err != nil {
 		return c.err.Error() != last.err.Error()

@@ -17,8 +17,8 @@ import (
 var errEmpty = errors.New("the recording is empty")
 
 // limits bound a whole recording: a small compressed file can stand for very much. A field takes
-// some 60 bytes of memory, a message counts as three; an item of a list that was in the one before
-// takes 8. Only tests change them.
+// some 60 bytes of memory, a message counts as three; an item that was in the list before takes 8.
+// Only tests change them.
 var limits = struct{ bytes, fields, items int }{256 << 20, 6 << 20, 16 << 20}
 
 // Recording is the answers of a runtime. It does not change.
@@ -33,7 +33,7 @@ type Recording struct {
 
 	// All are in the order of their times.
 	rounds  []round
-	answers map[string][]*call // by question; those to full lists are in rounds too
+	answers map[string][]*call // by question; full lists are in rounds too
 	singles [2][]*call         // lists of single pods, by kind
 }
 

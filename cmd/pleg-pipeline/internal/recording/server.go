@@ -32,7 +32,7 @@ type Server struct {
 	ended     chan struct{} // closed when everything has been played
 
 	mu    sync.Mutex
-	zero  time.Time      // when the time of the recording was 0; that of the first call
+	zero  time.Time      // when the time of the recording was 0: at the first call
 	next  int            // the round that comes next
 	shown round          // the one before
 	asked [2]bool        // which lists of it have been asked for
@@ -48,7 +48,7 @@ func NewServer(r *Recording, speed float64) *Server {
 	}
 }
 
-// Ended is closed when the recording has been played: each list that differs from the one before
+// Ended is closed when the recording has been played: each list that differs from the list before
 // has been asked for, and the client had the time to make the calls that follow.
 func (s *Server) Ended() <-chan struct{} { return s.ended }
 

@@ -54,7 +54,7 @@ func (w *window) forget(l line) {
 	}
 }
 
-// forgetGone forgets the statuses that are older than both lists, of what is in neither.
+// forgetGone forgets the status of what is in neither list, if it is older than both.
 func (w *window) forgetGone() {
 	before := min(w.state[listSandboxes].At, w.state[listContainers].At)
 	exists := map[string]bool{listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}

@@ -114,7 +114,7 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 
 // lookAt returns what is wrong with a pod: at most one trouble for each container and each shim.
 func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]*sighting, now time.Time) (all []pleg.Stuck) {
-	// lasts keeps since when something is, and reports whether that is long.
+	// lasts notes when a trouble was first seen, and reports whether it has lasted for long.
 	lasts := func(id pleg.ContainerID, what string) (*sighting, bool) {
 		t := trouble{id, what}
 		s := before[t]

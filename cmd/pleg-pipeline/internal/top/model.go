@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// maxFeed is the number of events that are kept for the feed, at least; at most twice
-	// as many, so that few events copy the others.
+	// The feed keeps at least maxFeed events. It is cut to that once it has twice as many, so that
+	// few events copy the others.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60

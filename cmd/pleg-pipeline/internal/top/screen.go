@@ -92,8 +92,8 @@ func (s *screen) drawSummary(m *model, now time.Time) (y int) {
 	return y + 2
 }
 
-// paragraph draws a text in at most so many lines, and returns their number. If there are more, the
-// last one ends with "…".
+// paragraph draws a text in a limited number of lines, and returns how many it used. If the text is
+// longer, it ends with "…".
 func (s *screen) paragraph(y, most int, text string) int {
 	lines := strings.Split(strings.TrimSpace(view.Wrap(view.Printable(text), s.width, "")), "\n")
 	if len(lines) > most {

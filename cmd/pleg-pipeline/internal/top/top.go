@@ -34,7 +34,7 @@ type Source interface {
 	Nodes(ctx context.Context) (figures [][2]string, problem string, err error)
 }
 
-// Disconnected is told why there is no connection, and the time until the next attempt.
+// Disconnected gets the reason why there is no connection, and the time until the next attempt.
 type Disconnected = func(err error, retryIn time.Duration)
 
 // Options configure the view.

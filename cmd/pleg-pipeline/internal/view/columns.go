@@ -15,8 +15,8 @@ import (
 // Column is one column of a table of values of one type.
 type Column[T any] struct {
 	Name string
-	// Width is a usual width, Least that to which [Fit] may narrow the column; 0 for not
-	// at all.
+	// Width is a usual width, Least the width to which [Fit] may narrow the column; 0 for not at
+	// all.
 	Width, Least int
 	Value        func(v *T) string
 	// Color returns the ANSI color of a value. If nil, it has none.

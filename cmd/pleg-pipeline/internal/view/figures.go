@@ -67,8 +67,8 @@ type Differ struct {
 
 // Inspector has the figures of the inspections.
 type Inspector struct {
-	// InFlight is the number of pods being inspected, Inspectors its limit, and Places both for
-	// people. Hung are inspections that others have overtaken.
+	// InFlight is the number of pods being inspected, Inspectors its limit, and Places a text with
+	// both. Hung are inspections that others have overtaken.
 	InFlight   int    `json:"inFlight"`
 	Inspectors int    `json:"inspectors"`
 	Places     string `json:"places"`
@@ -87,7 +87,7 @@ type Dispatcher struct {
 	Subscribers int    `json:"subscribers"`
 }
 
-// lateAfter is at least how old the last list is before the pods are shown as old.
+// lateAfter is the least age of the last list at which the pods are shown as old.
 const lateAfter = 10 * time.Second
 
 // MaxNamed is the greatest number of pods that [Figures] name.

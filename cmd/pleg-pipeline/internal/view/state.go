@@ -18,8 +18,8 @@ const (
 	Unknown = "unknown"
 	// NotReady means that the newest sandbox is not ready, or that a container does not run.
 	NotReady = "notready"
-	// Ready is what kubectl calls it, except that a runtime knows no probes: the sandbox is
-	// ready, and all containers run.
+	// Ready means what kubectl means by it, without probes, which a runtime does not know: the
+	// sandbox is ready, and all containers run.
 	Ready = "ready"
 )
 

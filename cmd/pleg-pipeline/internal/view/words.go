@@ -134,7 +134,7 @@ func eventDetails(ev *fleet.Event) string {
 	return strings.Join(parts, ", ")
 }
 
-// podDetails returns what is wrong with the pod, the reason why it is not known first.
+// podDetails returns what is wrong with the pod, beginning with why its state is not known.
 func podDetails(p *Pod) string {
 	var parts []string
 	if complaint := p.Complaint(time.Now()); complaint != "" {
