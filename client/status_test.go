@@ -26,7 +26,7 @@ import (
 
 var errBroken = errors.New("inspect: broken \xff")
 
-// A pod has its last status while its inspection fails, and is listed while its first one
+// A pod has its last status while its inspection fails, and is listed while its first inspection
 // hangs.
 func TestPods(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {

@@ -97,7 +97,7 @@ func TestWatchAlwaysHasAPosition(t *testing.T) {
 		} {
 			after, ok := tt.at.Position()
 			if !ok || after.Epoch != f.pipe.Epoch() {
-				t.Errorf("the position of %+v is %v, %t, want one of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
+				t.Errorf("the position of %+v is %v, %t, want a position of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
 			}
 			want(t, f.watch(client.WatchOptions{After: after}, nil), tt.gets)
 		}

@@ -18,7 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A pod has two calls at once, and a hung one delays no other.
+// A pod has two calls at once, and a hung pod delays no other.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
@@ -46,7 +46,7 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		if s := rt.Stats(); s.PeakInFlight != 18 || s.InFlight != 2 {
-			t.Errorf("at most %d calls in flight, %d left; want two for each pod and those of the hung one", s.PeakInFlight, s.InFlight)
+			t.Errorf("at most %d calls in flight, %d left; want two for each pod, and the calls of the hung pod left", s.PeakInFlight, s.InFlight)
 		}
 		cancel()
 		if err := <-hung; status.Code(err) != codes.Canceled {
@@ -128,8 +128,7 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	}
 }
 
-// A list that fails ends the other, whose error is then of no interest. The next list
-// works.
+// A list that fails ends the other list, whose error does not matter then. The next list works.
 func TestFailedListEndsTheOther(t *testing.T) {
 	for _, tt := range []struct {
 		want, fails, hangs string

@@ -187,7 +187,7 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	}
 }
 
-// One id in two states is as far in its life as either says, whichever comes first.
+// An item that is listed in two states is as far in its life as either says, whichever comes first.
 func TestItemThatIsListedTwice(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		fake := &fakeRuntime{streams: streams}

@@ -150,9 +150,9 @@ func TestAddressesAreReused(t *testing.T) {
 	}
 }
 
-// On random histories, an inspection with the last status of the pod returns what one
-// returns that asks for everything. The runtime carries statuses never, always, or now
-// and then, and some of what it carries is unusable.
+// On random histories, an inspection that uses the last status of the pod returns the same as an
+// inspection that asks for everything. The runtime carries statuses never, always, or now and then,
+// and some of what it carries is unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestClientFollowsNode(t *testing.T) {
 	}
 }
 
-// The client is what it asks of others: a runtime as the pipeline needs it.
+// The client itself is a runtime as the pipeline needs it.
 func TestClientIsARuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})

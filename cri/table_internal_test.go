@@ -40,7 +40,7 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, com
 	return pods, skipped, bad > 0 || sandboxLacks || containerLacks, nil
 }
 
-// usable returns the items that are complete, and whether one lacks something.
+// usable returns the items that are complete, and whether any is not.
 func usable[E any](elements []E, convert func(E) *item) (items []*item, lacks bool) {
 	at := make(map[pleg.ContainerID]int)
 	for _, e := range elements {

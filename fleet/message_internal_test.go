@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A message has the event and the pod as it is after it, whole.
+// A message has the whole event, and the whole pod as it is after the event.
 func TestMessageKeepsEventAndPod(t *testing.T) {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 5e6, time.UTC)
 	base := pleg.Event{Epoch: "e", Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at}

@@ -73,7 +73,7 @@ type server struct {
 	collogsv1.UnimplementedLogsServiceServer
 	*httptest.Server
 
-	// answers are those of the first requests; the rest is accepted.
+	// answers are the answers to the first requests; later requests are accepted.
 	answers chan answerOf
 	headers chan http.Header
 	kept    atomic.Int64 // records

@@ -186,7 +186,7 @@ func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 	})
 }
 
-// wait lets time pass and everything happen that then happens.
+// wait lets time pass, and then waits until every goroutine is blocked.
 func (n *node) wait(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()

@@ -19,7 +19,7 @@ type Position struct {
 // ParsePosition reverses [Position.String]. It returns an error if the epoch or the
 // number is missing.
 func ParsePosition(s string) (Position, error) {
-	// The number has no colon, so the last one ends the epoch.
+	// The number has no colon, so the last colon ends the epoch.
 	if i := strings.LastIndexByte(s, ':'); i > 0 {
 		if seq, err := strconv.ParseUint(s[i+1:], 10, 64); err == nil {
 			return Position{Epoch: s[:i], Seq: seq}, nil

@@ -165,7 +165,7 @@ func (c *check) status(pod *pleg.Pod, when string) {
 	}
 }
 
-// statusOf reports whether a status is one of the pod.
+// statusOf reports whether a status is of the pod.
 func (c *check) statusOf(pod *pleg.Pod, status *pleg.PodStatus, err error, when string) bool {
 	c.Helper()
 	bad := func(format string, args ...any) bool {

@@ -42,7 +42,7 @@ const (
 	// askAgain is the time before the kubelet is asked again for a pod that it did not have. It
 	// answers 100 requests a second, of all its clients.
 	askAgain = time.Second
-	// maxAbsent bounds the pods for which that is remembered.
+	// maxAbsent bounds the pods that are remembered as absent.
 	maxAbsent = 1024
 )
 
@@ -64,7 +64,7 @@ func New(conn grpc.ClientConnInterface) *Pods {
 }
 
 // Run watches the pods until ctx ends, and then returns nil. If a watch fails or ends, Run begins
-// another one after 0.1 to 10 seconds. Run is called once.
+// another after 0.1 to 10 seconds. Run is called once.
 func (p *Pods) Run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	for {

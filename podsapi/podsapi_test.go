@@ -120,7 +120,8 @@ func owner(t *testing.T, pods *podsapi.Pods, uid pleg.PodUID) string {
 	return got.OwnerReferences[0].Name
 }
 
-// Pods come by one watch and by each one after it; what went between two watches is gone.
+// The first watch brings pods, and so does each later watch; a pod that went between two watches is
+// gone.
 func TestWatchedPods(t *testing.T) {
 	const added, modified, deleted, complete = podsv1alpha1.EventType_ADDED, podsv1alpha1.EventType_MODIFIED, podsv1alpha1.EventType_DELETED, podsv1alpha1.EventType_INITIAL_SYNC_COMPLETE
 	inBubble(t, func(t *testing.T, k *kubelet, pods *podsapi.Pods) {

@@ -35,7 +35,7 @@ type places struct {
 
 func newPlaces(what string, n int) places { return places{what, make(chan struct{}, n)} }
 
-// acquire takes a place for a call of a method, or returns the error of one too many.
+// acquire takes a place for a call of a method, or returns the error that there are too many.
 func (l *limits) acquire(method string) (release func(), err error) {
 	p, refused := l.calls, l.metrics.refusedCalls
 	switch {

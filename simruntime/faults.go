@@ -55,7 +55,7 @@ type Fault struct {
 	After       int
 	Times       int
 	Probability float64
-	Seed        uint64 // If zero, one of the runtime's and of the order of Inject.
+	Seed        uint64 // If zero, the runtime's seed and the order of Inject decide.
 
 	// When it holds, for [Runtime.Play] only. If Until is zero, the fault holds
 	// until Play ends.

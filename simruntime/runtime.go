@@ -58,8 +58,8 @@ type Options struct {
 	// DualStack gives each pod an IPv6 address besides its IPv4 address.
 	DualStack bool
 
-	// MaxMessageBytes bounds one answer; a longer one fails with
-	// ResourceExhausted. If zero, 16 MiB, as in containerd and the kubelet.
+	// MaxMessageBytes bounds one answer; a longer answer fails with ResourceExhausted. If zero, 16
+	// MiB, as in containerd and the kubelet.
 	MaxMessageBytes int
 
 	// Logger logs starts and stops. If nil, nothing is logged.
@@ -124,8 +124,8 @@ const handshakeTimeout = 5 * time.Second
 // each call grows a new stack. More calls are served too.
 const streamWorkers = 32
 
-// requestWindow is more than any request. Given, it keeps the server from sending
-// a ping for each, to find out how great a window it needs.
+// requestWindow is more than any request. A fixed window keeps the server from sending a ping on
+// each connection to find out how great a window it needs.
 const requestWindow = 1 << 20
 
 // Serve answers the CRI on a listener until ctx ends, then drops all

@@ -39,9 +39,9 @@ const ContainerChanged pleg.EventType = "ContainerChanged"
 // started. Otherwise it removes it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
-// Ticks order answers of the runtime: a wall clock can be set back, and two of its readings
-// can be equal. The lister and the hinter take a tick when a list begins and another one when
-// its answer has come.
+// Ticks order answers of the runtime: a wall clock can be set back, and two of its readings can be
+// equal. The lister and the hinter take a tick when a list begins and another when its answer has
+// come.
 type Ticks struct{ last atomic.Uint64 }
 
 // Next returns a tick that is greater than all before it. It is safe for concurrent use.

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnavailable = errors.New("unavailable")
 
-// target records what it is told.
+// target records what it learns.
 type target struct {
 	mu        sync.Mutex
 	told      []string
@@ -45,7 +45,7 @@ func (t *target) Announce(h pleg.Hint)          { t.tell("announce %s", h.UID) }
 func (t *target) StreamUp(up bool)              { t.tell("up %t", up) }
 func (t *target) Recovered() <-chan struct{}    { return t.recovered }
 
-// take returns what was told since the last call.
+// take returns what the target learned since the last call.
 func (t *target) take() string {
 	synctest.Wait()
 	t.mu.Lock()
@@ -91,7 +91,7 @@ func follow(t *testing.T, name string, prepare func(*plegtest.Runtime), test fun
 	})
 }
 
-// requireTold waits d, and requires that this was told.
+// requireTold waits d, and requires that the target has learned this.
 func (f *fixture) requireTold(d time.Duration, want string) {
 	f.t.Helper()
 	time.Sleep(d)

@@ -347,7 +347,7 @@ func TestCallIsTheOldestOfThePod(t *testing.T) {
 	}
 }
 
-// asked is a runtime whose methods that must not block do something else.
+// asked is a runtime whose methods that must not block misbehave.
 type asked struct {
 	pleg.Runtime
 	do func()

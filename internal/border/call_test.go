@@ -49,7 +49,7 @@ func (s stuck) WatchEvents(context.Context, func(), func(pleg.Hint)) error {
 }
 
 // A call that ignores its context is abandoned: it is counted and logged, and named, and no second
-// one begins before it returns.
+// call begins before it returns.
 func TestCallThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	pod := &pleg.Pod{UID: "a"}
 	for name, call := range map[string]func(context.Context, *border.Runtime) error{

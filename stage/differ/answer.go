@@ -51,8 +51,8 @@ func (o *observation) apply(m *machine) {
 }
 
 // answer applies an answer about a pod. It reports whether the answer counts: it must have begun
-// after the newest one known had arrived. Otherwise the pod is listed again, unless an answer that
-// began later is known.
+// after the newest known answer had arrived. Otherwise the pod is listed again, unless an answer
+// that began later is known.
 func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 	if asked.Began < rec.asked.Answered {
 		m.do.stale++

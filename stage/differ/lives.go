@@ -72,8 +72,8 @@ func started(h pleg.Hint) bool {
 	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
 }
 
-// heardOf returns the containers of a pod that an answer began after, and what it says of them is
-// known: they are gone, unless it shows them.
+// heardOf removes from the record, and returns, the announced containers that an answer settles: it
+// shows them, or it began after their events and so they are gone.
 func (m *machine) heardOf(rec *record, shown *pleg.Pod, began uint64) (over []passed) {
 	rec.heard = slices.DeleteFunc(rec.heard, func(l life) bool {
 		if began <= l.heard && !hasContainer(shown, l.container.ID) {

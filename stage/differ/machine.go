@@ -71,8 +71,7 @@ func (m *machine) step(in input, now time.Time) effects {
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // next returns the changes that the inspector may accept now: of the first pod in the queue, and of
-// a quarantined pod. If nothing happens, it has another answer at the time again. It changes
-// nothing.
+// a quarantined pod. If nothing happens, ask again at the time again. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	if len(m.queue) > 0 {
 		inspect = m.queue[0].next

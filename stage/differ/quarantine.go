@@ -32,7 +32,7 @@ type quarantines struct {
 
 // quarantine is what is known of a pod in quarantine.
 type quarantine struct {
-	// since is when the first inspection that hung began, tried when the last one ended, due
+	// since is when the first inspection that hung began, tried when the last inspection ended, due
 	// when the wait ends.
 	since, tried, due time.Time
 	// times is the number of inspections in a row that hung or failed late; hung is set if the
@@ -96,7 +96,7 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 // next returns the first pod whose wait has ended and that an answer has shown since its last
 // inspection began: as after any failure, a retry inspects what the pod is then. It returns nil if
 // there is none. Pods that are well go first, but for no longer than the longest wait. If nothing
-// happens, next has another answer at the time again; zero if never.
+// happens, ask again at the time again; zero if never.
 func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change, again time.Time) {
 	slow := slices.ContainsFunc(q.pods, func(r *record) bool { return !r.quarantine.hung && r.inFlight })
 	for _, rec := range q.pods {

@@ -46,8 +46,8 @@ type record struct {
 	reinspect, retry bool
 	// quarantine is set while the pod's inspections hang, during retries too.
 	quarantine *quarantine
-	// replaced is set once an inspection was not waited for because other containers have the
-	// UID. Until the pod is settled the next ones are waited for: otherwise a pod that is
+	// replaced is set once an inspection was not waited for because other containers have the UID.
+	// Until the pod is settled the next inspections are waited for: otherwise a pod that is
 	// replaced at each list gets no status.
 	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for

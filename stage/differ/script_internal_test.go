@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each script has one step a semicolon, for the one pod of explore_internal_test.go:
+// Each script has steps with semicolons between them, for the one pod of explore_internal_test.go:
 //
 //	list WORDS           a list of all pods that shows the pod; "-" shows it gone
 //	all< WORDS, all>     such a list begins, and is answered

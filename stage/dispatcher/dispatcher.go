@@ -54,7 +54,7 @@ type Dispatcher struct {
 
 	last    state // the last published, or what is to be published next
 	present present
-	// pods is the present state for the next of many subscribers; nil if it has changed.
+	// pods keeps the present state for the next of many subscribers; nil if it has changed.
 	pods []*presentPod
 }
 

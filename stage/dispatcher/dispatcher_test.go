@@ -312,7 +312,7 @@ func TestSubscribeNamesTheBadOption(t *testing.T) {
 	}
 }
 
-// Subscribers come and leave while the dispatcher is busy with others that do.
+// Subscribers come and leave while others do the same.
 func TestCloseAtOnce(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		for n := range history {
@@ -360,7 +360,7 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// What a reader waits for ends with its context, and it goes on where it was.
+// A reader's wait ends with its context, and the next wait goes on at the same place.
 func TestNextEndsWithItsContext(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{})
@@ -430,7 +430,7 @@ func TestEventsAtTheEnd(t *testing.T) {
 	}
 }
 
-// Who has not read is logged once, whichever way it reads.
+// A subscriber that has not read is logged once, whichever way it reads.
 func TestUnreadIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &kit.Log{}

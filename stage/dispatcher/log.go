@@ -59,7 +59,7 @@ func (l *log) at(seq uint64) *entry {
 
 func (l *log) slot(seq uint64) *atomic.Pointer[entry] { return &l.ring[seq%uint64(len(l.ring))] }
 
-// oldest returns when the first of these events was published that the log still has.
+// oldest returns when the oldest of these events that the log still has was published.
 func (l *log) oldest(first, last uint64) time.Duration {
 	for seq := max(first, l.first(last)); seq <= last; seq++ {
 		if e := l.at(seq); e != nil {

@@ -10,7 +10,7 @@ import (
 
 // bookmark is what subscribers that ask for bookmarks get.
 type bookmark struct {
-	seq     uint64 // what it counts on has this number or a lower one
+	seq     uint64 // what it counts on has this number or a lower number
 	current time.Time
 	behind  []behind
 }
@@ -21,7 +21,7 @@ type behind struct {
 	until  time.Time
 }
 
-// mark passes a mark of the differ on. The first one says that the initial state is complete.
+// mark passes a mark of the differ on. The first mark says that the initial state is complete.
 func (d *Dispatcher) mark(m stage.Mark) {
 	if !m.Current.IsZero() {
 		b := &bookmark{seq: d.last.newest, current: m.Current}

@@ -50,8 +50,8 @@ func (p *pump) run(s *Subscription) {
 	}
 }
 
-// finish puts a Gap in the place of what the reader has not taken: what waits in the channel,
-// and what comes after before.
+// finish puts a Gap in the place of what the reader has not taken: what waits in the channel, and
+// all events behind it.
 func (p *pump) finish(s *Subscription, before uint64) {
 	select {
 	case <-p.events:

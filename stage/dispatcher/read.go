@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// errEnded is the error of next when what it was given to wait for has ended.
+// errEnded is the error of next when its channel ended has been closed.
 var errEnded = errors.New("the wait has ended")
 
 // next returns the next event, and waits for it until ended is closed.

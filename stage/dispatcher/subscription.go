@@ -48,7 +48,7 @@ type Subscription struct {
 // place is where a subscriber goes on.
 type place struct {
 	at, seq uint64 // where it reads on, and the last event that was published
-	// gap is the reason of the Gap that comes first, if one does, and missed what it counts.
+	// gap is the reason of the Gap that comes first, if any, and missed what it counts.
 	gap    string
 	missed uint64
 	pods   []*presentPod // the state at seq, if it is needed

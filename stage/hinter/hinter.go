@@ -23,8 +23,8 @@ const (
 	// maxRelists is the number of single pods listed at once, with two calls each. containerd
 	// on 2 cores reaches its maximum throughput with 4 calls.
 	maxRelists = 4
-	// maxDue is the number of pods that may wait for that. One list of all pods is cheaper than
-	// more of them.
+	// maxDue is the number of pods that may wait for a list of their own. One list of all pods is
+	// cheaper than more of them.
 	maxDue = 32
 )
 

@@ -31,8 +31,8 @@ type flight struct {
 	ends    time.Time
 	timeout time.Duration
 	cancel  context.CancelCauseFunc
-	// overtaken is set once an inspection that began later has ended by itself in at
-	// most half of this one's age.
+	// overtaken is set once an inspection that began later has ended by itself in at most half of
+	// the age of this inspection.
 	overtaken bool
 	// superseded is set once it was cancelled because its pod is gone, cut once it was on
 	// request, reported once the differ knows that it hangs.
@@ -57,7 +57,7 @@ type flights struct {
 	hungAfter time.Duration
 	// all are in the order in which they began. They take a place each.
 	all []*flight
-	// moved is when one last began, ended or was cancelled.
+	// moved is when an inspection last began, ended or was cancelled.
 	moved time.Time
 	// took is the time of the last inspection that ended by itself.
 	took time.Duration
@@ -71,7 +71,7 @@ type plan struct {
 	// begin and retry: another pod may be inspected, or a quarantined pod.
 	begin, retry bool
 	cancel       *flight
-	// again is when the plan will be another one if nothing happens; zero if never.
+	// again is when the plan changes although nothing happens; zero if never.
 	again time.Time
 }
 

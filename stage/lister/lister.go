@@ -91,9 +91,9 @@ func (l *Lister) Relist() <-chan error {
 	return relisted
 }
 
-// RelistNow requests a list at once. If the last requested list ended less than
-// RelistPeriod ago (or a second, if that is shorter), the next one begins after that
-// time and serves all requests made meanwhile.
+// RelistNow requests a list at once. If the last requested list ended less than RelistPeriod ago
+// (or a second, if that is shorter), the next list begins after that time and serves all requests
+// made meanwhile.
 func (l *Lister) RelistNow() { poke(l.relistNow) }
 
 // RelistSoon requests a list within RelistPeriod, even while the longer period
@@ -173,7 +173,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	return context.Cause(ctx)
 }
 
-// longList is what only a list takes that the runtime left waiting.
+// longList is the duration above which the runtime has left a list waiting.
 const longList = 3 * time.Second
 
 // probe asks whether the runtime answers. If it does not, that counts as a failed list, and the

@@ -18,8 +18,8 @@ type schedule struct {
 	period, pause time.Duration
 	// ended is when the last list ended, answered when the last list or probe did.
 	ended, answered time.Time
-	// atOnce is set by a change of the event stream, requested by requests of a list at once,
-	// soon by requests of a list until then. served is when a list for a request last ended:
+	// atOnce is set by a change of the event stream, requested by requests for a list at once, soon
+	// by requests for a list within the period. served is when a list for a request last ended:
 	// many hints must not cause lists without a pause.
 	atOnce, requested bool
 	soon, served      time.Time

@@ -149,7 +149,7 @@ func (r *random) join() {
 	}
 	filter := randomFilters[r.rng.IntN(len(randomFilters))]
 	o.Filter = filter.filter
-	// The event after a failed inspection may be one of a sandbox.
+	// The event after a failed inspection may be of a sandbox.
 	o.Statuses = o.Filter.OmitSandboxes || r.rng.IntN(2) == 0
 	slowness := time.Duration(0)
 	if r.rng.IntN(3) > 0 {

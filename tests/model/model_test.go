@@ -127,8 +127,8 @@ func sameStatus(t *testing.T, when string, uid pleg.PodUID, p *pipeline.Pipeline
 	}
 }
 
-// asReference returns what a cache has of a pod as the reference does, whose status of a pod
-// that is gone, or is back and not inspected yet, has only its UID.
+// asReference returns the status and error of a pod as the reference has them: of a pod that is
+// gone, or is back and not inspected yet, it has a status with only the UID.
 func asReference(uid pleg.PodUID, s *pleg.PodStatus, err error) (*pleg.PodStatus, error) {
 	if errors.Is(err, pleg.ErrUnknownPod) || errors.Is(err, pleg.ErrNotSynced) || errors.Is(err, cache.ErrNotInspected) {
 		return &pleg.PodStatus{UID: uid}, nil

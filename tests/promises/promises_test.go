@@ -204,7 +204,7 @@ func TestKeptPromises(t *testing.T) {
 	}
 }
 
-// stale is a cache without statuses, which is as old as it says.
+// stale is a cache without statuses, whose observations have this time.
 type stale time.Time
 
 func (s stale) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {

@@ -166,7 +166,7 @@ func (s *scale) restart() {
 	s.rest(s.consumer, "a tenth of the agents restarted", began)
 }
 
-// step makes events for a time at the rate of all nodes.
+// step makes as many events as all nodes make in a time.
 func (s *scale) step(duration time.Duration) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

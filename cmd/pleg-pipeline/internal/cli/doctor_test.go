@@ -40,7 +40,7 @@ func TestDoctorAsPlugin(t *testing.T) {
 }
 
 // isSlow reports whether the doctor found that the runtime is slow: on a busy machine, the
-// simulated one may be.
+// simulated runtime may be.
 func isSlow(report string) bool {
 	verdict, _, _ := strings.Cut(report, "\n")
 	return strings.Contains(verdict, " takes ") || strings.Contains(verdict, " take ") || strings.Contains(verdict, "waited for the disk")
@@ -74,7 +74,8 @@ func TestPluginConfiguration(t *testing.T) {
 	}
 }
 
-// TestDoctorAsksBoth examines the runtime of a daemon that works, has ended, is frozen, and of none.
+// TestDoctorAsksBoth examines a runtime beside a daemon that works, has ended or is frozen, and
+// without a daemon.
 func TestDoctorAsksBoth(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

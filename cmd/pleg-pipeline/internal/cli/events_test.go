@@ -86,7 +86,7 @@ func TestEventsOwnPipelineStartsNow(t *testing.T) {
 	out.await(t, "\n")
 	s.stopAndWait(t)
 	if first := decode(t, out.String())[0]; first.Seq <= 9 || first.Replayed {
-		t.Errorf("the first event is %+v, want one after the 9 of the first list", first)
+		t.Errorf("the first event is %+v, want an event after the 9 of the first list", first)
 	}
 	if strings.Contains(s.stderr.String(), "--since") {
 		t.Errorf("stderr = %q, want no position: no process can resume after it", s.stderr)

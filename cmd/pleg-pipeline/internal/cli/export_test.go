@@ -23,7 +23,7 @@ func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	return c.pipeline.options(nil, nil, nil), c.pipeline.clientOptions(nil, nil), err
 }
 
-// Serve runs a daemon with a page on a runtime that it dials so.
+// Serve runs a daemon with a page on a runtime that it dials with these options.
 func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
 	c, cmd := &runCommand{process: p.withDefaults()}, &cobra.Command{}
 	c.addFlags(cmd)

@@ -21,7 +21,7 @@ const (
 	folder = "kubepods/podu1/c1/"
 )
 
-// changing are cgroups of which one comes to life when it is read again.
+// changing are cgroups, one of which has processes when it is read again.
 type changing struct {
 	fstest.MapFS
 	reads map[string]int

@@ -2,8 +2,8 @@ package doctor
 
 import "testing"
 
-// TestPercentile: the nearest rank is a value that was measured, the least at or above which the
-// given part of all lies.
+// TestPercentile: the nearest rank is the least measured value that the given part of all values
+// does not exceed.
 func TestPercentile(t *testing.T) {
 	for _, test := range []struct {
 		values  int

@@ -33,8 +33,8 @@ type terminal struct {
 	width, height int
 }
 
-// newTerminal returns a terminal whose screen, unlike that of the program, does not remove
-// control characters: the view must.
+// newTerminal returns a terminal whose screen, unlike the program's, does not remove control
+// characters: the view must.
 func newTerminal(t *testing.T, width, height int) *terminal {
 	t.Helper()
 	term := &terminal{T: t, MockTerm: vt.NewMockTerm(vt.MockOptSize{X: vt.Col(width), Y: vt.Row(height)}), width: width, height: height}

@@ -110,7 +110,7 @@ func (p *Pod) isInit(c Container) bool {
 	if c.ExitCode == nil || *c.ExitCode != 0 || c.FinishedAt == nil {
 		return false
 	}
-	later := make(map[string]bool) // by name, whether all were created later
+	later := make(map[string]bool) // whether all containers of a name were created later
 	for _, other := range p.Containers {
 		before, known := later[other.Name]
 		later[other.Name] = (before || !known) && other.CreatedAt != nil && !other.CreatedAt.Before(*c.FinishedAt)
