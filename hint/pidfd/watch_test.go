@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// scripted is a pipeline that sends events as the test wants. It knows the processes of no
-// container, and whose end somebody waits for.
+// scripted is a pipeline that sends events as the test wants. It knows no process of a container,
+// and notes the containers whose end is waited for.
 type scripted struct {
 	pidfd.Pipeline
 	events  chan pleg.Event

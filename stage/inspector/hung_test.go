@@ -114,8 +114,8 @@ func TestWhatIsOvertaken(t *testing.T) {
 }
 
 // If every place is taken and nothing ends, the youngest inspection is cancelled each four times
-// HungAfter, and the oldest never: a runtime that serves its calls in order works on it. A runtime
-// that answered before is more likely to be slow, and few are.
+// HungAfter, and the oldest never: a runtime that serves its calls in order works on it. If the
+// runtime answered before, it is more likely to be slow, and few are cancelled.
 func TestCancelledWhileNothingEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before int // healthy pods

@@ -9,7 +9,7 @@
 // [Incidents] keep the last minutes of a recording in memory. CRI events are not recorded: they
 // only make the pipeline list, and the lists are.
 //
-// Text that is not UTF-8 is written with U+FFFD, and replayed as text that is not UTF-8.
+// Text that is not UTF-8 is written with U+FFFD: a replay shows the item that the node skipped.
 //
 // A replay answers each call as the same call was answered: with the newest answer at that time of
 // the recording, or with the next if it follows soon. Its clock starts with the first call and

@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"regexp"
-	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -33,16 +31,12 @@ func (r *redactor) sum(text string) []byte {
 // same word with a probability of 2 in a billion.
 const wordBytes = 6
 
-// word replaces any text. It is a valid name in Kubernetes, unless the text was not UTF-8.
+// word replaces any text. It is a valid name in Kubernetes.
 func (r *redactor) word(text string) string {
 	if text == "" || r == nil {
 		return text
 	}
-	word := "r" + hex.EncodeToString(r.sum(text)[:wordBytes])
-	if strings.ContainsRune(text, utf8.RuneError) {
-		word += string(utf8.RuneError)
-	}
-	return word
+	return "r" + hex.EncodeToString(r.sum(text)[:wordBytes])
 }
 
 // randomID matches the random UID of a pod and the id of a container. The UID of a

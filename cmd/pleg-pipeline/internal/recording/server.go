@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -14,8 +13,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -55,7 +52,7 @@ func (s *Server) Ended() <-chan struct{} { return s.ended }
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
 // calls under way and returns the cause.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
-	server := grpc.NewServer(grpc.UnknownServiceHandler(s.handle), grpc.ForceServerCodecV2(replayCodec{encoding.GetCodecV2("proto")}))
+	server := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
 	parts, ctx := errgroup.WithContext(ctx)
 	parts.Go(func() error {
 		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
@@ -138,18 +135,4 @@ func sleep(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return hang(ctx)
 	}
-}
-
-// replayCodec encodes messages so that text which was recorded as U+FFFD is not UTF-8 again, and of the
-// same length.
-type replayCodec struct{ encoding.CodecV2 }
-
-func (c replayCodec) Marshal(v any) (mem.BufferSlice, error) {
-	parts, err := c.CodecV2.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	defer parts.Free()
-	raw := bytes.ReplaceAll(parts.Materialize(), []byte("\ufffd"), []byte("\xff\xff\xff"))
-	return mem.BufferSlice{mem.SliceBuffer(raw)}, nil
 }

@@ -1,12 +1,16 @@
 package recording
 
 import (
+	"bytes"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"google.golang.org/protobuf/proto"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -46,5 +50,18 @@ func TestFailedIncidentRemovesNothing(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(dir, "*1999*"))
 	if all, _ := os.ReadDir(dir); err != nil || len(files) != maxIncidents || len(all) != maxIncidents {
 		t.Errorf("the folder has %v, want the %d old files", all, maxIncidents)
+	}
+}
+
+// A container with text that is not UTF-8 hides no other from a recording.
+func TestTextThatIsNotUTF8IsRecorded(t *testing.T) {
+	t.Parallel()
+	list := &cri.ListContainersResponse{Containers: []*cri.Container{{Id: "c", ImageRef: "nginx:1"}, {Id: "d"}}}
+	raw, err := proto.Marshal(list)
+	kit.Must(t, err)
+	raw = bytes.ReplaceAll(raw, []byte("nginx:1"), []byte("nginx:\xff"))
+	l := newEncoder(false).line(&call{method: listContainers, raw: raw})
+	if l.Error != nil || len(l.items) != 2 || !bytes.Contains(l.items[0].text, []byte("nginx:\ufffd")) {
+		t.Errorf("got %+v, want both containers", l)
 	}
 }
