@@ -115,7 +115,7 @@ func TestPodStatusErrors(t *testing.T) {
 		{"no status of a container", nil, noContainer, nil, "ContainerStatus of name-c c: malformed answer: no status", codes.Unknown},
 		{
 			"the status of another", nil, container(&runtimeapi.ContainerStatus{Id: "other"}), nil,
-			`ContainerStatus of name-c c: malformed answer: the status is that of "other"`, codes.Unknown,
+			`ContainerStatus of name-c c: malformed answer: the status is of "other"`, codes.Unknown,
 		},
 		{
 			"text that is not UTF-8", nil,

@@ -109,7 +109,7 @@ func (c *Client) askSandbox(ctx context.Context, id pleg.ContainerID) unlistedSa
 	}
 	st := answer.GetStatus()
 	if err == nil && st.GetId() != string(id) {
-		err = fmt.Errorf("the status is that of %q", st.GetId())
+		err = fmt.Errorf("the status is of %q", st.GetId())
 	}
 	if err != nil {
 		c.opts.Logger.DebugContext(ctx, "sandbox of a container not known", "podSandboxID", id, "err", err)

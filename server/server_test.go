@@ -47,7 +47,7 @@ func TestBadRequests(t *testing.T) {
 		{"no type", &plegv1.WatchRequest{Types: []plegv1.EventType{started, unspecified}}, codes.InvalidArgument, "unspecified type"},
 		{"unknown type", &plegv1.WatchRequest{Types: []plegv1.EventType{77}}, codes.InvalidArgument, `unknown event type "77"`},
 		{"mark", &plegv1.WatchRequest{Types: []plegv1.EventType{synced}}, codes.InvalidArgument, `unknown event type "Synced"`},
-		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be that of another pipeline"},
+		{"bare number", &plegv1.WatchRequest{ResumeAfter: &plegv1.Position{Seq: 475}}, codes.InvalidArgument, "resume_after has no epoch, so its number 475 may be of another pipeline"},
 		{"name", &plegv1.WatchRequest{Name: strings.Repeat("n", 101)}, codes.InvalidArgument, "name has 101 bytes"},
 		{"size", &plegv1.WatchRequest{Namespaces: slices.Repeat([]string{strings.Repeat("n", 1000)}, 100)}, codes.ResourceExhausted, "larger than max"},
 	}
