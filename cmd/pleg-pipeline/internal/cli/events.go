@@ -208,13 +208,13 @@ func typeFlag(cmd *cobra.Command, types *[]string) {
 }
 
 func parseTypes(words []string) (types []pleg.EventType, err error) {
-	known := eventTypes()
+	all := eventTypes()
 	for _, word := range words {
-		i := slices.IndexFunc(known, func(t string) bool { return strings.EqualFold(t, word) })
+		i := slices.IndexFunc(all, func(t string) bool { return strings.EqualFold(t, word) })
 		if i < 0 {
-			return nil, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(known, ", "))
+			return nil, fmt.Errorf("--type %q is unknown: want %s", word, strings.Join(all, ", "))
 		}
-		types = append(types, pleg.EventType(known[i]))
+		types = append(types, pleg.EventType(all[i]))
 	}
 	return types, nil
 }

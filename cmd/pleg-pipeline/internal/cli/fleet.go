@@ -141,14 +141,14 @@ func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
 }
 
 func fleetPod(pod fleet.Pod) view.Pod {
-	known := view.NewPod(cache.Entry{
+	shown := view.NewPod(cache.Entry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	})
-	known.Node, known.Name, known.Namespace = pod.Node, cmp.Or(known.Name, pod.Name), cmp.Or(known.Namespace, pod.Namespace)
+	shown.Node, shown.Name, shown.Namespace = pod.Node, cmp.Or(shown.Name, pod.Name), cmp.Or(shown.Namespace, pod.Namespace)
 	if pod.Finding != nil {
-		known.SetFinding(*pod.Finding)
+		shown.SetFinding(*pod.Finding)
 	}
-	return known
+	return shown
 }
 
 // Status implements [top.Source]: a cluster has none.

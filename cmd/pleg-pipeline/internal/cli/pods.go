@@ -96,7 +96,7 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
 	slices.SortStableFunc(pods, func(a, b view.Pod) int {
 		if c.fleet.given() && !c.sorted { // many rows hide it
-			return cmp.Or(view.CompareTrouble(&a, &b), view.ComparePods(c.sort, &a, &b))
+			return cmp.Or(view.CompareSeverity(&a, &b), view.ComparePods(c.sort, &a, &b))
 		}
 		return view.ComparePods(c.sort, &a, &b)
 	})

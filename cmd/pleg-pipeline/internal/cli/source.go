@@ -239,12 +239,12 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconn
 func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	known, err := s.client.Pods(ctx)
+	entries, err := s.client.Pods(ctx)
 	if err != nil {
 		return nil, fromDaemon(ctx, err)
 	}
 	now, err := s.Status(ctx)
-	return view.Pods(known, now), err
+	return view.Pods(entries, now), err
 }
 
 // Status implements [top.Source].

@@ -50,11 +50,11 @@ func versionLine() string {
 }
 
 func programVersion() string {
-	info, known := debug.ReadBuildInfo()
+	info, ok := debug.ReadBuildInfo()
 	switch {
 	case version != "":
 		return version
-	case !known || info.Main.Version == "":
+	case !ok || info.Main.Version == "":
 		return "(devel)"
 	}
 	return info.Main.Version
@@ -62,8 +62,8 @@ func programVersion() string {
 
 // programCommit returns the commit that the program was built from, or "".
 func programCommit() string {
-	info, known := debug.ReadBuildInfo()
-	if revision != "" || !known {
+	info, ok := debug.ReadBuildInfo()
+	if revision != "" || !ok {
 		return revision
 	}
 	i := slices.IndexFunc(info.Settings, func(s debug.BuildSetting) bool { return s.Key == "vcs.revision" })

@@ -90,17 +90,17 @@ type itemKey struct{}
 
 // inspect asks for the status of everything until ctx ends.
 func (e *examination) inspect(ctx context.Context, items []item) {
-	places := make(chan struct{}, width)
+	slots := make(chan struct{}, width)
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	for _, i := range items {
 		select {
-		case places <- struct{}{}:
+		case slots <- struct{}{}:
 		case <-ctx.Done():
 			return
 		}
 		calls.Go(func() {
-			release := sync.OnceFunc(func() { <-places })
+			release := sync.OnceFunc(func() { <-slots })
 			defer release()
 			defer time.AfterFunc(hungAfter, release).Stop()
 			e.askStatus(ctx, i.ItemCall)

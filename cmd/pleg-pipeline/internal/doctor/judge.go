@@ -77,22 +77,22 @@ func (e *examination) seen() pleg.Status {
 	if r.Runtime == "" {
 		return s
 	}
-	hung, failed, known := podsOf(r.Hung), podsOf(r.Failed), make(map[pleg.PodUID]bool)
+	hung, failed, waiting := podsOf(r.Hung), podsOf(r.Failed), make(map[pleg.PodUID]bool)
 	for _, i := range s.Overdue {
-		known[i.UID] = true
+		waiting[i.UID] = true
 	}
 	s.Relist.Pods = len(podsOf(e.likeHung()))
 	if c := r.Counts; c.Inspected >= c.Sandboxes+c.Containers {
 		s.Relist.Pods = c.Pods
-		s.Quarantined = slices.DeleteFunc(slices.Clone(s.Quarantined), func(q pleg.Quarantined) bool { return !known[q.UID] && !hung[q.UID] })
+		s.Quarantined = slices.DeleteFunc(slices.Clone(s.Quarantined), func(q pleg.Quarantined) bool { return !waiting[q.UID] && !hung[q.UID] })
 		s.Failed = slices.DeleteFunc(slices.Clone(s.Failed), func(f pleg.Failed) bool { return !failed[f.UID] })
 	}
 	for _, q := range s.Quarantined {
-		known[q.UID] = true
+		waiting[q.UID] = true
 	}
 	for _, c := range slices.SortedFunc(slices.Values(r.Hung), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
-		if uid := pleg.PodUID(c.PodUID); !known[uid] {
-			known[uid] = true
+		if uid := pleg.PodUID(c.PodUID); !waiting[uid] {
+			waiting[uid] = true
 			namespace, name, _ := strings.Cut(c.Pod, "/")
 			s.Overdue = append(s.Overdue, pleg.Inspection{UID: uid, Namespace: namespace, Name: name, Started: c.began, Hung: true, Call: c.call()})
 		}

@@ -53,16 +53,16 @@ func (e *examination) readCgroups(ctx context.Context, items []item) {
 // findStuck finds pods whose shim is stopped, or that have a container that has ended. The end of a
 // container of a stopped shim is the shim's matter.
 func (e *examination) findStuck(items []item) {
-	stopped, known := make(map[pleg.ContainerID]*pleg.Process), make(map[string]bool)
+	stopped, done := make(map[pleg.ContainerID]*pleg.Process), make(map[string]bool)
 	if e.Proc != nil {
 		stopped = shim.Stopped(e.Proc)
 	}
 	for _, i := range items {
 		process := stopped[pleg.ContainerID(i.ID)]
-		if process == nil || known[i.PodUID] {
+		if process == nil || done[i.PodUID] {
 			continue
 		}
-		known[i.PodUID] = true
+		done[i.PodUID] = true
 		stuck := e.stuckPod(i.Pod, i.PodUID)
 		stuck.Shim = process
 		e.report.Empty = slices.DeleteFunc(e.report.Empty, func(c EmptyContainer) bool {
@@ -95,15 +95,15 @@ func (e *examination) lostCgroup(ctx context.Context, c item) string {
 	if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
 		return ""
 	}
-	var known verbose
-	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &known) != nil {
+	var info verbose
+	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil {
 		return ""
 	}
-	if !known.keepsProcesses() && (known.RuntimeType != "" || !c.plain || !e.hasEnded(known.Pid)) {
+	if !info.keepsProcesses() && (info.RuntimeType != "" || !c.plain || !e.hasEnded(info.Pid)) {
 		return ""
 	}
-	cgroup := known.cgroupPath()
-	if cgroup == "" || e.exists(known.Pid) || !isEmpty(e.Cgroups, cgroup) {
+	cgroup := info.cgroupPath()
+	if cgroup == "" || e.exists(info.Pid) || !isEmpty(e.Cgroups, cgroup) {
 		return ""
 	}
 	return cgroup
@@ -145,7 +145,7 @@ func (v *verbose) keepsProcesses() bool {
 }
 
 // cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if it is
-// not known.
+// not info.
 func (v *verbose) cgroupPath() string {
 	configured := v.RuntimeSpec.Linux.CgroupsPath
 	slice, rest, systemd := strings.Cut(configured, ":")
@@ -185,7 +185,7 @@ func (e *examination) exists(pid int) bool {
 }
 
 // ProcessState returns the state of a process, such as "T", as proc(5) has it; "" if it does not exist,
-// and "?" if it is not known.
+// and "?" if it is not info.
 func ProcessState(proc fs.FS, pid int) string {
 	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) {

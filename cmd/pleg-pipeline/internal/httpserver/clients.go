@@ -102,7 +102,7 @@ func (o *Options) guard(h http.Handler) http.Handler {
 }
 
 // fromElsewhere returns an error if a page of another site makes the request: it could not
-// read the answer, but take all places. Following a link is another matter.
+// read the answer, but take all slots. Following a link is another matter.
 func fromElsewhere(r *http.Request) error {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return errors.New("pods are not served to pages of other sites")

@@ -124,24 +124,24 @@ func (s *stream) send() error {
 // filter must not match everything.
 type query struct {
 	values url.Values
-	known  map[string]bool
+	names  map[string]bool
 	err    error
 }
 
 func newQuery(r *http.Request) *query {
-	q := &query{known: make(map[string]bool)}
+	q := &query{names: make(map[string]bool)}
 	q.values, q.err = url.ParseQuery(r.URL.RawQuery)
 	return q
 }
 
 func (q *query) text(name string) string {
-	q.known[name] = true
+	q.names[name] = true
 	return q.values.Get(name)
 }
 
 // list accepts values with commas, repeated parameters, or both.
 func (q *query) list(name string) []string {
-	q.known[name] = true
+	q.names[name] = true
 	var all []string
 	for _, v := range q.values[name] {
 		for part := range strings.SplitSeq(v, ",") {
@@ -156,7 +156,7 @@ func (q *query) list(name string) []string {
 // flag returns the value of a boolean parameter: true if it has no value, byDefault if
 // it is missing.
 func (q *query) flag(name string, byDefault bool) bool {
-	q.known[name] = true
+	q.names[name] = true
 	if !q.values.Has(name) {
 		return byDefault
 	}
@@ -185,8 +185,8 @@ func (q *query) finish() error {
 		return q.err
 	}
 	for name := range q.values {
-		if !q.known[name] {
-			return fmt.Errorf("unknown parameter %q: want %s", name, strings.Join(slices.Sorted(maps.Keys(q.known)), ", "))
+		if !q.names[name] {
+			return fmt.Errorf("unknown parameter %q: want %s", name, strings.Join(slices.Sorted(maps.Keys(q.names)), ", "))
 		}
 	}
 	return nil

@@ -142,7 +142,7 @@ func TestStagesNameHungPods(t *testing.T) {
 	})
 }
 
-// A page of another site may neither read what names pods nor hold its places.
+// A page of another site may neither read what names pods nor hold its slots.
 func TestPagesOfOtherSitesAreRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})

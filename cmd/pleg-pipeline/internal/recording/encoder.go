@@ -16,7 +16,7 @@ import (
 // encoder makes lines from calls. One goroutine uses it.
 type encoder struct {
 	redact *redactor                   // nil if texts stay
-	known  map[string]map[string]*item // the items of the last full list of each kind, by their encoding
+	last   map[string]map[string]*item // the items of the last full list of each kind, by their encoding
 }
 
 // item is an item of a list. If nothing has changed, the next list has the same item.
@@ -26,7 +26,7 @@ type item struct {
 }
 
 func newEncoder(redact bool) *encoder {
-	e := &encoder{known: make(map[string]map[string]*item)}
+	e := &encoder{last: make(map[string]map[string]*item)}
 	if redact {
 		e.redact = newRedactor()
 	}
@@ -68,7 +68,7 @@ func (e *encoder) addItems(l *line, list proto.Message) {
 	for i := range l.items {
 		message := of.Get(i).Message().Interface()
 		key := wire(message)
-		it := e.known[l.Method][key]
+		it := e.last[l.Method][key]
 		if it == nil || l.Request != nil {
 			it = &item{text: e.text(message), status: statusQuestion(message)}
 			l.size += len(it.text)
@@ -76,7 +76,7 @@ func (e *encoder) addItems(l *line, list proto.Message) {
 		l.items[i], next[key] = it, it
 	}
 	if l.Request == nil {
-		e.known[l.Method] = next
+		e.last[l.Method] = next
 	}
 }
 
@@ -123,7 +123,7 @@ func (w *writer) compareItems(l *line) {
 	l.List = make([]json.RawMessage, len(l.items))
 	for i, it := range l.items {
 		l.List[i] = it.text
-		if at, known := index[it]; known && compared {
+		if at, ok := index[it]; ok && compared {
 			l.List[i] = json.RawMessage(strconv.Itoa(at))
 			delete(index, it) // each item stands for one, even if two are equal
 			same++

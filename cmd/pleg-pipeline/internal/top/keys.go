@@ -95,7 +95,7 @@ const helpText = `
 ↑ ↓ PgUp PgDn Home End   scroll the pods
 Esc     clear the filter
 /       filter: each word must be in the name, the state or a container
-s       sort by trouble, events, name, restarts, age, known
+s       sort by severity, events, name, restarts, age, known
 p       pause the events
 q       quit
 

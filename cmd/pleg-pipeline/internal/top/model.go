@@ -23,7 +23,7 @@ const (
 type model struct {
 	status pleg.Status
 	nodes  *nodes // nil if all pods are of one node
-	known  bool   // whether there is a status
+	loaded bool   // whether there is a status
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
 	err    string        // why the status is not known
@@ -67,13 +67,13 @@ func (m *model) apply(u update, now time.Time) {
 		m.err = u.err.Error()
 		return
 	}
-	m.err, m.status, m.nodes, m.known = "", u.status, u.nodes, true
+	m.err, m.status, m.nodes, m.loaded = "", u.status, u.nodes, true
 	seen := make(map[pleg.PodUID]bool, len(u.pods))
-	for _, known := range u.pods {
-		seen[known.UID] = true
-		p := m.pod(known.UID)
-		known.Name, known.Namespace = cmp.Or(known.Name, p.Name), cmp.Or(known.Namespace, p.Namespace)
-		p.Pod = known
+	for _, next := range u.pods {
+		seen[next.UID] = true
+		p := m.pod(next.UID)
+		next.Name, next.Namespace = cmp.Or(next.Name, p.Name), cmp.Or(next.Namespace, p.Namespace)
+		p.Pod = next
 	}
 	for uid := range m.pods {
 		if !seen[uid] {
@@ -168,15 +168,15 @@ func (m *model) arrange(now time.Time) {
 }
 
 // Orders are the orders of the pods; the first is the default.
-func Orders() []string { return append([]string{"trouble", "events"}, view.PodOrders()...) }
+func Orders() []string { return append([]string{"severity", "events"}, view.PodOrders()...) }
 
-// compare orders two pods. By trouble, what is wrong comes first, then the busiest, then
+// compare orders two pods. By severity, what is wrong comes first, then the busiest, then
 // the most restarted.
 func compare(order string, a, b *pod) int {
 	busier := cmp.Compare(len(b.recent), len(a.recent))
 	switch order {
-	case "trouble":
-		return cmp.Or(view.CompareTrouble(&a.Pod, &b.Pod), busier, view.ComparePods("restarts", &a.Pod, &b.Pod))
+	case "severity":
+		return cmp.Or(view.CompareSeverity(&a.Pod, &b.Pod), busier, view.ComparePods("restarts", &a.Pod, &b.Pod))
 	case "events":
 		return cmp.Or(busier, view.ComparePods("name", &a.Pod, &b.Pod))
 	}

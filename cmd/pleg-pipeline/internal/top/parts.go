@@ -64,7 +64,7 @@ func (s *screen) drawPods(m *model, y, n int, now time.Time) {
 		p := m.rows[m.top+i]
 		s.row(y+1+i, columns, func(c *view.Column[pod]) (string, tcell.Style) { return c.Value(p), styles[c.Color(p)] })
 	}
-	if len(m.rows) == 0 && m.known {
+	if len(m.rows) == 0 && m.loaded {
 		s.text(0, y+1, s.width, "no pod matches the filter", faint)
 	}
 }

@@ -52,7 +52,7 @@ func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Se
 		return "DISCONNECTED: " + m.disconnected, "", verdict.Problem
 	case m.err != "":
 		return "NO ANSWER: " + m.err, "", verdict.Problem
-	case !m.known:
+	case !m.loaded:
 		return "waiting for the first answer", "", verdict.OK
 	case m.nodes == nil:
 		v = verdict.Of(m.status)

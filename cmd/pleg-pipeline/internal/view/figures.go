@@ -102,8 +102,8 @@ func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures 
 	status := pipe.Status()
 	f.addStatus(status)
 	f.Verdict = verdict.Of(status)
-	pending := pipe.Cache().Pending()
-	for _, p := range pending[:min(MaxNamed, len(pending))] {
+	waiting := pipe.Cache().Pending()
+	for _, p := range waiting[:min(MaxNamed, len(waiting))] {
 		f.Waiting = append(f.Waiting, p.UID)
 	}
 	return f

@@ -17,7 +17,7 @@ func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 		all = append(all, verdict.Finding{Severity: verdict.Problem, Summary: problem})
 	}
 	found := slices.DeleteFunc(slices.Clone(pods), func(p Pod) bool { return p.Finding == nil })
-	slices.SortFunc(found, func(a, b Pod) int { return CompareTrouble(&a, &b) })
+	slices.SortFunc(found, func(a, b Pod) int { return CompareSeverity(&a, &b) })
 	for n, p := range found {
 		f := *p.Finding
 		f.Summary = p.FullName() + " " + f.Complaint(now)

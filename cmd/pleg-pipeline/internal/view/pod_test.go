@@ -133,7 +133,7 @@ func TestTroubleIsOrdered(t *testing.T) {
 	}
 	long, short, slow := pod(verdict.HungContainer, 1), pod(verdict.HungContainer, 2), pod(verdict.SlowContainer, 0)
 	for n, pair := range [][2]*view.Pod{{long, short}, {long, slow}, {short, slow}} {
-		if view.CompareTrouble(pair[0], pair[1]) >= 0 || view.CompareTrouble(pair[1], pair[0]) <= 0 {
+		if view.CompareSeverity(pair[0], pair[1]) >= 0 || view.CompareSeverity(pair[1], pair[0]) <= 0 {
 			t.Errorf("pair %d: the first is not before the second", n)
 		}
 	}

@@ -78,8 +78,8 @@ func (p *Pod) SetFinding(f verdict.Finding) {
 // rank orders states, the worst first.
 func (p *Pod) rank() int { return slices.Index(States(), p.State) }
 
-// CompareTrouble compares two pods so that the worst and longest trouble comes first.
-func CompareTrouble(a, b *Pod) int {
+// CompareSeverity compares two pods so that the worst and longest trouble comes first.
+func CompareSeverity(a, b *Pod) int {
 	if c := cmp.Compare(a.rank(), b.rank()); c != 0 || a.Finding == nil || b.Finding == nil {
 		return c
 	}
@@ -112,8 +112,8 @@ func (p *Pod) isInit(c Container) bool {
 	}
 	later := make(map[string]bool) // whether all containers of a name were created later
 	for _, other := range p.Containers {
-		before, known := later[other.Name]
-		later[other.Name] = (before || !known) && other.CreatedAt != nil && !other.CreatedAt.Before(*c.FinishedAt)
+		before, ok := later[other.Name]
+		later[other.Name] = (before || !ok) && other.CreatedAt != nil && !other.CreatedAt.Before(*c.FinishedAt)
 	}
 	for name, all := range later {
 		if all && name != c.Name {

@@ -199,7 +199,7 @@ export class Pods {
 		} else if (!sort.reverse) {
 			this.#store.sort = { key, reverse: true };
 		} else {
-			this.#store.sort = { key: 'trouble', reverse: false }; // the third click
+			this.#store.sort = { key: 'severity', reverse: false }; // the third click
 		}
 		for (const button of this.#head.querySelectorAll('button')) {
 			const { key, reverse } = this.#store.sort;

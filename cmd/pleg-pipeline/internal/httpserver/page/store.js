@@ -8,7 +8,7 @@ const keepMarks = 600e3; // ms: the longest timeline
 const keepGone = 30e3; // ms for which a pod that is gone stays visible
 
 const orders = {
-	trouble: (a, b) => a.rank - b.rank || since(a) - since(b),
+	severity: (a, b) => a.rank - b.rank || since(a) - since(b),
 	namespace: (a, b) => compare(a.namespace, b.namespace),
 	name: (a, b) => compare(a.name, b.name),
 	state: (a, b) => a.rank - b.rank,
@@ -50,7 +50,7 @@ export class Store {
 	stale = true; // all pods must be fetched
 	synced = false; // whether the pods are known
 	events = 0; // live events so far
-	sort = { key: 'trouble', reverse: false };
+	sort = { key: 'severity', reverse: false };
 	words = [];
 	shown = new Set(); // the states to show; all if empty
 	#states = []; // all states, the worst first
