@@ -154,8 +154,8 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 	}
 }
 
-// The index of the first Lookup has the last good status of a pod whose inspection fails since.
-func TestFirstLookupOfAPodWhoseInspectionFails(t *testing.T) {
+// Of a pod whose inspection fails, the containers of its last good status are known.
+func TestLookupOfAPodWhoseInspectionFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
 		p.Runtime.Set("web", "c=exited:137:OOMKilled /s=running")
@@ -169,20 +169,17 @@ func TestFirstLookupOfAPodWhoseInspectionFails(t *testing.T) {
 	})
 }
 
-func TestLookupOfWhatWasRemovedBeforeTheFirst(t *testing.T) {
-	for _, kept := range []bool{true, false} {
-		kit.Bubble(t, fmt.Sprint(kept), func(t *testing.T) {
-			p := kit.New(t, pipeline.Options{LookupRemoved: kept})
-			p.Runtime.Set("web", "c=running /s=running")
-			p.StartBetweenLists(t)
-			p.Runtime.Set("web", "/s=running")
-			kit.Relist(1)
-			c, err := p.Lookup(t.Context(), container("c"))
-			if found := err == nil && c.PodUID == "web" && !c.RemovedAt.IsZero(); found != kept {
-				t.Errorf("Lookup = %+v, %v, want it known: %v", c, err, kept)
-			}
-		})
-	}
+func TestLookupOfWhatWasRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("web", "c=running /s=running")
+		p.StartBetweenLists(t)
+		p.Runtime.Set("web", "/s=running")
+		kit.Relist(1)
+		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "web" || c.RemovedAt.IsZero() {
+			t.Errorf("Lookup = %+v, %v, want it known", c, err)
+		}
+	})
 }
 
 func failOnce(rt *plegtest.Runtime) {

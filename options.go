@@ -89,10 +89,6 @@ type Options struct {
 	// most this number of events behind gets no Gap. If zero, [DefaultHistory]; if negative,
 	// 1000, the capacity of the kubelet's event channel.
 	History int
-	// LookupRemoved builds the index of [Pipeline.Lookup] in New instead of at the first call, so
-	// that it also has the containers that were removed before that call. The index takes about 110
-	// bytes for each container, and keeps the last statuses of removed containers.
-	LookupRemoved bool
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
 	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"time"
 
@@ -33,20 +32,16 @@ import (
 // Pipeline is the stages and the cache. Create it with [New].
 type Pipeline struct {
 	cache   *podcache.Cache
-	index   atomic.Pointer[containerindex.Index] // nil until the first Lookup, unless Options.LookupRemoved is set
+	index   *containerindex.Index
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
 	logs    *asynclog.Queue
 	// unregister takes the metrics out of Options.Registerer.
 	unregister func()
-	log        *slog.Logger
+	opts       Options // complete
 	ages       verdict.Ages
 	recent     verdict.Recent // inspections
-	// inspectors is Options.Inspectors.
-	inspectors int
-	// threshold is Options.RelistThreshold.
-	threshold time.Duration
 
 	ticks      stage.Ticks
 	events     *crievents.Follower // nil if CRI events are off
@@ -66,15 +61,13 @@ func New(o Options) (*Pipeline, error) {
 	}
 	metrics := instrument.Registry{KubeletNames: o.KubeletMetricNames}
 	p := &Pipeline{
-		ended: make(chan struct{}), cache: podcache.New(), inspectors: o.Inspectors, threshold: o.RelistThreshold,
-		unregister: func() {},
+		ended: make(chan struct{}), cache: podcache.New(), unregister: func() {},
 	}
 	if o.Registerer != nil {
 		metrics.Registerer, p.unregister = instrument.Undoable(o.Registerer)
 	}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
-	p.log = o.Logger
-	statuses := stores{p.cache, o.Store, &p.index, o.Logger}
+	p.opts = o
 	var errs [8]error
 	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
 	p.lister, errs[1] = lister.New(lister.Options{
@@ -82,6 +75,8 @@ func New(o Options) (*Pipeline, error) {
 		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
+	p.index = containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
+	statuses := stores{p.cache, o.Store, p.index, o.Logger}
 	p.hinter, errs[2] = hinter.New(hinter.Options{
 		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
 	})
@@ -107,17 +102,12 @@ func New(o Options) (*Pipeline, error) {
 		Name: "pleg_healthy",
 		Help: "1 while Healthy returns true, otherwise 0.",
 	}, func() float64 {
-		if ok, _ := p.Healthy(); ok {
-			return 1
-		}
-		return 0
+		ok, _ := p.Healthy()
+		return instrument.Bool(ok)
 	}))
 	if err := cmp.Or(errs[:]...); err != nil { // the first error is enough: if one name is taken, all are
 		p.unregister() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
-	}
-	if o.LookupRemoved {
-		p.newIndex()
 	}
 	return p, nil
 }
@@ -154,7 +144,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	stages, ctx := errgroup.WithContext(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
-	stages.Go(func() error { return verdict.Watch(ctx, p.Status, p.log) })
+	stages.Go(func() error { return verdict.Watch(ctx, p.Status, p.opts.Logger) })
 	if p.events != nil {
 		stages.Go(func() error { return p.events.Run(ctx) })
 	}

@@ -18,40 +18,36 @@ func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.diff
 
 // Status returns what the pipeline does at present, and what it waits for: the list and
 // the inspections in flight, with the runtime call that each waits for if Runtime is a
-// [pleg.CallReporter]. Status does not block.
+// [pleg.Reporter]. Status does not block.
 func (p *Pipeline) Status() pleg.Status {
+	r, inspections := p.runtime.Report(), p.inspector.State()
 	s := pleg.Status{
-		At: time.Now(), Endpoint: p.runtime.Endpoint(), Relist: p.lister.Status(), Inspectors: p.inspectors,
-		Overdue: p.inspector.Overdue(), Quarantined: p.Quarantined(),
+		At: time.Now(), Endpoint: r.Endpoint, Stuck: r.Stuck, Relist: p.lister.Status(), Inspectors: p.opts.Inspectors,
+		InFlight: inspections.InFlight, Overdue: slices.Clone(inspections.Overdue), Quarantined: p.Quarantined(),
 	}
 	pending := p.cache.Pending()
 	s.Waiting = len(pending)
 	if s.Healthy, s.Err = p.Healthy(); s.Healthy {
-		s.Degraded = p.runtime.Degraded()
+		s.Degraded = r.Degraded
 	}
-	s.InFlight, s.InspectionTook = p.inspector.InFlight(), p.recent.Took(s.At, p.ages.Answering(s))
+	s.InspectionTook = p.recent.Took(s.At, p.ages.Answering(s))
 	s.Failed = failed(s, pending)
 	if !s.Relist.Success.IsZero() {
 		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
 	}
-	s.Stuck = p.runtime.Stuck()
 	p.ages.Complete(&s)
 	if s.Relist.Failures > 0 || !s.Relist.Started.IsZero() || len(s.Overdue) > 0 {
-		s.Runtime = p.runtime.Process()
+		s.Runtime = r.Process
 	}
-	if s.Relist.Started.IsZero() && len(s.Overdue) == 0 && len(s.Quarantined) == 0 {
-		return s
-	}
-	calls := p.runtime.Calls()
 	if !s.Relist.Started.IsZero() {
-		s.Relist.Call = border.CallOf(calls, "")
+		s.Relist.Call = border.CallOf(r.Calls, "")
 	}
 	for n := range s.Overdue {
-		s.Overdue[n].Call = border.CallOf(calls, s.Overdue[n].UID)
+		s.Overdue[n].Call = border.CallOf(r.Calls, s.Overdue[n].UID)
 	}
 	for n := range s.Quarantined { // a call that ignores its cancellation
 		q := &s.Quarantined[n]
-		q.Call = cmp.Or(border.CallOf(calls, q.UID), q.Call)
+		q.Call = cmp.Or(border.CallOf(r.Calls, q.UID), q.Call)
 	}
 	return s
 }
@@ -93,11 +89,11 @@ func (p *Pipeline) stalled() error {
 		return nil
 	}
 	since := waiting[1].Since
-	if answered := p.inspector.Answered(); answered.After(since) {
+	if answered := p.inspector.State().Answered; answered.After(since) {
 		since = answered
 	}
 	elapsed := time.Since(since)
-	if elapsed <= p.threshold {
+	if elapsed <= p.opts.RelistThreshold {
 		return nil
 	}
 	var names []string
@@ -108,5 +104,5 @@ func (p *Pipeline) stalled() error {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("no inspection has succeeded for %v; threshold is %v; these pods wait: %s",
-		elapsed.Round(time.Second), p.threshold, strings.Join(names, ", "))
+		elapsed.Round(time.Second), p.opts.RelistThreshold, strings.Join(names, ", "))
 }

@@ -197,8 +197,6 @@ type reporting struct {
 
 func (r *reporting) set(calls ...pleg.Call) { r.calls.Store(&calls) }
 
-func (r *reporting) Calls() []pleg.Call { return *r.calls.Load() }
-
 func (r *reporting) Probe(context.Context) error {
 	r.probes.Add(1)
 	return nil
@@ -206,12 +204,12 @@ func (r *reporting) Probe(context.Context) error {
 
 var errFallback = errors.New("lists work in portions")
 
-func (*reporting) Endpoint() string { return "unix:///runtime.sock" }
-func (*reporting) Process() *pleg.Process {
-	return &pleg.Process{PID: 41, Name: "containerd", State: "T"}
+func (r *reporting) Report() pleg.Report {
+	return pleg.Report{
+		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Stuck: []pleg.Stuck{{UID: "stuck"}}, Calls: *r.calls.Load(),
+		Process: &pleg.Process{PID: 41, Name: "containerd", State: "T"},
+	}
 }
-func (*reporting) Stuck() []pleg.Stuck { return []pleg.Stuck{{UID: "stuck"}} }
-func (*reporting) Degraded() error     { return errFallback }
 
 // The status has what the runtime reports: its address and fallbacks, its process if that is in
 // trouble, and the call that a list or an inspection waits for.
@@ -226,7 +224,7 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		r.Start(t)
 		time.Sleep(8*time.Second + time.Millisecond)
 		s := r.Status()
-		if s.Endpoint != rt.Endpoint() || !errors.Is(s.Degraded, errFallback) || len(s.Stuck) != 1 || s.Runtime != nil {
+		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(s.Stuck) != 1 || s.Runtime != nil {
 			t.Errorf("status %+v, want the address, the fallback and the stuck pod, and no process while lists succeed", s)
 		}
 		if n := rt.probes.Load(); n != 4 {

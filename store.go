@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
@@ -33,12 +32,12 @@ type Store interface {
 	Observe(at time.Time, pending []pleg.PodUID)
 }
 
-// stores writes the cache, the embedder's store if there is one, and the index for lookups if there
-// is one.
+// stores writes the cache, the embedder's store and the index for lookups. The index is written
+// before the cache: a lookup that finds a pod inspected in the cache also finds it in the index.
 type stores struct {
 	*podcache.Cache
 	own   Store
-	index *atomic.Pointer[containerindex.Index]
+	index *containerindex.Index
 	log   *slog.Logger
 }
 
@@ -51,30 +50,17 @@ func (s stores) also(method string, uid pleg.PodUID, f func()) {
 	}
 }
 
-// write writes the index, then the cache: a lookup that finds a pod inspected in the cache
-// also finds it in the index. If the index is built meanwhile, it may lack what is written.
-func (s stores) write(index func(*containerindex.Index), cache func()) {
-	before := s.index.Load()
-	if before != nil {
-		index(before)
-	}
-	cache()
-	if now := s.index.Load(); before == nil && now != nil {
-		index(now)
-	}
-}
-
 func (s stores) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
-	s.write(func(x *containerindex.Index) {
-		if status != nil {
-			x.Set(status)
-		}
-	}, func() { s.Cache.Set(uid, status, err, at) })
+	if status != nil {
+		s.index.Set(status)
+	}
+	s.Cache.Set(uid, status, err, at)
 	s.also("Store.Set", uid, func() { s.own.Set(uid, status, err, at) })
 }
 
 func (s stores) Delete(uid pleg.PodUID, at time.Time) {
-	s.write(func(x *containerindex.Index) { x.Delete(uid) }, func() { s.Cache.Delete(uid, at) })
+	s.index.Delete(uid)
+	s.Cache.Delete(uid, at)
 	s.also("Store.Delete", uid, func() { s.own.Delete(uid, at) })
 }
 
@@ -99,39 +85,17 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // removal. If the inspection of its pod fails, or hangs for a second, Lookup returns what the list
 // says.
 //
-// The first call builds an index of all containers, about 110 bytes for each; see
-// Options.LookupRemoved. A call takes microseconds, and milliseconds if the cgroups are searched:
-// with Query.WithPath, or for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait it blocks
-// for at most that time while the container is not known, and has all pods listed.
+// A call takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
+// for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait it blocks for at most that time
+// while the container is not known, and has all pods listed.
 //
 // The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet]; until the
 // first list of all pods is committed it wraps [pleg.ErrNotSynced] too. For a container that is not
 // known it wraps [pleg.ErrStopped] once Run has returned, or the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
-	x := p.index.Load()
-	if x == nil {
-		x = p.newIndex()
-	}
-	c, err := containerindex.Host{}.Lookup(ctx, x, q)
+	c, err := containerindex.Host{}.Lookup(ctx, p.index, q)
 	if errors.Is(err, lookup.ErrNotYet) && !p.isSynced() {
 		err = fmt.Errorf("%w: %w", err, pleg.ErrNotSynced)
 	}
 	return c, err
-}
-
-func (p *Pipeline) newIndex() *containerindex.Index {
-	x := containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
-	x.Fill(func() []*pleg.PodStatus {
-		if !p.index.CompareAndSwap(nil, x) {
-			return nil // another call was first
-		}
-		var pods []*pleg.PodStatus
-		for _, e := range p.cache.List() {
-			if e.Last != nil {
-				pods = append(pods, e.Last)
-			}
-		}
-		return pods
-	})
-	return p.index.Load()
 }

@@ -26,14 +26,11 @@ import (
 )
 
 var (
-	_ pleg.Runtime         = (*Client)(nil)
-	_ pleg.PodLister       = (*Client)(nil)
-	_ pleg.EventWatcher    = (*Client)(nil)
-	_ pleg.Degraded        = (*Client)(nil)
-	_ pleg.CallReporter    = (*Client)(nil)
-	_ pleg.Prober          = (*Client)(nil)
-	_ pleg.ProcessReporter = (*Client)(nil)
-	_ pleg.Addressed       = (*Client)(nil)
+	_ pleg.Runtime      = (*Client)(nil)
+	_ pleg.PodLister    = (*Client)(nil)
+	_ pleg.EventWatcher = (*Client)(nil)
+	_ pleg.Prober       = (*Client)(nil)
+	_ pleg.Reporter     = (*Client)(nil)
 )
 
 // Client calls one container runtime. It is safe for concurrent use; concurrent
@@ -122,8 +119,19 @@ func New(endpoint string, opts Options) (*Client, error) {
 	return c, nil
 }
 
-// Endpoint implements [pleg.Addressed].
-func (c *Client) Endpoint() string { return c.endpoint }
+// Report implements [pleg.Reporter]. Degraded is set while something works only by a fallback:
+//
+//   - Sandboxes are listed in portions, because the list is too large for the runtime to send
+//     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
+//     found late if no CRI event has shown it.
+//   - The socket does not exist although a connection is open: no other program reaches the
+//     runtime.
+//
+// Process is the one that listened at the socket when the last connection was made, unless that is
+// outside the pid namespace. Calls are lists and statuses, without the event stream.
+func (c *Client) Report() pleg.Report {
+	return pleg.Report{Endpoint: c.endpoint, Degraded: c.fallback(), Process: c.process(), Calls: c.inFlight.list()}
+}
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code
 // Canceled; Close does not wait for them. It waits until Options.Logger has handled what was

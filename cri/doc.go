@@ -4,8 +4,8 @@
 // A [Client] lists all pods with two parallel calls, and inspects one pod by the ids
 // in the list, without a second list. It also lists one pod alone and follows the
 // runtime's CRI events. It implements [pleg.Runtime] and all that a runtime may
-// implement beside it, except for [pleg.ShimReporter]. [Client.Check] says why a runtime cannot
-// be used; [Client.Conn] is for all other CRI calls.
+// implement beside it. [Client.Check] says why a runtime cannot be used; [Client.Conn] is for all
+// other CRI calls.
 //
 // # Differences between runtimes
 //

@@ -28,13 +28,12 @@ func (f *inFlight) begin(c pleg.Call) (end func()) {
 	}
 }
 
-// Calls implements [pleg.CallReporter]. It returns the list and status calls in
-// flight, without the event stream.
-func (c *Client) Calls() []pleg.Call {
-	c.inFlight.mu.Lock()
-	defer c.inFlight.mu.Unlock()
-	calls := make([]pleg.Call, 0, len(c.inFlight.calls))
-	for call := range c.inFlight.calls {
+// list returns the calls in flight, the oldest first.
+func (f *inFlight) list() []pleg.Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := make([]pleg.Call, 0, len(f.calls))
+	for call := range f.calls {
 		calls = append(calls, *call)
 	}
 	slices.SortFunc(calls, func(a, b pleg.Call) int {

@@ -62,10 +62,10 @@ func TestRemovedSocketIsReported(t *testing.T) {
 	stop := serve(t, &fakeRuntime{}, listen(t, path))
 	client := newClient(t, path, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor()}})
 	wantPods(t, client, 0)
-	must(t, client.Degraded())
+	must(t, client.Report().Degraded)
 	must(t, os.Remove(path))
 	wantPods(t, client, 0)
-	if err := client.Degraded(); err == nil || !strings.Contains(err.Error(), path+" is gone") {
+	if err := client.Report().Degraded; err == nil || !strings.Contains(err.Error(), path+" is gone") {
 		t.Errorf("without a socket: %v, want that it is gone", err)
 	}
 	stop()

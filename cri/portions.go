@@ -23,15 +23,8 @@ import (
 // attempt costs the runtime a whole list.
 const portionedFor = 5 * time.Minute
 
-// Degraded returns an error while something works only by a fallback, and otherwise nil. It does
-// not block.
-//
-//   - Sandboxes are listed in portions, because the list is too large for the runtime to send
-//     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
-//     found late if no CRI event has shown it.
-//   - The socket does not exist although a connection is open: no other program reaches the
-//     runtime.
-func (c *Client) Degraded() error {
+// fallback returns an error while something works only by a fallback, and otherwise nil.
+func (c *Client) fallback() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
 	}

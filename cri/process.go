@@ -15,10 +15,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Process returns the process that listened at the socket when the last connection was made, with
-// its present state; nil if it is not known, as outside the pid namespace of the host. It does not
-// block.
-func (c *Client) Process() *pleg.Process {
+// process returns the process that listened at the socket when the last connection was made, with
+// its present state; nil if it is not known, as outside the pid namespace of the host.
+func (c *Client) process() *pleg.Process {
 	pid := int(c.counted.pid.Load())
 	if pid == 0 || pid == os.Getpid() { // a test serves its own runtime
 		return nil

@@ -172,12 +172,12 @@ func TestCallsNameWhatHangs(t *testing.T) {
 			{Method: "ContainerStatus", PodUID: p.UID, ID: p.Containers[0].ID, Container: p.Containers[0].Name, Started: first},
 			{Method: "ListContainers", Started: first.Add(time.Second)},
 		}
-		if got := client.Calls(); !slices.Equal(got, want) {
+		if got := client.Report().Calls; !slices.Equal(got, want) {
 			t.Errorf("in flight are %+v, want %+v", got, want)
 		}
 		rt.ClearAll()
 		synctest.Wait()
-		if got := client.Calls(); len(got) != 0 {
+		if got := client.Report().Calls; len(got) != 0 {
 			t.Errorf("calls in flight after all have returned: %+v", got)
 		}
 	})

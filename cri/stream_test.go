@@ -95,7 +95,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			check := func(step string) {
 				t.Helper()
 				wantTruth(t, step, listPods(t, client), rt.Pods())
-				if err := client.Degraded(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "portions") {
+				if err := client.Report().Degraded; status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "portions") {
 					t.Errorf("%s: degraded: %v, want ResourceExhausted and that the lists are portioned", step, err)
 				}
 			}
@@ -115,7 +115,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			}
 			time.Sleep(5 * time.Minute)
 			wantPods(t, client, 2)
-			if err := client.Degraded(); err != nil {
+			if err := client.Report().Degraded; err != nil {
 				t.Errorf("once it fits again, degraded: %v", err)
 			}
 		})

@@ -6,10 +6,10 @@ import "time"
 type Status struct {
 	// At is the time of this status.
 	At time.Time
-	// Endpoint is the address of the runtime; empty if it is not [Addressed].
+	// Endpoint is the address of the runtime, if that is a [Reporter].
 	Endpoint string
 	// Healthy and Err are the results of the pipeline's method Healthy. If it is healthy,
-	// Degraded is what works only by a fallback, or nil; see [Degraded].
+	// Degraded is what works only by a fallback, or nil; see [Report].
 	Healthy  bool
 	Err      error
 	Degraded error
@@ -17,9 +17,9 @@ type Status struct {
 	Since  Since
 	Relist RelistStatus
 	// Runtime is the process of the runtime, if a list failed or is in progress, or an inspection
-	// is overdue; nil otherwise, or if it is not known (see [ProcessReporter]).
+	// is overdue; nil otherwise, or if it is not known (see [Report]).
 	Runtime *Process
-	// Stuck are the pods whose shim does not run, the longest first; see [ShimReporter].
+	// Stuck are the pods whose shim does not run, the longest first; see [Report].
 	Stuck []Stuck
 	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
 	// InFlight is the number of inspections in flight.
@@ -79,8 +79,8 @@ type Inspection struct {
 	Started   time.Time
 	// Hung is true if the inspection hangs.
 	Hung bool
-	// Call is the oldest call to the runtime that the inspection waits for; nil if
-	// the runtime is no [CallReporter], or if no call has been sent yet.
+	// Call is the oldest call to the runtime that the inspection waits for; nil if it is not known
+	// (see [Report]), or if no call has been sent yet.
 	Call *Call
 }
 

@@ -40,19 +40,6 @@ type PodLister interface {
 	ListPod(ctx context.Context, uid PodUID) (*Pod, error)
 }
 
-// Degraded is a [Runtime] that reports when its lists work by a fallback.
-type Degraded interface {
-	// Degraded returns what is wrong, or nil. It does not block.
-	Degraded() error
-}
-
-// Addressed is a [Runtime] that has an address, so that whoever asks for the status of the
-// pipeline can ask the runtime too.
-type Addressed interface {
-	// Endpoint returns the address, such as unix:///run/containerd/containerd.sock. It never changes.
-	Endpoint() string
-}
-
 // Prober is a [Runtime] with a cheap call that shows whether the runtime answers. The pipeline
 // makes this call after two seconds without a list of all pods.
 type Prober interface {
@@ -60,26 +47,25 @@ type Prober interface {
 	Probe(ctx context.Context) error
 }
 
-// ProcessReporter is a [Runtime] that knows the process of the runtime, so that the status of the
-// pipeline can say why the runtime does not answer.
-type ProcessReporter interface {
-	// Process returns the process of the runtime; nil if it is not known. It does not block.
-	Process() *Process
+// Reporter is a [Runtime] that knows more about itself, for the status of the pipeline.
+type Reporter interface {
+	// Report does not block.
+	Report() Report
 }
 
-// ShimReporter is a [Runtime] that knows the processes that watch containers, so that the status
-// of the pipeline has what the runtime itself does not learn.
-type ShimReporter interface {
-	// Stuck returns the pods whose shim does not run, the longest first. It does not block.
-	Stuck() []Stuck
-}
-
-// CallReporter is a [Runtime] that reports the calls in flight, so that the status of
-// the pipeline can name the call that hangs.
-type CallReporter interface {
-	// Calls returns the calls that the methods of the Runtime wait for, the oldest
-	// first. It does not block.
-	Calls() []Call
+// Report is what a runtime knows about itself. What it does not know is zero.
+type Report struct {
+	// Endpoint is the address, such as unix:///run/containerd/containerd.sock: whoever asks for the
+	// status of the pipeline can ask the runtime too.
+	Endpoint string
+	// Degraded says what works only by a fallback.
+	Degraded error
+	// Process is the process of the runtime.
+	Process *Process
+	// Stuck are the pods whose shim does not run, the longest first.
+	Stuck []Stuck
+	// Calls are the calls that the methods of the Runtime wait for, the oldest first.
+	Calls []Call
 }
 
 // CallError is an error of one call to the runtime. A Runtime may wrap it in the error of

@@ -37,7 +37,6 @@ type Runtime struct {
 	malformed   prometheus.Counter
 	items       items
 	calls       calls
-	endpoint    string
 }
 
 // New returns the border around a runtime.
@@ -47,13 +46,11 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
 		malformed: s.Counter("pleg_malformed_pods_total",
 			"Pods and containers that the runtime lists without an id or with that of another one."),
+		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), told: make(map[badItem]struct{})},
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),
 			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
-	}
-	if addressed, ok := embedded.(pleg.Addressed); ok {
-		r.endpoint = addressed.Endpoint()
 	}
 	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
 		r.calls.gauge.WithLabelValues(method)
@@ -61,10 +58,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	return r, s.Register()
 }
 
-// Endpoint returns the address of the runtime; empty if it is not [pleg.Addressed].
-func (r *Runtime) Endpoint() string { return r.endpoint }
-
-// ListPods lists all pods. Items of the list without an id, or with the id of another item, are
+// ListPods lists all pods. Items of the list without an id, or with that of another one, are
 // counted and logged, and left out if their pod has no place for them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
@@ -108,18 +102,20 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 	return nil
 }
 
-// Degraded returns what the runtime says of lists that work by a fallback,
-// or nil.
-func (r *Runtime) Degraded() error {
-	d, ok := r.embedded.(pleg.Degraded)
+// Report returns what the runtime reports, nothing if it is no [pleg.Reporter]. It does not wait
+// long.
+func (r *Runtime) Report() pleg.Report {
+	reporter, ok := r.embedded.(pleg.Reporter)
 	if !ok {
-		return nil
+		return pleg.Report{}
 	}
-	degraded, err := ask(r, "Degraded", d.Degraded)
+	ctx, cancel := context.WithTimeout(context.Background(), grace)
+	defer cancel()
+	report, err := call(ctx, r, subject{method: "Report"}, func() (pleg.Report, error) { return reporter.Report(), nil })
 	if err != nil {
-		return fmt.Errorf("the runtime's Degraded panics or does not return: %w", err)
+		report.Degraded = fmt.Errorf("the runtime's Report panics or does not return: %w", err)
 	}
-	return degraded
+	return report
 }
 
 // Prober returns the runtime's [pleg.Prober], or nil if it has none.
@@ -146,38 +142,6 @@ func (p prober) Probe(ctx context.Context) error {
 	return err
 }
 
-// Process returns the process of the runtime; nil if the runtime is no [pleg.ProcessReporter].
-func (r *Runtime) Process() *pleg.Process {
-	reporter, ok := r.embedded.(pleg.ProcessReporter)
-	if !ok {
-		return nil
-	}
-	p, _ := ask(r, "Process", reporter.Process) // its error is logged
-	return p
-}
-
-// Stuck returns the pods whose shim does not run; nil if the runtime is no
-// [pleg.ShimReporter].
-func (r *Runtime) Stuck() []pleg.Stuck {
-	reporter, ok := r.embedded.(pleg.ShimReporter)
-	if !ok {
-		return nil
-	}
-	stuck, _ := ask(r, "Stuck", reporter.Stuck) // its error is logged
-	return stuck
-}
-
-// Calls returns the calls in flight, the oldest first; nil if the runtime is no
-// [pleg.CallReporter].
-func (r *Runtime) Calls() []pleg.Call {
-	reporter, ok := r.embedded.(pleg.CallReporter)
-	if !ok {
-		return nil
-	}
-	calls, _ := ask(r, "Calls", reporter.Calls) // its error is logged
-	return calls
-}
-
 // CallOf returns the first of the calls that is about the pod, or about all pods if uid is
 // empty; nil if there is none.
 func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
@@ -185,13 +149,6 @@ func CallOf(calls []pleg.Call, uid pleg.PodUID) *pleg.Call {
 		return &calls[i]
 	}
 	return nil
-}
-
-// ask calls a method that must not block, and so has no context. It does not wait long.
-func ask[T any](r *Runtime, method string, f func() T) (T, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	return call(ctx, r, subject{method: method}, func() (T, error) { return f(), nil })
 }
 
 type podLister struct {

@@ -328,35 +328,24 @@ func TestHintHasNoOtherStatusThanAFinalOne(t *testing.T) {
 	}
 }
 
-type reporting struct{ pleg.Runtime }
-
-func (reporting) Calls() []pleg.Call {
-	return []pleg.Call{{Method: "ListContainers"}, {Method: "ContainerStatus", PodUID: "a", ID: "c1"}, {Method: "ContainerStatus", PodUID: "a", ID: "c2"}}
-}
-
 func TestCallIsTheOldestOfThePod(t *testing.T) {
-	calls := guard(t, reporting{}).Calls()
-	if c := border.CallOf(calls, "a"); c == nil || c.ID != "c1" {
-		t.Errorf("call of pod a is %+v, want the call of c1", c)
-	}
-	if c := border.CallOf(calls, ""); c == nil || c.Method != "ListContainers" {
-		t.Errorf("call of no pod is %+v, want the list", c)
-	}
-	if c := border.CallOf(calls, "b"); c != nil {
-		t.Errorf("call of pod b is %+v, want none", c)
+	calls := []pleg.Call{{Method: "ListContainers"}, {Method: "ContainerStatus", PodUID: "a", ID: "c1"}, {Method: "ContainerStatus", PodUID: "a", ID: "c2"}}
+	for uid, want := range map[pleg.PodUID]*pleg.Call{"a": &calls[1], "": &calls[0], "b": nil} {
+		if c := border.CallOf(calls, uid); c != want {
+			t.Errorf("call of pod %q is %+v, want %+v", uid, c, want)
+		}
 	}
 }
 
-// asked is a runtime whose methods that must not block misbehave.
-type asked struct {
+// reporter is a runtime whose report does something else first.
+type reporter struct {
 	pleg.Runtime
 	do func()
 }
 
-func (a asked) Calls() []pleg.Call { a.do(); return []pleg.Call{{Method: "ListContainers"}} }
-func (a asked) Degraded() error    { a.do(); return nil }
+func (r reporter) Report() pleg.Report { r.do(); return pleg.Report{Endpoint: "unix:///socket"} }
 
-func TestMethodsThatMustNotBlock(t *testing.T) {
+func TestReportMustNotBlock(t *testing.T) {
 	for name, tc := range map[string]struct {
 		do func(release chan struct{})
 		ok bool
@@ -369,16 +358,13 @@ func TestMethodsThatMustNotBlock(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
-			r := guard(t, asked{do: func() { tc.do(release) }})
+			r := guard(t, reporter{do: func() { tc.do(release) }})
 			for range 3 {
 				began := time.Now()
-				if calls := r.Calls(); (calls != nil) != tc.ok {
-					t.Errorf("calls %v, want some: %v", calls, tc.ok)
+				if got := r.Report(); (got.Endpoint != "") != tc.ok || (got.Degraded == nil) != tc.ok {
+					t.Errorf("report %+v, want a whole one: %v", got, tc.ok)
 				}
-				if err := r.Degraded(); (err == nil) != tc.ok {
-					t.Errorf("degraded %v, want none: %v", err, tc.ok)
-				}
-				if took := time.Since(began); took > 5*time.Second {
+				if took := time.Since(began); took > 2*time.Second {
 					t.Errorf("took %v", took)
 				}
 			}
@@ -388,7 +374,7 @@ func TestMethodsThatMustNotBlock(t *testing.T) {
 
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
 	r := guard(t, struct{ pleg.Runtime }{})
-	if r.PodLister() != nil || r.EventWatcher() != nil || r.Degraded() != nil || r.Calls() != nil {
-		t.Error("a plain runtime has a PodLister, an EventWatcher, a call or is degraded")
+	if r.PodLister() != nil || r.EventWatcher() != nil || r.Prober() != nil || !reflect.ValueOf(r.Report()).IsZero() {
+		t.Error("a plain runtime has a PodLister, an EventWatcher, a Prober or a report")
 	}
 }

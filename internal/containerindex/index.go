@@ -57,16 +57,6 @@ func NewIndex(source Source) *Index {
 	}
 }
 
-// Fill adds what pods returns. Set and Delete wait until then, so that what they report is
-// newer.
-func (x *Index) Fill(pods func() []*pleg.PodStatus) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for _, pod := range pods() {
-		x.replace(pod.UID, pod)
-	}
-}
-
 // Set replaces what is known of a pod.
 func (x *Index) Set(pod *pleg.PodStatus) {
 	x.mu.Lock()
@@ -83,9 +73,6 @@ func (x *Index) Delete(uid pleg.PodUID) {
 
 func (x *Index) replace(uid pleg.PodUID, pod *pleg.PodStatus) {
 	before := x.pods[uid]
-	if pod != nil && pod == before {
-		return // Fill had it already
-	}
 	if x.pods[uid] = pod; pod == nil {
 		delete(x.pods, uid)
 	}

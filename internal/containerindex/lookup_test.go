@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -208,16 +207,6 @@ func TestQueryIsChecked(t *testing.T) {
 	}
 }
 
-// The first lookup may read a status that is about to be set.
-func TestStatusThatIsSetTwice(t *testing.T) {
-	x, pod := index(), &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c"}}}
-	x.Fill(func() []*pleg.PodStatus { return []*pleg.PodStatus{pod} })
-	x.Set(pod)
-	if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: "c"}); err != nil || !c.RemovedAt.IsZero() {
-		t.Errorf("got %+v, %v, want a container that exists", c, err)
-	}
-}
-
 // An inspection may end between the look at the index and the question whether the pod is
 // inspected.
 func TestInspectionEndsDuringALookup(t *testing.T) {
@@ -362,34 +351,4 @@ func TestListAnswersForAPrefix(t *testing.T) {
 			t.Errorf("Lookup of %s = %+v, %v, want %v", prefix, c, err, want)
 		}
 	}
-}
-
-// Pipeline.Lookup and Options.LookupRemoved state what the index costs.
-func TestSizeOfTheIndex(t *testing.T) {
-	const pods, each = 5000, 4
-	statuses := make([]*pleg.PodStatus, pods)
-	for n := range statuses {
-		statuses[n] = &pleg.PodStatus{UID: pleg.PodUID(fmt.Sprint("pod", n))}
-		for i := range each {
-			statuses[n].Containers = append(statuses[n].Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n, "-", i))})
-		}
-	}
-	heap := func() uint64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before := heap()
-	x := containerindex.NewIndex(containerindex.Source{})
-	for _, s := range statuses {
-		x.Set(s)
-	}
-	if size := (heap() - before) / (pods * each); size < 70 || size > 170 {
-		t.Errorf("%d bytes for each container, the documentation says 110", size)
-	} else {
-		t.Logf("%d bytes for each container", size)
-	}
-	runtime.KeepAlive(x)
-	runtime.KeepAlive(statuses)
 }

@@ -15,7 +15,6 @@ func (l *listing) apply(m *machine) {
 	for _, pod := range l.Pods {
 		rec := m.recordOf(pod.UID)
 		rec.listing = l.Began
-		m.do.census.add(pod)
 		m.compare(rec, pod, l)
 	}
 	for uid, rec := range m.records {
@@ -55,7 +54,6 @@ func (o *observation) apply(m *machine) {
 // that began later is known.
 func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 	if asked.Began < rec.asked.Answered {
-		m.do.stale++
 		if asked.Began > rec.asked.Began {
 			m.do.relist = append(m.do.relist, rec.uid)
 		}
@@ -135,6 +133,9 @@ func (m *machine) consider(rec *record) {
 		rec.send(c)
 		m.do.leaving = append(m.do.leaving, *c)
 	} else if !queued {
+		if len(m.queue) == 0 {
+			m.moved = m.now
+		}
 		m.queue = append(m.queue, rec)
 	}
 }

@@ -103,6 +103,7 @@ func New(o Options) (*Differ, error) {
 func newMachine(o Options) machine {
 	return machine{
 		records:     make(map[pleg.PodUID]*record),
+		announced:   newAnnounced(),
 		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, places: max(1, o.Inspectors/2)},
 	}
 }
@@ -234,7 +235,6 @@ func (d *Differ) step(in input) {
 	}
 	if do.observe {
 		d.opts.Cache.Observe(do.at, do.pending)
-		d.metrics.publish(do.census)
 	}
 	for _, uid := range do.relist {
 		d.opts.Pods.RequestRelist(uid)

@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -15,6 +16,7 @@ type machine struct {
 	absent stage.Asked
 
 	queue       []*record // pods that wait for an inspector
+	moved       time.Time // when one last began to wait first, was accepted, or ended
 	quarantines quarantines
 	open        []open // listings that are not complete
 	heard       int    // containers in all of record.heard
@@ -32,16 +34,15 @@ type input interface{ apply(m *machine) }
 
 // effects is what a step wants done, in this order.
 type effects struct {
-	// quarantined and released are for the log, stale, unannounced and lost for the counters.
-	quarantined, released    []logged
-	stale, unannounced, lost int
-	// touch are pods that an answer found as the cache has them, observe is a listing that covers
-	// all pods except the pending pods.
+	// quarantined and released are for the log, unannounced and lost for the counters.
+	quarantined, released []logged
+	unannounced, lost     int
+	// touch are pods that an answer found as the cache has them, observe is a listing that
+	// covers all pods except the pending ones.
 	touch   []touch
 	observe bool
 	at      time.Time
 	pending []*pleg.Pod
-	census  census // of a listing
 	// relist are pods to list again, relistSoon asks for a list of all within the period.
 	relist     []pleg.PodUID
 	relistSoon bool
@@ -70,13 +71,22 @@ func (m *machine) step(in input, now time.Time) effects {
 // touch notes that the cache has the newest answer.
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
-// next returns the changes that the inspector may accept now: of the first pod in the queue, and of
-// a quarantined pod. If nothing happens, ask again at the time again. It changes nothing.
+// patience is the time without a move after which the last pod of the queue comes first: where the
+// first ones hang, it may be well, and then shows that they do.
+const patience = 500 * time.Millisecond
+
+// next returns the changes that the inspector may accept now: of a pod in the queue, and of a
+// quarantined one. If nothing happens, it has another answer at the time again. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
-	if len(m.queue) > 0 {
+	retry, again = m.quarantines.next(len(m.queue) > 0, now)
+	if last := len(m.queue) - 1; last >= 0 {
 		inspect = m.queue[0].next
+		if at := m.moved.Add(patience); at.After(now) {
+			again = stage.Earlier(again, at)
+		} else {
+			inspect = m.queue[last].next
+		}
 	}
-	retry, again = m.quarantines.next(inspect != nil, now)
 	return inspect, retry, again
 }
 
@@ -84,10 +94,14 @@ func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.
 type accepted struct{ change *stage.Change }
 
 func (a accepted) apply(m *machine) {
-	if !a.change.Retry {
+	rec := m.records[a.change.UID]
+	if i := slices.Index(m.queue, rec); i == 0 {
 		pop(&m.queue)
+	} else if i > 0 {
+		m.queue = slices.Delete(m.queue, i, i+1)
 	}
-	m.records[a.change.UID].send(a.change)
+	m.moved = m.now
+	rec.send(a.change)
 }
 
 // request is what is asked for one pod: the end of its wait, of an inspection that hangs, or

@@ -107,7 +107,7 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 			return nil, stage.Earlier(again, h.due)
 		case rec.next == nil: // in flight, or not listed again
 		case !overdue.After(now), (rec.urgent || !othersWait) && (h.hung || !slow):
-			rec.next.Timeout = q.timeout(rec)
+			rec.next.Timeout = q.timeout(rec, now)
 			return rec.next, time.Time{}
 		default:
 			again = stage.Earlier(again, overdue)
@@ -116,20 +116,23 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 	return nil, again
 }
 
-// timeout returns the deadline of a retry; 0 means the deadline of every inspection. Each pod is to
-// be tried within the longest wait, however many there are. One retry at a time may take longer:
-// otherwise nothing would ever end on a runtime that was stuck and now is slow.
-func (q *quarantines) timeout(rec *record) time.Duration {
+// timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
+// tried within the longest wait, however many there are. One retry at a time may take longer, and
+// with a single place one in the longest wait: otherwise nothing would ever end on a runtime that
+// was stuck and now is slow.
+func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
 	if !rec.quarantine.hung {
 		return 0
 	}
 	full := firstDeadline << min(rec.quarantine.times-1, 6)
 	fair := max(firstDeadline, q.longest/2*time.Duration(max(1, q.places-1))/time.Duration(len(q.pods)))
-	long := func(r *record) bool { return r.inFlight && r.sent.timeout > fair }
-	if q.places > 1 && !slices.ContainsFunc(q.pods, long) {
-		return full
+	long := func(r *record) bool {
+		return r.sent.timeout > fair && (r.inFlight || q.places == 1 && now.Sub(r.quarantine.tried) < q.longest)
 	}
-	return min(full, fair)
+	if slices.ContainsFunc(q.pods, long) {
+		return min(full, fair)
+	}
+	return full
 }
 
 // published returns a copy for other goroutines.
@@ -137,11 +140,10 @@ func (q *quarantines) published() []pleg.Quarantined {
 	pods := make([]pleg.Quarantined, 0, len(q.pods))
 	for _, rec := range q.pods {
 		h := rec.quarantine
-		p := pleg.Quarantined{UID: rec.uid, Since: h.since, Hung: h.times, NextTry: h.due, Err: h.err, Call: h.call}
-		if rec.named != nil {
-			p.Namespace, p.Name = rec.named.Namespace, rec.named.Name
-		}
-		pods = append(pods, p)
+		pods = append(pods, pleg.Quarantined{
+			UID: rec.uid, Namespace: rec.named.Namespace, Name: rec.named.Name,
+			Since: h.since, Hung: h.times, NextTry: h.due, Err: h.err, Call: h.call,
+		})
 	}
 	return pods
 }

@@ -153,10 +153,5 @@ func (r *record) superseded() bool {
 	return had && !left
 }
 
-// podName is namespace/name, even once the pod is gone.
-func (r *record) podName() string {
-	if r.named == nil {
-		return string(r.uid)
-	}
-	return r.named.Namespace + "/" + r.named.Name
-}
+// podName is namespace/name of a pod that was inspected.
+func (r *record) podName() string { return r.named.Namespace + "/" + r.named.Name }

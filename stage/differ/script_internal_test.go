@@ -299,21 +299,22 @@ func hintOf(words string) pleg.Hint {
 // With many hung pods each retry but one gets less time, so that all are tried within the longest
 // wait.
 func TestRetriesShareTheLongestWait(t *testing.T) {
-	for pods, want := range map[int]time.Duration{1: 10 * time.Second, 4: 10 * time.Second, 40: 10 * time.Second} {
+	now := time.Unix(0, 0)
+	for _, pods := range []int{1, 4, 40} {
 		q := quarantines{first: time.Second, longest: 5 * time.Minute, places: 4}
 		for n := range pods {
-			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n))}, stage.Settled{Hung: true}, time.Unix(0, 0))
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n))}, stage.Settled{Hung: true}, now)
 		}
-		if got := q.timeout(q.pods[0]); got != want {
+		if got, want := q.timeout(q.pods[0], now), 10*time.Second; got != want {
 			t.Errorf("%d pods: the first retry has %v, want %v", pods, got, want)
 		}
 		q.pods[0].quarantine.times = 5
-		if got, want := q.timeout(q.pods[0]), 160*time.Second; got != want {
+		if got, want := q.timeout(q.pods[0], now), 160*time.Second; got != want {
 			t.Errorf("%d pods: the fifth retry has %v, want %v", pods, got, want)
 		}
 		last := q.pods[pods-1]
 		last.inFlight, last.sent.timeout = true, 160*time.Second
-		if got, most := q.timeout(q.pods[0]), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
+		if got, most := q.timeout(q.pods[0], now), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
 			t.Errorf("%d pods: beside a long one the fifth retry has %v, want at most %v", pods, got, most)
 		}
 	}

@@ -14,7 +14,7 @@ func (s settle) apply(m *machine) {
 		rec.owes = 0 // nobody waits for it
 		return
 	}
-	rec.inFlight = false
+	rec.inFlight, m.moved = false, m.now
 	switch {
 	case s.Superseded:
 		m.settleSuperseded(rec)

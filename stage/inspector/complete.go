@@ -40,7 +40,7 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodSt
 	for _, ev := range events {
 		c := i.statusFor(&ev, status, last)
 		if ev.Type == stage.ContainerRan {
-			if i.omit || c == nil || c.StartedAt.IsZero() {
+			if i.opts.OmitInferredStarts || c == nil || c.StartedAt.IsZero() {
 				continue
 			}
 			ev.Type = pleg.ContainerStarted
@@ -94,7 +94,7 @@ func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg
 	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
 		return c
 	}
-	return i.cache.GetRemoved(id)
+	return i.opts.Cache.GetRemoved(id)
 }
 
 // keepRemoved has the cache keep the final statuses of containers that the pod no
@@ -105,7 +105,7 @@ func (i *Inspector) keepRemoved(last, status *pleg.PodStatus) {
 	}
 	for _, c := range last.Containers {
 		if c.State == pleg.StateExited && status.Container(c.ID) == nil {
-			i.cache.KeepRemoved(c)
+			i.opts.Cache.KeepRemoved(c)
 		}
 	}
 }

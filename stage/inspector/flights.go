@@ -164,10 +164,8 @@ func (s *flights) cancel(f *flight, now time.Time, cause error) {
 
 // find returns the pod's inspection in progress, or nil.
 func (s *flights) find(uid pleg.PodUID) *flight {
-	for _, f := range s.all {
-		if f.change.UID == uid {
-			return f
-		}
+	if i := slices.IndexFunc(s.all, func(f *flight) bool { return f.change.UID == uid }); i >= 0 {
+		return s.all[i]
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ package inspector
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/sourcegraph/conc"
@@ -52,14 +53,11 @@ type Options struct {
 // Inspector owns the pool. The workers take values and give values back to the
 // loop, which alone touches the fields below.
 type Inspector struct {
-	runtime Runtime
-	cache   Cache
-	timeout time.Duration
-	omit    bool // Options.OmitInferredStarts
+	opts    Options
 	log     *slog.Logger
 	metrics *metrics
-	ended   func(uid pleg.PodUID, took time.Duration, at time.Time) // Options.Ended
-	observed
+	// state is what the loop publishes.
+	state atomic.Pointer[State]
 
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
@@ -69,20 +67,20 @@ type Inspector struct {
 	flights flights
 	workers conc.WaitGroup // bounded by the flights
 	results chan result
-	// startedAt is when Run began.
-	startedAt time.Time
+	// startedAt is when Run began, answered State.Answered.
+	startedAt, answered time.Time
 }
 
 // New returns an inspector that does not run yet.
 func New(o Options) (*Inspector, error) {
 	i := &Inspector{
-		runtime: o.Runtime, cache: o.Cache, timeout: o.InspectTimeout, omit: o.OmitInferredStarts, ended: o.Ended,
-		log:     o.Logger.With("stage", "inspector"),
+		opts: o, log: o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		failing: make(map[pleg.PodUID]bool),
 		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}
+	i.state.Store(&State{})
 	var err error
 	i.metrics, err = newMetrics(o.Metrics, i.oldest)
 	return i, err
@@ -115,7 +113,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.flights.makeRoom(p.cancel, now)
 			continue
 		}
-		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publishFlights(now, settled)), now)
+		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publish(now, settled)), now)
 		accept, again := in.Inspect, in.Retry
 		if !p.begin {
 			accept = nil
@@ -142,7 +140,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		case <-alarm.C: // the plan is another one now
 		}
 	}
-	i.publishFlights(time.Now(), settled)
+	i.publish(time.Now(), settled)
 	// Not deferred: if the loop panics, the process must crash without waiting.
 	i.workers.Wait()
 	return nil
@@ -154,16 +152,17 @@ func (i *Inspector) startInspection(ctx context.Context, c stage.Change) {
 		last = i.good[c.UID]
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	now, timeout := time.Now(), i.timeout
+	now, timeout := time.Now(), i.opts.InspectTimeout
 	if c.Timeout > 0 {
 		timeout = min(timeout, c.Timeout)
 	}
-	i.flights.add(&flight{change: c, started: now, ends: now.Add(timeout), timeout: timeout, cancel: cancel})
-	i.workers.Go(func() { i.results <- i.inspect(ctx, c, last, timeout) })
+	f := &flight{change: c, started: now, ends: now.Add(timeout), timeout: timeout, cancel: cancel}
+	i.flights.add(f)
+	i.workers.Go(func() { i.results <- i.inspect(ctx, f, last) })
 }
 
 type result struct {
-	change stage.Change
+	flight *flight
 	status *pleg.PodStatus
 	err    error
 	took   time.Duration
@@ -171,11 +170,11 @@ type result struct {
 	cancelled bool
 }
 
-// inspect runs on a worker: it touches nothing that the loop owns.
-func (i *Inspector) inspect(ctx context.Context, c stage.Change, last *pleg.PodStatus, timeout time.Duration) result {
+// inspect runs on a worker: it reads what never changes, and touches nothing that the loop owns.
+func (i *Inspector) inspect(ctx context.Context, f *flight, last *pleg.PodStatus) result {
 	start := time.Now()
-	status, err := i.runtime.PodStatus(ctx, c.Pod, last, timeout)
-	r := result{change: c, status: status, err: err, took: time.Since(start)}
-	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= timeout)
+	status, err := i.opts.Runtime.PodStatus(ctx, f.change.Pod, last, f.timeout)
+	r := result{flight: f, status: status, err: err, took: time.Since(start)}
+	r.cancelled = err != nil && (ctx.Err() != nil || r.took >= f.timeout)
 	return r
 }

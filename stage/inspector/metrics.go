@@ -4,14 +4,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 type metrics struct {
-	inFlight prometheus.Gauge
-	hung     prometheus.Gauge
-	duration prometheus.Histogram
-	errors   prometheus.Counter
+	inFlight, hung prometheus.Gauge
+	duration       prometheus.Histogram
+	errors         prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
@@ -25,16 +23,4 @@ func newMetrics(reg instrument.Registry, age func() float64) (*metrics, error) {
 	}
 	s.GaugeFunc("pleg_inspection_oldest_seconds", "Age in seconds of the oldest inspection in flight, 0 if none is older than a second.", age)
 	return m, s.Register()
-}
-
-// publish sets the gauges.
-func (m *metrics) publish(inFlight int, overdue []pleg.Inspection) {
-	hung := 0
-	for _, i := range overdue {
-		if i.Hung {
-			hung++
-		}
-	}
-	m.inFlight.Set(float64(inFlight))
-	m.hung.Set(float64(hung))
 }

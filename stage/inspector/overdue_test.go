@@ -24,21 +24,21 @@ func TestOverdueInspectionsAreVisible(t *testing.T) {
 		f.do(one("quick"))
 		time.Sleep(hungAfter/2 - time.Millisecond)
 		synctest.Wait()
-		if overdue := f.inspector.Overdue(); len(overdue) != 0 {
+		if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
 			t.Errorf("overdue %+v before HungAfter, want none", overdue)
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		overdue := f.inspector.Overdue()
+		overdue := f.inspector.State().Overdue
 		if len(overdue) != 1 || overdue[0].UID != "hung-0" || overdue[0].Name == "" || !overdue[0].Started.Equal(began) || !overdue[0].Hung {
 			t.Errorf("overdue %+v, want pod hung-0, hung since %v", overdue, began)
 		}
-		if inFlight := f.inspector.InFlight(); inFlight != 1 {
+		if inFlight := f.inspector.State().InFlight; inFlight != 1 {
 			t.Errorf("%d inspections in flight, want 1", inFlight)
 		}
 		time.Sleep(timeout)
 		synctest.Wait()
-		if overdue := f.inspector.Overdue(); len(overdue) != 0 {
+		if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
 			t.Errorf("overdue %+v after it has ended, want none", overdue)
 		}
 	})

@@ -114,7 +114,7 @@ func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
 				begun++
 			}
-			if got := f.inspector.InFlight(); n > 0 && got != inspectors {
+			if got := f.inspector.State().InFlight; n > 0 && got != inspectors {
 				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
 			}
 		}

@@ -12,21 +12,21 @@ import (
 // finishInspection writes and sends what a worker returned, and settles it. What the differ ended,
 // or the end of Run, is no answer of the runtime: the cache keeps the status before.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
-	f, now := i.flights.find(r.change.UID), time.Now()
+	f, c, now := r.flight, r.flight.change, time.Now()
 	i.flights.remove(f)
 	f.cancel(nil)
 	if !r.cancelled {
 		i.flights.answer(f, r.took, now)
-		i.ended(r.change.UID, r.took, now)
+		i.opts.Ended(c.UID, r.took, now)
 		if r.err == nil || r.took < i.flights.hungAfter {
-			i.answered.Store(now.UnixNano())
+			i.answered = now
 		}
 	}
-	s := stage.Settled{UID: r.change.UID, Took: r.took, Err: r.err}
+	s := stage.Settled{UID: c.UID, Took: r.took, Err: r.err}
 	switch {
 	case r.err == nil:
 		i.metrics.duration.Observe(r.took.Seconds())
-		i.succeed(r.change, r.status, out)
+		i.succeed(c, r.status, out)
 	case ctx.Err() != nil:
 	case r.cancelled && f.superseded:
 		s.Superseded = true
@@ -48,7 +48,7 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 	i.keepRemoved(last, status)
 	i.good[c.UID] = status
 	delete(i.failing, c.UID)
-	i.cache.Set(c.UID, status, nil, c.At)
+	i.opts.Cache.Set(c.UID, status, nil, c.At)
 	events := i.fillFromStatus(append(c.Events, corrections(c, last, status)...), status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
@@ -56,14 +56,14 @@ func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stag
 
 // fail publishes the error of an inspection.
 func (i *Inspector) fail(ctx context.Context, r result) {
-	c := r.change
+	c := r.flight.change
 	i.metrics.errors.Inc()
 	if !r.cancelled && !i.failing[c.UID] { // the differ logs a hung inspection, with the time of its retry
 		i.failing[c.UID] = true
 		i.log.WarnContext(ctx, "inspection failed, will be retried",
 			"podUID", c.UID, "pod", c.Pod.Namespace+"/"+c.Pod.Name, "err", r.err)
 	}
-	i.cache.Set(c.UID, nil, r.err, c.At)
+	i.opts.Cache.Set(c.UID, nil, r.err, c.At)
 }
 
 // remove settles the change of a pod that is gone.
@@ -72,7 +72,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	delete(i.failing, c.UID)
-	i.cache.Delete(c.UID, c.At)
+	i.opts.Cache.Delete(c.UID, c.At)
 	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
 }
 

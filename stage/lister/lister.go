@@ -45,17 +45,14 @@ type Lister struct {
 	// running is when the list or the probe in progress began; nil between two. last and
 	// running are published by the loop.
 	running atomic.Pointer[time.Time]
-	last    atomic.Pointer[Relist]
-	// Capacity 1: a request that waits covers later requests.
-	relistNow  chan struct{}
-	relistSoon chan struct{}
-	// stream has the changes of the event stream, up is the newest state.
-	stream *mailbox.Box[streamChange]
-	up     atomic.Bool
+	last    atomic.Pointer[result]
+	// Capacity 1: what waits covers what comes after it. stream has changes of the event stream, up
+	// is the newest one. recovered: a list has succeeded after one that failed.
+	relistNow, relistSoon, stream, recovered chan struct{}
+
+	up atomic.Bool
 	// callers wait for the next list that begins.
 	callers *mailbox.Box[chan<- error]
-	// recovered says that a list has succeeded after a list that failed. Its capacity is 1.
-	recovered chan struct{}
 
 	schedule schedule
 	// streamUp is set if the stream was up when the last successful list began and has not
@@ -63,21 +60,15 @@ type Lister struct {
 	streamUp bool
 }
 
-// streamChange is one change of the event stream; the number makes each distinct.
-type streamChange struct {
-	up     bool
-	number uint64
-}
-
 // New returns a lister that does not run yet.
 func New(o Options) (*Lister, error) {
 	l := &Lister{
 		opts: o, log: o.Logger.With("stage", "lister"),
-		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
-		stream: mailbox.New[streamChange](), callers: mailbox.New[chan<- error](),
+		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), stream: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
+		callers:  mailbox.New[chan<- error](),
 		schedule: schedule{period: o.RelistPeriod, pause: min(o.RelistPeriod, maxRequestPause)},
 	}
-	l.last.Store(&Relist{})
+	l.last.Store(&result{})
 	var err error
 	l.metrics, err = newMetrics(o.Metrics, l)
 	return l, err
@@ -107,11 +98,21 @@ func poke(c chan<- struct{}) {
 	}
 }
 
+// waits takes what waits in a channel, and reports whether there was something.
+func waits(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
 // StreamUp reports that the event stream is up, or that it has ended. A list follows at once,
 // for what happened before, or was lost with it.
 func (l *Lister) StreamUp(up bool) {
 	l.up.Store(up)
-	l.stream.Put(streamChange{up, l.opts.Ticks.Next()})
+	poke(l.stream)
 }
 
 // Recovered returns a channel that receives when a list succeeds after a failed list.
@@ -138,8 +139,8 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			timer.Reset(again.Sub(now))
 			select {
 			case <-timer.C:
-			case <-l.stream.Wake():
-				l.takeStream()
+			case <-l.stream:
+				l.streamChanged()
 			case <-l.relistNow:
 				l.schedule.requested = true
 			case <-l.relistSoon:
@@ -151,13 +152,13 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 			continue
 		}
-		select {
-		case <-l.relistNow: // the list covers it
+		if waits(l.relistNow) { // the list covers it
 			l.schedule.requested = true
-		default:
 		}
-		l.takeStream()
-		before := l.Last().Took
+		if waits(l.stream) {
+			l.streamChanged()
+		}
+		before := l.last.Load().Took
 		if listing, ok := l.relist(ctx); ok {
 			select {
 			case out <- listing:
@@ -166,7 +167,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 		}
 		l.schedule.listEnded(time.Now())
-		if last := l.Last(); last.Took > longList && before <= longList {
+		if l.last.Load().Took > longList && before <= longList {
 			l.schedule.requestSoon(time.Now()) // the runtime may answer at once again
 		}
 	}
@@ -193,32 +194,33 @@ func (l *Lister) probe(ctx context.Context) {
 // fail notes that a list or a probe failed.
 func (l *Lister) fail(ctx context.Context, start time.Time, err error) {
 	l.metrics.errors.Inc()
-	last := l.Last()
+	last := *l.last.Load()
 	if last.Err == nil {
 		l.log.WarnContext(ctx, "relist failed, will be retried", "err", err)
+		last.Failing = start
 	}
-	l.last.Store(last.failed(start, err))
+	last.Failures++
+	last.Err, last.FailedAfter = err, time.Since(start)
+	l.last.Store(&last)
 }
 
-// takeStream takes the messages of StreamUp.
-func (l *Lister) takeStream() {
-	for range l.stream.Take() {
-		l.streamUp = false // what happened before it came up was not announced
-		l.schedule.atOnce = true
-	}
+// streamChanged is called after StreamUp.
+func (l *Lister) streamChanged() {
+	l.streamUp = false // what happened before it came up was not announced
+	l.schedule.atOnce = true
 }
 
 // period is the time to the next list. The period with events applies only while
 // lists work too.
 func (l *Lister) period() time.Duration {
-	if l.up.Load() && l.Last().Err == nil {
+	if l.up.Load() && l.last.Load().Err == nil {
 		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
 }
 
 func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
-	last, start, began := l.Last(), time.Now(), l.opts.Ticks.Next()
+	last, start, began := l.last.Load(), time.Now(), l.opts.Ticks.Next()
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}
@@ -242,7 +244,8 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods), "after", start.Sub(last.Failing), "failures", last.Failures)
 		poke(l.recovered)
 	}
-	l.last.Store(&Relist{Success: start, Began: began, Took: time.Since(start), Pods: len(pods)})
+	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began})
+	l.metrics.listed(pods)
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
 	l.streamUp = up
 	asked := stage.Asked{Began: began, Answered: l.opts.Ticks.Next(), At: start}

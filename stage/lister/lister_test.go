@@ -35,8 +35,8 @@ func TestRelistPeriodBeginsWhenTheListEnds(t *testing.T) {
 			if len(l.Pods) != 1 || l.Pods[0].UID != pleg.PodUID(fmt.Sprint(i+1)) {
 				t.Errorf("listing %d has pods %v, want the pods of its list", i, l.Pods)
 			}
-			if got := f.lister.Last(); !got.Success.Equal(l.At) || got.Err != nil {
-				t.Errorf("Last after listing %d = %+v, want a success at %v", i, got, l.At)
+			if got := f.lister.Status(); !got.Success.Equal(l.At) || got.Err != nil {
+				t.Errorf("Status after listing %d = %+v, want a success at %v", i, got, l.At)
 			}
 		}
 	})
@@ -67,15 +67,15 @@ func TestFailedListIsRetriedAPeriodLater(t *testing.T) {
 	}
 	for _, took := range []time.Duration{0, 10 * time.Second} {
 		testLister(t, next(0, false), next(period, false), failAfter(took), until(2*period+took), func(t *testing.T, f *fixture) {
-			if last := f.lister.Last(); last.Success.Sub(f.start) != period || !errors.Is(last.Err, errList) {
-				t.Errorf("Last = %+v, want the success of the second list and the error of the third", last)
+			if last := f.lister.Status(); last.Success.Sub(f.start) != period || !errors.Is(last.Err, errList) {
+				t.Errorf("Status = %+v, want the success of the second list and the error of the third", last)
 			}
 		}, failAfter(took), until(3*period+2*took), func(t *testing.T, f *fixture) {
 			f.logged.RequireLines(t, 1, "relist failed")
 			recovered(t, f, 0)
 		}, next(4*period+2*took, false), func(t *testing.T, f *fixture) {
-			if err := f.lister.Last().Err; err != nil {
-				t.Errorf("Last().Err after a successful list = %v, want nil", err)
+			if err := f.lister.Status().Err; err != nil {
+				t.Errorf("Status().Err after a successful list = %v, want nil", err)
 			}
 			f.logged.RequireLines(t, 1, "failures=2")
 			recovered(t, f, 1)

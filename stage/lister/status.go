@@ -8,34 +8,19 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Relist is the result of the relists so far.
-type Relist struct {
-	// Success is when the newest successful list began; zero before the first. Took
-	// is its duration, Pods the number of pods in it.
-	Success time.Time
-	Took    time.Duration
-	Pods    int
-	// Began is the tick at which it began.
-	Began uint64
-	// Err is the error of the newest list after it; nil if there is none. Failing is
-	// when the first of these lists began, Failures their number.
-	Err      error
-	Failing  time.Time
-	Failures int
-	// FailedAfter is how long the newest list took, if it failed.
-	FailedAfter time.Duration
+// result is the result of the lists so far, without what Status adds.
+type result struct {
+	pleg.RelistStatus
+	began uint64 // the tick at which the newest successful list began
 }
 
 // LastBegan returns the tick at which the newest successful list began; 0 before the first.
-func (l *Lister) LastBegan() uint64 { return l.Last().Began }
-
-// Last returns the result of the relists so far.
-func (l *Lister) Last() Relist { return *l.last.Load() }
+func (l *Lister) LastBegan() uint64 { return l.last.Load().began }
 
 // Healthy reports whether the last successful list is younger than the threshold,
 // and if not, why.
 func (l *Lister) Healthy() (bool, error) {
-	last := l.Last()
+	last := l.last.Load()
 	if last.Success.IsZero() {
 		return false, because("pleg has yet to be successful", last.Err)
 	}
@@ -55,11 +40,8 @@ func because(what string, err error) error {
 // Status returns the lists so far, the list in progress and the period. It is safe for
 // concurrent use. It has no Call.
 func (l *Lister) Status() pleg.RelistStatus {
-	last := l.Last()
-	s := pleg.RelistStatus{
-		Success: last.Success, Took: last.Took, Pods: last.Pods,
-		Err: last.Err, Failing: last.Failing, Failures: last.Failures, FailedAfter: last.FailedAfter, Period: l.period(),
-	}
+	s := l.last.Load().RelistStatus
+	s.Period = l.period()
 	if started := l.running.Load(); started != nil {
 		s.Started = *started
 	}
@@ -73,14 +55,4 @@ func (l *Lister) age() float64 {
 		return 0
 	}
 	return time.Since(*start).Seconds()
-}
-
-// failed returns the result after one more list, which failed.
-func (r Relist) failed(start time.Time, err error) *Relist {
-	if r.Failures == 0 {
-		r.Failing = start
-	}
-	r.Failures++
-	r.Err, r.FailedAfter = err, time.Since(start)
-	return &r
 }

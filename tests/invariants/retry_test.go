@@ -6,7 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -62,9 +61,10 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 // an idle node too, where nothing shows that retries hang. (If 100 of 110 hang, which take all
 // places before any is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
-	for _, hung := range []int{1, 5, 16, 40} {
-		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
-			p, _ := startNode(t, pipeline.Options{}, nodePods)
+	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}} {
+		hung := tc.hung
+		kit.Bubble(t, fmt.Sprintf("%d, %d inspectors", hung, tc.inspectors), func(t *testing.T) {
+			p, _ := startNode(t, pipeline.Options{Inspectors: tc.inspectors}, nodePods)
 			p.Runtime.SetInspectFault(plegtest.Delay(20 * time.Millisecond))
 			var mu sync.Mutex
 			var longest time.Duration
@@ -97,24 +97,26 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 // A runtime that was stuck until every pod was in quarantine, and that then takes longer than a
 // first retry has, is not lost: all pods are reported in the end.
 func TestSlowAfterItWasStuck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const stuck, slow, pods = 15 * time.Minute, 15 * time.Second, nodePods / 2
-		p := kit.New(t, pipeline.Options{})
-		kit.Fill(p.Runtime, pods, "c=running")
-		began := time.Now()
-		p.Runtime.SetInspectFault(func(ctx context.Context) error {
-			if time.Since(began) < stuck {
-				return plegtest.Hang(ctx)
+	const stuck, slow = 15 * time.Minute, 15 * time.Second
+	for inspectors, pods := range map[int]int{8: nodePods / 2, 1: 16} {
+		kit.Bubble(t, fmt.Sprintf("%d inspectors", inspectors), func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{Inspectors: inspectors})
+			kit.Fill(p.Runtime, pods, "c=running")
+			began := time.Now()
+			p.Runtime.SetInspectFault(func(ctx context.Context) error {
+				if time.Since(began) < stuck {
+					return plegtest.Hang(ctx)
+				}
+				return plegtest.Delay(slow)(ctx)
+			})
+			events := p.Events(t, pods)
+			p.Start(t)
+			time.Sleep(stuck + nodePods/2*slow)
+			if got := len(events); got != pods {
+				t.Errorf("%d of %d pods were told", got, pods)
 			}
-			return plegtest.Delay(slow)(ctx)
 		})
-		events := p.Events(t, pods)
-		p.Start(t)
-		time.Sleep(stuck + pods*slow)
-		if got := len(events); got != pods {
-			t.Errorf("%d of %d pods were told", got, pods)
-		}
-	})
+	}
 }
 
 // Inspections that fail late are retried as often as the serial kubelet would.

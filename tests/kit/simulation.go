@@ -119,10 +119,11 @@ type withShims struct {
 	s *Simulation
 }
 
-// Stuck implements [pleg.ShimReporter].
-func (w withShims) Stuck() []pleg.Stuck {
+// Report implements [pleg.Reporter].
+func (w withShims) Report() pleg.Report {
+	r := w.Client.Report()
 	if stuck := w.s.Shims.Load(); stuck != nil {
-		return *stuck
+		r.Stuck = *stuck
 	}
-	return nil
+	return r
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -107,6 +108,13 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 type watched struct {
 	*cri.Client
 	*shim.Watcher
+}
+
+// Report implements [pleg.Reporter].
+func (w watched) Report() pleg.Report {
+	r := w.Client.Report()
+	r.Stuck = w.Stuck()
+	return r
 }
 
 // newRegistry returns a registry with the metrics of the process.

@@ -87,7 +87,7 @@ func (f *pipelineFlags) clientOptions(log *slog.Logger, registry prometheus.Regi
 
 func (f *pipelineFlags) options(runtime pleg.Runtime, log *slog.Logger, registry prometheus.Registerer) pipeline.Options {
 	o := f.Options
-	o.Runtime, o.Logger, o.Registerer, o.LookupRemoved = runtime, log, registry, true
+	o.Runtime, o.Logger, o.Registerer = runtime, log, registry
 	return o
 }
 

@@ -33,7 +33,7 @@ func TestFlagsReachTheirOptions(t *testing.T) {
 	want := pipeline.Options{
 		RelistPeriod: 2 * time.Second, RelistThreshold: 3 * time.Minute, ListTimeout: 5 * time.Second, InspectTimeout: 6 * time.Second,
 		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 7 * time.Second, Inspectors: 8, MaxQuarantine: 9 * time.Minute,
-		History: 1001, KubeletMetricNames: true, LookupRemoved: true,
+		History: 1001, KubeletMetricNames: true,
 	}
 	if got.Registerer, got.Runtime = nil, nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("the options of the pipeline are\n%+v, want\n%+v", got, want)

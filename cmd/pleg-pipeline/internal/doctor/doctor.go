@@ -171,7 +171,7 @@ func (e *examination) connect(ctx context.Context) *verdict.Finding {
 		e.calls = nil // the call was not made
 	}
 	if failed.Problem == cri.NoAnswer {
-		f = f.WithRuntime(client.Process())
+		f = f.WithRuntime(client.Report().Process)
 	}
 	f = f.Completed(time.Now())
 	return &f

@@ -68,7 +68,7 @@ func New(proc fs.FS) *Watcher {
 	}
 }
 
-// Stuck implements [pleg.ShimReporter].
+// Stuck returns the pods whose shim does not run, the longest first. It does not block.
 func (w *Watcher) Stuck() []pleg.Stuck {
 	if stuck := w.stuck.Load(); stuck != nil {
 		return *stuck
