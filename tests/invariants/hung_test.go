@@ -57,7 +57,7 @@ func TestFirstWaveHangs(t *testing.T) {
 	for _, tc := range []struct {
 		hung, others int
 		most         time.Duration
-	}{{1, 1, 0}, {7, 1, 0}, {8, 1, time.Second}, {25, 1, time.Second}, {40, 70, 6 * time.Second}} {
+	}{{1, 1, 0}, {15, 1, 0}, {16, 1, time.Second}, {50, 1, time.Second}, {40, 70, 6 * time.Second}} {
 		kit.Bubble(t, fmt.Sprint(tc.hung), func(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})
 			kit.Fill(p.Runtime, tc.hung+tc.others, "c=running")
