@@ -99,9 +99,9 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 		want   time.Duration
 		code   codes.Code
 	}{
-		{"list, the kubelet's deadline", list, "StreamContainers", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
-		{"list, another deadline", list, "StreamContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
-		{"list, the caller's context", list, "StreamContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
+		{"list, the kubelet's deadline", list, "ListContainers", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
+		{"list, another deadline", list, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
+		{"list, the caller's context", list, "ListContainers", cri.Options{}, 3 * time.Second, 3 * time.Second, codes.Canceled},
 		{"list of a pod's sandboxes", listOne, "ListPodSandbox", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"list of a pod's containers", listOne, "ListContainers", others, 0, 7 * time.Second, codes.DeadlineExceeded},
 		{"status, the kubelet's deadline", inspect, "ContainerStatus", cri.Options{}, 0, kubelets, codes.DeadlineExceeded},
@@ -141,7 +141,7 @@ func TestFailedListEndsTheOther(t *testing.T) {
 	} {
 		for name, call := range map[string]call{"": list, "list pod u1: ": listOne} {
 			kit.Bubble(t, name+tt.want, func(t *testing.T) {
-				rt, client := simulated(t, cri.Options{MaxRecvBytes: 4096, UnaryLists: true})
+				rt, client := simulated(t, cri.Options{MaxRecvBytes: 4096})
 				_, err := rt.AddPod(simruntime.PodSpec{UID: "u1"})
 				must(t, err)
 				pods := listPods(t, client)

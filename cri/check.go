@@ -23,28 +23,16 @@ type Problem int
 
 // The problems, from the socket up to the runtime.
 const (
-	// NoSocket: nothing exists at the path.
-	NoSocket Problem = iota + 1
-	// SocketGone: nothing exists at the path any more, but a process listens there.
-	SocketGone
-	// NotSocket: a directory or a file is at the path.
-	NotSocket
-	// NoPermission: this process may not connect.
-	NoPermission
-	// NotListening: the socket exists, and no process listens on it.
-	NotListening
-	// NoConnection: connecting failed for another reason.
-	NoConnection
-	// NoAnswer: the socket accepts the connection, and the call does not return in
-	// time.
-	NoAnswer
-	// NotGRPC: the socket accepts the connection and closes it, or answers in
-	// another protocol.
-	NotGRPC
-	// NotCRI: the server has no runtime service of CRI v1.
-	NotCRI
-	// Failing: the runtime answers with an error, or is not ready to serve.
-	Failing
+	NoSocket     Problem = iota + 1 // nothing exists at the path
+	SocketGone                      // nothing exists at the path any more, but a process listens there
+	NotSocket                       // a directory or a file is at the path
+	NoPermission                    // this process may not connect
+	NotListening                    // the socket exists, and no process listens on it
+	NoConnection                    // connecting failed for another reason
+	NoAnswer                        // the socket accepts the connection, and the call does not return in time
+	NotGRPC                         // the socket accepts the connection and closes it, or answers in another protocol
+	NotCRI                          // the server has no runtime service of CRI v1
+	Failing                         // the runtime answers with an error, or is not ready to serve
 )
 
 // ConnectError says why the runtime at an endpoint cannot be used.
@@ -135,24 +123,17 @@ const gone = "is gone: the runtime answers only on connections that are open"
 // listens reports whether a process listens on a socket that may have been removed. It sees the
 // sockets of its own network namespace.
 func listens(path string) bool {
+	const acceptCon = "00010000"                // the flag __SO_ACCEPTCON
 	sockets, _ := os.ReadFile("/proc/net/unix") // without it, none are known
 	path = resolved(path)
 	for line := range strings.Lines(string(sockets)) {
-		if bound := boundTo(line); bound != "" && resolved(bound) == path {
+		fields := strings.Fields(line)
+		_, bound, absolute := strings.Cut(line, " /") // it may have spaces
+		if absolute && fields[3] == acceptCon && resolved("/"+strings.TrimSuffix(bound, "\n")) == path {
 			return true
 		}
 	}
 	return false
-}
-
-// boundTo returns the path of a listening socket in a line of /proc/net/unix; "" if it is none.
-func boundTo(line string) string {
-	const acceptCon = "00010000" // the flag __SO_ACCEPTCON
-	fields := strings.Fields(line)
-	if len(fields) < 8 || fields[3] != acceptCon || !filepath.IsAbs(fields[7]) {
-		return ""
-	}
-	return strings.TrimSuffix(line[strings.IndexByte(line, '/'):], "\n") // it may have spaces
 }
 
 // resolved returns the path of a socket without links in its folder: a runtime may name its socket

@@ -44,9 +44,9 @@ type Client struct {
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
 	// lists do not wait for each other's bytes.
-	events  *grpc.ClientConn
-	counted *counted // the connections of conn
-	runtime runtimeapi.RuntimeServiceClient
+	events   *grpc.ClientConn
+	observed *observed // the connections of conn
+	runtime  runtimeapi.RuntimeServiceClient
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// known is the result of the last list; nil before the first.
@@ -54,9 +54,6 @@ type Client struct {
 	// unlisted are the sandboxes that a container names and no list has, each an
 	// unlistedSandbox by its id.
 	unlisted sync.Map
-	// unlabelledEvents counts the CRI events of sandboxes and containers without
-	// the kubelet's label. unlabelledListed is that count when the last list began.
-	unlabelledEvents, unlabelledListed atomic.Int64
 	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
 	// of a runtime whose events are switched off.
 	hasEvents atomic.Bool
@@ -67,9 +64,6 @@ type Client struct {
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers. It
 	// may change when the runtime restarts.
 	uncarried atomic.Bool
-	// inspected has the number of the connection on which a pod was last inspected, by its UID.
-	inspected sync.Map
-	identity  atomic.Pointer[identity]
 	inFlight  inFlight
 }
 
@@ -93,7 +87,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 	var logs *asynclog.Queue
 	opts.Logger, logs = asynclog.New(opts.Logger) // a blocked handler stops no call
 	c := &Client{
-		counted:  &counted{TransportCredentials: insecure.NewCredentials()},
+		observed: &observed{TransportCredentials: insecure.NewCredentials()},
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
@@ -102,17 +96,15 @@ func New(endpoint string, opts Options) (*Client, error) {
 		lists:    make(chan *lists, 1),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
-	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(c.counted), grpc.WithChainUnaryInterceptor(m.intercept),
+	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(c.observed), grpc.WithChainUnaryInterceptor(m.intercept),
 		grpc.WithInitialWindowSize(answerWindow), grpc.WithInitialConnWindowSize(answerWindow), grpc.WithReadBufferSize(readBuffer))
-	if err != nil {
+	if err == nil {
+		c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
+			grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
+	}
+	if err != nil { // a bad dial option
 		m.unregister()
 		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, err)
-	}
-	c.events, err = dial(socket, opts, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithChainUnaryInterceptor(m.intercept),
-		grpc.WithInitialWindowSize(eventWindow), grpc.WithInitialConnWindowSize(eventWindow))
-	if err != nil {
-		m.unregister()
-		return nil, fmt.Errorf("cri: endpoint %s: %w", endpoint, errors.Join(err, c.conn.Close()))
 	}
 	c.runtime = runtimeapi.NewRuntimeServiceClient(c.conn)
 	c.lists <- newLists(c)
@@ -200,22 +192,31 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
-// counted counts the connections and notes the process at the other end of the last. The count is
-// the only sign of a connection that was lost and made again between two calls.
-type counted struct {
+// observed notes the last connection.
+type observed struct {
 	credentials.TransportCredentials
-	connections, pid atomic.Int64
-	// unix is set if the last connection is to a unix socket: a dialer may make others.
-	unix atomic.Bool
+	last atomic.Pointer[connection] // nil before the first
+}
+
+// connection is a connection to a runtime.
+type connection struct {
+	// made is zero for the first connection: the client has no older statuses.
+	made time.Time
+	pid  int  // of the process at the other end
+	unix bool // it is to a unix socket: a dialer may make others
+	// keepsAddresses is nil until the runtime was asked for its name.
+	keepsAddresses atomic.Pointer[bool]
 }
 
 // ClientHandshake is called once for each connection.
-func (c *counted) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c.connections.Add(1)
-	c.pid.Store(int64(unixsocket.Server(conn)))
-	c.unix.Store(conn.RemoteAddr().Network() == "unix")
-	return c.TransportCredentials.ClientHandshake(ctx, authority, conn)
+func (o *observed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := &connection{pid: unixsocket.Server(conn), unix: conn.RemoteAddr().Network() == "unix"}
+	if o.last.Load() != nil {
+		c.made = time.Now()
+	}
+	o.last.Store(c)
+	return o.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-// Clone keeps the counter: grpc clones the credentials it is given.
-func (c *counted) Clone() credentials.TransportCredentials { return c }
+// Clone keeps what is observed: grpc clones the credentials it is given.
+func (o *observed) Clone() credentials.TransportCredentials { return o }

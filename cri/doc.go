@@ -9,8 +9,8 @@
 //
 // # Differences between runtimes
 //
-// If the runtime can stream lists (CRI v0.37), the client streams them. If the list of sandboxes is
-// too large to send, the client lists them in portions: by state, and then singly.
+// If the list of sandboxes is too large to send, the client lists them in portions: by state,
+// and then singly.
 //
 // The event stream has a connection of its own with a window of 16 MiB. If a client
 // does not read its events, containerd waits, and so do the calls that start a pod.

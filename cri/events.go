@@ -7,7 +7,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -47,15 +46,10 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	if err == nil {
 		_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	}
-	if err == nil {
-		opened()
-		err = c.receiveEvents(ctx, stream, began, hint)
+	if err != nil {
+		return fmt.Errorf("watch container events: %w", err)
 	}
-	return fmt.Errorf("watch container events: %w", err)
-}
-
-// receiveEvents passes on the events of a stream until it or ctx ends.
-func (c *Client) receiveEvents(ctx context.Context, stream grpc.ServerStreamingClient[runtimeapi.ContainerEventResponse], began time.Time, hint func(pleg.Hint)) error {
+	opened()
 	for {
 		event, err := stream.Recv()
 		if err == nil || time.Since(began) >= offWithin {
@@ -63,15 +57,16 @@ func (c *Client) receiveEvents(ctx context.Context, stream grpc.ServerStreamingC
 		}
 		switch {
 		case errors.Is(err, io.EOF) && !c.hasEvents.Load():
-			return fmt.Errorf("%w: %w", pleg.ErrNoEvents, errStreamEnded)
+			err = fmt.Errorf("%w: %w", pleg.ErrNoEvents, errStreamEnded)
 		case errors.Is(err, io.EOF):
-			return errStreamEnded
+			err = errStreamEnded
 		case status.Code(err) == codes.Unimplemented:
-			return fmt.Errorf("%w: %w", pleg.ErrNoEvents, err)
-		case err != nil:
-			return err
-		case ctx.Err() != nil: // a whole window of events may be here already
-			return status.FromContextError(ctx.Err()).Err()
+			err = fmt.Errorf("%w: %w", pleg.ErrNoEvents, err)
+		case err == nil && ctx.Err() != nil: // a whole window of events may be here already
+			err = status.FromContextError(ctx.Err()).Err()
+		}
+		if err != nil {
+			return fmt.Errorf("watch container events: %w", err)
 		}
 		hint(c.hint(event))
 	}

@@ -34,7 +34,7 @@ func node(t testing.TB, pods int) (sandboxes, containers []byte) {
 			c.Containers = append(c.Containers, &runtimeapi.Container{
 				Id: fmt.Sprintf("%063d%d", pod, i), PodSandboxId: id,
 				Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprintf("container-%d", i)},
-				Image:    &runtimeapi.ImageSpec{Image: "sha256:0123", Annotations: map[string]string{"a": "1", "b": "2"}},
+				Image:    &runtimeapi.ImageSpec{Image: "sha256:0123", UserSpecifiedImage: "nginx:1"},
 				ImageRef: "sha256:0123456789abcdef", ImageId: "sha256:0123", State: runtimeapi.ContainerState_CONTAINER_RUNNING,
 				CreatedAt: created, Labels: labels,
 				Annotations: map[string]string{"io.kubernetes.container.hash": "d0c4f5a1", "io.kubernetes.container.restartCount": "0"},

@@ -30,9 +30,7 @@ type fakeRuntime struct {
 	name       string // of the runtime
 	sandboxes  []*runtimeapi.PodSandbox
 	containers []*runtimeapi.Container
-	streams    bool         // serve the lists as streams too, one item in each message
-	asked      atomic.Int32 // the streams of sandboxes
-	whole, one atomic.Int32 // the lists of all sandboxes, and of sandboxes with a label; a list that was given up may still run
+	whole, one atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
 
 	// The statuses by id. An object that is not there is NotFound.
 	sandboxStatuses   map[string]*runtimeapi.PodSandboxStatusResponse
@@ -68,31 +66,6 @@ func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodS
 		return filter.GetId() != "" && s.GetId() != filter.GetId() || filter.GetState() != nil && s.GetState() != filter.GetState().GetState()
 	})
 	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
-}
-
-func (f *fakeRuntime) StreamPodSandboxes(_ *runtimeapi.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamPodSandboxesResponse]) error {
-	f.asked.Add(1)
-	return sendEach(f, f.sandboxes, func(s []*runtimeapi.PodSandbox) error {
-		return stream.Send(&runtimeapi.StreamPodSandboxesResponse{PodSandboxes: s})
-	})
-}
-
-func (f *fakeRuntime) StreamContainers(_ *runtimeapi.StreamContainersRequest, stream grpc.ServerStreamingServer[runtimeapi.StreamContainersResponse]) error {
-	return sendEach(f, f.containers, func(c []*runtimeapi.Container) error {
-		return stream.Send(&runtimeapi.StreamContainersResponse{Containers: c})
-	})
-}
-
-func sendEach[E any](f *fakeRuntime, items []E, send func([]E) error) error {
-	if !f.streams {
-		return status.Error(codes.Unimplemented, "unknown method")
-	}
-	for _, item := range items {
-		if err := send([]E{item}); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func (f *fakeRuntime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {

@@ -3,6 +3,7 @@ package cri
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -11,23 +12,21 @@ import (
 
 // hint returns what an event says.
 func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
-	kind, sandbox := e.GetContainerEventType(), eventSandbox(e)
+	kind, status := e.GetContainerEventType(), e.GetPodSandboxStatus()
+	sandbox := sandboxItem(&runtimeapi.PodSandbox{Id: status.GetId(), Metadata: status.GetMetadata(), Labels: status.GetLabels()})
 	h := pleg.Hint{
-		UID: sandbox.podUID, Container: pleg.ContainerID(e.GetContainerId()), Sandbox: sandbox.ID,
+		UID: cmp.Or(sandbox.podUID, sandbox.label), Container: pleg.ContainerID(e.GetContainerId()), Sandbox: sandbox.ID,
 		State: eventStates[kind], Removed: kind == runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT,
 		PodName: sandbox.podName, PodNamespace: sandbox.podNamespace,
 	}
-	labels := podLabels(e)
-	if slices.ContainsFunc(labels, func(uid pleg.PodUID) bool { return uid != h.UID }) {
-		c.unlabelledEvents.Add(1)
-	}
-	c.seen.add(h.Sandbox)
-	h.UID = c.podOf(h, labels)
+	h.UID = c.podOf(h, e)
 	if h.Container == h.Sandbox {
 		h.Name, h.Attempt = sandbox.Name, sandbox.Attempt
 		return h
 	}
-	if st := eventContainer(e); st != nil {
+	about := func(st *runtimeapi.ContainerStatus) bool { return st.GetId() == e.GetContainerId() }
+	if i := slices.IndexFunc(e.GetContainersStatuses(), about); i >= 0 {
+		st := e.GetContainersStatuses()[i]
 		it := containerItem(&runtimeapi.Container{
 			Id: st.GetId(), Metadata: st.GetMetadata(), Labels: st.GetLabels(), Annotations: st.GetAnnotations(),
 		})
@@ -42,16 +41,20 @@ func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
 
 // podOf returns the pod of an event: the pod that it names, or else the pod that has its container
 // or sandbox in the last list. A UID of two pods names neither.
-func (c *Client) podOf(h pleg.Hint, labels []pleg.PodUID) pleg.PodUID {
-	uid := cmp.Or(h.UID, cmp.Or(labels...))
+func (c *Client) podOf(h pleg.Hint, e *runtimeapi.ContainerEventResponse) pleg.PodUID {
+	uid := h.UID
+	for _, st := range e.GetContainersStatuses() {
+		uid = cmp.Or(uid, pleg.PodUID(st.GetLabels()[labelPodUID]))
+	}
 	k := c.known.Load()
 	if k == nil {
 		return uid
 	}
-	if uid == "" || k.shared(uid) {
-		return cmp.Or(k.owner(h.Container), k.owner(h.Sandbox))
+	shared := func(p *pleg.Pod) bool { return strings.HasPrefix(string(p.UID), string(uid)+"@") }
+	if uid != "" && !slices.ContainsFunc(k.pods, shared) {
+		return uid
 	}
-	return uid
+	return cmp.Or(k.owner(h.Container), k.owner(h.Sandbox))
 }
 
 // owner returns the pod of a sandbox or container; empty if it is not there.
@@ -72,37 +75,4 @@ var eventStates = map[runtimeapi.ContainerEventType]pleg.State{
 	runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT: pleg.StateRunning,
 	runtimeapi.ContainerEventType_CONTAINER_STOPPED_EVENT: pleg.StateExited,
 	runtimeapi.ContainerEventType_CONTAINER_DELETED_EVENT: pleg.StateExited,
-}
-
-// eventSandbox returns the sandbox of an event as a list would have it.
-func eventSandbox(e *runtimeapi.ContainerEventResponse) *item {
-	s := e.GetPodSandboxStatus()
-	return sandboxItem(&runtimeapi.PodSandbox{Id: s.GetId(), Metadata: s.GetMetadata(), Labels: s.GetLabels()})
-}
-
-// eventContainer returns the status of the container that an event is about, or nil unless the
-// event has exactly one.
-func eventContainer(e *runtimeapi.ContainerEventResponse) (found *runtimeapi.ContainerStatus) {
-	for _, st := range e.GetContainersStatuses() {
-		if st.GetId() != e.GetContainerId() {
-			continue
-		}
-		if found != nil {
-			return nil
-		}
-		found = st
-	}
-	return found
-}
-
-// podLabels returns the pod in the kubelet's label of everything in the event; empty where
-// there is none.
-func podLabels(e *runtimeapi.ContainerEventResponse) (uids []pleg.PodUID) {
-	if s := e.GetPodSandboxStatus(); s != nil {
-		uids = append(uids, pleg.PodUID(s.GetLabels()[labelPodUID]))
-	}
-	for _, c := range e.GetContainersStatuses() {
-		uids = append(uids, pleg.PodUID(c.GetLabels()[labelPodUID]))
-	}
-	return uids
 }

@@ -99,7 +99,7 @@ var eventCases = map[string]struct {
 		e.ContainersStatuses[1].Labels[labelContainerName] = "of-label"
 	}, func(h *pleg.Hint) { h.Name, h.Attempt = "of-label", 0 }},
 	"a status is nil":                     {func(e *event) { e.ContainersStatuses[0] = nil }, func(*pleg.Hint) {}},
-	"its status is there twice":           {func(e *event) { e.ContainersStatuses[0].Id = "c1" }, func(h *pleg.Hint) { h.Name, h.Attempt = "", 0 }},
+	"its status is there twice":           {func(e *event) { e.ContainersStatuses[0] = e.ContainersStatuses[1] }, func(*pleg.Hint) {}},
 	"a kind with no name":                 {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"a negative kind":                     {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"no time":                             {func(e *event) { e.CreatedAt = 0 }, func(*pleg.Hint) {}},
@@ -147,7 +147,6 @@ func TestHints(t *testing.T) {
 					{UID: "u2"},
 					{UID: "u2@other.busybox", Containers: []*pleg.Container{{ID: "of-busybox"}}, Sandboxes: []*pleg.Container{{ID: "busybox"}}},
 				},
-				renamed: map[pleg.PodUID]*item{"u2@other.busybox": {podUID: "u2"}},
 			})
 			if got := hintOf(t, c, e); !reflect.DeepEqual(got, want) {
 				t.Errorf("got %+v, want %+v", got, want)

@@ -32,42 +32,27 @@ type item struct {
 	podName      string
 	podNamespace string
 	label        pleg.PodUID       // the pod in the kubelet's label
-	labels       map[string]string // the pod's; nil for a container until its sandbox was asked
-	// skip is why the item cannot be used as it is, or 0.
-	skip reason
+	labels       map[string]string // the pod's; nil for a container, unless its sandbox has told them
+	// skip is why the item cannot be used as it is, or empty.
+	skip string
 	// labelled is true if the metadata is missing and the kubelet's labels have
 	// the same data.
 	labelled bool
 	sandbox  bool // otherwise a container
 }
 
-// reason says what is wrong with a listed item.
-type reason int
-
+// The reasons for which a listed item is malformed, as in the metric pleg_malformed_items_total.
 const (
-	keep reason = iota
-	noID
-	noMetadata
-	noPodUID
-	duplicateID
-	noPod
-	sharedUID
-	notUTF8
-	reasons // the number of reasons
+	noID        = "no_id"
+	noMetadata  = "no_metadata"
+	noPodUID    = "no_pod_uid"
+	duplicateID = "duplicate_id"
+	noPod       = "no_pod"
+	sharedUID   = "shared_pod_uid"
+	notUTF8     = "not_utf8"
 )
 
-var reasonNames = [reasons]string{
-	noID:        "no_id",
-	noMetadata:  "no_metadata",
-	noPodUID:    "no_pod_uid",
-	duplicateID: "duplicate_id",
-	noPod:       "no_pod",
-	sharedUID:   "shared_pod_uid",
-	notUTF8:     "not_utf8",
-}
-
-// String returns the value of the label reason.
-func (r reason) String() string { return reasonNames[r] }
+var reasons = []string{noID, noMetadata, noPodUID, duplicateID, noPod, sharedUID, notUTF8}
 
 func sandboxItem(s *runtimeapi.PodSandbox) *item {
 	meta := s.GetMetadata()
@@ -159,6 +144,21 @@ func wallTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
+// Skipped is a listed sandbox or container that is malformed or belongs to no pod. It is completed
+// from elsewhere or left out.
+type Skipped struct {
+	Sandbox       bool // otherwise a container
+	ID, SandboxID pleg.ContainerID
+	Name          string
+	// Reason is no_id, no_metadata, no_pod_uid, duplicate_id, no_pod, shared_pod_uid or not_utf8,
+	// as in the metric pleg_malformed_items_total.
+	Reason string
+}
+
+func (it *item) skipped(reason string) Skipped {
+	return Skipped{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: reason}
+}
+
 // maxRemembered bounds the items whose warning is remembered: a runtime with new bad
 // ids in each list must not fill the memory or the log.
 const maxRemembered = 1000
@@ -168,25 +168,19 @@ const maxRemembered = 1000
 type skipped struct {
 	log     *slog.Logger
 	metrics *metrics
-	warned  map[skippedItem]struct{}
+	warned  map[Skipped]struct{}
 }
 
-type skippedItem struct {
-	id     pleg.ContainerID
-	reason reason
-}
-
-func (s *skipped) add(ctx context.Context, it *item, r reason) {
-	s.metrics.malformed[r].Inc()
-	key := skippedItem{it.ID, r}
-	if _, ok := s.warned[key]; ok || len(s.warned) > maxRemembered {
+func (s *skipped) add(ctx context.Context, it Skipped) {
+	s.metrics.malformed[it.Reason].Inc()
+	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return
 	}
-	s.warned[key] = struct{}{}
+	s.warned[it] = struct{}{}
 	if len(s.warned) > maxRemembered {
 		s.log.WarnContext(ctx, "malformed item limit reached; counting without logging")
 		return
 	}
 	s.log.WarnContext(ctx, "malformed item in list",
-		"containerID", it.ID, "podSandboxID", it.SandboxID, "name", it.Name, "reason", r.String())
+		"containerID", it.ID, "podSandboxID", it.SandboxID, "name", it.Name, "reason", it.Reason)
 }

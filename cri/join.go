@@ -17,15 +17,15 @@ type joiner struct {
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 
-	// What follows is of the last list; a map is new in each, and nil if it is empty.
+	// What follows is of the last list and new in each.
 
 	homeless []*item // containers that belong to no pod
 	// orphans are the containers whose sandbox is not listed.
 	orphans []*item
 	// unlabelled are the pods that have a sandbox or container without the kubelet's label.
 	unlabelled map[pleg.PodUID]struct{}
-	// renamed has an item of each pod that is listed under another UID than its own, by that UID.
-	renamed map[pleg.PodUID]*item
+	// renamed has an item of each pod that is listed under another UID than its own.
+	renamed []*item
 }
 
 // podKey tells pods apart. A UID alone does not: everybody copies the one in crictl's
@@ -62,46 +62,44 @@ func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
 	j.homeless, j.orphans, j.unlabelled, j.renamed = nil, nil, nil, nil
-	// Pods that were listed before come first: a new pod must not take their UID.
-	var newSandboxes, newContainers, waiting []*item
 	for _, s := range sandboxes {
-		g := j.group(s)
-		j.bySandbox[s.ID] = g
-		if g == nil {
-			newSandboxes = append(newSandboxes, s)
+		j.bySandbox[s.ID] = nil
+	}
+	ofPods := slices.Clone(sandboxes) // and the containers without a listed sandbox
+	for _, c := range containers {
+		if _, listed := j.bySandbox[c.SandboxID]; listed {
 			continue
 		}
-		j.addSandbox(g, s)
+		if c = j.complete(c); c.podUID == "" {
+			j.homeless = append(j.homeless, c)
+			continue
+		}
+		ofPods = append(ofPods, c)
+	}
+	for _, it := range j.listedFirst(ofPods) {
+		j.add(j.groupOrNew(it), it)
 	}
 	for _, c := range containers {
-		g, listed := j.bySandbox[c.SandboxID]
-		if !listed {
-			c = j.complete(c)
-			g = j.group(c)
+		if g := j.bySandbox[c.SandboxID]; g != nil {
+			j.add(g, c)
 		}
-		switch {
-		case g != nil:
-			j.addContainer(g, c)
-		case listed:
-			waiting = append(waiting, c)
-		case c.podUID == "":
-			j.homeless = append(j.homeless, c)
-		default:
-			newContainers = append(newContainers, c)
-		}
-	}
-	for _, s := range oldestFirst(newSandboxes) {
-		g := j.groupOrNew(s)
-		j.bySandbox[s.ID] = g
-		j.addSandbox(g, s)
-	}
-	for _, c := range waiting {
-		j.addContainer(j.bySandbox[c.SandboxID], c)
-	}
-	for _, c := range oldestFirst(newContainers) {
-		j.addContainer(j.groupOrNew(c), c)
 	}
 	return j.pods()
+}
+
+// listedFirst sorts the items of pods that were listed before to the front: a new pod must not
+// take their UID.
+func (j *joiner) listedFirst(items []*item) []*item {
+	var listed, fresh []*item
+	for _, it := range items {
+		if j.find(it) != nil {
+			listed = append(listed, it)
+		} else {
+			fresh = append(fresh, it)
+		}
+	}
+	slices.SortFunc(fresh, func(a, b *item) int { return newestFirst(b, a) })
+	return append(listed, fresh...)
 }
 
 func (j *joiner) pods() []*pleg.Pod {
@@ -116,10 +114,7 @@ func (j *joiner) pods() []*pleg.Pod {
 		}
 		pods = append(pods, g.build())
 		if g.uid != key.uid {
-			if j.renamed == nil {
-				j.renamed = make(map[pleg.PodUID]*item)
-			}
-			j.renamed[g.uid] = g.newest()
+			j.renamed = append(j.renamed, g.newest())
 		}
 	}
 	return pods
@@ -137,55 +132,48 @@ func (j *joiner) complete(c *item) *item {
 	return &completed
 }
 
-func (j *joiner) addSandbox(g *group, s *item) {
-	j.checkLabel(g.uid, s.label)
-	g.sandboxes = append(g.sandboxes, s)
-}
-
-func (j *joiner) addContainer(g *group, c *item) {
-	j.checkLabel(g.uid, c.label)
-	g.containers = append(g.containers, c)
-}
-
-// checkLabel records a pod that has an item without a label or with another pod's label. It records
-// the other pod too, because its label finds an item that is not its own.
-func (j *joiner) checkLabel(uid, label pleg.PodUID) {
-	if label == uid {
+func (j *joiner) add(g *group, it *item) {
+	if it.label != g.uid {
+		if j.unlabelled == nil {
+			j.unlabelled = make(map[pleg.PodUID]struct{})
+		}
+		j.unlabelled[g.uid] = struct{}{}
+	}
+	if it.sandbox {
+		j.bySandbox[it.ID] = g
+		g.sandboxes = append(g.sandboxes, it)
 		return
 	}
-	if j.unlabelled == nil {
-		j.unlabelled = make(map[pleg.PodUID]struct{})
-	}
-	j.unlabelled[uid], j.unlabelled[label] = struct{}{}, struct{}{}
+	g.containers = append(g.containers, it)
 }
 
-// group returns the group of the pod of an item, or nil if the pod is new. The first call of a
-// list empties it. An item without the name of its pod belongs to the pod that has the UID.
-func (j *joiner) group(it *item) *group {
+// find returns the group of the pod of an item, or nil if the pod is new. An item without the
+// name of its pod belongs to the pod that has the UID.
+func (j *joiner) find(it *item) *group {
 	g := j.groups[it.key()]
 	if g == nil && it.podName == "" && it.podNamespace == "" {
 		g = j.byUID[it.podUID]
 	}
-	if g != nil && g.generation != j.generation {
-		g.generation = j.generation
-		clear(g.sandboxes)
-		clear(g.containers)
-		g.sandboxes, g.containers = g.sandboxes[:0], g.containers[:0]
-	}
 	return g
 }
 
-// groupOrNew is called once all pods that were listed before and still exist have a group in
-// this list.
+// groupOrNew returns the group of the pod of an item. The first call of a list empties it.
 func (j *joiner) groupOrNew(it *item) *group {
-	if g := j.group(it); g != nil {
+	g := j.find(it)
+	switch {
+	case g == nil:
+		g = &group{key: it.key(), uid: it.podUID}
+		for taken := j.byUID[g.uid]; taken != nil && taken.generation == j.generation; taken = j.byUID[g.uid] {
+			g.uid += pleg.PodUID("@" + it.podNamespace + "." + it.podName)
+		}
+		j.groups[g.key], j.byUID[g.uid] = g, g
+	case g.generation == j.generation:
 		return g
 	}
-	g := &group{key: it.key(), uid: it.podUID, generation: j.generation}
-	for taken := j.byUID[g.uid]; taken != nil && taken.generation == j.generation; taken = j.byUID[g.uid] {
-		g.uid += pleg.PodUID("@" + it.podNamespace + "." + it.podName)
-	}
-	j.groups[g.key], j.byUID[g.uid] = g, g
+	g.generation = j.generation
+	clear(g.sandboxes)
+	clear(g.containers)
+	g.sandboxes, g.containers = g.sandboxes[:0], g.containers[:0]
 	return g
 }
 
@@ -218,11 +206,6 @@ func (g *group) newest() *item {
 	}
 	i := slices.IndexFunc(g.containers, func(c *item) bool { return c.labels != nil })
 	return g.containers[max(i, 0)]
-}
-
-func oldestFirst(items []*item) []*item {
-	slices.SortFunc(items, func(a, b *item) int { return newestFirst(b, a) })
-	return items
 }
 
 // newestFirst orders by creation. Items created at the same time are ordered by id,

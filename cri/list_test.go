@@ -2,7 +2,6 @@ package cri_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,7 +114,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}{
 		{"sandbox without id", []*runtimeapi.PodSandbox{sandbox("", "u9", 0, 1)}, nil, "no_id", 1},
 		{"container without id", nil, []*runtimeapi.Container{container("", "good", 0, 1)}, "no_id", 1},
-		{"empty item", []*runtimeapi.PodSandbox{{}}, []*runtimeapi.Container{{}}, "no_id", 2},
+		{"empty sandbox", []*runtimeapi.PodSandbox{{}}, nil, "no_id", 1},
+		{"empty container", nil, []*runtimeapi.Container{{}}, "no_id", 1},
 		{"sandbox without metadata", []*runtimeapi.PodSandbox{noMetadata}, nil, "no_metadata", 1},
 		{"container without metadata", nil, []*runtimeapi.Container{containerNoMetadata}, "no_metadata", 1},
 		{"sandbox without pod uid", []*runtimeapi.PodSandbox{sandbox("bad", "", 0, 1)}, nil, "no_pod_uid", 1},
@@ -130,15 +130,12 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"text in the image of a container", nil, containerWith(0x22, 0x03, 0x0a, 0x01, 0xff), "not_utf8", 1},
 		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
-		for _, streams := range []bool{false, true} {
-			kit.Bubble(t, fmt.Sprintf("%s, streams: %t", tt.name, streams), func(t *testing.T) {
-				hidesNoOther(t, &fakeRuntime{
-					streams:    streams,
-					sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
-					containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
-				}, tt.reason, tt.times)
-			})
-		}
+		kit.Bubble(t, tt.name, func(t *testing.T) {
+			hidesNoOther(t, &fakeRuntime{
+				sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+				containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
+			}, tt.reason, tt.times)
+		})
 	}
 }
 
@@ -161,48 +158,28 @@ func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
 // An item without metadata, or with text that is not UTF-8, still counts. Its name and pod
 // come from the list before, or else from the kubelet's labels, and its state from the item.
 func TestMalformedItemIsCompleted(t *testing.T) {
-	for _, streamed := range []bool{true, false} {
-		sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
-		containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}
-		fake := &fakeRuntime{streams: streamed, sandboxes: sandboxes, containers: containers}
-		client := connect(t, fake, cri.Options{})
-		before := show(listPods(t, client))
-		bare, bareContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
-		second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
-		second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
-		kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
-		kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
-		bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
-		fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
-		want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
-		wantList(t, client, want)
-		wantList(t, client, want)
-		fake.sandboxes, fake.containers = sandboxes, containers
-		wantList(t, client, before) // with metadata again
-		fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
-		fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
-		want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
-		wantList(t, client, want)
-		wantList(t, client, want)
-	}
-}
-
-// An item that is listed in two states is as far in its life as either says, whichever comes first.
-func TestItemThatIsListedTwice(t *testing.T) {
-	for _, streams := range []bool{false, true} {
-		fake := &fakeRuntime{streams: streams}
-		client := connect(t, fake, cri.Options{})
-		for n := range 4 {
-			dead, ready := sandbox("s", "u", 1, 1), sandbox("s", "u", 0, 1)
-			exited, running, created := container("c", "s", 2, 1), container("c", "s", 1, 1), container("c", "s", 0, 1)
-			fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{dead, ready}, []*runtimeapi.Container{running, exited, created}
-			if n%2 == 1 {
-				slices.Reverse(fake.sandboxes)
-				slices.Reverse(fake.containers)
-			}
-			wantList(t, client, "u ns-s/name-s map[app:web of:s] [s< name-s#1 exited@1] c<s name-c#1 exited@1\n")
-		}
-	}
+	sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
+	containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}
+	fake := &fakeRuntime{sandboxes: sandboxes, containers: containers}
+	client := connect(t, fake, cri.Options{})
+	before := show(listPods(t, client))
+	bare, bareContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
+	second, kubelets := sandbox("s2", "u", 1, 0), container("new2", "s", 1, 4)
+	second.Labels = map[string]string{"io.kubernetes.pod.uid": "u", "io.kubernetes.pod.name": "name-s", "io.kubernetes.pod.namespace": "ns-s"}
+	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
+	kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
+	bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
+	fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
+	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
+	wantList(t, client, want)
+	wantList(t, client, want)
+	fake.sandboxes, fake.containers = sandboxes, containers
+	wantList(t, client, before) // with metadata again
+	fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
+	fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
+	want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
+	wantList(t, client, want)
+	wantList(t, client, want)
 }
 
 func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -18,32 +17,12 @@ type known struct {
 	// unlabelled are the pods with sandboxes or containers that the kubelet's label
 	// does not find, because another client created them.
 	unlabelled map[pleg.PodUID]struct{}
-	// renamed are the pods that are listed under another UID than their own.
-	renamed map[pleg.PodUID]*item
-}
-
-// ownUID returns the UID that the runtime has for a pod.
-func (k *known) ownUID(p *pleg.Pod) pleg.PodUID {
-	if it := k.renamed[p.UID]; it != nil {
-		return it.podUID
-	}
-	return p.UID
-}
-
-// shared reports whether pods of the list share a UID.
-func (k *known) shared(uid pleg.PodUID) bool {
-	for _, it := range k.renamed {
-		if it.podUID == uid {
-			return true
-		}
-	}
-	return false
 }
 
 // ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
 // Two list calls find it by the kubelet's label. If another client than the kubelet
-// made a part of the pod, ListPod takes it from a list of all pods, which concurrent
-// calls share. It blocks and fails as [Client.ListPods] does.
+// made a part of the pod, ListPod takes it from a list of all pods. It blocks and fails as
+// [Client.ListPods] does.
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	if !c.labelFinds(uid) {
 		return c.pickPod(ctx, uid)
@@ -61,11 +40,11 @@ func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error
 }
 
 // labelFinds reports whether the kubelet's label finds all of a pod, according to the
-// last list and the CRI events since then. If the pod is not in the list, the label
-// finds it if no pod in the list is unlabelled.
+// last list. If the pod is not in the list, the label finds it if no pod in the list is
+// unlabelled.
 func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	k := c.known.Load()
-	if k == nil || c.unlabelledEvents.Load() != c.unlabelledListed.Load() {
+	if k == nil {
 		return false
 	}
 	if _, ok := k.unlabelled[uid]; ok {
@@ -83,10 +62,10 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	defer cancel()
 	calls, callCtx := errgroup.WithContext(ctx)
 	calls.Go(func() error {
-		return c.listUnary(callCtx, uid, l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
+		return c.list(callCtx, uid, l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{LabelSelector: label}})
 	})
 	calls.Go(func() error {
-		return c.listUnary(callCtx, uid, l.containers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}})
+		return c.list(callCtx, uid, l.containers, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{LabelSelector: label}})
 	})
 	if err := calls.Wait(); err != nil {
 		return nil, false, err
@@ -100,22 +79,14 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 	return l.last, certain, nil
 }
 
-// pickPod returns a pod from a list of all pods. It makes that list, unless another
-// call has started one since.
+// pickPod returns a pod from a list of all pods.
 func (c *Client) pickPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
-	called := time.Now()
-	l, err := c.acquireLists(ctx)
+	pods, err := c.ListPods(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list all for pod %s: %w", uid, err)
 	}
-	defer func() { c.lists <- l }()
-	if !l.began.After(called) {
-		if _, err := c.listPods(ctx, l); err != nil {
-			return nil, fmt.Errorf("list all for pod %s: %w", uid, err)
-		}
-	}
-	if i := slices.IndexFunc(l.last, func(p *pleg.Pod) bool { return p.UID == uid }); i >= 0 {
-		return l.last[i], nil
+	if i := slices.IndexFunc(pods, func(p *pleg.Pod) bool { return p.UID == uid }); i >= 0 {
+		return pods[i], nil
 	}
 	return nil, nil
 }

@@ -1,19 +1,13 @@
 package cri_test
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func present(p *pleg.Pod) []*pleg.Pod {
@@ -121,76 +115,5 @@ func TestListPodBeforeTheFirstList(t *testing.T) {
 	}
 	if whole, one := fake.whole.Load(), fake.one.Load(); whole != 1 || one != 1 {
 		t.Errorf("it took %d lists of all and %d of a pod, want 1 and 1", whole, one)
-	}
-}
-
-// TestListPodOfOtherClientsSharesList has many such calls wait for a running list, and
-// then share the next.
-func TestListPodOfOtherClientsSharesList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var sandboxes []*runtimeapi.PodSandbox
-		for i := range 20 {
-			sandboxes = append(sandboxes, sandbox(fmt.Sprint("s", i), fmt.Sprint("u", i), 0, 1))
-		}
-		fake := &fakeRuntime{sandboxes: sandboxes, before: func(context.Context, any) error {
-			time.Sleep(time.Second)
-			return nil
-		}}
-		client := connect(t, fake, cri.Options{})
-		go func() { _, _ = client.ListPods(t.Context()) }()
-		time.Sleep(time.Second / 2)
-		var calls sync.WaitGroup
-		for i := range 20 {
-			calls.Go(func() {
-				if p, err := client.ListPod(t.Context(), pleg.PodUID(fmt.Sprint("u", i))); err != nil || p == nil {
-					t.Errorf("pod u%d: got %v, %v", i, p, err)
-				}
-			})
-		}
-		calls.Wait()
-		if n := fake.whole.Load(); n != 2 {
-			t.Errorf("%d lists of all, want 2: the running list and one for all callers", n)
-		}
-	})
-}
-
-// After an event of a sandbox or container without the label, ListPod does not rely on the
-// label until a list has shown it.
-func TestListPodAfterEventOfAnotherClient(t *testing.T) {
-	for name, tt := range map[string]struct {
-		labels     map[string]string // of the sandbox
-		containers []*runtimeapi.ContainerStatus
-		whole      int32 // expected lists of all pods
-	}{
-		"the kubelet's":          {map[string]string{"io.kubernetes.pod.uid": "u1"}, nil, 0},
-		"a sandbox of another":   {nil, nil, 1},
-		"a container of another": {map[string]string{"io.kubernetes.pod.uid": "u1"}, []*runtimeapi.ContainerStatus{{Id: "c1"}}, 1},
-	} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{ofKubelet(sandbox("s1", "u1", 0, 1))}}
-			fake.events = make(chan *runtimeapi.ContainerEventResponse, 1)
-			fake.events <- &runtimeapi.ContainerEventResponse{
-				ContainerId:        "c1",
-				PodSandboxStatus:   &runtimeapi.PodSandboxStatus{Id: "s1", Labels: tt.labels, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u1"}},
-				ContainersStatuses: tt.containers,
-			}
-			client := connect(t, fake, cri.Options{})
-			listPods(t, client)
-			for _, c := range tt.containers {
-				fake.containers = append(fake.containers, container(c.GetId(), "s1", 1, 2))
-			}
-			watchEvents(t, client)
-			synctest.Wait()
-			fake.whole.Store(0)
-			for range 2 {
-				got, err := client.ListPod(t.Context(), "u1")
-				if err != nil || got == nil || len(got.Containers) != len(tt.containers) {
-					t.Errorf("got %s, %v; want %d containers", show(present(got)), err, len(tt.containers))
-				}
-			}
-			if n := fake.whole.Load(); min(n, 1) != tt.whole {
-				t.Errorf("it took %d lists of all, want %d", n, tt.whole)
-			}
-		})
 	}
 }

@@ -11,16 +11,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 )
 
-// operationTypes are the kubelet's names for the methods this client calls. The
-// kubelet has none for the streams; theirs are formed in the same way.
+// operationTypes are the kubelet's names for the methods this client calls.
 var operationTypes = map[string]string{
-	runtimeapi.RuntimeService_Version_FullMethodName:            "version",
-	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:     "list_podsandbox",
-	runtimeapi.RuntimeService_ListContainers_FullMethodName:     "list_containers",
-	runtimeapi.RuntimeService_StreamPodSandboxes_FullMethodName: "stream_podsandboxes",
-	runtimeapi.RuntimeService_StreamContainers_FullMethodName:   "stream_containers",
-	runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName:   "podsandbox_status",
-	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:    "container_status",
+	runtimeapi.RuntimeService_Version_FullMethodName:          "version",
+	runtimeapi.RuntimeService_ListPodSandbox_FullMethodName:   "list_podsandbox",
+	runtimeapi.RuntimeService_ListContainers_FullMethodName:   "list_containers",
+	runtimeapi.RuntimeService_PodSandboxStatus_FullMethodName: "podsandbox_status",
+	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:  "container_status",
 }
 
 // operation holds the metrics of one method.
@@ -32,7 +29,7 @@ type operation struct {
 
 type metrics struct {
 	operations map[string]operation
-	malformed  [reasons]prometheus.Counter
+	malformed  map[string]prometheus.Counter // by reason
 	unregister func()
 }
 
@@ -52,6 +49,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	m := &metrics{
 		unregister: s.Unregister,
 		operations: make(map[string]operation, len(operationTypes)),
+		malformed:  make(map[string]prometheus.Counter, len(reasons)),
 	}
 	for method, name := range operationTypes {
 		m.operations[method] = operation{
@@ -60,8 +58,8 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 			duration: duration.WithLabelValues(name),
 		}
 	}
-	for r := keep + 1; r < reasons; r++ {
-		m.malformed[r] = malformed.WithLabelValues(r.String())
+	for _, r := range reasons {
+		m.malformed[r] = malformed.WithLabelValues(r)
 	}
 	return m, s.Register()
 }
@@ -72,12 +70,8 @@ func (m *metrics) intercept(ctx context.Context, method string, req, reply any, 
 	if !known {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
-	return op.measure(func() error { return invoke(ctx, method, req, reply, conn, opts...) })
-}
-
-func (op operation) measure(call func() error) error {
 	start := time.Now()
-	err := call()
+	err := invoke(ctx, method, req, reply, conn, opts...)
 	op.duration.Observe(time.Since(start).Seconds())
 	op.total.Inc()
 	if err != nil {

@@ -37,9 +37,6 @@ type Options struct {
 	// MaxRecvBytes is the maximum size of an answer in bytes. If zero,
 	// DefaultMaxRecvBytes.
 	MaxRecvBytes int
-	// UnaryLists disables streamed lists (StreamPodSandboxes and StreamContainers,
-	// CRI v0.37). If false, the client uses them if the runtime supports them.
-	UnaryLists bool
 	// Logger receives warnings about malformed items and lists in portions. No call
 	// waits for its handler; [Client.Close] does, for a second at most. If nil, nothing
 	// is logged.

@@ -76,14 +76,10 @@ func TestMetrics(t *testing.T) {
 		want := []string{
 			"kubelet_runtime_operations_duration_seconds podsandbox_status 3 14 0.005 0.0125",
 			"kubelet_runtime_operations_errors_total container_status 2",
-			"kubelet_runtime_operations_errors_total stream_containers 1",
-			"kubelet_runtime_operations_errors_total stream_podsandboxes 1",
 			"kubelet_runtime_operations_total container_status 2",
 			"kubelet_runtime_operations_total list_containers 1",
 			"kubelet_runtime_operations_total list_podsandbox 1",
 			"kubelet_runtime_operations_total podsandbox_status 1",
-			"kubelet_runtime_operations_total stream_containers 1",
-			"kubelet_runtime_operations_total stream_podsandboxes 1",
 			"kubelet_runtime_operations_total version 1",
 		}
 		if !slices.Equal(got, want) {

@@ -18,38 +18,18 @@ const podCalls = 2
 // what the runtime no longer knows. ObservedAt is left to the caller, who knows when the pod was
 // listed.
 //
-// What cannot have changed is taken from last, the status of an earlier call, unless that is nil or
-// the connection is new:
-//
-//   - a container that is listed as exited and had exited, unless it was killed just before, so
-//     that its reason may become OOMKilled;
-//   - a sandbox that is listed as not ready and was not ready;
-//   - a sandbox that is listed as ready, was ready and had its addresses, if the runtime is
-//     containerd or CRI-O, which keep them.
-//
-// Statuses of containers that a sandbox status carries, as CRI-O's does, are not asked for.
+// What cannot have changed, as ADR 11 says, is taken from last, the status of an earlier call, unless
+// that is nil or its ObservedAt is before the client reconnected. Statuses of containers that a
+// sandbox status carries, as CRI-O's does, are not asked for.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended. The error is a
 // [pleg.CallError] with the call, and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
-	for {
-		connection := c.counted.connections.Load()
-		if before, ok := c.inspected.Load(pod.UID); !ok || before != connection {
-			last = nil // what is reused ends with the connection
-		}
-		st, err := c.inspect(ctx, pod, last, connection)
-		if err != nil {
-			return nil, err
-		}
-		if last == nil || connection == c.counted.connections.Load() {
-			c.inspected.Store(pod.UID, connection)
-			return st, nil
-		}
+	on := c.observed.last.Load()
+	if on == nil || last != nil && last.ObservedAt.Before(on.made) {
+		last = nil
 	}
-}
-
-func (c *Client) inspect(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus, connection int64) (*pleg.PodStatus, error) {
-	q := newQuery(ctx, c, pod, last, connection)
+	q := newQuery(ctx, c, pod, last, on)
 	if first := q.sandboxesFirst(); len(first) > 0 {
 		if err := q.fetch(ctx, first, nil); err != nil {
 			return nil, err
@@ -72,7 +52,7 @@ type query struct {
 	openContainers, openSandboxes []int
 }
 
-func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatus, connection int64) *query {
+func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatus, on *connection) *query {
 	q := &query{
 		client: c, pod: pod,
 		containers: make([]*pleg.ContainerStatus, len(pod.Containers)),
@@ -85,7 +65,7 @@ func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatu
 	}
 	for i, listed := range pod.Sandboxes {
 		q.sandboxes[i] = settledSandbox(listed, last)
-		if q.sandboxes[i] != nil && q.sandboxes[i].Ready && !c.keepsAddresses(ctx, connection) {
+		if q.sandboxes[i] != nil && q.sandboxes[i].Ready && !c.keepsAddresses(ctx, on) {
 			q.sandboxes[i] = nil
 		}
 		if q.sandboxes[i] == nil {
@@ -96,18 +76,13 @@ func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatu
 }
 
 // sandboxesFirst returns the sandboxes to ask before the containers, because their answers may
-// carry the statuses of containers and so save calls. It returns none if everything may be asked at
-// once.
+// carry the statuses of containers to ask for. It returns none if everything may be asked at once.
 func (q *query) sandboxesFirst() (first []int) {
 	if q.client.uncarried.Load() {
 		return nil
 	}
-	open := make(map[pleg.ContainerID]int)
-	for _, i := range q.openContainers {
-		open[q.pod.Containers[i].SandboxID]++
-	}
 	for i, listed := range q.pod.Sandboxes {
-		if n := open[listed.ID]; n > 0 && q.sandboxes[i] == nil || n > 1 {
+		if slices.ContainsFunc(q.openContainers, func(c int) bool { return q.pod.Containers[c].SandboxID == listed.ID }) {
 			first = append(first, i)
 		}
 	}

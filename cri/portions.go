@@ -28,7 +28,7 @@ func (c *Client) fallback() error {
 	if err := c.degraded.Load(); err != nil {
 		return *err
 	}
-	if !c.counted.unix.Load() || c.conn.GetState() != connectivity.Ready {
+	if last := c.observed.last.Load(); last == nil || !last.unix || c.conn.GetState() != connectivity.Ready {
 		return nil
 	}
 	if _, err := os.Stat(c.socket); errors.Is(err, fs.ErrNotExist) {
@@ -37,39 +37,10 @@ func (c *Client) fallback() error {
 	return nil
 }
 
-// startPortions lists the sandboxes in portions after the whole list was too large.
-// The containers have been listed.
-func (c *Client) startPortions(ctx context.Context, l *lists, tooLarge error) error {
-	if c.degraded.Load() == nil {
-		c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
-	}
-	degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
-	c.degraded.Store(&degraded)
-	if err := c.listPortions(ctx, l); err != nil {
-		return fmt.Errorf("%w; in portions: %w", tooLarge, err)
-	}
-	l.portioned = time.Now().Add(portionedFor)
-	return nil
-}
-
-func (c *Client) stopPortions(ctx context.Context) {
-	if c.degraded.Swap(nil) != nil {
-		c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
-	}
-}
-
-// listPortioned lists the containers first: they contain ids of sandboxes.
-func (c *Client) listPortioned(ctx context.Context, l *lists) error {
-	if err := c.list(ctx, l.containers); err != nil {
-		return err
-	}
-	return c.listPortions(ctx, l)
-}
-
-// listPortions lists the sandboxes by state. If a state is still too large, it lists single
-// sandboxes; their ids are known from the last list, from the containers, and from CRI events and
-// single-pod lists since then. READY is first, so that a sandbox that stops meanwhile is in the
-// second list.
+// listPortions lists the sandboxes by state. If a state is still too large, it lists
+// sandboxes singly; their ids are known from the last list, from the containers,
+// and from single-pod lists since then. READY is first, so that a sandbox that stops
+// meanwhile is in the second list, too; the first state counts.
 func (c *Client) listPortions(ctx context.Context, l *lists) error {
 	l.sandboxes.startList()
 	l.sandboxes.portioned = true
@@ -91,23 +62,18 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 		return nil
 	}
 	byState := len(l.sandboxes.items)
-	for ids := l.sandboxIDs(); len(ids) > 0; {
-		if err := c.listByID(ctx, l, ids); err != nil {
-			return err
-		}
-		// What was seen meanwhile may be older than this list, and must not count as gone.
-		ids = c.seen.drain()
-		maps.Copy(l.seen, ids)
+	if err := c.listByID(ctx, l); err != nil {
+		return err
 	}
-	if len(l.sandboxes.items) == byState {
-		return errNoPortion
+	if len(l.sandboxes.items) == byState { // an empty list would be wrong
+		return fmt.Errorf("%w; none is known by its id", *c.degraded.Load())
 	}
 	l.sandboxes.finishList()
 	return nil
 }
 
-func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerID]struct{}) error {
-	for id := range ids {
+func (c *Client) listByID(ctx context.Context, l *lists) error {
+	for id := range l.sandboxIDs() {
 		if l.sandboxes.placed(id) {
 			continue
 		}
@@ -122,10 +88,6 @@ func (c *Client) listByID(ctx context.Context, l *lists, ids map[pleg.ContainerI
 	}
 	return nil
 }
-
-// errNoPortion means that sandboxes exist and none was found. An empty list would be
-// wrong.
-var errNoPortion = errors.New("too many sandboxes, and none is known by its id")
 
 // sandboxIDs returns the ids of all known sandboxes.
 func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
@@ -145,10 +107,10 @@ func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
 // maxSeen bounds the sandboxes that are remembered until the next list.
 const maxSeen = 4096
 
-// seenSandboxes are the sandboxes that CRI events and single-pod lists have shown
-// since the last list of all pods. A list in portions asks for them by id: it has
-// no other way to find a new sandbox that has no container yet, and a sandbox
-// that no list shows counts as gone. It is safe for concurrent use.
+// seenSandboxes are the sandboxes that single-pod lists have shown since the last list of
+// all pods. A list in portions asks for them by id: it has no other way to find a new
+// sandbox that has no container yet, and a sandbox that no list shows counts as gone. It is
+// safe for concurrent use.
 type seenSandboxes struct {
 	mu  sync.Mutex
 	ids map[pleg.ContainerID]struct{}
@@ -160,7 +122,7 @@ func (s *seenSandboxes) add(id pleg.ContainerID) {
 	if s.ids == nil {
 		s.ids = make(map[pleg.ContainerID]struct{})
 	}
-	if id != "" && len(s.ids) < maxSeen {
+	if len(s.ids) < maxSeen {
 		s.ids[id] = struct{}{}
 	}
 }
@@ -169,15 +131,7 @@ func (s *seenSandboxes) add(id pleg.ContainerID) {
 func (s *seenSandboxes) drain() map[pleg.ContainerID]struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	drained := make(map[pleg.ContainerID]struct{}, len(s.ids))
-	maps.Copy(drained, s.ids)
-	clear(s.ids)
+	drained := s.ids
+	s.ids = nil
 	return drained
-}
-
-// restore adds the sandboxes that were drained for a list that then failed.
-func (s *seenSandboxes) restore(drained map[pleg.ContainerID]struct{}) {
-	for id := range drained {
-		s.add(id)
-	}
 }

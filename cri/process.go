@@ -4,10 +4,9 @@ import (
 	"context"
 	"os"
 	"strings"
-	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -18,13 +17,13 @@ import (
 // process returns the process that listened at the socket when the last connection was made, with
 // its present state; nil if it is not known, as outside the pid namespace of the host.
 func (c *Client) process() *pleg.Process {
-	pid := int(c.counted.pid.Load())
-	if pid == 0 || pid == os.Getpid() { // a test serves its own runtime
+	last := c.observed.last.Load()
+	if last == nil || last.pid == 0 || last.pid == os.Getpid() { // a test serves its own runtime
 		return nil
 	}
 	proc := os.DirFS("/proc")
-	p, _ := process.Read(proc, pid)
-	if p != nil && p.State != "" && p.State != "T" && process.Waits(proc, pid) {
+	p, _ := process.Read(proc, last.pid)
+	if p != nil && p.State != "" && p.State != "T" && process.Waits(proc, last.pid) {
 		p.State = "D"
 	}
 	return p
@@ -45,23 +44,12 @@ func silent(err error) bool {
 	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")
 }
 
-// awaitAnswer waits until the runtime answers on a new connection or refuses it, for ListTimeout at
-// most. A runtime that accepts a connection and says nothing hangs, although grpc ends each call on
-// this connection at once.
+// awaitAnswer waits until the runtime answers on a new connection, for ListTimeout at most. A
+// runtime that accepts a connection and says nothing hangs, although grpc ends each call on this
+// connection at once.
 func (c *Client) awaitAnswer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
-	for state := c.conn.GetState(); state != connectivity.Ready; state = c.conn.GetState() {
-		if problem, _ := diagnoseSocket(ctx, c.socket); problem != 0 {
-			return
-		}
-		c.conn.Connect()
-		tick, cancel := context.WithTimeout(ctx, time.Second) // an attempt may take longer
-		c.conn.WaitForStateChange(tick, state)
-		cancel()
-		if ctx.Err() != nil {
-			return
-		}
-	}
+	_, _ = c.runtime.Version(ctx, &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
 }

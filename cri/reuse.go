@@ -46,22 +46,16 @@ func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxS
 	return same
 }
 
-// identity is what a runtime said on a connection.
-type identity struct {
-	connection int64
-	// keepsAddresses is true if the addresses of a sandbox that stays ready do not change.
-	keepsAddresses bool
-}
-
-// keepAddresses are the names of the runtimes that do, as ADR 11 found; simruntime is our own.
+// keepAddresses are the names of the runtimes that keep the addresses of a sandbox that stays
+// ready, as ADR 11 found; simruntime is our own.
 var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
 
-// keepsAddresses reports whether the runtime keeps the addresses of a sandbox that stays ready. It
-// asks once for each connection, or once for each inspection that begins meanwhile. A runtime that
-// does not say its name within Options.ConnectTimeout counts as one that does not keep them.
-func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
-	if known := c.identity.Load(); known != nil && known.connection == connection {
-		return known.keepsAddresses
+// keepsAddresses reports whether the runtime is in keepAddresses. It asks once for each connection,
+// or once for each inspection that begins meanwhile. A runtime that does not say its name within
+// Options.ConnectTimeout is not.
+func (c *Client) keepsAddresses(ctx context.Context, on *connection) bool {
+	if known := on.keepsAddresses.Load(); known != nil {
+		return *known
 	}
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
 	defer cancel()
@@ -70,6 +64,6 @@ func (c *Client) keepsAddresses(ctx context.Context, connection int64) bool {
 		return false
 	}
 	keeps := err == nil && keepAddresses[answer.GetRuntimeName()]
-	c.identity.Store(&identity{connection, keeps})
+	on.keepsAddresses.Store(&keeps)
 	return keeps
 }

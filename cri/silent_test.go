@@ -19,7 +19,7 @@ func TestSilentRuntimeHangs(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	kit.Must(t, err)
-	c, err := cri.New(socket, cri.Options{ConnectTimeout: 50 * time.Millisecond})
+	c, err := cri.New(socket, cri.Options{ConnectTimeout: 50 * time.Millisecond, ListTimeout: 2 * time.Second})
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

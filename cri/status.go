@@ -64,6 +64,7 @@ func checkStatus[N ~int32, S interface {
 	GetState() N
 }](err error, st S, states map[int32]string, listed *pleg.Container) error {
 	var none S
+	_, defined := states[int32(st.GetState())]
 	switch {
 	case err != nil:
 		return err
@@ -71,7 +72,7 @@ func checkStatus[N ~int32, S interface {
 		return errors.New("malformed answer: no status in it")
 	case st.GetId() != string(listed.ID):
 		return fmt.Errorf("malformed answer: the status is of %q", st.GetId())
-	case !defined(states, int32(st.GetState())) && listed.State != pleg.StateUnknown:
+	case !defined && listed.State != pleg.StateUnknown:
 		return fmt.Errorf("malformed answer: there is no state %d, and the list says %v", int32(st.GetState()), listed.State)
 	}
 	return nil
@@ -88,33 +89,24 @@ func statusCall[Q, A any](ctx context.Context, c *Client, what pleg.Call, call f
 // newSandboxStatus converts an answer. The attempt comes from the list, because the
 // metadata of an answer may be missing.
 func newSandboxStatus(s *runtimeapi.PodSandboxStatus, listed *pleg.Container) *pleg.SandboxStatus {
-	hostNetwork := s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
 	st := &pleg.SandboxStatus{
 		ID:          listed.ID,
 		Attempt:     listed.Attempt,
 		Ready:       s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY,
 		CreatedAt:   wallTime(s.GetCreatedAt()),
-		HostNetwork: hostNetwork,
+		HostNetwork: s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE,
 		Labels:      s.GetLabels(),
 		Annotations: s.GetAnnotations(),
 	}
-	if !hostNetwork {
-		st.IPs = addresses(s.GetNetwork())
+	if st.HostNetwork {
+		return st
 	}
-	return st
-}
-
-func addresses(network *runtimeapi.PodSandboxNetworkStatus) []string {
-	var ips []string
-	if ip := network.GetIp(); ip != "" {
-		ips = append(ips, ip)
-	}
-	for _, additional := range network.GetAdditionalIps() {
-		if ip := additional.GetIp(); ip != "" {
-			ips = append(ips, ip)
+	for _, ip := range append([]*runtimeapi.PodIP{{Ip: s.GetNetwork().GetIp()}}, s.GetNetwork().GetAdditionalIps()...) {
+		if ip.GetIp() != "" {
+			st.IPs = append(st.IPs, ip.GetIp())
 		}
 	}
-	return ips
+	return st
 }
 
 func newContainerStatus(s *runtimeapi.ContainerStatus, listed *pleg.Container) *pleg.ContainerStatus {
@@ -149,9 +141,4 @@ func podIPs(sandboxes []*pleg.SandboxStatus) []string {
 		return nil
 	}
 	return newest.IPs
-}
-
-func defined[N any](names map[int32]N, value int32) bool {
-	_, ok := names[value]
-	return ok
 }

@@ -158,7 +158,7 @@ func TestPodStatusErrors(t *testing.T) {
 // and container until they have returned.
 func TestCallsNameWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, cri.Options{UnaryLists: true})
+		rt, client := simulated(t, cri.Options{})
 		populate(t, rt, 1, 1)
 		p := listPods(t, client)[0]
 		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})

@@ -35,8 +35,8 @@ type table struct {
 	current uint64                // the number of the list, to find items that are gone
 	raw     []byte                // the last answer in one piece; a buffer of grpc's pool is cleared each time
 
-	items   []*item        // of the last answer, valid until the next
-	skipped []skippedEntry // the malformed items of the last answer
+	items   []*item   // of the last answer, valid until the next
+	skipped []Skipped // the malformed items of the last answer
 	// changed is true if an answer, or the readable part of a broken one, differed from the answer
 	// before. The user of the items clears it.
 	changed bool
@@ -48,12 +48,6 @@ type knownItem struct {
 	item   *item
 	print  fingerprint
 	seenIn uint64
-	index  int // in the items of that list
-}
-
-type skippedEntry struct {
-	item   *item
-	reason reason
 }
 
 func newSandboxTable() *table   { return newTable(sandboxFields, sandboxItem) }
@@ -95,7 +89,7 @@ func (t *table) read(answer mem.BufferSlice) error {
 		t.raw = append(t.raw, buffer.ReadOnlyData()...)
 	}
 	for left := t.raw; len(left) > 0; {
-		num, typ, size := consumeField(left)
+		num, typ, size := protowire.ConsumeField(left)
 		if size < 0 {
 			return protowire.ParseError(size)
 		}
@@ -129,7 +123,7 @@ func (t *table) add(raw []byte) error {
 	if err != nil {
 		return err
 	}
-	if it.skip != keep {
+	if it.skip != "" {
 		t.addMalformed(it, known)
 		return nil
 	}
@@ -140,12 +134,9 @@ func (t *table) add(raw []byte) error {
 		known = &knownItem{}
 		t.known[string(it.ID)] = known
 	}
-	switch {
-	case known.seenIn != t.current:
+	if known.seenIn != t.current {
 		known.item, known.print = it, seen
 		t.changed = true
-	case it.State > known.item.State:
-		t.setState(known, it.State)
 	}
 	t.place(known)
 	return nil
@@ -155,33 +146,24 @@ func (t *table) add(raw []byte) error {
 // from the list before or, if it is new, from the kubelet's labels. If neither has the
 // data, the item is skipped. known is what the list before has under its id.
 func (t *table) addMalformed(it *item, known *knownItem) {
-	t.skipped = append(t.skipped, skippedEntry{it, it.skip})
+	t.skipped = append(t.skipped, it.skipped(it.skip))
 	switch {
 	case known == nil && !it.labelled:
 		return
 	case known == nil:
 		completed := *it
-		completed.skip = keep
+		completed.skip = ""
 		known = &knownItem{item: &completed}
 		t.known[string(it.ID)] = known
 		t.changed = true
-	case known.seenIn != t.current && it.State != known.item.State || it.State > known.item.State:
-		t.setState(known, it.State)
+	case known.seenIn != t.current && it.State != known.item.State:
+		changed, container := *known.item, *known.item.Container
+		container.State = it.State
+		changed.Container = &container
+		known.item, known.print = &changed, fingerprint{}
+		t.changed = true
 	}
 	t.place(known)
-}
-
-// setState changes the state of an item. An item that the list has twice is as far in its life as
-// either says.
-func (t *table) setState(known *knownItem, state pleg.State) {
-	changed, container := *known.item, *known.item.Container
-	container.State = state
-	changed.Container = &container
-	known.item, known.print = &changed, fingerprint{}
-	t.changed = true
-	if known.seenIn == t.current {
-		t.items[known.index] = &changed
-	}
 }
 
 // place adds a known item to the list, unless the list already has an item with its
@@ -191,10 +173,10 @@ func (t *table) place(known *knownItem) {
 		if t.portioned {
 			return
 		}
-		t.skipped = append(t.skipped, skippedEntry{known.item, duplicateID})
+		t.skipped = append(t.skipped, known.item.skipped(duplicateID))
 		return
 	}
-	known.seenIn, known.index = t.current, len(t.items)
+	known.seenIn = t.current
 	t.items = append(t.items, known.item)
 }
 

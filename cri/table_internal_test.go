@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/mem"
-	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -42,19 +41,13 @@ func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, com
 
 // usable returns the items that are complete, and whether any is not.
 func usable[E any](elements []E, convert func(E) *item) (items []*item, lacks bool) {
-	at := make(map[pleg.ContainerID]int)
+	seen := make(map[pleg.ContainerID]bool)
 	for _, e := range elements {
 		it := convert(e)
-		lacks = lacks || it.skip != keep && it.skip != noID
-		switch i, twice := at[it.ID]; {
-		case it.skip != keep:
-		case !twice:
-			at[it.ID] = len(items)
+		lacks = lacks || it.skip != "" && it.skip != noID
+		if it.skip == "" && !seen[it.ID] {
+			seen[it.ID] = true
 			items = append(items, it)
-		case it.State > items[i].State:
-			first := *items[i].Container
-			first.State = it.State
-			items[i].Container = &first
 		}
 	}
 	return items, lacks
@@ -81,7 +74,6 @@ func (l *lists) readPieces(t testing.TB, sandboxes, containers mem.BufferSlice) 
 		return nil, 0, err
 	}
 	l.join()
-	l.countSkipped(t.Context())
 	return l.last, len(l.sandboxes.skipped) + len(l.containers.skipped) + len(l.joiner.homeless), nil
 }
 
@@ -169,21 +161,5 @@ func TestIdleListAllocatesLittle(t *testing.T) {
 	})
 	if allocs > 4 {
 		t.Errorf("an idle list of 1000 pods allocates %v times, want at most 4", allocs)
-	}
-}
-
-// TestShortFieldsAreSplitLikeOthers compares all first two bytes, with any number of bytes
-// after them.
-func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
-	field := make([]byte, 140)
-	for first := range 0x10000 {
-		field[0], field[1] = byte(first>>8), byte(first)
-		for _, size := range []int{0, 1, 2, int(field[1]) + 1, int(field[1]) + 2, len(field)} {
-			b := field[:min(size, len(field))]
-			num, typ, n := consumeField(b)
-			if wantNum, wantType, want := protowire.ConsumeField(b); num != wantNum || typ != wantType || n != want {
-				t.Fatalf("% x with %d bytes: field %d of type %d in %d bytes, want %d, %d, %d", b[:min(2, size)], size, num, typ, n, wantNum, wantType, want)
-			}
-		}
 	}
 }

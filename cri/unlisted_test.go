@@ -2,7 +2,6 @@ package cri_test
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -85,15 +84,15 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// If the runtime does not know the sandbox, the pod has the name in the kubelet's labels. A sandbox
-// that is gone is not asked for again, any other is after a minute.
+// If the runtime does not tell the sandbox, the pod has the name in the kubelet's labels. The
+// sandbox is asked for again after a minute.
 func TestSandboxThatIsNotTold(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fail  func(context.Context) error
 		waits time.Duration
 		asked int64 // in 62 lists, one a second
 	}{
-		"it is gone": {func(context.Context) error { return status.Error(codes.NotFound, "gone") }, 0, 1},
+		"it is gone": {func(context.Context) error { return status.Error(codes.NotFound, "gone") }, 0, 2},
 		"an error":   {func(context.Context) error { return status.Error(codes.Internal, "broken") }, 0, 2},
 		"it hangs":   {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, time.Second, 2},
 	} {
@@ -115,24 +114,6 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Lists do not ask for all sandboxes at once.
-func TestUnlistedSandboxesAreBounded(t *testing.T) {
-	var asked atomic.Int64
-	fake := unlistedSandbox(&asked, func(context.Context) error { time.Sleep(time.Millisecond); return nil })
-	for n := range 250 {
-		fake.containers = append(fake.containers, container(fmt.Sprint("d", n), fmt.Sprint("t", n), 1, 3))
-	}
-	synctest.Test(t, func(t *testing.T) {
-		client := connect(t, fake, cri.Options{})
-		for _, want := range []int64{100, 200, 251, 251} {
-			listPods(t, client)
-			if n := asked.Load(); n != want {
-				t.Errorf("asked %d times, want %d", n, want)
-			}
-		}
-	})
 }
 
 // Pods that share a UID keep their names, in whatever order they come and go. It is counted in

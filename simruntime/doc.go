@@ -25,8 +25,8 @@
 // # What is simulated
 //
 // RuntimeService has Version, Status, the statuses of sandboxes and containers, the lists with all
-// filters, the streaming lists and GetContainerEvents. All other calls answer Unimplemented, except
-// the call of ImageService that crictl begins with.
+// filters, and GetContainerEvents. All other calls answer Unimplemented, except the call of
+// ImageService that crictl begins with.
 //
 // Objects carry the labels and annotations of the kubelet, times in
 // nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that

@@ -69,9 +69,8 @@ type Fault struct {
 	Code    codes.Code    // If not OK, the call fails with it.
 	Message string        // Of the error. If empty, "injected fault".
 	Malform Malform
-	// Messages delays latency, hang and error of a streaming list, or of
-	// GetContainerEvents, until it has sent that many messages; a list that has
-	// fewer, until it has sent all.
+	// Messages delays latency, hang and error of GetContainerEvents until it has sent that many
+	// messages.
 	Messages int
 }
 
@@ -81,14 +80,11 @@ func (f Fault) validate() error {
 		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
 	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
 		return fmt.Errorf("Fault.Until is not after Fault.From: %v and %v", f.Until, f.From)
-	case f.Messages < 0 || f.Messages > 0 && !streams[f.RPC]:
-		return fmt.Errorf("Fault.Messages is negative or RPC no stream: %d of %q", f.Messages, f.RPC)
+	case f.Messages < 0 || f.Messages > 0 && f.RPC != rpcEvents:
+		return fmt.Errorf("Fault.Messages is negative or RPC not GetContainerEvents: %d of %q", f.Messages, f.RPC)
 	}
 	return nil
 }
-
-// streams are the RPCs that answer with more than one message.
-var streams = map[string]bool{"StreamPodSandboxes": true, "StreamContainers": true, rpcEvents: true}
 
 // FaultID names an injected fault.
 type FaultID uint64
@@ -184,7 +180,7 @@ type verdict struct {
 	code    codes.Code
 	message string
 	malform []Fault
-	// messages is how many messages of a streaming list come before all this.
+	// messages is how many messages of a stream come before all this.
 	messages int
 }
 

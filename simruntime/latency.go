@@ -17,12 +17,10 @@ type Profile map[string]time.Duration
 // PodSandboxStatus 5 ms, lists of containers 30 ms, of sandboxes 18 ms.
 func NodeProfile() Profile {
 	return Profile{
-		"ContainerStatus":    12 * time.Millisecond,
-		"PodSandboxStatus":   5 * time.Millisecond,
-		"ListContainers":     30 * time.Millisecond,
-		"ListPodSandbox":     18 * time.Millisecond,
-		"StreamContainers":   30 * time.Millisecond,
-		"StreamPodSandboxes": 18 * time.Millisecond,
+		"ContainerStatus":  12 * time.Millisecond,
+		"PodSandboxStatus": 5 * time.Millisecond,
+		"ListContainers":   30 * time.Millisecond,
+		"ListPodSandbox":   18 * time.Millisecond,
 	}
 }
 

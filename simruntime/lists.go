@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -30,54 +29,6 @@ func (s *service) ListContainers(ctx context.Context, req *cri.ListContainersReq
 	}
 	resp.Containers = malformList(s.rt.listContainers(req.GetFilter()), faults)
 	return resp, nil
-}
-
-func (s *service) StreamPodSandboxes(
-	req *cri.StreamPodSandboxesRequest, stream grpc.ServerStreamingServer[cri.StreamPodSandboxesResponse],
-) error {
-	list := func() []*cri.PodSandbox { return s.rt.listSandboxes(req.GetFilter()) }
-	return streamList(stream.Context(), s.rt, "StreamPodSandboxes", req, list, func(batch []*cri.PodSandbox) error {
-		return stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: batch})
-	})
-}
-
-func (s *service) StreamContainers(
-	req *cri.StreamContainersRequest, stream grpc.ServerStreamingServer[cri.StreamContainersResponse],
-) error {
-	list := func() []*cri.Container { return s.rt.listContainers(req.GetFilter()) }
-	return streamList(stream.Context(), s.rt, "StreamContainers", req, list, func(batch []*cri.Container) error {
-		return stream.Send(&cri.StreamContainersResponse{Containers: batch})
-	})
-}
-
-// streamList sends a list in messages until a fault ends the call.
-func streamList[M listed](
-	ctx context.Context, rt *Runtime, rpc string, req any, list func() []M, send func([]M) error,
-) (err error) {
-	c, err := rt.admit(ctx, rpc, req)
-	defer c.leave()
-	if err != nil {
-		return err
-	}
-	items := malformList(list(), c.verdict.malform)
-	if err := c.finish(ctx); err != nil {
-		return err
-	}
-	left := c.verdict.messages // until the faults; 0 if they do not wait for messages
-	for batch := range slices.Chunk(items, rt.opts.StreamBatch) {
-		if err := send(batch); err != nil {
-			return err
-		}
-		if left--; left == 0 {
-			if err := c.verdict.serve(ctx); err != nil {
-				return err
-			}
-		}
-	}
-	if left > 0 {
-		return c.verdict.serve(ctx)
-	}
-	return nil
 }
 
 // encoded is an object as an element of a list response and as the whole response

@@ -43,10 +43,6 @@ type Options struct {
 	// changed by [Runtime.SetProfile].
 	Profile Profile
 
-	// StreamBatch is the number of items in one message of StreamPodSandboxes
-	// and StreamContainers. If zero, 5000, as in containerd 2.4.
-	StreamBatch int
-
 	// DeletedLinger is how long a sandbox stays listed (NOTREADY) after its
 	// DELETED event (containerd: up to 4 ms). If zero, it goes before the event.
 	DeletedLinger time.Duration
@@ -92,7 +88,6 @@ func New(opts Options) (*Runtime, error) {
 	if err := opts.Profile.validate(); err != nil {
 		return nil, fmt.Errorf("simruntime: Options.Profile: %w", err)
 	}
-	opts.StreamBatch = cmp.Or(opts.StreamBatch, 5000)
 	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	stats := &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}

@@ -44,7 +44,6 @@ func main() {
 func (c config) run(ctx context.Context) (err error) {
 	runtime, err := cri.New(c.socket, cri.Options{
 		ListTimeout: c.timeout, StatusTimeout: c.timeout,
-		UnaryLists: true, // as the kubelet lists, and as the harness counts
 	})
 	if err != nil {
 		return err

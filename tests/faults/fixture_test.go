@@ -34,7 +34,6 @@ type scenario struct {
 // mode is how the pipeline learns of changes.
 type mode struct {
 	events pipeline.EventsMode
-	unary  bool // lists
 }
 
 func (m mode) String() string {
@@ -54,10 +53,6 @@ const (
 	churnEndOfOnce  = 6 * time.Second // of a fault that hits once
 )
 
-// streamBatch makes a streamed list of a few pods more than one message, so that
-// it can be truncated.
-const streamBatch = 10
-
 // fixture is a pipeline on a simulated runtime.
 type fixture struct {
 	*kit.Simulation
@@ -69,7 +64,7 @@ type fixture struct {
 
 func newFixture(t *testing.T, s scenario) *fixture {
 	t.Helper()
-	node, err := simruntime.New(simruntime.Options{Seed: s.seed, StreamBatch: streamBatch})
+	node, err := simruntime.New(simruntime.Options{Seed: s.seed})
 	kit.Must(t, err)
 	if _, err := node.Populate(simruntime.Population{Pods: s.pods, Containers: s.containers}); err != nil {
 		t.Fatal(err)
@@ -81,7 +76,7 @@ func newFixture(t *testing.T, s scenario) *fixture {
 		RelistPeriod: time.Second + time.Millisecond,
 		Events:       s.mode.events, RelistThreshold: relistThreshold,
 		ListTimeout: listTimeout, InspectTimeout: inspectTimeout,
-	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second, UnaryLists: s.mode.unary})
+	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second})
 	return f
 }
 

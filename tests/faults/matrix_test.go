@@ -27,7 +27,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
-	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
@@ -100,12 +99,10 @@ func TestRandomFaults(t *testing.T) {
 var regressions = map[string]scenario{
 	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
 		{RPC: "ContainerStatus", Times: 1, Latency: latency(1417), Until: 6246 * time.Millisecond},
-		{RPC: "StreamContainers", Latency: latency(538), From: 1414 * time.Millisecond, Until: 5546 * time.Millisecond},
+		{RPC: "ListContainers", Latency: latency(538), From: 1414 * time.Millisecond, Until: 5546 * time.Millisecond},
 		{RPC: "GetContainerEvents", Latency: latency(1432), From: 846 * time.Millisecond, Until: 4407 * time.Millisecond},
 	}},
 	"no metadata": {seed: 5, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
-		{RPC: "StreamContainers", Malform: simruntime.NilMetadata, Probability: 0.36, Seed: 2026640311, From: 5517 * time.Millisecond, Until: 8606 * time.Millisecond},
-		{RPC: "StreamPodSandboxes", Malform: simruntime.NilMetadata, From: 3041 * time.Millisecond, Until: 5116 * time.Millisecond},
 		{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077, From: 1870 * time.Millisecond, Until: 3550 * time.Millisecond},
 		{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1, Until: 8516 * time.Millisecond},
 	}},
@@ -121,10 +118,8 @@ func latency(ms int) time.Duration {
 
 func TestRegressions(t *testing.T) {
 	for name, regression := range regressions {
-		for _, m := range []mode{
-			{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}, {pipeline.EventsOff, true}, {pipeline.EventsAuto, true},
-		} {
-			t.Run(fmt.Sprintf("%s/%v/unary=%t", name, m, m.unary), func(t *testing.T) {
+		for _, m := range modes {
+			t.Run(fmt.Sprintf("%s/%v", name, m), func(t *testing.T) {
 				t.Parallel()
 				s := regression
 				s.mode = m

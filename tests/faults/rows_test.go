@@ -44,8 +44,6 @@ var errorCodes = []struct {
 	{"ListContainers", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
 	{"ListPodSandbox", []codes.Code{codes.Unavailable, codes.Unimplemented}}, // no single sandbox is too large
 	{"PodSandboxStatus", []codes.Code{codes.Unavailable, codes.NotFound}},
-	{"StreamContainers", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
-	{"StreamPodSandboxes", []codes.Code{codes.Unavailable, codes.ResourceExhausted, codes.Unimplemented}},
 }
 
 // malforms returns the ways in which the answer of a call can be malformed.
@@ -89,7 +87,7 @@ func rows() (all []row) {
 		}
 		add(simruntime.Fault{Hang: true})
 		add(simruntime.Fault{}) // slow
-		if strings.HasPrefix(call.rpc, "Stream") || call.rpc == "GetContainerEvents" {
+		if call.rpc == "GetContainerEvents" {
 			add(simruntime.Fault{Messages: 1, Code: codes.Unavailable, Message: "stream broken"})
 		}
 		for _, malform := range malforms(call.rpc) {
@@ -163,7 +161,6 @@ func (r row) draw(rng *rand.Rand) simruntime.Fault {
 func (r row) modes() []mode {
 	var fit []mode
 	for _, m := range modes {
-		m.unary = strings.HasPrefix(r.RPC, "List")
 		if m.events != pipeline.EventsOff || r.RPC != "GetContainerEvents" {
 			fit = append(fit, m)
 		}
@@ -181,14 +178,12 @@ func (r row) healthy(when string) health {
 		return healthyOrNot // unhealthy once two pods have waited for the threshold
 	case !isList(r.Fault), kind == slow, kind == malformed:
 		return healthy
-	case r.Code == codes.Unimplemented && strings.HasPrefix(r.RPC, "Stream"), r.Code == codes.ResourceExhausted && r.RPC == "StreamPodSandboxes":
-		return healthy // the client lists in another way
 	}
 	return unhealthy
 }
 
 func isList(f simruntime.Fault) bool {
-	return strings.HasPrefix(f.RPC, "List") || strings.HasPrefix(f.RPC, "Stream")
+	return strings.HasPrefix(f.RPC, "List")
 }
 
 // promised returns what the pipeline promises about the events of a scenario.
@@ -215,7 +210,6 @@ func promised(s scenario) promises.Stream {
 func drawScenario(seed uint64) scenario {
 	rng := rand.New(rand.NewPCG(seed, 9))
 	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 3, mode: modes[rng.IntN(len(modes))]}
-	s.mode.unary = rng.IntN(3) == 0
 	all := rows()
 	made := slices.DeleteFunc(rows(), func(r row) bool { return r.RPC != "ContainerStatus" })
 	s.faults = append(s.faults, made[rng.IntN(len(made))].draw(rng))

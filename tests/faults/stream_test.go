@@ -22,7 +22,10 @@ var streamSeeds = flag.Uint64("faults.stream-seeds", 1, "number of seeds for eac
 // periodWithEvents is the relist period while the event stream is up.
 const periodWithEvents = time.Minute
 
-func lists(h *kit.Simulation) int64 { return h.Node.Stats().RPCs["StreamContainers"].Calls }
+func lists(t *testing.T, h *kit.Simulation) float64 {
+	t.Helper()
+	return kit.Metric(t, h.Metrics, "pleg_relist_duration_seconds")
+}
 
 type streamFault struct {
 	name   string
@@ -71,11 +74,11 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	node, err := simruntime.New(simruntime.Options{Seed: seed, DeletedLinger: tt.linger})
 	kit.Must(t, err)
 	h := kit.Simulate(t, node, pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: periodWithEvents}, cri.Options{})
-	time.Sleep(2 * time.Second)                   // the stream is up
-	for opened := lists(h); lists(h) == opened; { // until a list has just ended
+	time.Sleep(2 * time.Second)                         // the stream is up
+	for opened := lists(t, h); lists(t, h) == opened; { // until a list has just ended
 		time.Sleep(10 * time.Millisecond)
 	}
-	before := lists(h)
+	before := lists(t, h)
 	node.SetEventFaults(tt.faults)
 	if tt.breaks > 0 {
 		_, err := node.Inject(simruntime.Fault{RPC: "GetContainerEvents", Messages: tt.breaks, Code: codes.Unavailable})
@@ -90,8 +93,8 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	if dropped := h.Node.Stats().DroppedEvents; (dropped > 0) != tt.drops {
 		t.Errorf("the runtime dropped %d events, want some: %t", dropped, tt.drops)
 	}
-	if n := lists(h) - before; tt.name == "none" && n > 12 {
-		t.Errorf("%d lists of all pods in more than 2 minutes with events, want one a minute and some for dead pods", n)
+	if n := lists(t, h) - before; tt.name == "none" && n > 12 {
+		t.Errorf("%v lists of all pods in more than 2 minutes with events, want one a minute and some for dead pods", n)
 	}
 	h.RequirePromises(promises.Stream{All: tt.all, NoSync: true})
 }

@@ -27,18 +27,15 @@ var faults = []struct {
 }{
 	{"all calls fail", calls(simruntime.Fault{Code: codes.Unavailable})},
 	{"half of the calls fail", calls(simruntime.Fault{Code: codes.Internal, Probability: 0.5})},
-	{"lists fail", calls(
-		simruntime.Fault{RPC: "StreamContainers", Code: codes.Unknown}, simruntime.Fault{RPC: "ListContainers", Code: codes.Unknown})},
-	{"lists hang", calls(
-		simruntime.Fault{RPC: "StreamPodSandboxes", Hang: true}, simruntime.Fault{RPC: "ListPodSandbox", Hang: true})},
-	{"lists are truncated", calls(simruntime.Fault{RPC: "StreamContainers", Messages: 1, Code: codes.Unavailable})},
-	{"lists are stale and slow", calls(simruntime.Fault{RPC: "StreamContainers", Stale: true, Latency: time.Second})},
+	{"lists fail", calls(simruntime.Fault{RPC: "ListContainers", Code: codes.Unknown})},
+	{"lists hang", calls(simruntime.Fault{RPC: "ListPodSandbox", Hang: true})},
+	{"lists are stale and slow", calls(simruntime.Fault{RPC: "ListContainers", Stale: true, Latency: time.Second})},
 	{"statuses hang", calls(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.2})},
 	{"statuses are stale and slow", calls(simruntime.Fault{RPC: "ContainerStatus", Stale: true, Latency: 300 * time.Millisecond})},
 	{"statuses are empty", calls(simruntime.Fault{RPC: "PodSandboxStatus", Malform: simruntime.NilStatus, Probability: 0.5})},
 	{"statuses have no metadata", calls(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilMetadata, Probability: 0.5})},
 	{"statuses have other ids", calls(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.WrongID, Probability: 0.5})},
-	{"lists have duplicates", calls(simruntime.Fault{RPC: "StreamContainers", Malform: simruntime.DuplicateIDs})},
+	{"lists have duplicates", calls(simruntime.Fault{RPC: "ListContainers", Malform: simruntime.DuplicateIDs})},
 	{"two calls at once", func(n *node) error { n.runtime.SetMaxConcurrent(2); return nil }},
 	{"event streams break", func(n *node) error { n.runtime.BreakEvents(); return nil }},
 	{"events are lost", events(simruntime.EventFaults{Loss: 0.5})},

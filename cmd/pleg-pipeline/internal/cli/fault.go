@@ -55,15 +55,13 @@ func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []string, err err
 		keep = append(keep, uid)
 	}
 	for _, text := range f.texts {
-		faults, err := parseFault(text)
+		fault, err := parseFault(text)
 		if err != nil {
 			return nil, err
 		}
-		for _, fault := range faults {
-			fault.PodUID = uid
-			if _, err := runtime.Inject(fault); err != nil {
-				return nil, err
-			}
+		fault.PodUID = uid
+		if _, err := runtime.Inject(fault); err != nil {
+			return nil, err
 		}
 	}
 	return keep, nil
@@ -83,16 +81,8 @@ func findOrAddPod(runtime *simruntime.Runtime, name string) (uid string, err err
 	return pod.UID, err
 }
 
-// faultRPCs are the RPCs of each call that can fail. A list call has two forms, and a fault affects
-// both.
-var faultRPCs = map[string][]string{
-	"Version":            {"Version"},
-	"ListPodSandbox":     {"ListPodSandbox", "StreamPodSandboxes"},
-	"ListContainers":     {"ListContainers", "StreamContainers"},
-	"PodSandboxStatus":   {"PodSandboxStatus"},
-	"ContainerStatus":    {"ContainerStatus"},
-	"GetContainerEvents": {"GetContainerEvents"},
-}
+// faultRPCs are the calls that can fail.
+var faultRPCs = []string{"ContainerStatus", "GetContainerEvents", "ListContainers", "ListPodSandbox", "PodSandboxStatus", "Version"}
 
 // faultKinds are what can happen to a call.
 var faultKinds = map[string]simruntime.Fault{
@@ -103,18 +93,15 @@ var faultKinds = map[string]simruntime.Fault{
 }
 
 // parseFault parses one value of --fault.
-func parseFault(text string) (faults []simruntime.Fault, err error) {
+func parseFault(text string) (simruntime.Fault, error) {
 	call, kind, _ := strings.Cut(text, "/")
-	rpcs := faultRPCs[call]
-	if rpcs == nil {
-		return nil, fmt.Errorf("--fault %q: call %q: want one of %s", text, call, strings.Join(slices.Sorted(maps.Keys(faultRPCs)), ", "))
+	if !slices.Contains(faultRPCs, call) {
+		return simruntime.Fault{}, fmt.Errorf("--fault %q: call %q: want one of %s", text, call, strings.Join(faultRPCs, ", "))
 	}
 	f, ok := faultKinds[kind]
 	if !ok {
-		return nil, fmt.Errorf("--fault %q: kind %q: want one of %s", text, kind, strings.Join(slices.Sorted(maps.Keys(faultKinds)), ", "))
+		return f, fmt.Errorf("--fault %q: kind %q: want one of %s", text, kind, strings.Join(slices.Sorted(maps.Keys(faultKinds)), ", "))
 	}
-	for _, f.RPC = range rpcs {
-		faults = append(faults, f)
-	}
-	return faults, nil
+	f.RPC = call
+	return f, nil
 }

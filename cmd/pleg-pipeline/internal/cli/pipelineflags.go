@@ -32,7 +32,6 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.RelistPeriod, "relist-period", pipeline.DefaultRelistPeriod, "`TIME` from the end of one relist to the start of the next")
 	flags.DurationVar(&f.RelistThreshold, "relist-threshold", pipeline.DefaultRelistThreshold, "`AGE` of the last successful list at which /readyz fails")
 	flags.DurationVar(&f.ListTimeout, "list-timeout", pipeline.DefaultListTimeout, "`TIME` after which a list call fails")
-	flags.BoolVar(&f.client.UnaryLists, "unary-lists", false, "do not stream lists, even if the runtime can")
 	enumFlag(cmd, (*string)(&f.Events), "events", "", "follow the CRI events of the runtime, which announce changes within\nmilliseconds: off, auto (if the runtime has them) or require (fail if it has\nnone). While this process is stopped by SIGSTOP, following blocks containerd",
 		string(pipeline.EventsOff), string(pipeline.EventsAuto), string(pipeline.EventsRequire))
 	flags.DurationVar(&f.RelistPeriodWithEvents, "relist-period-with-events", pipeline.DefaultRelistPeriodWithEvents, "`TIME` between two relists while the event stream is up, at most a third of\n--relist-threshold")
@@ -41,7 +40,7 @@ func (f *pipelineFlags) add(cmd *cobra.Command) {
 	flags.DurationVar(&f.MaxQuarantine, "max-quarantine", pipeline.DefaultMaxQuarantine, "longest `TIME` between two inspections of a pod whose inspections hang")
 	flags.IntVar(&f.History, "history", pipeline.DefaultHistory, "`NUMBER` of events kept for clients that resume, about 300 bytes each")
 	flags.BoolVar(&f.KubeletMetricNames, "kubelet-metric-names", false, "use the kubelet's names (kubelet_pleg_...) for metrics that it has too")
-	tuning(cmd, "inspectors", "relist-threshold", "list-timeout", "unary-lists", "relist-period-with-events", "inspect-timeout",
+	tuning(cmd, "inspectors", "relist-threshold", "list-timeout", "relist-period-with-events", "inspect-timeout",
 		"max-quarantine", "history")
 }
 
@@ -51,7 +50,7 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	all := &cobra.Command{}
 	f.add(all)
 	for _, name := range []string{
-		"relist-period", "list-timeout", "unary-lists", "events", "relist-period-with-events",
+		"relist-period", "list-timeout", "events", "relist-period-with-events",
 		"inspectors", "inspect-timeout",
 	} {
 		cmd.Flags().AddFlag(all.Flags().Lookup(name))

@@ -48,31 +48,31 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 		want  string
 	}{
 		"a list hangs": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 4 * time.Second, verdict.RuntimeHangs,
-			"WARNING: the list of all pods hangs since 00:00 (3.0s) in StreamContainers",
+			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 4 * time.Second, verdict.RuntimeHangs,
+			"WARNING: the list of all pods hangs since 00:00 (3.0s) in ListContainers",
 		},
 		"a list hangs for long": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 10 * time.Second, verdict.RuntimeHangs,
-			"PROBLEM: the list of all pods hangs since 00:00 (9.0s) in StreamContainers",
+			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 10 * time.Second, verdict.RuntimeHangs,
+			"PROBLEM: the list of all pods hangs since 00:00 (9.0s) in ListContainers",
 		},
 		"lists time out": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Hang: true}), 5*time.Minute + 30*time.Second, verdict.RuntimeHangs,
-			"PROBLEM: the list of all pods hangs since 00:00 (5m, 3 attempts) in StreamContainers",
+			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 5*time.Minute + 30*time.Second, verdict.RuntimeHangs,
+			"PROBLEM: the list of all pods hangs since 00:00 (5m, 3 attempts) in ListContainers",
 		},
 		"the runtime ends": {
 			func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, 2500 * time.Millisecond, verdict.RuntimeStopped,
 			"PROBLEM: the runtime is stopped since 00:00 (1.5s",
 		},
 		"a list fails": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond, verdict.RuntimeFails,
+			fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond, verdict.RuntimeFails,
 			"PROBLEM: the list of all pods fails since 00:00 (19s, 20 attempts): list pods: list containers: broken",
 		},
 		"lists are slow": {
-			fault(simruntime.Fault{RPC: "StreamContainers", Latency: 2 * time.Second}), 20500 * time.Millisecond, verdict.RuntimeSlow,
+			fault(simruntime.Fault{RPC: "ListContainers", Latency: 2 * time.Second}), 20500 * time.Millisecond, verdict.RuntimeSlow,
 			"WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.0s",
 		},
 		"the list is too large": {
-			fault(simruntime.Fault{RPC: "StreamPodSandboxes", Code: codes.ResourceExhausted}), 20500 * time.Millisecond, verdict.Fallback,
+			fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), 20500 * time.Millisecond, verdict.Fallback,
 			"WARNING: the runtime works by a fallback since 00:00 (18s): ",
 		},
 		"a shim hangs": {

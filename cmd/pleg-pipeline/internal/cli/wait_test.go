@@ -22,8 +22,8 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 		fault simruntime.Fault
 		want  string
 	}{
-		"lists fail": {simruntime.Fault{RPC: "StreamContainers", Code: codes.Internal, Message: "broken"}, ": the list of all pods fails since 00:00: list pods: list containers: broken"},
-		"lists hang": {simruntime.Fault{RPC: "StreamContainers", Hang: true}, "waiting for the first list of pods"},
+		"lists fail": {simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}, ": the list of all pods fails since 00:00: list pods: list containers: broken"},
+		"lists hang": {simruntime.Fault{RPC: "ListContainers", Hang: true}, "waiting for the first list of pods"},
 	} {
 		for _, command := range []string{"pods", "events", "events --replay", "lookup 7d1f --wait 10s"} {
 			t.Run(name+", "+command, func(t *testing.T) {

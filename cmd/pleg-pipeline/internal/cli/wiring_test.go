@@ -27,7 +27,7 @@ import (
 
 // TestFlagsReachTheirOptions gives each flag a value of its own.
 func TestFlagsReachTheirOptions(t *testing.T) {
-	got, client, err := cli.OptionsOf("--relist-period=2s", "--relist-threshold=3m", "--list-timeout=5s", "--inspect-timeout=6s", "--unary-lists",
+	got, client, err := cli.OptionsOf("--relist-period=2s", "--relist-threshold=3m", "--list-timeout=5s", "--inspect-timeout=6s",
 		"--events=auto", "--relist-period-with-events=7s", "--inspectors=8", "--max-quarantine=9m", "--history=1001", "--kubelet-metric-names")
 	kit.Must(t, err)
 	want := pipeline.Options{
@@ -38,7 +38,7 @@ func TestFlagsReachTheirOptions(t *testing.T) {
 	if got.Registerer, got.Runtime = nil, nil; !reflect.DeepEqual(got, want) {
 		t.Errorf("the options of the pipeline are\n%+v, want\n%+v", got, want)
 	}
-	of := cri.Options{ListTimeout: 5 * time.Second, StatusTimeout: 6 * time.Second, UnaryLists: true, KubeletMetricNames: true}
+	of := cri.Options{ListTimeout: 5 * time.Second, StatusTimeout: 6 * time.Second, KubeletMetricNames: true}
 	if client.Registerer = nil; !reflect.DeepEqual(client, of) {
 		t.Errorf("the options of the client are\n%+v, want\n%+v", client, of)
 	}

@@ -69,10 +69,6 @@ var methods = map[string]struct{ request, reply proto.Message }{
 // kinds are the lists, whose question without a filter is the method.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
-// unaryOf are the unary lists as which streamed lists are recorded. All messages of a stream
-// together are encoded as the unary answer is.
-var unaryOf = map[string]string{"StreamPodSandboxes": listSandboxes, "StreamContainers": listContainers}
-
 // call is a call with its answer.
 type call struct {
 	at, took time.Duration

@@ -74,7 +74,7 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simruntime.Runtime, log *bytes.Buffer, stop func()) {
 	t.Helper()
 	runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
-	client := connect(t, append(dial, incidents.DialOptions()...), false)
+	client := connect(t, append(dial, incidents.DialOptions()...))
 	pipe := kit.New(t, pipeline.Options{Runtime: client, RelistPeriod: 5 * time.Second})
 	pipe.Start(t)
 	log = new(bytes.Buffer)

@@ -48,9 +48,9 @@ type observed struct {
 }
 
 // runPipeline runs a pipeline until end has returned.
-func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, unary bool, end func()) observed {
+func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, end func()) observed {
 	t.Helper()
-	client := connect(t, dial, unary)
+	client := connect(t, dial)
 	defer client.Close()
 	o.Runtime = hinting{client}
 	pipe := kit.New(t, o)
@@ -77,9 +77,9 @@ func (h hinting) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 }
 
 // connect returns a client that has made its first call.
-func connect(t *testing.T, dial []grpc.DialOption, unary bool) *cri.Client {
+func connect(t *testing.T, dial []grpc.DialOption) *cri.Client {
 	t.Helper()
-	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, UnaryLists: unary, StatusTimeout: 5 * time.Second})
+	client, err := cri.New("/in-memory", cri.Options{DialOptions: dial, StatusTimeout: 5 * time.Second})
 	kit.Must(t, err)
 	if _, err := client.Check(t.Context()); err != nil {
 		t.Fatal(err)
@@ -158,7 +158,6 @@ type scenario struct {
 	pods      int
 	options   pipeline.Options
 	redact    bool
-	unary     bool // lists
 	window    bool // the recording is what a window has in the end
 	// play changes the runtime, and returns when the pipeline has observed all of it.
 	play func(*testing.T, *simruntime.Runtime)
@@ -170,7 +169,7 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 	runtime, dial, stop := newRuntime(t, s.simulated, simruntime.Population{Pods: s.pods, Containers: 2})
 	var out memory
 	tap, finish := s.startRecording(t, &out)
-	got := runPipeline(t, append(dial, tap...), s.options, s.unary, func() {
+	got := runPipeline(t, append(dial, tap...), s.options, func() {
 		s.play(t, runtime)
 		finish()
 	})
@@ -212,9 +211,9 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late
 	kit.Must(t, err)
 	server := recording.NewServer(r, speed)
 	dial, _ := serving(t, server.Serve)
-	_ = connect(t, dial, false).Close() // starts the clock
+	_ = connect(t, dial).Close() // starts the clock
 	time.Sleep(late)
-	return runPipeline(t, dial, o, false, func() { <-server.Ended() })
+	return runPipeline(t, dial, o, func() { <-server.Ended() })
 }
 
 // churn changes the runtime for a while, and then waits for the pipeline.

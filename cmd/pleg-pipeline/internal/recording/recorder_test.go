@@ -46,7 +46,7 @@ func TestRecorderReturnsOutputError(t *testing.T) {
 		_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
 		full := errors.New("no space left")
 		recorder, written := startRecorder(output(func() error { return full }), recording.Options{})
-		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, false, func() {
+		got := runPipeline(t, append(dial, recorder.DialOptions()...), pipeline.Options{}, func() {
 			if err := <-written; !errors.Is(err, full) {
 				t.Errorf("Run = %v, want %v", err, full)
 			}

@@ -31,14 +31,14 @@ var replayCases = map[string]struct {
 	hung       bool // calls hang until the end; the replay ends all the same
 	inSandbox  bool // the status of a sandbox carries the statuses of its containers
 }{
-	"unary lists":     {scenario: scenario{pods: 8, unary: true, play: churn(8, 60)}},
+	"churn":           {scenario: scenario{pods: 8, play: churn(8, 60)}},
 	"storm":           {statesOnly: true, scenario: scenario{pods: 30, play: churn(100, 100)}},
 	"errors":          {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Probability: 0.3})}},
-	"errors of lists": {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "StreamContainers", Code: 14, Probability: 0.3})}},
+	"errors of lists": {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ListContainers", Code: 14, Probability: 0.3})}},
 	"empty answers":   {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Malform: simruntime.NilStatus, Probability: 0.3})}},
 	"hung calls":      {statesOnly: true, scenario: scenario{pods: 12, play: churnUnder(simruntime.Fault{RPC: "ContainerStatus", Hang: true, Probability: 0.1})}},
 	"hung container":  {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
-	"hung list":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("StreamContainers")}},
+	"hung list":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ListContainers")}},
 	"one call":        {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
 	// The recording has few lists of all pods, and lists of single pods.
 	"events": {statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},

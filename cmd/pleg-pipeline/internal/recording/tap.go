@@ -49,33 +49,22 @@ func (t *Tap) DialOptions() []grpc.DialOption {
 	) error {
 		return invoke(ctx, name, request, reply, conn, t.options(name, request, opts)...)
 	}
-	stream := func(
-		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, name string, open grpc.Streamer, opts ...grpc.CallOption,
-	) (grpc.ClientStream, error) {
-		return open(ctx, desc, conn, name, t.options(name, nil, opts)...)
-	}
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary), grpc.WithChainStreamInterceptor(stream)}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary)}
 }
 
 func (t *Tap) options(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
 	method := path.Base(name)
-	unary, streamed := unaryOf[method]
-	if streamed {
-		method = unary
-	}
 	if _, recorded := methods[method]; !recorded {
 		return opts
 	}
 	c := t.start(method, request)
-	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), func(raw []byte) { t.addMessage(c, raw) }}
+	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), func(raw []byte) { t.answer(c, raw) }}
 	for _, o := range opts {
 		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
 			tapped.CodecV2 = forced.CodecV2
 		}
 	}
-	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(func(err error) {
-		t.finish(c, err, streamed && status.Code(err) == codes.Unimplemented)
-	}))
+	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(func(err error) { t.finish(c, err) }))
 }
 
 type tappedCodec struct {
@@ -105,30 +94,25 @@ func (t *Tap) start(method string, request any) *call {
 	return c
 }
 
-// addMessage adds a message to the answer of a call, unless that has ended.
-func (t *Tap) addMessage(c *call, raw []byte) {
+// answer adds the answer of a call, unless that has ended.
+func (t *Tap) answer(c *call, raw []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	_, runs := t.inFlight[c]
-	switch {
-	case runs && c.raw == nil: // an empty answer is not nil
+	if _, runs := t.inFlight[c]; runs {
 		c.raw = raw
-	case runs:
-		c.raw = append(c.raw, raw...)
 	}
 }
 
 // finish records the end of a call. It leaves out a call that the client cancelled soon, as that
-// says nothing about the runtime, and a stream that the runtime does not have, as the client then
-// makes a unary call.
-func (t *Tap) finish(c *call, err error, missing bool) {
+// says nothing about the runtime.
+func (t *Tap) finish(c *call, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.inFlight, c)
 	cancelled := status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)
 	took := t.now() - c.at
 	switch {
-	case missing || cancelled && took < pendingAfter:
+	case cancelled && took < pendingAfter:
 	case cancelled:
 		c.pending = true
 		t.enqueue(c)

@@ -19,10 +19,10 @@ const (
 	// Containerd is the containerd 2 that tests/real/e2e/containerd pins.
 	Containerd Runtime = "containerd"
 	// Containerd17 is the containerd 1.7 that tests/real/e2e/containerd17 pins. It has CRI
-	// events for one client, and no streaming lists.
+	// events for one client.
 	Containerd17 Runtime = "containerd-1.7"
 	// Containerd16 is the containerd of this machine's Debian release, which was 1.6
-	// in Debian 12. It has neither CRI events nor streaming lists.
+	// in Debian 12. It has no CRI events.
 	Containerd16 Runtime = "containerd-1.6"
 	// CRIO is the CRI-O that tests/real/e2e/crio pins, with pod events.
 	CRIO Runtime = "cri-o"

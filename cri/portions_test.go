@@ -15,47 +15,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// TestListStreamsAreTriedAgainAfterReconnect replaces a runtime without streams by a runtime with
-// streams, between two lists.
-func TestListStreamsAreTriedAgainAfterReconnect(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		old := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("unary", "u", 0, 1)}}
-		upgraded := &fakeRuntime{streams: true, sandboxes: []*runtimeapi.PodSandbox{sandbox("streamed", "u", 0, 1)}}
-		o := &outlet{}
-		stop := serve(t, old, o.listen())
-		client := o.client(t, cri.Options{})
-		list := func(want pleg.ContainerID) {
-			t.Helper()
-			pods, err := client.ListPods(t.Context())
-			if err != nil || len(pods) != 1 || pods[0].Sandboxes[0].ID != want {
-				t.Fatalf("got %s, %v; want the sandbox %s", show(pods), err, want)
-			}
-		}
-		for range 5 {
-			list("unary")
-		}
-		if n := old.asked.Load(); n != 1 {
-			t.Errorf("the stream that is not there was asked for %d times in 5 lists, want 1", n)
-		}
-		stop()
-		serve(t, upgraded, o.listen())
-		synctest.Wait() // the client sees that the old runtime is gone
-		// This list reconnects: either of its two calls may be the first.
-		listPods(t, client)
-		before := upgraded.asked.Load()
-		for range 2 {
-			list("streamed")
-		}
-		if n := upgraded.asked.Load() - before; n != 2 {
-			t.Errorf("the stream was used %d times in 2 lists", n)
-		}
-	})
-}
 
 // heavy runs pods whose annotations make the list of sandboxes larger than the runtime
 // may send, as about 70 pods with 256 KiB do with containerd.
@@ -83,10 +45,13 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod 
 // TestTooLargeListIsListedInPortions has a list that is too large as a whole, and a list in which
 // the sandboxes of one state are too many, and requires the runtime's state for both.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
-	for name, limit := range map[string]int{"a state fits": 36 << 10, "no state fits": 16 << 10} {
+	for name, tt := range map[string]struct {
+		limit int
+		calls int64 // that list the sandboxes once the whole list has failed
+	}{"a state fits": {36 << 10, 2}, "no state fits": {16 << 10, 14}} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			reg := prometheus.NewPedanticRegistry()
-			rt, client := heavy(t, reg, simruntime.Options{}, 12, limit)
+			rt, client := heavy(t, reg, simruntime.Options{}, 12, tt.limit)
 			for i, p := range rt.Pods() {
 				if i%2 == 0 {
 					must(t, rt.StopPod(p.UID))
@@ -107,8 +72,8 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			check("restarts")
 			rt.ResetStats()
 			check("remembered")
-			if n := rt.Stats().RPCs["StreamPodSandboxes"].Calls; n != 0 {
-				t.Errorf("the whole list was tried %d times more, want it put off", n)
+			if n := rt.Stats().RPCs["ListPodSandbox"].Calls; n != tt.calls {
+				t.Errorf("%d lists of sandboxes, want %d: the whole list is put off", n, tt.calls)
 			}
 			for i := range 11 { // the node shrinks
 				_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
@@ -123,8 +88,8 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 }
 
 // TestSandboxSeenElsewhereIsInPortions has a sandbox without a container, whose id no
-// list contains. If an event or a single-pod list has shown it, the next list of all
-// must have it, or the pod would count as gone.
+// list contains. If a single-pod list has shown it, the next list of all must have it, or the
+// pod would count as gone.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	listBare := func(t *testing.T, client *cri.Client) {
 		if p, err := client.ListPod(t.Context(), "bare"); err != nil || p == nil {
@@ -139,50 +104,24 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			t.Errorf("got %d pods, %v; want the error of the list", len(pods), err)
 		}
 	}
-	for name, see := range map[string]func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, w *watch, add func()){
-		"by an event": func(_ *testing.T, _ *simruntime.Runtime, _ *cri.Client, w *watch, add func()) {
-			add()
-			<-w.hints
-		},
-		"by a list of one pod": func(t *testing.T, _ *simruntime.Runtime, client *cri.Client, _ *watch, add func()) {
+	for name, see := range map[string]func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, add func()){
+		"by a list of one pod": func(t *testing.T, _ *simruntime.Runtime, client *cri.Client, add func()) {
 			add()
 			listBare(t, client)
 		},
-		// The list must have it too.
-		"by an event during a list": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, w *watch, add func()) {
-			inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: "heavy-7", Latency: time.Second, Times: 1})
-			listed := make(chan int)
-			go func() {
-				pods, _ := client.ListPods(t.Context())
-				listed <- len(pods)
-			}()
-			time.Sleep(500 * time.Millisecond)
-			add()
-			if h := <-w.hints; h.UID != "bare" {
-				t.Errorf("got the hint %+v, want one of pod bare", h)
-			}
-			if n := <-listed; n != 13 {
-				t.Errorf("the list has %d pods, want 13", n)
-			}
-		},
 		// A list without one of its portions is wrong.
-		"before a list of which a portion fails": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, _ *watch, add func()) {
+		"before a list of which a portion fails": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, add func()) {
 			failOnce(t, rt, client, "heavy-7", add)
 		},
-		"before a list that fails": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, _ *watch, add func()) {
+		"before a list that fails": func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, add func()) {
 			failOnce(t, rt, client, "", add)
 		},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
-			w := &watch{}
-			if strings.HasPrefix(name, "by an event") {
-				w = watchEvents(t, client)
-				<-w.opened
-			}
 			wantPods(t, client, 12)
 			synctest.Wait()
-			see(t, rt, client, w, func() {
+			see(t, rt, client, func() {
 				_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
 				must(t, err)
 			})
