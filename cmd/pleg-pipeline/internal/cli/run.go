@@ -33,11 +33,10 @@ pods". --listen serves over HTTP:
   /readyz      200 while the list of pods is fresh and the inspections keep up
   /stages      the verdict and the figures of each stage; /hour is the last hour
   /pods        the status of every pod; /pods/UID is the status of one
-  /containers  which pod a container, a process or a cgroup belongs to
   /events      the events as server-sent events
 /livez and /readyz accept ?verbose. With --health-listen they are also served
-alone, without the password that --web-config may require. What names pods (the page, /stages, /pods,
-/containers and /events) is available only to this machine, unless --web-config
+alone, without the password that --web-config may require. What names pods (the page, /stages, /pods
+and /events) is available only to this machine, unless --web-config
 requires clients to authenticate.
 
 --nats publishes the events and the state of every pod on a NATS server, where

@@ -1,10 +1,6 @@
 package httpserver
 
-import (
-	"net/http"
-
-	"github.com/pleg-pipeline/pleg-pipeline/lookup"
-)
+import "net/http"
 
 // CompleteAddress completes an address to listen on.
 var CompleteAddress = completeAddress
@@ -22,7 +18,5 @@ func Limit(n int, what string, h http.Handler) http.Handler { return limit(n, 0,
 // LimitRate is the handler that limits the rate of requests.
 var LimitRate = limitRate
 
-// SubscribeOptions and LookupQuery are what a request asks for.
+// SubscribeOptions is what a request asks for.
 var SubscribeOptions = subscribeOptions
-
-func LookupQuery(r *http.Request) (lookup.Query, error) { return lookupQuery(r, newQuery(r)) }

@@ -10,7 +10,6 @@
 //	/hour        figures of the last hour
 //	/pods        the state of every pod, as one JSON object
 //	/pods/{uid}  the state of one pod
-//	/containers  the pod of a container (/containers/{id}), a process or a cgroup
 //	/events      server-sent events, with Last-Event-ID to resume
 //
 // Both health paths answer "ok", or with ?verbose one line per check, in the format of
@@ -30,8 +29,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -98,25 +95,8 @@ func Handler(o Options) http.Handler {
 	mux.Handle("GET /hour", guarded)
 	streams := limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline})
 	mux.Handle("GET /events", o.guard(streams))
-	lookups := o.guard(limit(maxRequests, maxWait, "lookups", containers{o.Pipeline}))
-	mux.Handle("GET /containers", lookups)
-	mux.Handle("GET /containers/{id}", lookups)
 	files := o.guard(limit(maxPageRequests, maxWait, "requests", http.HandlerFunc(servePage)))
 	mux.Handle("GET /{$}", files)
 	mux.Handle("GET /page/{file}", files)
-	return pasted(mux)
-}
-
-// pasted makes an id with slashes, such as containerd://ID, one part of the path. The mux would
-// take the slashes for a mistake and redirect.
-func pasted(mux http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if id, ok := strings.CutPrefix(r.URL.Path, "/containers/"); ok && strings.Contains(id, "/") {
-			u := *r.URL
-			u.RawPath = "/containers/" + url.PathEscape(id)
-			r = r.WithContext(r.Context()) // a copy
-			r.URL = &u
-		}
-		mux.ServeHTTP(w, r)
-	})
+	return mux
 }

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxRequests is the greatest number of requests for metrics, for pods, and for lookups,
-	// at the same time. Their answers can be large.
+	// maxRequests is the greatest number of requests for metrics, and for pods, at the
+	// same time. Their answers can be large.
 	maxRequests = 16
 	// maxPageRequests bounds the requests for files of the page. A browser requests all of them at
 	// once.

@@ -4,11 +4,9 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"testing"
-	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -25,16 +23,5 @@ func TestParametersOfEvents(t *testing.T) {
 	}
 	if err != nil || !words || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, words %v, %v\nwant %+v", got, words, err, want)
-	}
-}
-
-func TestParametersOfContainers(t *testing.T) {
-	for url, want := range map[string]lookup.Query{
-		"/containers?pid=7&wait=2s&path": {PID: 7, Wait: 2 * time.Second, WithPath: true},
-		"/containers?cgroup=9":           {Cgroup: 9},
-	} {
-		if got, err := httpserver.LookupQuery(httptest.NewRequest("GET", url, nil)); err != nil || got != want {
-			t.Errorf("%s: %+v, %v, want %+v", url, got, err, want)
-		}
 	}
 }

@@ -21,7 +21,7 @@ func TestPodsAreNotGoneBeforeTheFirstList(t *testing.T) {
 		pipe, _ := newPipe(t, runtime, pipeline.Options{})
 		synctest.Wait()
 		h := httpserver.Handler(options(pipe))
-		for _, path := range []string{"/pods", "/pods/web", "/pods/unknown", "/containers/c"} {
+		for _, path := range []string{"/pods", "/pods/web", "/pods/unknown"} {
 			if code, text := ask(t, h, "GET", path); code != http.StatusServiceUnavailable || !strings.Contains(text, "first list") {
 				t.Errorf("GET %s = %d %q, want 503 and the reason", path, code, text)
 			}
