@@ -238,7 +238,7 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 			t.Errorf("status %+v, want the call of the list and the process of the runtime", s)
 		}
 		time.Sleep(10 * time.Second)
-		log.RequireLines(t, 1, "the list of all pods hangs")
+		log.RequireLines(t, 1, "the runtime hangs")
 	})
 }
 

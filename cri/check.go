@@ -101,7 +101,7 @@ func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) 
 		e.Problem, e.Reason = NoAnswer, fmt.Sprintf("it does not answer within %v", c.opts.ConnectTimeout)
 	case code == codes.Unavailable && connected:
 		e.Reason = "it is not ready to serve"
-	case code == codes.DeadlineExceeded, code == codes.Unavailable && late:
+	case code == codes.DeadlineExceeded, code == codes.Unavailable && late, silent(err):
 		e.Problem, e.Reason = NoAnswer, "it accepts connections but never answers"
 	case code == codes.Unavailable:
 		e.Problem, e.Reason = NotGRPC, "it accepts connections but does not speak gRPC"

@@ -41,7 +41,8 @@ func (c *Client) Probe(ctx context.Context) error {
 // process does. Only the text of grpc's error shows this.
 func silent(err error) bool {
 	text := status.Convert(err).Message()
-	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset")
+	return status.Code(err) == codes.Unavailable && strings.Contains(text, "reading server preface") && !strings.Contains(text, "EOF") && !strings.Contains(text, "reset") &&
+		!strings.Contains(text, "frame") // of a web server
 }
 
 // awaitAnswer waits until the runtime answers on a new connection, for ListTimeout at most. A

@@ -97,5 +97,5 @@ type imageService struct {
 }
 
 func (imageService) ImageFsInfo(context.Context, *cri.ImageFsInfoRequest) (*cri.ImageFsInfoResponse, error) {
-	return &cri.ImageFsInfoResponse{}, nil
+	return &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{{FsId: &cri.FilesystemIdentifier{Mountpoint: "/simulated/images"}}}}, nil
 }

@@ -55,16 +55,20 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	})
 }
 
-// maxNamed is the number of pods that the evidence names.
+// maxNamed is the number of pods that a finding names, with the first.
 const maxNamed = 3
 
-// complaints says what is wrong with each of some pods.
-func complaints(of []Finding, now time.Time) string {
+// others is the evidence of a finding of several: what is wrong with those after the first.
+func others(of []Finding, complaint func(*Finding) string) string {
 	var texts []string
-	for _, f := range of {
-		texts = append(texts, f.Subject+" "+f.Complaint(now))
+	for i := range of[:min(len(of), maxNamed)] {
+		texts = append(texts, of[i].Subject+complaint(&of[i]))
 	}
-	return strings.Join(texts, ", ")
+	text := strings.Join(texts[1:], ", ")
+	if more := len(of) - maxNamed; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }
 
 // hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
@@ -93,10 +97,7 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	}
 	first = first.and(rest - 1)
 	if rest > 1 {
-		first.Evidence = complaints(late[:min(rest, maxNamed)], s.At)
-		if more := rest - maxNamed; more > 0 {
-			first.Evidence += fmt.Sprintf(" and %d more", more)
-		}
+		first.Evidence = others(late[:rest], func(f *Finding) string { return " " + f.Complaint(s.At) })
 	}
 	first.Rest = Others(s.Relist.Pods - len(late))
 	return []Finding{first}

@@ -2,6 +2,7 @@ package verdict
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -20,7 +21,10 @@ func Stuck(s pleg.Stuck) Finding {
 		return f
 	case p.State == "":
 		f.Cause, f.What = HungShim, "has no shim"
-		f.Detail = fmt.Sprintf(": PID %d has ended, so that the runtime will not learn when the container ends", p.PID)
+		f.Detail = ": it has ended, so that the runtime will not learn when the container ends"
+		if p.PID > 0 {
+			f.Detail = fmt.Sprintf(": PID %d", p.PID) + strings.TrimPrefix(f.Detail, ": it")
+		}
 		f.Advice = "delete the pod, which makes a new one; crictl stop ends a container"
 		return f
 	}
@@ -54,7 +58,7 @@ func (l Limits) stuck(s pleg.Status) (all []Finding) {
 		}
 		first := of[0].and(len(pods) - 1)
 		if len(of) > 1 {
-			first.Evidence = complaints(of[:min(len(of), maxNamed)], s.At)
+			first.Evidence = others(of, func(f *Finding) string { return f.Detail })
 		}
 		all = append(all, first)
 	}

@@ -59,7 +59,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	}
 	if s.Degraded != nil {
 		all = append(all, Finding{
-			Cause: Fallback, Severity: Warning, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
+			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
 		}.Completed(s.At))
 	}
 	return all
@@ -105,7 +105,7 @@ func (l Limits) lists(s pleg.Status) []Finding {
 	case r.Failures == 0 && l.slowList(r) && running < max(l.Problem, 2*r.Took):
 		return nil // slow, as the last one
 	case r.Failures > 0 || running >= l.Warning:
-		f.Cause, f.Subject, f.What = RuntimeHangs, theList, "hangs"
+		f.Cause, f.Subject, f.What = RuntimeHangs, "the runtime", "hangs"
 		f = f.in(r.Call)
 	default:
 		return nil

@@ -43,21 +43,21 @@ func TestOf(t *testing.T) {
 		"a list begins":  {func(s *pleg.Status) { s.Relist.Started = ago(2 * time.Second) }, "OK: the node is healthy, its 110 pods answer", ""},
 		"a list runs for several periods": {
 			func(s *pleg.Status) { s.Relist.Started, s.Relist.Call = ago(3*time.Second), list },
-			"WARNING: the list of all pods hangs since 11:59 (3.0s) in ListContainers", "SIGUSR1",
+			"WARNING: the runtime hangs since 11:59 (3.0s) in ListContainers", "SIGUSR1",
 		},
 		"a list runs for five seconds": {
 			func(s *pleg.Status) { s.Relist.Started = ago(5 * time.Second) },
-			"PROBLEM: the list of all pods hangs since 11:59 (5.0s)", "SIGUSR1",
+			"PROBLEM: the runtime hangs since 11:59 (5.0s)", "SIGUSR1",
 		},
 		"the runtime is stopped by a signal": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "T"}
-		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
 		"the runtime waits for a disk": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "crio", State: "D"}
-		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "dmesg"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "dmesg"},
 		"the runtime runs, and hangs": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "S"}
-		}, "PROBLEM: the list of all pods hangs since 11:59 (5.0s) in ListContainers", "kill -USR1 12"},
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers", "kill -USR1 12"},
 		"the runtime has ended": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Runtime = ago(time.Second), 1, errRefused, &pleg.Process{PID: 12}
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "(PID 12) has ended: start"},
@@ -67,7 +67,7 @@ func TestOf(t *testing.T) {
 		"lists time out": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(5*time.Minute), 2, errBroken, ago(time.Second), list
 			s.Relist.FailedAfter = 2 * time.Minute
-		}, "PROBLEM: the list of all pods hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
+		}, "PROBLEM: the runtime hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Started, s.Since.Slow = 4*time.Second, ago(4*time.Second), ago(time.Minute)
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
@@ -82,7 +82,7 @@ func TestOf(t *testing.T) {
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes 4.0s", "CPU and disk"},
 		"a list runs twice as long as the slow last one": {func(s *pleg.Status) {
 			s.Relist.Took, s.Since.Slow, s.Relist.Started, s.Relist.Call = 4*time.Second, ago(time.Minute), ago(8*time.Second), list
-		}, "PROBLEM: the list of all pods hangs since 11:59 (8.0s) in ListContainers", "SIGUSR1"},
+		}, "PROBLEM: the runtime hangs since 11:59 (8.0s) in ListContainers", "SIGUSR1"},
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
 		}, "WARNING: the list of all pods fails since 11:59 (4.0s, 4 attempts): broken", "journalctl"},
@@ -91,7 +91,7 @@ func TestOf(t *testing.T) {
 		}, "PROBLEM: the list of all pods fails since 11:59 (22s, 5 attempts): broken", "journalctl"},
 		"lists failed, and hang": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Relist.Started, s.Relist.Call = ago(8*time.Second), 3, errBroken, ago(4*time.Second), list
-		}, "PROBLEM: the list of all pods hangs since 11:59 (8.0s, 4 attempts) in ListContainers", "SIGUSR1"},
+		}, "PROBLEM: the runtime hangs since 11:59 (8.0s, 4 attempts) in ListContainers", "SIGUSR1"},
 		"the runtime is gone": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "start the runtime"},
@@ -193,7 +193,7 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) {
 				s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)
 			},
-			"WARNING: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
+			"PROBLEM: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
 		},
 		"unhealthy": {
 			func(s *pleg.Status) {
@@ -203,7 +203,7 @@ func TestOf(t *testing.T) {
 		},
 		"a list and a pod hang": {func(s *pleg.Status) {
 			s.Relist.Started, s.Quarantined = ago(time.Minute), []pleg.Quarantined{quarantined("web-0", time.Hour, 2)}
-		}, "PROBLEM: the list of all pods hangs since 11:59 (60s)", "SIGUSR1"},
+		}, "PROBLEM: the runtime hangs since 11:59 (60s)", "SIGUSR1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: ago(time.Second), Period: time.Second, Pods: 110}}

@@ -65,7 +65,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 		}, time.Second, verdict.RuntimeStopped},
 		"a fallback": {func(s *pleg.Status, age time.Duration) {
 			s.Degraded, s.Since.Degraded = errors.New("no socket"), s.At.Add(-age)
-		}, 5 * time.Second, verdict.Fallback},
+		}, time.Second, verdict.Fallback},
 		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
 			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}
 		}, 5 * time.Second, verdict.HungContainer},

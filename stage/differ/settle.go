@@ -1,6 +1,8 @@
 package differ
 
 import (
+	"time"
+
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
@@ -85,7 +87,7 @@ func (m *machine) release(rec *record, inspected bool) {
 		return
 	}
 	m.do.released = append(m.do.released, logged{
-		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.since), "hung", q.times,
+		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.since).Round(time.Millisecond), "hung", q.times,
 	})
 	m.quarantines.release(rec, inspected, m.now)
 }

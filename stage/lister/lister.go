@@ -241,7 +241,7 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		return stage.Listing{}, false
 	}
 	if last.Err != nil {
-		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods), "after", start.Sub(last.Failing), "failures", last.Failures)
+		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods), "after", start.Sub(last.Failing).Round(time.Millisecond), "failures", last.Failures)
 		poke(l.recovered)
 	}
 	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began})

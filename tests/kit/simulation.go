@@ -26,6 +26,8 @@ type Simulation struct {
 	History *promises.History
 	// Shims are the pods whose shim is in trouble.
 	Shims atomic.Pointer[[]pleg.Stuck]
+	// Fallback is what the client reports of its lists in place of its own.
+	Fallback atomic.Pointer[error]
 
 	t           testing.TB
 	stream      promises.Stream
@@ -39,7 +41,7 @@ type Simulation struct {
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
 	t.Helper()
 	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
-	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.dial))
+	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.Dial))
 	var err error
 	if s.Client, err = cri.New("/simulated", o); err != nil {
 		t.Fatal(err)
@@ -60,7 +62,8 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	return s
 }
 
-func (s *Simulation) dial(ctx context.Context, _ string) (net.Conn, error) {
+// Dial connects to the runtime.
+func (s *Simulation) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	return s.listener.Load().DialContext(ctx)
 }
 
@@ -113,7 +116,7 @@ func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	return s.stream.Events
 }
 
-// withShims is the client of a runtime and what is known of its shims.
+// withShims is the client of a runtime and what a test says of its shims and lists.
 type withShims struct {
 	*cri.Client
 	s *Simulation
@@ -124,6 +127,9 @@ func (w withShims) Report() pleg.Report {
 	r := w.Client.Report()
 	if stuck := w.s.Shims.Load(); stuck != nil {
 		r.Stuck = *stuck
+	}
+	if err := w.s.Fallback.Load(); err != nil {
+		r.Degraded = *err
 	}
 	return r
 }

@@ -80,7 +80,7 @@ func TestStoppedProcessesAreNamed(t *testing.T) {
 	must(t, f.lab.AwaitDied(ctx, nginx))
 	says(foundWithin, healthy)
 	must(t, f.lab.Freeze(ctx))
-	says(foundWithin, "PROBLEM: the list of all pods hangs", fmt.Sprintf("PID %d", f.lab.PID()), "is stopped by a signal")
+	says(foundWithin, "PROBLEM: the runtime hangs", fmt.Sprintf("PID %d", f.lab.PID()), "is stopped by a signal")
 	must(t, f.lab.Thaw())
 	says(3*time.Second, healthy)
 }

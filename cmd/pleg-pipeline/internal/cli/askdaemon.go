@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 )
 
@@ -40,7 +41,7 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 	defer func() { _ = daemon.Close() }()
 	status, err := daemon.Status(asked)
 	if asked.Err() != nil && ctx.Err() == nil {
-		return c.hungDaemon(ctx, socket), ""
+		return silentDaemon(ctx, c.process, socket, fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)), ""
 	}
 	if err != nil {
 		return &doctor.Daemon{Socket: socket, Silent: fromDaemon(asked, err).Error()}, ""
@@ -48,31 +49,20 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 	return doctor.NewDaemon(socket, status), ""
 }
 
-// hungDaemon returns a finding: a daemon accepts connections and does not answer. It names the
-// state of its process if it is known.
-func (c *doctorCommand) hungDaemon(ctx context.Context, socket string) *doctor.Daemon {
-	silent, advice := daemonProcess(ctx, c.process, socket)
-	if silent == "" {
-		silent = fmt.Sprintf("it accepts connections, but sent nothing within %v", daemonTimeout)
-	}
-	return &doctor.Daemon{Socket: socket, Silent: silent, Advice: advice}
-}
-
-// daemonProcess returns why the process of a daemon cannot answer, and what to do; "" if it is not known.
-func daemonProcess(ctx context.Context, p Process, socket string) (silent, advice string) {
+// silentDaemon returns a daemon that accepts connections and does not answer, with the state of its
+// process as far as it is known, and otherwise with why.
+func silentDaemon(ctx context.Context, p Process, socket, why string) *doctor.Daemon {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	conn, err := p.Dial(ctx, socket)
 	if err != nil {
-		return "", ""
+		return doctor.SilentDaemon(socket, why, nil)
 	}
 	defer func() { _ = conn.Close() }()
 	pid := unixsocket.Server(conn)
-	switch doctor.ProcessState(p.Proc, pid) {
-	case "T", "t":
-		return fmt.Sprintf("its process %d is stopped (state T)", pid), fmt.Sprintf("continue it (kill -CONT %d)", pid)
-	case "D":
-		return fmt.Sprintf("its process %d waits in the kernel (state D)", pid), ""
+	if pid == 0 { // in memory
+		return doctor.SilentDaemon(socket, why, nil)
 	}
-	return "", ""
+	of, _ := process.Read(p.Proc, pid)
+	return doctor.SilentDaemon(socket, why, of)
 }

@@ -67,7 +67,7 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	if incidents != nil {
 		options.DialOptions = append(options.DialOptions, incidents.DialOptions()...)
 	}
-	client, err := connect(ctx, out, from, options, c.runtime.wait)
+	client, silent, err := c.connect(ctx, out, from, options)
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
@@ -88,6 +88,9 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	}
 	d.addHTTP(web, registry, client, from.Address)
 	d.addHealth(health)
+	if silent {
+		d.parts = append(d.parts, func(ctx context.Context) error { sayRuntime(ctx, out, client, from); return nil })
+	}
 	if incidents != nil {
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
@@ -102,6 +105,29 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	out.say(ctx, "%v after %v: %d relists, %d events, %d missed by subscribers", err, time.Since(began).Round(100*time.Millisecond),
 		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Missed)
 	return nil
+}
+
+// connect returns a client of the runtime. If the daemon waits for it, silent means that it has not
+// answered yet: the daemon begins, since what it finds out is as old as its first list.
+func (c *runCommand) connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (client *cri.Client, silent bool, err error) {
+	if !c.runtime.wait {
+		client, err = connect(ctx, out, from, o)
+		return client, false, err
+	}
+	if client, err = newRuntimeClient(from, o); err != nil {
+		return nil, false, err
+	}
+	quick, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	sayRuntime(quick, out, client, from)
+	return client, quick.Err() != nil, nil
+}
+
+// sayRuntime prints the version of the runtime, or why the daemon waits for it, unless ctx ends before.
+func sayRuntime(ctx context.Context, out console, client *cri.Client, from endpoint.Endpoint) {
+	if why, _ := check(ctx, out, client, from); why != "" && ctx.Err() == nil {
+		out.say(ctx, "%s; waiting for it", why)
+	}
 }
 
 // watched is a runtime with its containers' shims.

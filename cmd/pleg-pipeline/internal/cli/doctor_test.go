@@ -11,6 +11,9 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/gdamore/tcell/v3"
+	"github.com/gdamore/tcell/v3/vt"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -108,7 +111,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			process := with(map[string]string{endpoint.EnvEndpoint: cri})
-			process.Proc = fstest.MapFS{own: {Data: []byte("1 (x) " + test.state + " 1")}}
+			process.Proc = fstest.MapFS{"self/stat": {}, own: {Data: []byte("1 (x) " + test.state + " 1")}}
 			code, stdout, stderr := execute(t, process, append([]string{"doctor", "--call-timeout", "20s"}, strings.Fields(test.args)...)...)
 			for _, want := range test.want {
 				if !isSlow(stdout) && (code != cli.ExitOK || !strings.Contains(stdout, want)) {
@@ -127,9 +130,10 @@ func TestStoppedDaemon(t *testing.T) {
 	kit.Must(t, err)
 	defer l.Close()
 	process := with(nil)
-	process.Proc = fstest.MapFS{fmt.Sprintf("%d/stat", os.Getpid()): {Data: []byte("1 (x) T 1")}}
+	process.Proc = fstest.MapFS{"self/stat": {}, fmt.Sprintf("%d/stat", os.Getpid()): {Data: []byte("1 (x) T 1")}}
+	process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(vt.NewMockTerm()) }
 	want := fmt.Sprintf("the daemon at %s does not answer: its process %d is stopped (state T); continue it (kill -CONT %[2]d)", frozen, os.Getpid())
-	for _, args := range []string{"pods", "events", "lookup --pid 1"} {
+	for _, args := range []string{"pods", "events", "top", "lookup --pid 1"} {
 		code, stdout, stderr := execute(t, process, append(strings.Fields(args), "--connect", frozen)...)
 		if code != 1 || stdout != "" || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q, %q; want 1 and %q", args, code, stdout, stderr, want)

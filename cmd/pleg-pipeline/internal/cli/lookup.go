@@ -89,7 +89,7 @@ func (c *lookupCommand) run(ctx context.Context) error {
 	}
 	defer func() { _ = daemon.Close() }()
 	out := logFlags{level: "error"}.console(c.process.Err)
-	from := daemonSource{client: daemon, dial: c.process.Dial, socket: socket}
+	from := daemonSource{client: daemon, process: c.process, socket: socket}
 	waiting := startWait(ctx, out, from, "")
 	found, err := daemon.Lookup(ctx, c.query)
 	if waiting.end(); err != nil {

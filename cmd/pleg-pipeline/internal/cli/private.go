@@ -26,7 +26,7 @@ const (
 // usePrivate calls fn with a daemon in this process, which serves in memory until fn has
 // returned.
 func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn func(context.Context, source) error) error {
-	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log}, false)
+	runtime, err := connect(ctx, out, from, cri.Options{Logger: out.log})
 	if err != nil {
 		return interrupted(ctx, out, err)
 	}
@@ -40,9 +40,9 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 		return err
 	}
 	memory := bufconn.Listen(privateBuffer)
-	dial := func(ctx context.Context, _ string) (net.Conn, error) { return memory.DialContext(ctx) }
+	here := Process{Dial: func(ctx context.Context, _ string) (net.Conn, error) { return memory.DialContext(ctx) }}
 	ask := func(ctx context.Context) error {
-		return useDaemon(ctx, dial, "in memory", func(ctx context.Context, from source) error {
+		return useDaemon(ctx, here, "in memory", func(ctx context.Context, from source) error {
 			if err := settle(ctx, out, from); err != nil {
 				return err
 			}

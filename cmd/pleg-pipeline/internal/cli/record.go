@@ -152,7 +152,7 @@ func (c *recordCommand) record(ctx context.Context, out console, from endpoint.E
 func (c *recordCommand) runPipeline(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
 	options := c.pipeline.clientOptions(out.log, nil)
 	options.DialOptions = recorder.DialOptions()
-	client, err := connect(ctx, out, from, options, false)
+	client, err := connect(ctx, out, from, options)
 	if err != nil {
 		return err
 	}

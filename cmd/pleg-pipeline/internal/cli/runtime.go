@@ -128,21 +128,14 @@ func (f *runtimeFlags) resolve(ctx context.Context, p Process) (endpoint.Endpoin
 	}.Resolve(ctx)
 }
 
-// connect returns a client of a runtime that has answered. With wait, it need not answer
-// yet: the pipeline lists it until it does.
-func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options, wait bool) (*cri.Client, error) {
-	client, err := cri.New(from.Address, o)
+// connect returns a client of a runtime that has answered.
+func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (*cri.Client, error) {
+	client, err := newRuntimeClient(from, o)
 	if err != nil {
-		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
+		return nil, err
 	}
-	version, err := client.Check(ctx)
-	if err == nil {
-		out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
-		return client, nil
-	}
-	why, detail := explain(err)
-	if wait {
-		out.say(ctx, "%s; waiting for it", why)
+	why, detail := check(ctx, out, client, from)
+	if why == "" {
 		return client, nil
 	}
 	// The error of the call is long and technical and gets a line of its own.
@@ -151,9 +144,22 @@ func connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Opt
 	return nil, errors.Join(err, client.Close())
 }
 
-// explain returns why a runtime failed its check, and the error of the call as another
-// line, if there is one.
-func explain(err error) (why, detail string) {
+func newRuntimeClient(from endpoint.Endpoint, o cri.Options) (*cri.Client, error) {
+	client, err := cri.New(from.Address, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w (from %s)", err, from.Source)
+	}
+	return client, nil
+}
+
+// check asks a runtime for its version and prints it, or returns why that failed, with the error of the
+// call as another line, if there is one.
+func check(ctx context.Context, out console, client *cri.Client, from endpoint.Endpoint) (why, detail string) {
+	version, err := client.Check(ctx)
+	if err == nil {
+		out.say(ctx, "connected to %s %s at %s", view.Printable(version.RuntimeName), view.Printable(version.RuntimeVersion), from.Address)
+		return "", ""
+	}
 	failed, ok := errors.AsType[*cri.ConnectError](err)
 	if !ok {
 		return err.Error(), ""

@@ -62,7 +62,7 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(c
 		return err
 	}
 	if socket != "" {
-		return useDaemon(ctx, p.Dial, socket, fn)
+		return useDaemon(ctx, p, socket, fn)
 	}
 	f.own = true
 	return f.runtime.use(ctx, p, out, func(ctx context.Context, from endpoint.Endpoint) error {
@@ -71,13 +71,13 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(c
 }
 
 // useDaemon calls fn with a daemon.
-func useDaemon(ctx context.Context, dial dialer, socket string, fn func(context.Context, source) error) error {
-	c, err := newClient(dial, socket, nil)
+func useDaemon(ctx context.Context, p Process, socket string, fn func(context.Context, source) error) error {
+	c, err := newClient(p.Dial, socket, nil)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = c.Close() }()
-	return fn(ctx, daemonSource{client: c, dial: dial, socket: socket})
+	return fn(ctx, daemonSource{client: c, process: p, socket: socket})
 }
 
 const (
@@ -107,8 +107,8 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 	switch {
 	case err == nil:
 		// A process in state D may go on, a stopped process does not.
-		if silent, advice := daemonProcess(ctx, p, socket); advice != "" {
-			return "", fmt.Errorf("the daemon at %s does not answer: %s; %s", socket, silent, advice)
+		if d := silentDaemon(ctx, p, socket, ""); d.Frozen() {
+			return "", d.Err()
 		}
 		return socket, nil
 	case !named && errors.Is(err, fs.ErrNotExist):
@@ -181,9 +181,9 @@ func newClient(dial dialer, socket string, disconnected top.Disconnected) (*clie
 
 // daemonSource is the daemon of this node, or a private daemon.
 type daemonSource struct {
-	client *client.Client
-	dial   dialer
-	socket string
+	client  *client.Client
+	process Process
+	socket  string
 }
 
 // answerTimeout is the time in which a daemon or a server must answer.
@@ -217,7 +217,7 @@ func fromDaemon(ctx context.Context, err error) error {
 // Events implements [top.Source]. Each has a client of its own, which reports its connections.
 func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
-		c, err := newClient(s.dial, s.socket, func(err error, retryIn time.Duration) {
+		c, err := newClient(s.process.Dial, s.socket, func(err error, retryIn time.Duration) {
 			if disconnected != nil {
 				disconnected(fromDaemon(ctx, err), retryIn)
 			}
@@ -241,7 +241,7 @@ func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) {
 	defer cancel()
 	entries, err := s.client.Pods(ctx)
 	if err != nil {
-		return nil, fromDaemon(ctx, err)
+		return nil, s.failed(ctx, err)
 	}
 	now, err := s.Status(ctx)
 	return view.Pods(entries, now), err
@@ -252,7 +252,17 @@ func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
 	now, err := s.client.Status(ctx)
-	return now, fromDaemon(ctx, err)
+	return now, s.failed(ctx, err)
+}
+
+// failed returns the error of a call. A daemon that is stopped is why it took too long.
+func (s daemonSource) failed(ctx context.Context, err error) error {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if d := silentDaemon(context.WithoutCancel(ctx), s.process, s.socket, ""); d.Silent != "" {
+			return d.Err()
+		}
+	}
+	return fromDaemon(ctx, err)
 }
 
 // Nodes implements [top.Source].

@@ -3,12 +3,19 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -17,13 +24,17 @@ import (
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 	dto "github.com/prometheus/client_model/go"
+	"go.yaml.in/yaml/v2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -31,8 +42,27 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
+// trouble is a row of the table: what is wrong, and what every surface must say.
+type trouble struct {
+	// before breaks the runtime before the daemon starts, begin while it runs. after is when the
+	// surfaces are asked.
+	before, begin func(*testing.T, *kit.Simulation)
+	after         time.Duration
+	// want is the verdict of the daemon, alert what fires once it is old.
+	want, alert string
+	cause       verdict.Cause
+	// node changes what the doctor sees of the node. partly means that a doctor without the daemon
+	// does not see the trouble.
+	node   func(*testing.T, *kit.Simulation, *doctor.Options)
+	partly bool
+	// summary is what the doctor says of a trouble that the daemon does not look for; want is then OK.
+	summary string
+}
+
 // TestEverySurfaceSaysTheSame breaks the runtime of a daemon. Whatever shows health must name the
-// same cause, and the same age from the first attempt on.
+// same cause and subject, with the same severity and the same age from the first attempt on. A disk,
+// and a client that does not read, are found by the doctor alone: the daemon does not look for them.
+// Troubles of the daemon are in TestDaemonTroubles, those of real processes in tests/real/e2e.
 func TestEverySurfaceSaysTheSame(t *testing.T) {
 	fault := func(f simruntime.Fault) func(*testing.T, *kit.Simulation) {
 		return func(t *testing.T, s *kit.Simulation) {
@@ -41,101 +71,279 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			}
 		}
 	}
-	for name, test := range map[string]struct {
-		begin func(*testing.T, *kit.Simulation)
-		after time.Duration
-		cause verdict.Cause
-		want  string
-	}{
-		"a list hangs": {
-			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 4 * time.Second, verdict.RuntimeHangs,
-			"WARNING: the list of all pods hangs since 00:00 (3.0s) in ListContainers",
+	shim := func(name, ended string) func(*testing.T, *kit.Simulation) {
+		return func(t *testing.T, s *kit.Simulation) {
+			pod := addWeb(t, s)
+			s.Shims.Store(&[]pleg.Stuck{{
+				UID: pleg.PodUID(pod.UID), Namespace: "shop", Name: "web-0", Since: time.Now(), Container: ended,
+				Shim: &pleg.Process{PID: 4711, Name: name, State: "T"},
+			}})
+		}
+	}
+	const well = "OK: the node is healthy, its 4 pods answer"
+	for name, test := range map[string]trouble{
+		"killed": {
+			begin: func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, after: 2500 * time.Millisecond, cause: verdict.RuntimeStopped,
+			want: "PROBLEM: the runtime is stopped since 00:00 (1.5s", alert: "PlegRuntimeFails",
 		},
-		"a list hangs for long": {
-			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 10 * time.Second, verdict.RuntimeHangs,
-			"PROBLEM: the list of all pods hangs since 00:00 (9.0s) in ListContainers",
+		"frozen at start": {
+			before: fault(simruntime.Fault{Hang: true}), after: 8 * time.Second, cause: verdict.RuntimeHangs,
+			want: "PROBLEM: the runtime hangs since 00:00 (8.0s) in ", alert: "PlegListHangs",
+		},
+		"frozen later": {
+			begin: fault(simruntime.Fault{Hang: true}), after: 10 * time.Second, cause: verdict.RuntimeHangs,
+			want: "PROBLEM: the runtime hangs since 00:00 (9.0s) in ListContainers", alert: "PlegListHangs",
 		},
 		"lists time out": {
-			fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), 5*time.Minute + 30*time.Second, verdict.RuntimeHangs,
-			"PROBLEM: the list of all pods hangs since 00:00 (5m, 3 attempts) in ListContainers",
+			begin: fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), after: 5*time.Minute + 30*time.Second, cause: verdict.RuntimeHangs,
+			want: "PROBLEM: the runtime hangs since 00:00 (5m, 3 attempts) in ListContainers", alert: "PlegListHangs",
 		},
-		"the runtime ends": {
-			func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, 2500 * time.Millisecond, verdict.RuntimeStopped,
-			"PROBLEM: the runtime is stopped since 00:00 (1.5s",
+		"hung shim": {
+			begin: shim("containerd-shim", "nginx"), after: 20 * time.Second, cause: verdict.HungShim,
+			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): containerd-shim, PID 4711, is stopped by a signal; nginx has ended",
+			alert: "PlegPodsHang", node: stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00"),
 		},
-		"a list fails": {
-			fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), 20500 * time.Millisecond, verdict.RuntimeFails,
-			"PROBLEM: the list of all pods fails since 00:00 (19s, 20 attempts): list pods: list containers: broken",
+		"frozen shim": {
+			begin: shim("containerd-shim", ""), after: 20 * time.Second, cause: verdict.HungShim,
+			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): containerd-shim, PID 4711, is stopped by a signal",
+			alert: "PlegPodsHang", node: stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00"),
 		},
-		"lists are slow": {
-			fault(simruntime.Fault{RPC: "ListContainers", Latency: 2 * time.Second}), 20500 * time.Millisecond, verdict.RuntimeSlow,
-			"WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.0s",
+		"conmon stopped": {
+			begin: shim("conmon", ""), after: 20 * time.Second, cause: verdict.HungShim,
+			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): conmon, PID 4711, is stopped by a signal",
+			alert: "PlegPodsHang", node: stoppedShim("conmon", "/usr/bin/conmon\x00-c\x00"),
+		},
+		"slow": {
+			begin: fault(simruntime.Fault{Latency: 2 * time.Second}), after: 20500 * time.Millisecond, cause: verdict.RuntimeSlow,
+			want: "WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.0s", alert: "PlegRuntimeSlow",
+		},
+		"socket gone": {
+			begin: func(_ *testing.T, s *kit.Simulation) {
+				s.Fallback.Store(new(errors.New("the socket is gone")))
+			}, after: 20500 * time.Millisecond, cause: verdict.Fallback,
+			want: "PROBLEM: the runtime works by a fallback since 00:00 (19s): the socket is gone", alert: "PlegFallback", node: removedSocket,
+		},
+		"disk full": {
+			want: well, cause: verdict.Disk, summary: "/simulated/images is 97 % full",
+			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
+				o.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
+			},
+		},
+		"unread events": {
+			want: well, cause: verdict.ClientNotReading, summary: "agent (process 7, stopped) does not read what the runtime sends it (900 B unread)",
+			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
+				o.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+				o.Sockets = func() ([]doctor.Socket, error) {
+					return []doctor.Socket{{Path: "/simulated", Peer: 70, Unread: 900}}, nil
+				}
+			},
 		},
 		"the list is too large": {
-			fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), 20500 * time.Millisecond, verdict.Fallback,
-			"WARNING: the runtime works by a fallback since 00:00 (18s): ",
+			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.Fallback,
+			want: "PROBLEM: the runtime works by a fallback since 00:00 (18s): ", alert: "PlegFallback", partly: true,
 		},
-		"a shim hangs": {
-			hangShim, 20 * time.Second, verdict.HungShim,
-			"PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): ",
+		"a list fails": {
+			begin: fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), after: 20500 * time.Millisecond, cause: verdict.RuntimeFails,
+			want: "PROBLEM: the list of all pods fails since 00:00 (19s, 20 attempts): list pods: list containers: broken", alert: "PlegRuntimeFails", partly: true,
 		},
 		"a pod hangs": {
-			hangWeb, 20500 * time.Millisecond, verdict.HungContainer, "PROBLEM: shop/web-0 hangs since 00:00 (19s) in ContainerStatus of nginx; the other 4 pods answer",
+			begin: hangWeb, after: 20500 * time.Millisecond, cause: verdict.HungContainer, alert: "PlegPodsHang",
+			want: "PROBLEM: shop/web-0 hangs since 00:00 (19s) in ContainerStatus of nginx; the other 4 pods answer",
 		},
 		"a pod hangs for long": {
-			hangWeb, 24 * time.Minute, verdict.HungContainer, "PROBLEM: shop/web-0 hangs since 00:00 (23m, 11 attempts) in ContainerStatus of nginx; the other 4 pods answer",
+			begin: hangWeb, after: 24 * time.Minute, cause: verdict.HungContainer, alert: "PlegPodsHang",
+			want: "PROBLEM: shop/web-0 hangs since 00:00 (23m, 11 attempts) in ContainerStatus of nginx; the other 4 pods answer",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				node, err := simruntime.New(simruntime.Options{Seed: 1})
-				kit.Must(t, err)
-				if _, err := node.Populate(simruntime.Population{Pods: 4, Containers: 1}); err != nil {
-					t.Fatal(err)
-				}
-				s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
-				dial := serveDaemon(t, s.Pipeline.Pipeline)
-				test.begin(t, s)
-				time.Sleep(test.after)
-				level, rest, _ := strings.Cut(test.want, ": ")
-				age := regexp.MustCompile(` \([0-9.]+[smh]`).FindString(rest)
-				if got, want := alert(t, s.Pipeline), strings.ToLower(level)+": "+string(test.cause)+age; got != want {
-					t.Errorf("the alert: %q, want %q", got, want)
-				}
-				for surface, text := range surfaces(t, s.Pipeline, dial) {
-					want := test.want
-					if surface == "doctor --npd" { // has no ages
-						want, _, _ = strings.Cut(want, " (")
-					}
-					if !strings.Contains(text, want) {
-						t.Errorf("%s: %q, want %q", surface, text, want)
-					}
-				}
-			})
+			synctest.Test(t, func(t *testing.T) { requireSame(t, test) })
 		})
 	}
+}
+
+func requireSame(t *testing.T, test trouble) {
+	node, err := simruntime.New(simruntime.Options{Seed: 1})
+	kit.Must(t, err)
+	if _, err := node.Populate(simruntime.Population{Pods: 4, Containers: 1}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(node.ClearAll)
+	if test.before != nil {
+		test.before(t, &kit.Simulation{Node: node})
+	}
+	var logged kit.Log
+	s := kit.Simulate(t, node, pipeline.Options{Logger: logged.Logger()}, cri.Options{})
+	dial := serveDaemon(t, s.Pipeline.Pipeline)
+	if test.begin != nil {
+		test.begin(t, s)
+	}
+	time.Sleep(test.after)
+	level, rest, _ := strings.Cut(test.want, ": ")
+	level = strings.ToLower(level)
+	cause := test.cause
+	if level == "ok" {
+		cause = "none"
+	}
+	age := regexp.MustCompile(` \([0-9.]+[smh]`).FindString(rest)
+	gotLevel, gotCause, since := metric(t, s.Pipeline)
+	if got := fmt.Sprintf("%s: %s (%s", gotLevel, gotCause, verdict.Span(time.Since(since))); age != "" && got != level+": "+string(cause)+age {
+		t.Errorf("the metric: %q, want %q", got, level+": "+string(cause)+age)
+	}
+	if got := strings.Join(alerts(t, gotLevel, gotCause), " "); got != test.alert {
+		t.Errorf("the alerts: %q, want %q", got, test.alert)
+	}
+	for surface, text := range surfaces(t, s.Pipeline, dial) {
+		want := test.want
+		switch {
+		case level == "ok" && (surface == "doctor" || surface == "doctor --npd" || surface == "pods"):
+			continue // requireExamined examines; pods says nothing
+		case surface == "doctor --npd": // has no ages
+			want, _, _ = strings.Cut(want, " (")
+		case surface == "doctor --fleet": // has the number of nodes, and not what other pods do
+			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
+			if level == "ok" {
+				want = "OK: 1 of 1 nodes"
+			}
+		case surface == "pods" && test.before != nil: // it waits for the first list, and says for what
+			want, _, _ = strings.Cut(want, " (")
+		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
+			if !regexp.MustCompile(`web-0 hung `).MatchString(text) {
+				t.Errorf("%s: %q, want that web-0 is hung", surface, text)
+			}
+		}
+		if !strings.Contains(text, want) {
+			t.Errorf("%s: %q, want %q", surface, text, want)
+		}
+	}
+	requireLogged(t, &logged, verdict.Of(s.Status()), since)
+	for _, asked := range []bool{false, true} {
+		if asked || !test.partly {
+			requireExamined(t, s, test, asked)
+		}
+	}
+}
+
+// requireLogged requires one line for a trouble.
+func requireLogged(t *testing.T, logged *kit.Log, v verdict.Verdict, since time.Time) {
+	t.Helper()
+	if v.Severity == verdict.OK {
+		logged.RequireLines(t, 0, "trouble begins")
+		return
+	}
+	f := v.Findings[0]
+	logged.RequireLines(t, 1, "trouble begins")
+	for _, want := range []string{
+		fmt.Sprintf("severity=%s cause=%q since=%s", f.Severity, f.Cause, since.Format("2006-01-02T15:04:05.000Z07:00")), fmt.Sprintf("what=\"%s %s since 00:00", f.Subject, f.What),
+	} {
+		if text := strings.ReplaceAll(logged.String(), "cause="+string(f.Cause), fmt.Sprintf("cause=%q", f.Cause)); !strings.Contains(text, want) {
+			t.Errorf("logged %s\nwant %s", text, want)
+		}
+	}
+}
+
+// requireExamined examines the runtime, with what the daemon knows or without.
+func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) {
+	t.Helper()
+	o := doctor.Options{
+		Endpoint: "unix:///simulated", Source: "the test", DialOptions: []grpc.DialOption{grpc.WithContextDialer(s.Dial)},
+		Timeout: time.Minute, CallTimeout: 5 * time.Second, Period: time.Second, Threshold: 3 * time.Minute, Pressure: fstest.MapFS{},
+		Usage: func(string) (float64, float64, error) { return 50, 10, nil },
+	}
+	if test.node != nil {
+		test.node(t, s, &o)
+	}
+	if asked {
+		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", s.Status()) }
+	}
+	r := doctor.Examine(t.Context(), o)
+	want := verdict.Finding{Cause: test.cause, Severity: verdict.Problem, Summary: test.summary}
+	if known := verdict.Of(s.Status()).Findings; len(known) > 0 {
+		want = known[0]
+	}
+	if len(r.Findings) == 0 {
+		t.Fatalf("doctor, the daemon asked %t: %s", asked, r.Verdict)
+	}
+	got := r.Findings[0]
+	if got.Cause != test.cause || got.Severity != want.Severity || got.Subject != want.Subject || !strings.HasPrefix(got.Summary, test.summary) {
+		t.Errorf("doctor, the daemon asked %t: %s: %s of %q: %s; want %s: %s of %q", asked, got.Severity, got.Cause, got.Subject, got.Summary, want.Severity, want.Cause, want.Subject)
+	}
+	if asked && !got.Since.Equal(want.Since) {
+		t.Errorf("doctor: since %v, want %v", got.Since, want.Since)
+	}
+}
+
+// stoppedShim has a process of this name that watches the pod shop/web-0 and is stopped.
+func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Options) {
+	return func(_ *testing.T, s *kit.Simulation, o *doctor.Options) {
+		pods := s.Node.Pods()
+		web := pods[slices.IndexFunc(pods, func(p simruntime.Pod) bool { return p.Name == "web-0" })]
+		id := web.Sandboxes[0].ID
+		if name == "conmon" {
+			id = web.Containers[0].ID
+		}
+		o.Proc = fstest.MapFS{
+			"self/stat": {}, "4711/comm": {Data: []byte(name)}, "4711/stat": {Data: []byte("4711 (" + name + ") T 1")},
+			"4711/cmdline": {Data: []byte(line + id + "\x00")},
+		}
+	}
+}
+
+// removedSocket has a socket on which a process listens, and which was removed.
+func removedSocket(t *testing.T, _ *kit.Simulation, o *doctor.Options) {
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	kit.Must(t, os.Remove(path))
+	o.Endpoint = "unix://" + path
+	o.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) { return nil, syscall.ENOENT })}
+}
+
+// verdictAlert finds the verdicts on which an alert fires.
+var (
+	verdictAlert = regexp.MustCompile(`pleg_verdict_since_seconds\{([^}]*)\} > \d`)
+	matcher      = regexp.MustCompile(`(\w+)=(~?)"([^"]*)"`)
+)
+
+// alerts returns the alerts of deploy/monitoring that a verdict fires once it is old enough.
+func alerts(t *testing.T, level, cause string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile("../../../../deploy/monitoring/rules.yaml")
+	kit.Must(t, err)
+	var rules struct {
+		Spec struct {
+			Groups []struct {
+				Rules []struct{ Alert, Expr string }
+			}
+		}
+	}
+	kit.Must(t, yaml.Unmarshal(text, &rules))
+	for _, rule := range rules.Spec.Groups[0].Rules {
+		if slices.ContainsFunc(verdictAlert.FindAllStringSubmatch(rule.Expr, -1), func(selector []string) bool {
+			return !slices.ContainsFunc(matcher.FindAllStringSubmatch(selector[1], -1), func(m []string) bool {
+				return !slices.Contains(strings.Split(m[3], "|"), map[string]string{"level": level, "cause": cause}[m[1]])
+			})
+		}) {
+			names = append(names, rule.Alert)
+		}
+	}
+	return names
+}
+
+// addWeb adds the pod shop/web-0.
+func addWeb(t *testing.T, s *kit.Simulation) simruntime.Pod {
+	t.Helper()
+	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	kit.Must(t, err)
+	return pod
 }
 
 // hangWeb adds a pod whose container hangs.
 func hangWeb(t *testing.T, s *kit.Simulation) {
 	t.Helper()
-	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
-	if err == nil {
-		_, err = s.Node.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: pod.Containers[0].ID, Hang: true})
-	}
+	_, err := s.Node.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: addWeb(t, s).Containers[0].ID, Hang: true})
 	kit.Must(t, err)
-}
-
-// hangShim adds a pod whose shim is stopped by a signal.
-func hangShim(t *testing.T, s *kit.Simulation) {
-	t.Helper()
-	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
-	kit.Must(t, err)
-	s.Shims.Store(&[]pleg.Stuck{{
-		UID: pleg.PodUID(pod.UID), Namespace: "shop", Name: "web-0", Since: time.Now(),
-		Shim: &pleg.Process{PID: 4711, Name: "containerd-shim", State: "T"},
-	}})
 }
 
 // serveDaemon serves a pipeline in memory and returns how to dial it.
@@ -151,8 +359,8 @@ func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, st
 // clocks are the times in seconds that the screen has beside the verdict.
 var clocks = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 
-// alert returns what the alerts of deploy/monitoring are made of.
-func alert(t *testing.T, p *kit.Pipeline) string {
+// metric returns the verdict that the metrics have.
+func metric(t *testing.T, p *kit.Pipeline) (level, cause string, since time.Time) {
 	t.Helper()
 	families, err := p.Metrics.Gather()
 	at := slices.IndexFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == "pleg_verdict_since_seconds" })
@@ -161,8 +369,7 @@ func alert(t *testing.T, p *kit.Pipeline) string {
 	}
 	m := families[at].GetMetric()[0]
 	labels := m.GetLabel() // cause, level
-	age := time.Since(time.UnixMicro(int64(m.GetGauge().GetValue() * 1e6)))
-	return labels[1].GetValue() + ": " + labels[0].GetValue() + " (" + verdict.Span(age)
+	return labels[1].GetValue(), labels[0].GetValue(), time.UnixMicro(int64(m.GetGauge().GetValue() * 1e6)).UTC()
 }
 
 // surfaces returns what each surface says, as one line. The doctor finds no runtime: it only has
@@ -179,24 +386,50 @@ func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) 
 	if err := json.Unmarshal([]byte(get("/stages")), &figures); err != nil {
 		t.Error(err)
 	}
-	said := map[string]string{"the page": figures.Verdict.Text, "/readyz": get("/readyz?verbose")}
+	said := map[string]string{"the page": figures.Verdict.Text, "/readyz": get("/readyz?verbose"), "doctor --fleet": ofFleet(t, p.Status())}
+	var all sync.WaitGroup
+	var mu sync.Mutex
 	for _, command := range []string{"doctor", "doctor --npd", "pods", "top"} {
-		out, term := newTranscript(), vt.NewMockTerm()
-		process := cli.Process{
-			Args: append(strings.Fields(command), "--connect", "socket"), Out: out, Err: out, Dial: dial,
-			Getenv:   func(name string) string { return hostileEnvironment[name] },
-			Pressure: fstest.MapFS{}, Cgroups: fstest.MapFS{},
-			Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
-		}
-		ended := make(chan int, 1)
-		go func() { ended <- cli.Execute(t.Context(), process) }()
-		if command == "top" {
-			time.Sleep(200 * time.Millisecond)
-			_, _ = out.Write([]byte(shown(term)))
-			term.SendRaw([]byte("q"))
-		}
-		<-ended
-		said[command] = strings.Join(strings.Fields(clocks.ReplaceAllString(out.String(), "")), " ")
+		all.Go(func() {
+			text := sayOf(t, command, dial)
+			mu.Lock()
+			defer mu.Unlock()
+			said[command] = text
+		})
 	}
+	all.Wait()
 	return said
+}
+
+// sayOf returns what a command says, as one line.
+func sayOf(t *testing.T, command string, dial func(context.Context, string) (net.Conn, error)) string {
+	t.Helper()
+	out, term := newTranscript(), vt.NewMockTerm()
+	process := cli.Process{
+		Args: append(strings.Fields(command), "--connect", "socket"), Out: out, Err: out, Dial: dial,
+		Getenv:   func(name string) string { return hostileEnvironment[name] },
+		Pressure: fstest.MapFS{}, Cgroups: fstest.MapFS{},
+		Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
+	}
+	ended := make(chan int, 1)
+	go func() { ended <- cli.Execute(t.Context(), process) }()
+	if command == "top" {
+		time.Sleep(200 * time.Millisecond)
+		_, _ = out.Write([]byte(shown(term)))
+		term.SendRaw([]byte("q"))
+	}
+	<-ended
+	return strings.Join(strings.Fields(clocks.ReplaceAllString(out.String(), "")), " ")
+}
+
+// ofFleet returns what the doctor says of a cluster whose only node has published its status.
+func ofFleet(t *testing.T, status pleg.Status) string {
+	t.Helper()
+	published, err := json.Marshal(verdict.Of(status))
+	kit.Must(t, err)
+	var v fleet.Verdict
+	kit.Must(t, json.Unmarshal(published, &v))
+	var text strings.Builder
+	kit.Must(t, doctor.Rank([]fleet.Node{{Name: "node-a", Verdict: &v}}, time.Now()).Print(&text, doctor.TextOptions{}))
+	return text.String()
 }

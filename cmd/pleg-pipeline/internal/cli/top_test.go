@@ -2,6 +2,9 @@ package cli_test
 
 import (
 	"cmp"
+	"fmt"
+	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -12,6 +15,7 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // shown returns what an emulated terminal of 80x24 shows.
@@ -43,16 +47,15 @@ func showing(t *testing.T, term vt.MockTerm, want string) {
 }
 
 // onTerminal runs a command in a terminal emulator until the test ends it.
-func onTerminal(t *testing.T, args ...string) (term vt.MockTerm, end func()) {
+func onTerminal(t *testing.T, process cli.Process, args ...string) (term vt.MockTerm, end func()) {
 	t.Helper()
 	term = vt.NewMockTerm()
 	out, stderr := newTranscript(), newTranscript()
 	code := make(chan int)
 	go func() {
-		code <- cli.Execute(t.Context(), cli.Process{
-			Args: args, Out: out, Err: stderr,
-			Terminal: func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) },
-		})
+		process.Args, process.Out, process.Err = args, out, stderr
+		process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(term) }
+		code <- cli.Execute(t.Context(), process)
 	}()
 	return term, func() {
 		t.Helper()
@@ -72,7 +75,7 @@ func TestTop(t *testing.T) {
 		{"top --simulate=2 --churn-rate 0 --filter =", "no pod matches the filter"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
-			term, end := onTerminal(t, strings.Fields(test.args)...)
+			term, end := onTerminal(t, cli.Process{}, strings.Fields(test.args)...)
 			showing(t, term, test.want)
 			showing(t, term, "healthy")
 			showing(t, term, "pods 2")
@@ -90,7 +93,7 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	simulated.stderr.await(t, "simulated runtime serves")
 	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
 	daemon.stderr.await(t, "connected to")
-	term, end := onTerminal(t, "top", "--connect", socket)
+	term, end := onTerminal(t, cli.Process{}, "top", "--connect", socket)
 	showing(t, term, "PROBLEM: shop/web-0 hangs since ")
 	showing(t, term, "LAST EVENT\nshop      web-0 ")
 	end()
@@ -101,4 +104,26 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 	}
 	daemon.stopAndWait(t)
 	simulated.stopAndWait(t)
+}
+
+// TestTopNamesADaemonThatIsStoppedLater stops a daemon while top shows it.
+func TestTopNamesADaemonThatIsStoppedLater(t *testing.T) {
+	t.Parallel()
+	dir, err := os.MkdirTemp("", "top-") // its path is shorter than that of the test
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	socket, stat := filepath.Join(dir, "s"), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	kit.Must(t, os.Mkdir(filepath.Join(dir, "self"), 0o700))
+	kit.Must(t, os.Mkdir(filepath.Dir(stat), 0o700))
+	kit.Must(t, os.WriteFile(stat, []byte("1 (pleg-pipeline) S 1"), 0o600))
+	process := with(nil)
+	process.Proc = os.DirFS(dir)
+	term, end := onTerminal(t, process, "top", "--connect", socket)
+	showing(t, term, "waiting for the first answer")
+	kit.Must(t, os.WriteFile(stat, []byte("1 (pleg-pipeline) T 1"), 0o600))
+	showing(t, term, fmt.Sprintf("process %d is stopped (state T); continue it (kill -CONT %[1]d)", os.Getpid()))
+	end()
 }

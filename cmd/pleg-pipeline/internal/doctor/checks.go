@@ -76,8 +76,11 @@ func (e *examination) runChecks() (found []verdict.Finding) {
 		if s.problem {
 			f.Severity = verdict.Problem
 		}
-		if c.cause == verdict.ClientNotReading {
+		switch c.cause {
+		case verdict.ClientNotReading:
 			f.Advice = e.clientAdvice()
+		case verdict.RuntimeSlow: // as the daemon has it
+			f.Subject, f.What, f.Detail = "the runtime", "is slow", ": "+f.Summary
 		}
 		found = append(found, f)
 	}
@@ -119,7 +122,7 @@ func (e *examination) slow(s *signs) {
 		}
 	}
 	if one := e.report.Relist.OneByOneSeconds; one > e.Threshold.Seconds() && len(s.texts) > 0 {
-		s.add(true, "if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), e.Threshold)
+		s.add(false, "if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), e.Threshold)
 	}
 }
 

@@ -29,8 +29,9 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		failed = e.runChecks()
 	}
 	for _, f := range failed {
-		if (f.Cause == verdict.RuntimeStopped || f.Cause == verdict.Fallback) && r.Daemon.answers() && r.Daemon.connected() { // the socket is gone
-			f.Cause, f.Severity, f.Advice = verdict.Fallback, verdict.Warning, ""
+		if f.Cause == verdict.RuntimeStopped && r.Daemon.answers() && r.Daemon.connected() {
+			f.Cause, f.Severity, f.Advice = verdict.Fallback, verdict.Warning, "" // the daemon knows if its socket is gone
+			f.Summary, f.What = "the daemon reaches the runtime, this command does not: "+f.Evidence, ""
 		}
 		if f.Cause == verdict.NoPermission && r.Daemon.answers() {
 			f.Severity = verdict.Warning // the daemon knows more
@@ -38,19 +39,35 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		all = merge(all, f)
 	}
 	if r.Daemon != nil && !r.Daemon.answers() {
-		runtime := ""
-		if len(all) == 0 {
-			runtime = "; the runtime is well"
-		}
-		all = append(all, r.Daemon.finding(runtime).Completed(r.At))
+		all = r.blameDaemon(all)
 	}
 	v := verdict.New(all, r.good())
 	r.Findings, r.Verdict = v.Findings, view.Printable(v.Text)
 	return r
 }
 
-// merge adds a finding. A finding with the same cause gets its evidence: the daemon knows since
-// when, so that its summary stays.
+// blameDaemon adds that the daemon does not answer. If it is the client that does not read what the
+// runtime sends it, that is the same trouble.
+func (r *Report) blameDaemon(all []verdict.Finding) []verdict.Finding {
+	runtime := ""
+	if len(all) == 0 {
+		runtime = "; the runtime is well"
+	}
+	f := r.Daemon.finding(runtime).Completed(r.At)
+	if r.Endpoint == "" { // the daemon knows where the runtime is
+		f.Severity = verdict.Problem
+	}
+	unread := slices.IndexFunc(all, func(f verdict.Finding) bool { return f.Cause == verdict.ClientNotReading })
+	if unread >= 0 && len(r.Unread) == 1 && r.Unread[0].PID == r.Daemon.pid {
+		f.Severity, f.Evidence = all[unread].Severity, f.Evidence+"; "+all[unread].Evidence
+		f.Summary += ", and the runtime waits for it to read events"
+		all = slices.Delete(all, unread, unread+1)
+	}
+	return slices.Insert(all, 0, f)
+}
+
+// merge adds a finding. A finding with the same cause gets its evidence: the daemon knows since when,
+// so that its summary stays.
 func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 	f = f.Completed(time.Now())
 	i := slices.IndexFunc(all, func(have verdict.Finding) bool { return have.Cause == f.Cause })

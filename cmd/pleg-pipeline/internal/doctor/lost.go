@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -50,39 +50,48 @@ func (e *examination) readCgroups(ctx context.Context, items []item) {
 	}
 }
 
-// findStuck finds pods whose shim is stopped, or that have a container that has ended. The end of a
-// container of a stopped shim is the shim's matter.
+// findStuck finds pods whose shim is stopped or has ended, or that have a container that has ended.
+// The end of a container of such a shim is the shim's matter.
 func (e *examination) findStuck(items []item) {
-	stopped, done := make(map[pleg.ContainerID]*pleg.Process), make(map[string]bool)
 	if e.Proc != nil {
-		stopped = shim.Stopped(e.Proc)
+		e.stuck = shim.Find(e.Proc, statuses(items), e.report.At)
 	}
-	for _, i := range items {
-		process := stopped[pleg.ContainerID(i.ID)]
-		if process == nil || done[i.PodUID] {
-			continue
-		}
-		done[i.PodUID] = true
-		stuck := e.stuckPod(i.Pod, i.PodUID)
-		stuck.Shim = process
+	for i := range e.stuck {
+		stuck := &e.stuck[i]
 		e.report.Empty = slices.DeleteFunc(e.report.Empty, func(c EmptyContainer) bool {
-			if c.PodUID == i.PodUID {
+			if c.PodUID == string(stuck.UID) {
 				stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
 			}
-			return c.PodUID == i.PodUID
+			return c.PodUID == string(stuck.UID)
 		})
-		e.stuck = append(e.stuck, stuck)
 	}
 	for _, c := range e.report.Empty {
-		stuck := e.stuckPod(c.Pod, c.PodUID)
-		stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
-		e.stuck = append(e.stuck, stuck)
+		namespace, name, _ := strings.Cut(c.Pod, "/")
+		e.stuck = append(e.stuck, pleg.Stuck{
+			UID: pleg.PodUID(c.PodUID), Namespace: namespace, Name: name, Since: e.report.At, Container: c.Container, ID: pleg.ContainerID(c.ID),
+		})
 	}
 }
 
-func (e *examination) stuckPod(pod, uid string) pleg.Stuck {
-	namespace, name, _ := strings.Cut(pod, "/")
-	return pleg.Stuck{UID: pleg.PodUID(uid), Namespace: namespace, Name: name, Since: e.report.At}
+// statuses returns the pods of items, in their order.
+func statuses(items []item) (pods []*pleg.PodStatus) {
+	known := make(map[string]*pleg.PodStatus)
+	for _, i := range items {
+		p := known[i.PodUID]
+		if p == nil {
+			namespace, name, _ := strings.Cut(i.Pod, "/")
+			p = &pleg.PodStatus{UID: pleg.PodUID(i.PodUID), Namespace: namespace, Name: name}
+			known[i.PodUID] = p
+			pods = append(pods, p)
+		}
+		switch {
+		case i.Method == "PodSandboxStatus":
+			p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: pleg.ContainerID(i.ID)})
+		case i.runs:
+			p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(i.ID), State: pleg.StateRunning})
+		}
+	}
+	return pods
 }
 
 // lostCgroup returns the cgroup of a container that the runtime calls running although it has
@@ -174,28 +183,11 @@ func slicePath(slice string) string {
 // exists reports whether there is a process with this number that is no zombie. It may be another
 // process by now: then nothing is certain.
 func (e *examination) exists(pid int) bool {
-	if e.Proc == nil || pid <= 0 {
+	if e.Proc == nil {
 		return false
 	}
-	switch ProcessState(e.Proc, pid) {
-	case "", "Z", "X":
-		return false
-	}
-	return true
-}
-
-// ProcessState returns the state of a process, such as "T", as proc(5) has it; "" if it does not exist,
-// and "?" if it is not info.
-func ProcessState(proc fs.FS, pid int) string {
-	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
-	if errors.Is(err, fs.ErrNotExist) {
-		return ""
-	}
-	after := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	if len(after) == 0 {
-		return "?"
-	}
-	return after[0]
+	p, _ := process.Read(e.Proc, pid)
+	return p != nil && p.State != ""
 }
 
 // hostPIDs is the pid namespace of the host (PROC_PID_INIT_INO in linux/proc_ns.h).

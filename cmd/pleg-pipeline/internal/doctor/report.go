@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -63,6 +64,37 @@ type Daemon struct {
 	Advice string `json:"-"`
 
 	status pleg.Status
+	pid    int // of a daemon that does not answer; 0 if it is not known
+}
+
+// SilentDaemon returns a daemon that does not answer. p is its process, or nil. A process that can
+// answer is not why.
+func SilentDaemon(socket, why string, p *pleg.Process) *Daemon {
+	d := &Daemon{Socket: socket, Silent: why}
+	if p == nil {
+		return d
+	}
+	d.pid = p.PID
+	switch p.State {
+	case "T", "t":
+		d.Silent = fmt.Sprintf("its process %d is stopped (state %s)", p.PID, p.State)
+		d.Advice = fmt.Sprintf("continue it (kill -CONT %d)", p.PID)
+	case "D":
+		d.Silent = fmt.Sprintf("its process %d waits in the kernel (state D)", p.PID)
+	}
+	return d
+}
+
+// Frozen reports whether the daemon's process is stopped.
+func (d *Daemon) Frozen() bool { return d.Advice != "" }
+
+// Err returns why the daemon does not answer, and what to do.
+func (d *Daemon) Err() error {
+	text := fmt.Sprintf("the daemon at %s does not answer: %s", d.Socket, d.Silent)
+	if d.Advice != "" {
+		text += "; " + d.Advice
+	}
+	return errors.New(text)
 }
 
 // answers reports whether there is a daemon that answers.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -86,8 +87,9 @@ func (e *examination) findUnread(ctx context.Context) {
 	for peer, bytes := range unread {
 		c := UnreadClient{Bytes: bytes}
 		if c.PID = e.owner(peer); c.PID > 0 {
-			name, _ := fs.ReadFile(e.Proc, fmt.Sprintf("%d/comm", c.PID))
-			c.Process, c.State = strings.TrimSpace(string(name)), ProcessState(e.Proc, c.PID)
+			if p, _ := process.Read(e.Proc, c.PID); p != nil {
+				c.Process, c.State = p.Name, p.State
+			}
 		}
 		e.report.Unread = append(e.report.Unread, c)
 	}

@@ -1,6 +1,7 @@
 package doctor_test
 
 import (
+	"context"
 	"net"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -62,22 +64,25 @@ func TestKernelTellsUnreadBytes(t *testing.T) {
 // not read.
 func TestClientDoesNotRead(t *testing.T) {
 	dir := t.TempDir() // as /proc
-	for file, text := range map[string]string{"7/comm": "agent\n", "7/stat": "7 (agent) T 1", "8/comm": "other\n", "8/stat": "8 (other) S 1"} {
+	for file, text := range map[string]string{"7/comm": "agent\n", "7/stat": "7 (agent) T 1", "self/stat": "", "8/comm": "other\n", "8/stat": "8 (other) S 1"} {
 		kit.Must(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(file), "fd"), 0o700))
 		kit.Must(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
 	}
 	kit.Must(t, os.Symlink("socket:[70]", filepath.Join(dir, "7/fd/3")))
 	kit.Must(t, os.Symlink("socket:[80]", filepath.Join(dir, "8/fd/3")))
 	for name, test := range map[string]struct {
-		peer uint32
-		look [3]int // what is unread at each look
-		want string
+		peer   uint32
+		look   [3]int // what is unread at each look
+		want   string
+		daemon int // its PID, if it does not answer
 	}{
-		"reads":      {70, [3]int{900, 0, 900}, "OK: "},
-		"is slow":    {70, [3]int{900, 800, 900}, "OK: "},
-		"stopped":    {70, [3]int{900, 900, 1000}, "PROBLEM: agent (process 7, stopped) does not read what the runtime sends it (1000 B unread)"},
-		"runs":       {80, [3]int{900, 900, 900}, "WARNING: other (process 8) does not read"},
-		"is unknown": {90, [3]int{900, 900, 900}, "WARNING: a client of the runtime does not read"},
+		"reads":         {70, [3]int{900, 0, 900}, "OK: ", 0},
+		"is slow":       {70, [3]int{900, 800, 900}, "OK: ", 0},
+		"stopped":       {70, [3]int{900, 900, 1000}, "PROBLEM: agent (process 7, stopped) does not read what the runtime sends it (1000 B unread)", 0},
+		"runs":          {80, [3]int{900, 900, 900}, "WARNING: other (process 8) does not read", 0},
+		"is unknown":    {90, [3]int{900, 900, 900}, "WARNING: a client of the runtime does not read", 0},
+		"is the daemon": {70, [3]int{900, 900, 900}, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events", 7},
+		"is another":    {70, [3]int{900, 900, 900}, "PROBLEM: agent (process 7, stopped) does not read", 9},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -90,11 +95,22 @@ func TestClientDoesNotRead(t *testing.T) {
 					n++
 					return []doctor.Socket{{Inode: 1, Peer: 7}, {Path: strings.TrimPrefix(o.Endpoint, "unix://"), Inode: 2, Peer: test.peer, Unread: test.look[n]}}, nil
 				}
+				if test.daemon != 0 {
+					d := doctor.SilentDaemon("/run/d", "", &pleg.Process{PID: test.daemon, State: "T"})
+					o.Ask = func(context.Context) *doctor.Daemon { return d }
+				}
 				r := doctor.Examine(t.Context(), o)
 				if !strings.HasPrefix(r.Verdict, test.want) {
 					t.Errorf("verdict %q, want %q", r.Verdict, test.want)
 				}
-				if test.want[0] == 'P' && (r.Findings[0].Cause != verdict.ClientNotReading || !strings.HasPrefix(r.Findings[0].Advice, "continue it (kill -CONT 7)")) {
+				cause, others := verdict.ClientNotReading, 0
+				switch test.daemon {
+				case 7:
+					cause = verdict.DaemonSilent
+				case 9:
+					others = 1
+				}
+				if test.want[0] == 'P' && (r.Findings[0].Cause != cause || len(r.Findings) != 1+others || !strings.HasPrefix(r.Findings[0].Advice, "continue it (kill -CONT 7)")) {
 					t.Errorf("finding %+v", r.Findings[0])
 				}
 			})

@@ -58,7 +58,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			func(simruntime.Pod) *simruntime.Fault {
 				return &simruntime.Fault{Latency: 2 * time.Second}
 			}, nil,
-			"WARNING: ListPodSandbox takes 2s, longer than the period of 1s",
+			"WARNING: the runtime is slow: ListPodSandbox takes 2s, longer than the period of 1s",
 		},
 		"the daemon knows since when": {hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"hung before, and answers":    {nothing, quarantined, well},
@@ -68,7 +68,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		},
 		"a list of the daemon hangs": {nothing, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
-		}, "PROBLEM: the list of all pods hangs since 23:59 (60s) in ListContainers"},
+		}, "PROBLEM: the runtime hangs since 23:59 (60s) in ListContainers"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := simulate(t, simruntime.Options{})

@@ -137,7 +137,7 @@ func TestReadyNamesBacklog(t *testing.T) {
 		runtime.Set("shop/new", "c=running /s=running")
 		time.Sleep(time.Minute)
 		expectReady(t, open, 200, "PROBLEM: shop/name-shop/known and 1 more pod hang since 00:00 (59s)")
-		expectReady(t, open, 200, ", shop/name-shop/new hangs since 00:00 (59s)\n")
+		expectReady(t, open, 200, "; shop/name-shop/new hangs since 00:00 (59s)\n")
 		expectReady(t, closed, 200, "[+]verdict: PROBLEM: hung container since 00:00 (59s)\n")
 		for n := range httpserver.MaxBacklog - 2 {
 			runtime.Set(pleg.PodUID(fmt.Sprint("shop/newer", n)), "c=running /s=running")

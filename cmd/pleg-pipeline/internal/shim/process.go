@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -38,6 +39,9 @@ func (w *Watcher) findShims() {
 			}
 		}
 	}
+	if w.looks++; w.looks%adoptedFor == 1 {
+		w.adopted = nil
+	}
 	w.looked = looked
 	for pid, s := range w.shims {
 		p, _ := process.Read(w.proc, pid)
@@ -52,18 +56,37 @@ func (w *Watcher) findShims() {
 	}
 }
 
-// Stopped returns the shims that a signal has stopped, by the sandbox or the container that each
-// watches. proc is /proc.
-func Stopped(proc fs.FS) map[pleg.ContainerID]*pleg.Process {
+// Find returns the pods whose shim a signal has stopped, or has ended, as one look shows them, with
+// since as their time. proc is /proc.
+func Find(proc fs.FS, pods []*pleg.PodStatus, since time.Time) (all []pleg.Stuck) {
 	w := New(proc)
 	w.findShims()
-	found := make(map[pleg.ContainerID]*pleg.Process)
-	for _, s := range w.shims {
-		if s.process != nil && s.process.State != "D" { // which may end at once
-			found[s.id] = s.process
+	for _, pod := range pods {
+		if p := w.troubled(pod); p != nil {
+			all = append(all, pleg.Stuck{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Since: since, Shim: p})
 		}
 	}
-	return found
+	return all
+}
+
+// troubled returns a shim of a pod that is stopped or has ended; nil if there is none.
+func (w *Watcher) troubled(pod *pleg.PodStatus) *pleg.Process {
+	for _, s := range w.shims {
+		if s.process != nil && s.process.State != "D" && s.of(pod) { // D may end at once
+			return s.process
+		}
+	}
+	for _, c := range pod.Containers {
+		if first, ok := w.firstOf(c.ID, pod, nil); ok && c.State == pleg.StateRunning && first.shim == 0 {
+			return &pleg.Process{}
+		}
+	}
+	return nil
+}
+
+// of reports whether the shim watches the pod, or a container of it.
+func (s *shim) of(pod *pleg.PodStatus) bool {
+	return pod.Sandbox(s.id) != nil || pod.Container(s.id) != nil
 }
 
 // doesNotRun reports whether a process is stopped, or a thread of it waits in the kernel, which the
@@ -115,26 +138,66 @@ func (w *Watcher) children(pid int) (all []int) {
 	return all
 }
 
-// firstOf returns the first process of a container: the oldest child of its shim in its cgroup. It
-// is found while it runs, and known afterwards. Another process belongs to an exec, or to no
-// container.
+// firstOf returns the first process of a container: the oldest child of its shim in its cgroup.
+// It is found while it runs, and known afterwards. Another process belongs to an exec, or to no container. If the
+// shim ended before anybody looked, it is 0.
 func (w *Watcher) firstOf(id pleg.ContainerID, pod *pleg.PodStatus, known map[pleg.ContainerID]child) (child, bool) {
 	found, ok := known[id]
-	if ok && w.runs(found.pid) {
+	if ok && found.shim != 0 && w.runs(found.pid) {
 		return found, true
 	}
+	watched := false
 	for pid, s := range w.shims {
 		if s.id != id && pod.Sandbox(s.id) == nil {
 			continue
 		}
+		watched = true
 		for _, of := range s.children {
-			cgroup, _ := fs.ReadFile(w.proc, fmt.Sprintf("%d/cgroup", of))
-			if bytes.Contains(cgroup, []byte(id)) && w.runs(of) {
+			if w.isIn(of, id) {
 				return child{of, pid}, true
 			}
 		}
 	}
-	return found, ok
+	if pid := w.orphan(id); !watched && pid != 0 {
+		return child{pid: pid}, true
+	}
+	return found, ok && (found.shim != 0 || !watched)
+}
+
+// orphan returns the process of a container that init has adopted, as it does if the shim ends; 0 if
+// there is none.
+func (w *Watcher) orphan(id pleg.ContainerID) (oldest int) {
+	i := slices.IndexFunc(w.adoptedByInit(), func(pid int) bool { return w.isIn(pid, id) })
+	if i < 0 {
+		return 0
+	}
+	return w.adopted[i]
+}
+
+// adoptedFor is the number of looks for which the processes that init has adopted are known: to look
+// at all processes costs more than at the shims.
+const adoptedFor = 3
+
+// adoptedByInit returns the processes that init has adopted, the oldest first.
+func (w *Watcher) adoptedByInit() []int {
+	if w.adopted != nil {
+		return w.adopted
+	}
+	w.adopted = []int{}
+	for pid := range w.looked {
+		p, parent := process.Read(w.proc, pid)
+		if parent == 1 && p.State != "" && p.Name != "conmon" { // which it adopts in any case
+			w.adopted = append(w.adopted, pid)
+		}
+	}
+	slices.Sort(w.adopted)
+	return w.adopted
+}
+
+// isIn reports whether a process runs in the cgroup of a container.
+func (w *Watcher) isIn(pid int, id pleg.ContainerID) bool {
+	cgroup, _ := fs.ReadFile(w.proc, fmt.Sprintf("%d/cgroup", pid))
+	return bytes.Contains(cgroup, []byte(id)) && w.runs(pid)
 }
 
 func (w *Watcher) runs(pid int) bool {

@@ -43,13 +43,16 @@ type Watcher struct {
 	// process has the name of its parent until it executes its program.
 	shims  map[int]*shim
 	looked map[int]int
+	// adopted are the processes that init has adopted, if they are known; looks counts the looks.
+	adopted []int
+	looks   int
 	// first is the first process of each container that runs.
 	first map[pleg.ContainerID]child
 	// seen is when each trouble was first seen.
 	seen map[trouble]*sighting
 }
 
-// child is the first process of a container and the shim that started it.
+// child is the first process of a container and the shim that started it; 0 if that is not known.
 type child struct{ pid, shim int }
 
 type trouble struct {
@@ -93,7 +96,7 @@ func (w *Watcher) Run(ctx context.Context, p Pipeline) error {
 // look publishes what is wrong now.
 func (w *Watcher) look(p Pipeline, now time.Time) {
 	w.findShims()
-	if len(w.shims) == 0 && len(w.first) == 0 {
+	if len(w.shims) == 0 && len(w.first) == 0 && len(w.adoptedByInit()) == 0 {
 		w.stuck.Store(nil)
 		return
 	}
@@ -127,7 +130,7 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
 	since := make(map[int]time.Time) // of the pod's shims that do not run
 	for pid, s := range w.shims {
-		if s.process != nil && (e.Last.Sandbox(s.id) != nil || e.Last.Container(s.id) != nil) {
+		if s.process != nil && s.of(e.Last) {
 			seen, _ := lasts(s.id, s.process.State)
 			since[pid] = seen.since
 		}
@@ -143,6 +146,9 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 		}
 		w.first[c.ID] = first
 		watcher, _ := process.Read(w.proc, first.shim)
+		if watcher == nil {
+			watcher = &pleg.Process{}
+		}
 		if !w.runs(first.pid) {
 			s, long := lasts(c.ID, "ended")
 			if !now.Before(s.ask) {

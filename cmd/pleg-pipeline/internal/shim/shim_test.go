@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -33,8 +34,8 @@ func (n *node) Open(name string) (fs.File, error) { return n.files.Load().Open(n
 func (n *node) Cache() cache.Reader               { return n.cache }
 func (n *node) RequestRelist(pleg.PodUID)         { n.asked.Add(1) }
 
-// set changes processes: each is "name state parent", its command line, cgroup and children. An
-// empty process has ended.
+// set changes processes: each is its name, state, command line, cgroup and children, and "orphan" if
+// init has adopted it. An empty process has ended.
 func (n *node) set(processes map[int][]string) {
 	files := maps.Clone(*n.files.Load())
 	for pid, p := range processes {
@@ -48,7 +49,11 @@ func (n *node) set(processes map[int][]string) {
 		if len(p) == 0 {
 			continue
 		}
-		stat := fmt.Sprintf("%d (%s) %s 1 1", pid, p[0], p[1])
+		parent := "10" // the shim
+		if pid == 10 || len(p) > 5 {
+			parent = "1"
+		}
+		stat := fmt.Sprintf("%d (%s) %s %s 1", pid, p[0], p[1], parent)
 		put("comm", p[0]+"\n")
 		put("stat", stat)
 		put(fmt.Sprintf("task/%d/stat", pid), stat)
@@ -157,6 +162,51 @@ func TestStuck(t *testing.T) {
 			pass(2)
 			if got := w.Stuck(); len(got) > 0 {
 				t.Errorf("afterwards: %+v", got)
+			}
+		})
+	}
+}
+
+// TestStartedLater watches a container whose conmon ended before. The doctor finds the same at once.
+func TestStartedLater(t *testing.T) {
+	for name, test := range map[string]struct {
+		processes map[int][]string
+		alone     bool
+	}{
+		"its conmon has ended":     {map[int][]string{11: append(inC1("S"), "orphan")}, true},
+		"of two, the other's runs": {map[int][]string{20: {"conmon", "S", strings.Replace(conmonLine, "c1", "c2", 1), "0::/c2", ""}, 11: append(inC1("S"), "orphan")}, true},
+		"its conmon runs":          {map[int][]string{10: {"conmon", "S", conmonLine, "0::/conmon-c1", "12"}, 11: append(inC1("S"), "orphan")}, false},
+		"something else runs it":   {map[int][]string{11: inC1("S")}, false},
+		"another container's":      {map[int][]string{11: {"x", "S", "x", "0::/other", "", "orphan"}}, false},
+		"an ended process":         {map[int][]string{11: append(inC1("Z"), "orphan")}, false},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n := &node{cache: podcache.New()}
+			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			n.set(test.processes)
+			w := shim.New(n)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			pass := func() {
+				for range 8 {
+					time.Sleep(time.Second)
+					n.running(pleg.StateRunning)
+					synctest.Wait()
+				}
+			}
+			pass()
+			var pods []*pleg.PodStatus
+			for _, e := range n.cache.List() {
+				pods = append(pods, e.Last)
+			}
+			for _, got := range [][]pleg.Stuck{w.Stuck(), shim.Find(n, pods, time.Now())} {
+				if len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
+					t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
+				}
+			}
+			n.set(map[int][]string{11: nil})
+			pass()
+			if got := w.Stuck(); len(got) > 0 != test.alone || test.alone && (got[0].Shim != nil || got[0].ID != "c1") {
+				t.Errorf("after its end: %+v", got)
 			}
 		})
 	}

@@ -14,6 +14,8 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -133,8 +135,8 @@ func askOnce(ctx context.Context, from Source) (u update) {
 	if errors.Is(u.err, pleg.ErrNotSynced) {
 		u.err = nil // the status says what the first list waits for
 	}
-	if u.err != nil && ctx.Err() != nil {
-		u.err = context.Cause(ctx) // says more than "deadline exceeded"
+	if ctx.Err() != nil && (status.Code(u.err) == codes.DeadlineExceeded || errors.Is(u.err, context.DeadlineExceeded)) {
+		u.err = context.Cause(ctx) // says more
 	}
 	return u
 }

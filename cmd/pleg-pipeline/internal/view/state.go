@@ -10,7 +10,7 @@ import (
 
 // The states of a pod. The first four are about its inspections.
 const (
-	Hung   = "hung"
+	Hung   = "hung"   // or the pod's shim hangs
 	Silent = "silent" // nobody publishes for its node
 	Slow   = "slow"
 	Failed = "failed"
@@ -49,6 +49,8 @@ func States() []string {
 // stateOf has the states of pods with a finding. With any other cause, an inspection has failed.
 var stateOf = map[verdict.Cause]string{
 	verdict.HungContainer: Hung,
+	verdict.HungShim:      Hung,
+	verdict.EmptyCgroup:   Hung,
 	verdict.NodeSilent:    Silent,
 	verdict.SlowContainer: Slow,
 }
