@@ -81,7 +81,7 @@ func New(o Options) (*Pipeline, error) {
 		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
 	})
 	p.differ, errs[3] = differ.New(differ.Options{
-		Cache: statuses, Lister: p.lister, Pods: p.hinter,
+		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
 		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors,
 		Logger: o.Logger, Metrics: metrics,
 	})
@@ -91,7 +91,7 @@ func New(o Options) (*Pipeline, error) {
 		Logger: o.Logger, Metrics: metrics,
 	})
 	if o.Events != EventsOff {
-		p.events, errs[6] = crievents.New(p.runtime.EventWatcher(), hints{p}, crievents.Options{
+		p.events, errs[6] = crievents.New(p.runtime.EventWatcher(), hints{p, p.lister}, crievents.Options{
 			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
 		})
 	}
@@ -230,24 +230,21 @@ func (p *Pipeline) Relist(ctx context.Context) error {
 }
 
 // hints is the pipeline as the event stream sees it.
-type hints struct{ *Pipeline }
+type hints struct {
+	p *Pipeline
+	*lister.Lister
+}
 
 // RequestRelist does not cancel the inspection in flight: on a slow runtime none would ever
 // succeed.
 func (h hints) RequestRelist(uid pleg.PodUID) {
-	h.differ.EndWait(uid)
-	h.hinter.RequestRelist(uid)
+	h.p.differ.EndWait(uid)
+	h.p.hinter.RequestRelist(uid)
 }
-
-func (h hints) RelistAll() { h.lister.RelistNow() }
 
 func (h hints) Announce(hint pleg.Hint) {
 	if hint.Status != nil { // the container may be removed before it is inspected
-		h.cache.KeepRemoved(hint.Status)
+		h.p.cache.KeepRemoved(hint.Status)
 	}
-	h.differ.Announce(differ.Announcement{Hint: hint, Tick: h.ticks.Next()})
+	h.p.differ.Announce(differ.Announcement{Hint: hint, Tick: h.p.ticks.Next()})
 }
-
-func (h hints) StreamUp(up bool) { h.lister.StreamUp(up) }
-
-func (h hints) Recovered() <-chan struct{} { return h.lister.Recovered() }

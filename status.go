@@ -12,10 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Quarantined returns the pods whose last inspection hung or failed late, in the order
-// of their next retry (Options.MaxQuarantine). It does not block.
-func (p *Pipeline) Quarantined() []pleg.Quarantined { return slices.Clone(p.differ.Quarantined()) }
-
 // Status returns what the pipeline does at present, and what it waits for: the list and
 // the inspections in flight, with the runtime call that each waits for if Runtime is a
 // [pleg.Reporter]. Status does not block.
@@ -23,7 +19,7 @@ func (p *Pipeline) Status() pleg.Status {
 	r, inspections := p.runtime.Report(), p.inspector.State()
 	s := pleg.Status{
 		At: time.Now(), Endpoint: r.Endpoint, Stuck: r.Stuck, Relist: p.lister.Status(), Inspectors: p.opts.Inspectors,
-		InFlight: inspections.InFlight, Overdue: slices.Clone(inspections.Overdue), Quarantined: p.Quarantined(),
+		InFlight: inspections.InFlight, Overdue: slices.Clone(inspections.Overdue), Quarantined: slices.Clone(p.differ.Quarantined()),
 	}
 	pending := p.cache.Pending()
 	s.Waiting = len(pending)

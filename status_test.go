@@ -270,7 +270,7 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		requireCall("after the first attempt", "PodSandboxStatus")
 		rt.set(pleg.Call{Method: "ContainerStatus", PodUID: "a"})
-		for _, q := range r.Quarantined() {
+		for _, q := range r.Status().Quarantined {
 			time.Sleep(time.Until(q.NextTry) + 100*time.Millisecond)
 		}
 		requireCall("during the second", "ContainerStatus")

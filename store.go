@@ -94,7 +94,7 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // known it wraps [pleg.ErrStopped] once Run has returned, or the cause of ctx.
 func (p *Pipeline) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
 	c, err := containerindex.Host{}.Lookup(ctx, p.index, q)
-	if errors.Is(err, lookup.ErrNotYet) && !p.isSynced() {
+	if errors.Is(err, lookup.ErrNotYet) && !p.cache.IsSynced() {
 		err = fmt.Errorf("%w: %w", err, pleg.ErrNotSynced)
 	}
 	return c, err

@@ -52,18 +52,14 @@ func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2
 // does not block; otherwise it calls GetNewerThan, which may. The error wraps the error of the
 // method and names the pod.
 func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
-	status, err := p.podStatus(ctx, uid, newerThan)
+	status, err := p.cache.Get(uid)
+	if !newerThan.IsZero() {
+		status, err = p.cache.GetNewerThan(ctx, uid, newerThan)
+	}
 	if err != nil {
 		err = fmt.Errorf("status of pod %s: %w", uid, err)
 	}
 	return status, err
-}
-
-func (p *Pipeline) podStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
-	if newerThan.IsZero() {
-		return p.cache.Get(uid)
-	}
-	return p.cache.GetNewerThan(ctx, uid, newerThan)
 }
 
 // RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
@@ -80,7 +76,7 @@ func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodSta
 // sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
 // until the first list of all pods is committed. Pods does not block.
 func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
-	if !p.isSynced() {
+	if !p.cache.IsSynced() {
 		return nil, fmt.Errorf("list pods: %w", pleg.ErrNotSynced)
 	}
 	if len(uids) == 0 {
@@ -93,15 +89,6 @@ func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 		}
 	}
 	return entries, nil
-}
-
-func (p *Pipeline) isSynced() bool {
-	select {
-	case <-p.cache.Synced():
-		return true
-	default:
-		return false
-	}
 }
 
 // lastStatus returns the newest good status of a pod, which has only the UID if the pod is gone.

@@ -35,10 +35,10 @@ const (
 // Target learns what the stream says. Its methods must return at once: a client that reads its
 // events late makes containerd and all its other clients wait.
 type Target interface {
-	// RequestRelist requests a list of one pod, RelistAll a list of all pods, for an event that
+	// RequestRelist requests a list of one pod, RelistNow a list of all pods, for an event that
 	// names no pod.
 	RequestRelist(uid pleg.PodUID)
-	RelistAll()
+	RelistNow()
 	// Announce passes on every event, before the list that it causes.
 	Announce(h pleg.Hint)
 	// StreamUp reports true once the stream has lived for 500 ms or has had an event, and false
@@ -168,7 +168,7 @@ func (f *Follower) pass(h pleg.Hint) {
 	switch {
 	case h.UID == "":
 		f.metrics.incomplete.Inc()
-		f.to.RelistAll()
+		f.to.RelistNow()
 	case h.State != pleg.StateCreated || h.Removed:
 		f.to.RequestRelist(h.UID)
 	}

@@ -40,7 +40,7 @@ func (t *target) tell(format string, args ...any) {
 }
 
 func (t *target) RequestRelist(uid pleg.PodUID) { t.tell("relist %s", uid) }
-func (t *target) RelistAll()                    { t.tell("relist all") }
+func (t *target) RelistNow()                    { t.tell("relist all") }
 func (t *target) Announce(h pleg.Hint)          { t.tell("announce %s", h.UID) }
 func (t *target) StreamUp(up bool)              { t.tell("up %t", up) }
 func (t *target) Recovered() <-chan struct{}    { return t.recovered }

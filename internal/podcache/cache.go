@@ -215,11 +215,16 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 // isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or the
 // pod is in the first list and not inspected. e may be nil.
 func (c *Cache) isUnsynced(e *entry) bool {
+	return !c.IsSynced() && (e == nil && c.listings == 0 || e != nil && c.isPending(e))
+}
+
+// IsSynced reports whether the first list is committed.
+func (c *Cache) IsSynced() bool {
 	select {
 	case <-c.synced:
-		return false
+		return true
 	default:
-		return e == nil && c.listings == 0 || e != nil && c.isPending(e)
+		return false
 	}
 }
 

@@ -28,7 +28,7 @@ func (l *listing) apply(m *machine) {
 	}
 	m.absent = l.Asked
 	m.open = append(m.open, open{l.Asked, l.Relisted})
-	m.do.observe, m.do.at, m.do.pending = true, l.At, m.behind(l.Began)
+	m.do.observe, m.do.pending = l.At, m.behind(l.Began)
 }
 
 // compare compares what a listing has of one pod, nil for nothing.
@@ -133,9 +133,6 @@ func (m *machine) consider(rec *record) {
 		rec.send(c)
 		m.do.leaving = append(m.do.leaving, *c)
 	} else if !queued {
-		if len(m.queue) == 0 {
-			m.moved = m.now
-		}
 		m.queue = append(m.queue, rec)
 	}
 }

@@ -48,13 +48,12 @@ func (m *machine) owes(l open) bool {
 	return false
 }
 
-// behind returns the pods that a listing does not cover. The next call changes the slice.
-func (m *machine) behind(began uint64) []*pleg.Pod {
-	m.pending = m.pending[:0]
+// behind returns the pods that a listing does not cover.
+func (m *machine) behind(began uint64) (pods []*pleg.Pod) {
 	for _, rec := range m.records {
 		if rec.behind(began) {
-			m.pending = append(m.pending, rec.named)
+			pods = append(pods, rec.named)
 		}
 	}
-	return m.pending
+	return pods
 }

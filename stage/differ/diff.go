@@ -76,19 +76,13 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 	if same(old, cur) && len(passed) == 0 {
 		return nil
 	}
-	before, after := kindsOf(old), kindsOf(cur)
 	pod := cur
 	if pod == nil {
 		pod = old
 	}
 	var out []pleg.Event
-	seen := make(map[pleg.ContainerID]struct{}, len(before)+len(after))
 	step := func(c *pleg.Container, sandbox bool) {
-		if _, ok := seen[c.ID]; ok {
-			return
-		}
-		seen[c.ID] = struct{}{}
-		from, to := before[c.ID], after[c.ID]
+		from, to := kindIn(old, c.ID), kindIn(cur, c.ID)
 		for _, t := range transition(from, to) {
 			if from == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
@@ -105,7 +99,11 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 			out = append(out, containerEvent(t, p.pod, p.container, p.sandbox, at))
 		}
 	}
-	each(cur, step)
+	each(cur, func(c *pleg.Container, sandbox bool) {
+		if !hasContainer(old, c.ID) {
+			step(c, sandbox)
+		}
+	})
 	return out
 }
 
@@ -141,19 +139,12 @@ func each(pod *pleg.Pod, f func(c *pleg.Container, sandbox bool)) {
 	}
 }
 
-// kindsOf maps every id of the pod to its kind. If a runtime lists an id twice, the
-// first counts, and a container before a sandbox, as in the kubelet.
-func kindsOf(p *pleg.Pod) map[pleg.ContainerID]kind {
-	if p == nil {
-		return nil
+// kindIn returns the kind of a container of the pod.
+func kindIn(pod *pleg.Pod, id pleg.ContainerID) kind {
+	if c := containerOf(pod, id); c != nil {
+		return kindOf(c.State)
 	}
-	kinds := make(map[pleg.ContainerID]kind, len(p.Containers)+len(p.Sandboxes))
-	each(p, func(c *pleg.Container, _ bool) {
-		if _, ok := kinds[c.ID]; !ok {
-			kinds[c.ID] = kindOf(c.State)
-		}
-	})
-	return kinds
+	return absent
 }
 
 func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool, at time.Time) pleg.Event {

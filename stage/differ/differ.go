@@ -32,21 +32,13 @@ type Cache interface {
 	MarkSynced()
 }
 
-// Lister is the stage before the differ. Its methods do not block.
-type Lister interface {
-	// RelistSoon requests a list within the relist period: a failed inspection or a request
-	// waits for it.
-	RelistSoon()
-}
-
-// PodRelister has single pods listed. It does not block.
-type PodRelister interface{ RequestRelist(uid pleg.PodUID) }
-
 // Options configure a [Differ].
 type Options struct {
-	Cache  Cache
-	Lister Lister
-	Pods   PodRelister
+	Cache Cache
+	// RelistSoon requests a list of all pods within the relist period, RelistPod one of a single pod.
+	// Neither blocks.
+	RelistSoon func()
+	RelistPod  func(pleg.PodUID)
 	// RelistPeriod is the first wait of a pod whose inspection hung, MaxQuarantine the
 	// longest; both positive.
 	RelistPeriod  time.Duration
@@ -68,7 +60,8 @@ type Outputs struct {
 	Marks chan<- stage.Mark
 }
 
-// Differ has the loop around the machine.
+// Differ has the loop around the machine. Its methods are safe for concurrent use, and none but
+// Run blocks.
 type Differ struct {
 	opts     Options
 	log      *slog.Logger
@@ -78,13 +71,9 @@ type Differ struct {
 
 	machine machine
 	// gone, cancel and marks hold what the other stages have not accepted yet.
-	gone   []stage.Change
-	cancel []stage.Cancel
-	marks  []stage.Mark
-	// listing and observation are room for one input.
-	listing     listing
-	observation observation
-
+	gone        []stage.Change
+	cancel      []stage.Cancel
+	marks       []stage.Mark
 	quarantined atomic.Pointer[[]pleg.Quarantined]
 }
 
@@ -110,23 +99,20 @@ func newMachine(o Options) machine {
 
 // RequestReinspect requests an inspection of the pod at the next relist, whether or not
 // it changed, even if it is quarantined or its inspection hangs; without a change its
-// subscribers get a PodSync. It never blocks and is safe for concurrent use. A pod that the
-// next relist does not show is not waited for.
+// subscribers get a PodSync. A pod that the next relist does not show is not waited for.
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true, true}) }
 
-// RequestRetry ends the wait of a quarantined pod, and an inspection that hangs. It never
-// blocks and is safe for concurrent use.
+// RequestRetry ends the wait of a quarantined pod, and an inspection that hangs.
 func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, true, false}) }
 
-// EndWait ends the wait of a quarantined pod. It never blocks and is safe for concurrent use.
+// EndWait ends the wait of a quarantined pod.
 func (d *Differ) EndWait(uid pleg.PodUID) { d.requests.Put(request{uid, false, false}) }
 
-// Announce notes a CRI event. A list that begins after Announce has returned answers it. It
-// never blocks and is safe for concurrent use.
+// Announce notes a CRI event. A list that begins after Announce has returned answers it.
 func (d *Differ) Announce(a Announcement) { d.hints.Put(a) }
 
 // Quarantined returns the quarantined pods in the order in which their waits end.
-// The slice must not be modified. It is safe for concurrent use.
+// The slice must not be modified.
 func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load() }
 
 // Run compares every listing and every observation with the records and sends what changed,
@@ -138,6 +124,8 @@ func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load()
 func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Observation, settled <-chan stage.Settled, out Outputs) error {
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
+	var all listing
+	var one observation
 	for listings != nil || observations != nil {
 		now := time.Now()
 		inspect, retry, again := d.machine.next(now)
@@ -146,14 +134,14 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 		var in input
 		open := true
 		select {
-		case d.listing.Listing, open = <-listings:
+		case all.Listing, open = <-listings:
 			d.takeMail()
-			if in = &d.listing; !open {
+			if in = &all; !open {
 				listings = nil
 			}
-		case d.observation.Observation, open = <-observations:
+		case one.Observation, open = <-observations:
 			d.takeMail()
-			if in = &d.observation; !open {
+			if in = &one; !open {
 				observations = nil
 			}
 		case done = <-settled:
@@ -233,14 +221,14 @@ func (d *Differ) step(in input) {
 	for _, t := range do.touch {
 		d.opts.Cache.Touch(t.uid, t.at)
 	}
-	if do.observe {
-		d.opts.Cache.Observe(do.at, do.pending)
+	if !do.observe.IsZero() {
+		d.opts.Cache.Observe(do.observe, do.pending)
 	}
 	for _, uid := range do.relist {
-		d.opts.Pods.RequestRelist(uid)
+		d.opts.RelistPod(uid)
 	}
 	if do.relistSoon {
-		d.opts.Lister.RelistSoon()
+		d.opts.RelistSoon()
 	}
 	d.gone = append(d.gone, do.leaving...)
 	d.cancel = append(d.cancel, do.cancel...)
@@ -249,17 +237,11 @@ func (d *Differ) step(in input) {
 		d.marks = append(d.marks, do.mark)
 	}
 	d.metrics.add(&do)
-	d.publish()
-}
-
-// publish copies what other goroutines read, if it has changed.
-func (d *Differ) publish() {
-	m := &d.machine
-	if m.quarantines.changed {
-		m.quarantines.changed = false
-		pods := m.quarantines.published()
+	if q := &d.machine.quarantines; q.changed {
+		q.changed = false
+		pods := q.published()
 		d.quarantined.Store(&pods)
 		d.metrics.quarantined.Set(float64(len(pods)))
 	}
-	d.metrics.queue.Set(float64(len(m.queue)))
+	d.metrics.queue.Set(float64(len(d.machine.queue)))
 }

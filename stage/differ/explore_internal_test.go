@@ -244,8 +244,8 @@ func (w *world) step(in input) {
 		w.claim(t.at, w.old())
 	}
 	pending := slices.ContainsFunc(do.pending, func(p *pleg.Pod) bool { return p.UID == explorePod })
-	if do.observe && !pending {
-		w.claim(do.at, w.old())
+	if !do.observe.IsZero() && !pending {
+		w.claim(do.observe, w.old())
 	}
 	for _, c := range do.cancel {
 		if c.Gone && w.inFlight != nil {

@@ -19,7 +19,6 @@ func FuzzEvents(f *testing.F) {
 		was, is := []byte{states[0] | 1, states[0] | 2 | sandbox}, []byte{states[1] | 3, states[1] | 2 | sandbox, states[1] | 1}
 		f.Add(was, is)
 		f.Add(is, was)
-		f.Add(was, append(is, 0x21, 0x02)) // ids twice
 		f.Add([]byte{0xff}, is)
 		f.Add(is, []byte{0xff})
 	}
@@ -30,7 +29,7 @@ func FuzzEvents(f *testing.F) {
 			if got.Type == pleg.ContainerCreated {
 				got.Type = stage.ContainerChanged // the reference has no name for it
 			}
-			want.ObservedAt, want.Sandbox = time.Unix(1, 0), got.Sandbox // an id may be both
+			want.ObservedAt = time.Unix(1, 0)
 			return got == want
 		}
 		got := slices.DeleteFunc(events(old, cur, nil, time.Unix(1, 0)), func(ev pleg.Event) bool { return ev.Type == stage.ContainerRan })
@@ -41,7 +40,8 @@ func FuzzEvents(f *testing.F) {
 }
 
 // fuzzedPod returns a pod with one container for each byte, which encodes the id,
-// the state and whether it is a sandbox. If the first byte is 0xff, it returns nil.
+// the state and whether it is a sandbox. If the first byte is 0xff, it returns nil. It has no id
+// twice, as the border leaves the second one out.
 func fuzzedPod(bytes []byte) *pleg.Pod {
 	if len(bytes) > 0 && bytes[0] == 0xff {
 		return nil
@@ -49,6 +49,9 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	p := plegtest.Pod("a", "")
 	for _, b := range bytes[:min(len(bytes), 64)] {
 		id := pleg.ContainerID(fmt.Sprint(b & 0x0f))
+		if hasContainer(p, id) {
+			continue
+		}
 		c := &pleg.Container{ID: id, Name: "of-" + string(id), Attempt: uint32(b & 0x0f), State: pleg.State(b >> 4 & 0x03)}
 		if b&0x40 != 0 {
 			p.Sandboxes = append(p.Sandboxes, c)

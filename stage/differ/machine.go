@@ -16,7 +16,7 @@ type machine struct {
 	absent stage.Asked
 
 	queue       []*record // pods that wait for an inspector
-	moved       time.Time // when one last began to wait first, was accepted, or ended
+	moved       time.Time // when one was last accepted, or ended
 	quarantines quarantines
 	open        []open // listings that are not complete
 	heard       int    // containers in all of record.heard
@@ -24,9 +24,8 @@ type machine struct {
 	announced   announced
 
 	// now and do are of the step in progress.
-	now     time.Time
-	do      effects
-	pending []*pleg.Pod // scratch space of a listing
+	now time.Time
+	do  effects
 }
 
 // input is what a step applies.
@@ -35,13 +34,12 @@ type input interface{ apply(m *machine) }
 // effects is what a step wants done, in this order.
 type effects struct {
 	// quarantined and released are for the log, unannounced and lost for the counters.
-	quarantined, released []logged
+	quarantined, released [][]any
 	unannounced, lost     int
 	// touch are pods that an answer found as the cache has them, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
-	observe bool
-	at      time.Time
+	observe time.Time // unless zero
 	pending []*pleg.Pod
 	// relist are pods to list again, relistSoon asks for a list of all within the period.
 	relist     []pleg.PodUID
@@ -56,9 +54,6 @@ type touch struct {
 	uid pleg.PodUID
 	at  time.Time
 }
-
-// logged are the arguments of a line in the log.
-type logged []any
 
 // step applies an input.
 func (m *machine) step(in input, now time.Time) effects {
@@ -95,9 +90,7 @@ type accepted struct{ change *stage.Change }
 
 func (a accepted) apply(m *machine) {
 	rec := m.records[a.change.UID]
-	if i := slices.Index(m.queue, rec); i == 0 {
-		pop(&m.queue)
-	} else if i > 0 {
+	if i := slices.Index(m.queue, rec); i >= 0 {
 		m.queue = slices.Delete(m.queue, i, i+1)
 	}
 	m.moved = m.now

@@ -273,8 +273,8 @@ func (s *script) step(in input) {
 	note(len(do.relist) > 0, "relist")
 	note(do.relistSoon, "soon")
 	note(len(do.cancel) > 0, "cancel")
-	note(do.observe && len(do.pending) > 0, "pending")
-	note(do.observe && len(do.pending) == 0, "covered")
+	note(!do.observe.IsZero() && len(do.pending) > 0, "pending")
+	note(!do.observe.IsZero() && len(do.pending) == 0, "covered")
 	if len(do.leaving) > 0 {
 		s.leaving = do.leaving[0]
 		s.got = append(s.got, "gone")

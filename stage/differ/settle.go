@@ -65,7 +65,7 @@ func (m *machine) settleFailed(rec *record, s stage.Settled) {
 		return
 	case s.Hung, s.Late:
 		if m.quarantines.add(rec, s, m.now) {
-			m.do.quarantined = append(m.do.quarantined, logged{
+			m.do.quarantined = append(m.do.quarantined, []any{
 				"podUID", rec.uid, "pod", rec.podName(), "age", s.Took, "failedLate", s.Late,
 				"nextTry", rec.quarantine.due.Sub(m.now), "err", s.Err,
 			})
@@ -86,7 +86,7 @@ func (m *machine) release(rec *record, inspected bool) {
 	if q == nil {
 		return
 	}
-	m.do.released = append(m.do.released, logged{
+	m.do.released = append(m.do.released, []any{
 		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.since).Round(time.Millisecond), "hung", q.times,
 	})
 	m.quarantines.release(rec, inspected, m.now)

@@ -34,13 +34,11 @@ type Options struct {
 
 // Dispatcher writes the log and the present state of the pods according to the events.
 type Dispatcher struct {
-	epoch     string
-	began     time.Time // zero of the times in the log
-	slowAfter time.Duration
-	status    func(pleg.PodUID) *pleg.PodStatus
-	logger    *slog.Logger
-	metrics   *metrics
-	log       *log
+	epoch   string
+	began   time.Time // zero of the times in the log
+	opts    Options
+	metrics *metrics
+	log     *log
 
 	// callers are subscribers that wait for a place in the log, or have closed.
 	callers *mailbox.Box[*Subscription]
@@ -61,15 +59,13 @@ type Dispatcher struct {
 // New returns a dispatcher that does not run yet.
 func New(o Options) (*Dispatcher, error) {
 	d := &Dispatcher{
-		epoch:     fmt.Sprintf("%016x", rand.Uint64()),
-		began:     time.Now(),
-		slowAfter: o.SlowAfter,
-		status:    o.Status,
-		logger:    o.Logger.With("stage", "dispatcher"),
-		log:       newLog(o.History),
-		callers:   mailbox.New[*Subscription](),
-		stopping:  make(chan struct{}),
-		present:   make(present),
+		epoch:    fmt.Sprintf("%016x", rand.Uint64()),
+		began:    time.Now(),
+		opts:     o,
+		log:      newLog(o.History),
+		callers:  mailbox.New[*Subscription](),
+		stopping: make(chan struct{}),
+		present:  make(present),
 	}
 	d.subscribers.Store(&[]*Subscription{})
 	var err error
@@ -104,7 +100,7 @@ func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 // sent before it, until in is closed. It runs once.
 func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error {
 	defer d.stop()
-	slow := time.NewTicker(d.slowAfter)
+	slow := time.NewTicker(d.opts.SlowAfter)
 	defer slow.Stop()
 	for {
 		select {
@@ -228,9 +224,9 @@ func (d *Dispatcher) stop() {
 
 func (d *Dispatcher) warnSlow() {
 	for _, s := range *d.subscribers.Load() {
-		if lag := s.Lag(); lag.Age > d.slowAfter && !s.warned {
+		if lag := s.Lag(); lag.Age > d.opts.SlowAfter && !s.warned {
 			s.warned = true
-			d.logger.Warn("subscriber is not reading", "subscriber", s.Name(), "age", lag.Age, "events", lag.Events)
+			d.opts.Logger.Warn("subscriber is not reading", "stage", "dispatcher", "subscriber", s.Name(), "age", lag.Age, "events", lag.Events)
 		}
 	}
 }

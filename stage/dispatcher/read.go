@@ -22,7 +22,7 @@ func (s *Subscription) next(ended <-chan struct{}) (pleg.Event, error) {
 		}
 		if ev, ok := s.take(); ok {
 			if s.options.Statuses && ev.PodUID != "" {
-				ev.Status = s.d.status(ev.PodUID)
+				ev.Status = s.d.opts.Status(ev.PodUID)
 			}
 			return ev, nil
 		}

@@ -103,7 +103,6 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 		select {
 		case <-h.requests.Wake():
 			for _, uid := range h.requests.Take() {
-				h.metrics.requests.Inc()
 				h.enqueue(uid)
 			}
 		case o := <-listed:

@@ -7,8 +7,8 @@ import (
 )
 
 type metrics struct {
-	duration                 prometheus.Histogram
-	errors, requests, merged prometheus.Counter
+	duration       prometheus.Histogram
+	errors, merged prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
@@ -16,9 +16,8 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	m := &metrics{
 		duration: s.Histogram(reg.Name("pleg_pod_relist_duration_seconds", "kubelet_pleg_pod_relist_duration_seconds"),
 			"Time from asking the runtime for one pod to its answer or error.", prometheus.DefBuckets),
-		errors:   s.Counter("pleg_pod_relist_errors_total", "Relists of one pod that the runtime did not answer."),
-		requests: s.Counter("pleg_relist_requests_total", "Requests for a relist of one pod, after merging those that wait."),
-		merged:   s.Counter("pleg_overflowed_hints_total", "Relists of one pod replaced by one of all pods because too many waited."),
+		errors: s.Counter("pleg_pod_relist_errors_total", "Relists of one pod that the runtime did not answer."),
+		merged: s.Counter("pleg_overflowed_hints_total", "Relists of one pod replaced by one of all pods because too many waited."),
 	}
 	return m, s.Register()
 }

@@ -54,7 +54,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 	p.Start(t)
 	synctest.Wait()
 	kit.Relist(warmUp)
-	if got := len(p.Quarantined()); got < hung-2*inspectors {
+	if got := len(p.Status().Quarantined); got < hung-2*inspectors {
 		t.Errorf("%d pods in quarantine, want %d, except pods that hang for the first time", got, hung)
 	}
 	seen := make(map[pleg.PodUID]int) // events
@@ -81,7 +81,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 	if lists := p.Runtime.Counts().Lists; len(seen) != good || lists != 1+warmUp+steps {
 		t.Errorf("events of %d pods, want events of the pods that do not hang, and %d lists, want one each second", len(seen), lists)
 	}
-	if got := len(p.Quarantined()); got != hung {
+	if got := len(p.Status().Quarantined); got != hung {
 		t.Errorf("%d pods in quarantine, want %d", got, hung)
 	}
 	asked := time.Now()
@@ -90,7 +90,7 @@ func quarantine(t *testing.T, uncancellable bool) {
 		time.Sleep(maxQuarantine)
 	}
 	kit.Relist(10)
-	if got := p.Quarantined(); len(got) > 0 {
+	if got := p.Status().Quarantined; len(got) > 0 {
 		t.Errorf("%d pods in quarantine after the runtime recovered: %+v", len(got), got)
 	}
 	for _, uid := range kit.UIDs(hung) {

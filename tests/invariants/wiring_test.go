@@ -107,7 +107,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(t *testing.T, r *kit.Pipeline) {
 				for range 60 {
 					time.Sleep(time.Second / 2)
-					if q := r.Quarantined(); len(q) != 1 || time.Until(q[0].NextTry) > 2*time.Second {
+					if q := r.Status().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) > 2*time.Second {
 						t.Fatalf("quarantined %+v, want a wait of at most half of MaxQuarantine", q)
 					}
 				}
@@ -196,7 +196,7 @@ func requirePeriod(t *testing.T, r *kit.Pipeline, want time.Duration) {
 
 func requireWait(t *testing.T, r *kit.Pipeline, want time.Duration) {
 	t.Helper()
-	if q := r.Quarantined(); len(q) != 1 || time.Until(q[0].NextTry) != want {
+	if q := r.Status().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) != want {
 		t.Errorf("quarantined %+v, want one pod that waits for %v", q, want)
 	}
 }
@@ -293,13 +293,13 @@ func TestWaitInQuarantineEnds(t *testing.T) {
 			runtime.SetPodFault("p0", plegtest.Hang)
 			r.Start(t)
 			time.Sleep(10 * time.Minute)
-			for len(r.Quarantined()) == 0 || time.Until(r.Quarantined()[0].NextTry) < time.Minute {
+			for len(r.Status().Quarantined) == 0 || time.Until(r.Status().Quarantined[0].NextTry) < time.Minute {
 				time.Sleep(time.Second)
 			}
 			runtime.SetPodFault("p0", nil)
 			ask(r, runtime)
 			time.Sleep(2 * time.Second)
-			if q := r.Quarantined(); len(q) > 0 {
+			if q := r.Status().Quarantined; len(q) > 0 {
 				t.Errorf("quarantined %+v two seconds later", q)
 			}
 		})
