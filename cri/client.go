@@ -59,8 +59,10 @@ type Client struct {
 	hasEvents atomic.Bool
 	// degraded is set from before the first list in portions until a whole list has succeeded.
 	degraded atomic.Pointer[error]
-	// seen are the sandboxes that a list in portions asks for.
-	seen seenSandboxes
+	// seen are the sandboxes that single-pod lists have shown since the last list of all pods. A list
+	// in portions asks for them by id: it has no other way to find a new sandbox that has no
+	// container yet, and a sandbox that no list shows counts as gone.
+	seen chan string
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers. It
 	// may change when the runtime restarts.
 	uncarried atomic.Bool
@@ -94,6 +96,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		logs:     logs,
 		metrics:  m,
 		lists:    make(chan *lists, 1),
+		seen:     make(chan string, maxSeen),
 		inFlight: inFlight{calls: make(map[*pleg.Call]struct{})},
 	}
 	c.conn, err = dial(socket, opts, grpc.WithTransportCredentials(c.observed), grpc.WithChainUnaryInterceptor(m.intercept),
@@ -115,7 +118,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 //
 //   - Sandboxes are listed in portions, because the list is too large for the runtime to send
 //     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
-//     found late if no CRI event has shown it.
+//     found late.
 //   - The socket does not exist although a connection is open: no other program reaches the
 //     runtime.
 //
@@ -143,6 +146,9 @@ const flushTimeout = time.Second
 // and Options.MaxRecvBytes, and are counted in the metrics if [Client] makes such
 // calls too. [Client.Close] closes it.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
+
+// maxSeen bounds the sandboxes that are remembered until the next list.
+const maxSeen = 1024
 
 // maxSocketPath is the length in bytes that fits into a sockaddr_un of Linux with
 // its final zero.

@@ -1,9 +1,7 @@
 package cri
 
 import (
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -16,10 +14,6 @@ import (
 type eventCodec struct {
 	encoding.CodecV2
 	notUTF8 func() // called for each such event
-}
-
-func forceEventCodec(notUTF8 func()) grpc.CallOption {
-	return grpc.ForceCodecV2(eventCodec{encoding.GetCodecV2(proto.Name), notUTF8})
 }
 
 // Name is empty so that the call has the content type of all others.
@@ -46,10 +40,6 @@ func (c eventCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // listCodec decodes an answer into a [table], which decodes only what has changed.
 // It encodes requests as usual.
 type listCodec struct{ encoding.CodecV2 }
-
-func forceListCodec() grpc.CallOption {
-	return grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(proto.Name)})
-}
 
 // Name is empty so that the calls have the content type of all others.
 func (listCodec) Name() string { return "" }

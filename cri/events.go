@@ -7,7 +7,10 @@ import (
 	"io"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -41,8 +44,9 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
 	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
+	decode := grpc.ForceCodecV2(eventCodec{encoding.GetCodecV2(codec.Name), c.metrics.malformed[notUTF8].Inc})
 	began := time.Now()
-	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, forceEventCodec(c.metrics.malformed[notUTF8].Inc))
+	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, decode)
 	if err == nil {
 		_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
 	}

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -27,8 +29,8 @@ type lists struct {
 	// portioned is the time until which the client does not try the whole list of
 	// sandboxes.
 	portioned time.Time
-	// seen are the sandboxes that single-pod lists have shown since the last list.
-	seen map[pleg.ContainerID]struct{}
+	// seen are the sandboxes that single-pod lists have shown since the last list that succeeded.
+	seen map[string]struct{}
 }
 
 // list is one of the two lists of the runtime.
@@ -36,21 +38,15 @@ type list struct {
 	*table
 	what   string // for errors
 	method string
-	every  proto.Message // the request for a list of all
 }
 
 func newLists(c *Client) *lists {
 	return &lists{
-		sandboxes: &list{
-			table: newSandboxTable(), what: "list pod sandboxes",
-			method: runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, every: &runtimeapi.ListPodSandboxRequest{},
-		},
-		containers: &list{
-			table: newContainerTable(), what: "list containers",
-			method: runtimeapi.RuntimeService_ListContainers_FullMethodName, every: &runtimeapi.ListContainersRequest{},
-		},
-		joiner:  newJoiner(c.unlistedSandbox),
-		skipped: &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[Skipped]struct{})},
+		sandboxes:  &list{newSandboxTable(), "list pod sandboxes", runtimeapi.RuntimeService_ListPodSandbox_FullMethodName},
+		containers: &list{newContainerTable(), "list containers", runtimeapi.RuntimeService_ListContainers_FullMethodName},
+		joiner:     newJoiner(c.unlistedSandbox),
+		seen:       make(map[string]struct{}),
+		skipped:    &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[Skipped]struct{})},
 	}
 }
 
@@ -71,16 +67,16 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	defer func() { c.lists <- l }()
 	callCtx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
-	l.seen = c.seen.drain()
+	for len(c.seen) > 0 && len(l.seen) < maxSeen {
+		l.seen[<-c.seen] = struct{}{}
+	}
 	if err := c.listBoth(callCtx, l); err != nil {
-		for id := range l.seen {
-			c.seen.add(id)
-		}
 		if silent(err) {
 			c.awaitAnswer(ctx)
 		}
 		return nil, err
 	}
+	clear(l.seen)
 	if c.join(callCtx, l) {
 		c.known.Store(&known{pods: l.last, unlabelled: l.joiner.unlabelled})
 		c.forgetUnlisted(l.joiner.orphans)
@@ -100,7 +96,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	whole := !time.Now().Before(l.portioned)
 	if whole {
 		calls.Go(func() error {
-			err := c.list(callCtx, "", l.sandboxes, l.sandboxes.every)
+			err := c.list(callCtx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{})
 			if status.Code(err) == codes.ResourceExhausted {
 				tooLarge, err = err, nil // the list of containers continues
 			}
@@ -108,7 +104,7 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 		})
 	}
 	// On this goroutine: another has to grow its stack at each relist.
-	if err := c.list(callCtx, "", l.containers, l.containers.every); err != nil {
+	if err := c.list(callCtx, "", l.containers, &runtimeapi.ListContainersRequest{}); err != nil {
 		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
 	}
 	if err := calls.Wait(); err != nil {
@@ -143,7 +139,7 @@ func (c *Client) list(ctx context.Context, uid pleg.PodUID, l *list, request pro
 // invoke makes one call and adds what it answers to the table.
 func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request proto.Message) error {
 	defer c.inFlight.begin(pleg.Call{Method: path.Base(l.method), PodUID: uid})()
-	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), forceListCodec())
+	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(codec.Name)}))
 }
 
 // join joins the items of both tables, and what the runtime says of sandboxes that they lack. It

@@ -71,7 +71,10 @@ func (c *Client) listLabelled(ctx context.Context, uid pleg.PodUID) (pods []*ple
 		return nil, false, err
 	}
 	for _, s := range l.sandboxes.items {
-		c.seen.add(s.ID)
+		select {
+		case c.seen <- string(s.ID):
+		default:
+		}
 	}
 	c.join(ctx, l)
 	certain = len(l.sandboxes.skipped)+len(l.containers.skipped)+len(l.joiner.homeless)+len(l.joiner.unlabelled) == 0 &&

@@ -7,15 +7,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // portionedFor is the time between two attempts to list all sandboxes at once after
@@ -74,64 +71,32 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 
 func (c *Client) listByID(ctx context.Context, l *lists) error {
 	for id := range l.sandboxIDs() {
-		if l.sandboxes.placed(id) {
+		known := l.sandboxes.known[id]
+		if known != nil && known.seenIn == l.sandboxes.current { // a state has shown it
 			continue
 		}
-		filter := &runtimeapi.PodSandboxFilter{Id: string(id)}
+		filter := &runtimeapi.PodSandboxFilter{Id: id}
 		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.NotFound:
-		case status.Code(err) == codes.ResourceExhausted && l.sandboxes.placeKnown(id):
-			// It exists. A sandbox that no list has shown yet must not count as gone.
+		case status.Code(err) == codes.ResourceExhausted && known != nil:
+			l.sandboxes.place(known) // it exists; a sandbox that no list has shown yet must not count as gone
 		case err != nil:
-			return c.wrapList("list pod sandbox "+string(id), err)
+			return c.wrapList("list pod sandbox "+id, err)
 		}
 	}
 	return nil
 }
 
 // sandboxIDs returns the ids of all known sandboxes.
-func (l *lists) sandboxIDs() map[pleg.ContainerID]struct{} {
-	ids := make(map[pleg.ContainerID]struct{}, len(l.sandboxes.known))
+func (l *lists) sandboxIDs() map[string]struct{} {
+	ids := maps.Clone(l.seen)
 	for id := range l.sandboxes.known {
-		ids[pleg.ContainerID(id)] = struct{}{}
+		ids[id] = struct{}{}
 	}
 	for _, c := range l.containers.items {
 		if c.SandboxID != "" {
-			ids[c.SandboxID] = struct{}{}
+			ids[string(c.SandboxID)] = struct{}{}
 		}
 	}
-	maps.Copy(ids, l.seen)
 	return ids
-}
-
-// maxSeen bounds the sandboxes that are remembered until the next list.
-const maxSeen = 4096
-
-// seenSandboxes are the sandboxes that single-pod lists have shown since the last list of
-// all pods. A list in portions asks for them by id: it has no other way to find a new
-// sandbox that has no container yet, and a sandbox that no list shows counts as gone. It is
-// safe for concurrent use.
-type seenSandboxes struct {
-	mu  sync.Mutex
-	ids map[pleg.ContainerID]struct{}
-}
-
-func (s *seenSandboxes) add(id pleg.ContainerID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ids == nil {
-		s.ids = make(map[pleg.ContainerID]struct{})
-	}
-	if len(s.ids) < maxSeen {
-		s.ids[id] = struct{}{}
-	}
-}
-
-// drain returns the sandboxes and forgets them.
-func (s *seenSandboxes) drain() map[pleg.ContainerID]struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	drained := s.ids
-	s.ids = nil
-	return drained
 }

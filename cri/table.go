@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // itemsField is the number of the only field of the list responses, streamed or not.
@@ -178,22 +177,6 @@ func (t *table) place(known *knownItem) {
 	}
 	known.seenIn = t.current
 	t.items = append(t.items, known.item)
-}
-
-// placed reports whether the list so far has an id.
-func (t *table) placed(id pleg.ContainerID) bool {
-	known := t.known[string(id)]
-	return known != nil && known.seenIn == t.current
-}
-
-// placeKnown adds the item that had this id in the list before, and reports whether there was such
-// an item.
-func (t *table) placeKnown(id pleg.ContainerID) bool {
-	known := t.known[string(id)]
-	if known != nil {
-		t.place(known)
-	}
-	return known != nil
 }
 
 // finishList forgets the items that were not in the list.
