@@ -15,8 +15,8 @@ import (
 // Subscription is a place in the log of the daemon's pipeline: see [pleg.Subscription].
 type Subscription = pleg.Subscription
 
-// Subscribe returns a subscription that is a watch, as [Client.Watch] is. It connects when it
-// is read for the first time, and gets what is published from then on. The error wraps
+// Subscribe returns a subscription that reconnects and resumes as [Client.Watch] does. It connects
+// when it is read for the first time, and gets what is published from then on. The error wraps
 // [pleg.ErrInvalidOption]; what only the server can check is an error of Next.
 func (c *Client) Subscribe(o pleg.SubscribeOptions) (Subscription, error) {
 	request, err := newRequest(o)

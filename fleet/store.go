@@ -156,7 +156,7 @@ type consumer struct {
 
 	conn     *nats.Conn
 	received uint64
-	// pending is the number of messages when it began.
+	// pending is the number of messages that waited when the consumer began.
 	pending uint64
 }
 

@@ -116,10 +116,10 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 	return nil, again
 }
 
-// timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be
-// tried within the longest wait, however many there are. One retry at a time may take longer, and
-// with a single place one in the longest wait: otherwise nothing would ever end on a runtime that
-// was stuck and now is slow.
+// timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be tried
+// within the longest wait, however many there are. One retry at a time may take longer (with a
+// single place, one in each longest wait): otherwise nothing would ever end on a runtime that was
+// stuck and now is slow.
 func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
 	if !rec.quarantine.hung {
 		return 0

@@ -103,8 +103,8 @@ func (f *fixture) requireObserved(d time.Duration, want string) {
 	}
 }
 
-// requireCalls requires these numbers of lists: of single pods by the hinter, and of all pods
-// that it requested.
+// requireCalls requires that the hinter has made this number of lists of single pods, and requested
+// this number of lists of all.
 func (f *fixture) requireCalls(pods int, all int64) {
 	f.t.Helper()
 	if gotPods, gotAll := f.runtime.Counts().PodLists, f.lister.relists.Load(); gotPods != pods || gotAll != all {

@@ -20,7 +20,7 @@ func TestEveryFaultIsNamed(t *testing.T) {
 	for _, call := range []string{"Version", "ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
 		for _, kind := range []string{"error", "hang", "slow", "malform"} {
 			if call == "Version" && kind == "malform" {
-				continue // it has nothing that could be missing
+				continue // the answer has no field that could be missing
 			}
 			ofPods := []bool{false}
 			if strings.HasSuffix(call, "Status") {

@@ -14,7 +14,7 @@ export class Banner {
 	#connection = document.getElementById('connection');
 	#stream = 'connecting'; // or live, or lost
 
-	// update shows the verdict of the daemon. Until the pods are known, good news wait.
+	// update shows the verdict of the daemon. A good verdict waits until the pods are known.
 	update({ verdict, node, runtime }, now, synced) {
 		set(document.getElementById('node'), node);
 		set(document.getElementById('runtime'), runtime);

@@ -105,8 +105,8 @@ export class Store {
 		return pod;
 	}
 
-	// applyPods takes the pods that the server has of those asked for; uids is null if
-	// that was all of them. The others are gone.
+	// applyPods takes the answer for some pods, or for all if uids is null. Pods that the answer
+	// lacks are gone.
 	applyPods({ states, pods }, uids, now) {
 		const answered = new Set();
 		this.#states = [...states, 'gone'];
@@ -131,8 +131,8 @@ export class Store {
 		noteHang(pod, now);
 	}
 
-	// applyFigures has the pods fetched that change without an event: those that wait for
-	// their inspection, and those that no longer do.
+	// applyFigures has the pods fetched that change without an event: they wait for their
+	// inspection, or no longer do.
 	applyFigures(figures) {
 		const waiting = new Set(figures.waiting);
 		for (const uid of [...waiting, ...this.waiting]) {
@@ -231,8 +231,7 @@ function setName(pod, name, namespace) {
 	}
 }
 
-// noteHang keeps since when a pod cannot be inspected, and the starts of those tries that were
-// seen.
+// noteHang keeps since when a pod cannot be inspected, and the starts of the tries that were seen.
 function noteHang({ goneAt, severity, view, hangs }, now) {
 	let hang = hangs.at(-1);
 	if (goneAt || !view.finding?.since) {
