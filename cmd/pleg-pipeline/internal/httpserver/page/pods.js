@@ -265,8 +265,8 @@ function stateText({ state, hangs }, now) {
 	return hang?.until === Infinity ? `${state} ${seconds((now - hang.since) / 1000)}` : state;
 }
 
-// lastText returns the last event of a pod. If the pod may have changed since, it returns how old
-// that event is and what the inspection waits for.
+// lastText returns the last event of a pod. If the pod may have changed since, it returns how old its
+// known state is and what the inspection waits for.
 function lastText({ last, view }, now) {
 	if (!view?.stale && !view?.uninspected) {
 		return last ? `${last.container} ${eventText(last)}` : '-';
