@@ -19,8 +19,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each field of a request for events reaches the subscription: a row requires of the first message
-// what would otherwise be missing.
+// Each field of a request for events reaches the subscription: without it the first message would
+// not be as the row says.
 func TestEveryFieldOfAWatch(t *testing.T) {
 	const synced, started = plegv1.EventType_EVENT_TYPE_SYNCED, plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED
 	for name, row := range map[string]struct {

@@ -4,5 +4,5 @@ package process
 
 import "syscall"
 
-// attributes make a process group of its own.
+// attributes give the process a process group of its own.
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

@@ -148,7 +148,7 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	s := start(t, newTranscript(), "run", "-r", endpoint, "-q", "--socket", socket, "--listen", "0", "--relist-period", "1h", "--relist-threshold", "2h")
 	url := servedOn.FindString(s.stderr.await(t, "connected to"))
 	known := waitForPods(t, socket, 3)
-	calls := func() int64 { // without the probes, which nobody causes
+	calls := func() int64 { // without the pipeline's own probes
 		stats := runtime.Stats()
 		return stats.Calls() - stats.RPCs["Version"].Calls
 	}
