@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -73,4 +74,10 @@ func (f *fixture) next(t *testing.T) (stage.Listing, time.Duration) {
 		t.Fatal("no listing within an hour")
 	}
 	return stage.Listing{}, 0
+}
+
+// sleepUntil waits until the given time after the start.
+func (f *fixture) sleepUntil(after time.Duration) {
+	time.Sleep(time.Until(f.start.Add(after)))
+	synctest.Wait()
 }

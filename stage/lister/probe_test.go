@@ -65,26 +65,3 @@ func TestProbesBetweenLists(t *testing.T) {
 		}
 	})
 }
-
-// TestLongListIsConfirmed requires that a list that the runtime left waiting is soon followed by
-// another, and that a slow runtime is listed no more often than others.
-func TestLongListIsConfirmed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var began []time.Duration
-		start := time.Now()
-		f := newFixture(t, faultyRuntime(func(context.Context) error {
-			began = append(began, time.Since(start)/time.Second)
-			time.Sleep(4 * time.Second)
-			return nil
-		}), period)
-		f.lister.StreamUp(true)
-		go func() {
-			for range f.listings {
-			}
-		}()
-		f.sleepUntil(3 * time.Minute)
-		if len(began) < 3 || began[1]-began[0] > 5 || began[len(began)-1]-began[len(began)-2] < 60 {
-			t.Errorf("lists began at second %d", began)
-		}
-	})
-}

@@ -1,0 +1,226 @@
+package lister_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Each script has one step a semicolon:
+//
+//	period 1h          the relist period, if it is not 1 s; with events it is a minute
+//	takes 250ms        each list takes this time from now on
+//	breaks             each list fails
+//	slow 3s, fail 3s   the next list takes this time; it fails
+//	2.5s               time passes until 2.5 s after the start
+//	up, down           the event stream comes up, and ends
+//	now, soon, relist  a list is requested: at once, within the period, by a caller that waits
+//	hints 4.5s         a list is requested at once every 100 ms until then
+//	status, recovered, logged TEXT   what the lister says
+//
+// Each list is written down by the second in which it began: with ! if it failed, with + if the
+// stream was up since the list before.
+var scripts = map[string]struct{ script, want string }{
+	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
+	"a failed list is retried a period later": {
+		"1s; fail 0s; 2s; status; fail 0s; 3s; logged relist failed; recovered; 4s; status; logged failures=2; recovered",
+		"0 1 2! success@1,failures:1 3! logged:1 recovered:0 4 success@4,failures:0 logged:1 recovered:1",
+	},
+	"a list that fails late is retried a period later": {
+		"1s; fail 10s; 12s; status; fail 10s; 23s; logged relist failed; recovered; 24s; status; logged failures=2; recovered",
+		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
+	},
+
+	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4+ 120.4+ 180 181 181"},
+	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61+ 121+"},
+	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11+ 71+"},
+	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11+ 71+"},
+	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64+"},
+	"stream: it ends during a list":      {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
+	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123+"},
+	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60+ 65+ 129+"},
+	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10+ 10.3"},
+	"hints that never end, fast lists":   {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	"hints that never end, slow lists":   {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
+	"hints that never end, failed lists": {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
+	"hints that never end, short period": {"period 800ms; 400ms; hints 4.5s; 5s", "0 0.4 1.2 2 2.8 3.6 4.4"},
+	"hints that never end, long period":  {"period 1h; 400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
+	// A caller waits for a period after the last list on request, too.
+	"few requests": {"period 1h; 100ms; now; 1.05s; relist; 1.09s; now; 1.2s; soon; now; 5s", "0 0.1 1.1 2.1"},
+	// A request that is made while a list begins is served by that list.
+	"requests during lists": {"period 1h; takes 250ms; now; 300ms; now; relist; 5s", "0 0.25 1.5"},
+}
+
+func TestScripts(t *testing.T) {
+	for name, tc := range scripts {
+		kit.Bubble(t, name, func(t *testing.T) {
+			s := &script{t: t, period: period}
+			for step := range strings.SplitSeq(tc.script, "; ") {
+				s.play(step)
+				synctest.Wait()
+			}
+			if got := s.words(); got != tc.want {
+				t.Errorf("%s:\n\tgot  %s\n\twant %s", tc.script, got, tc.want)
+			}
+		})
+	}
+}
+
+type script struct {
+	*fixture // nil until the lister runs
+	t        *testing.T
+	period   time.Duration
+
+	mu sync.Mutex // the lister runs beside the script
+	// each is what happens to each list, next to the next one, if it is not nil.
+	each took
+	next *took
+	got  []noted
+	sent []stage.Listing
+}
+
+type took struct {
+	time   time.Duration
+	failed bool
+}
+
+type noted struct {
+	word         string
+	list, failed bool
+}
+
+func (s *script) play(step string) {
+	what, words, _ := strings.Cut(step, " ")
+	d, _ := time.ParseDuration(words)
+	switch what {
+	case "period":
+		s.period = d
+		return
+	case "takes", "breaks":
+		s.locked(func() { s.each = took{d, what == "breaks"} })
+		return
+	}
+	if s.fixture == nil {
+		s.start()
+	}
+	switch what {
+	case "slow", "fail":
+		s.locked(func() { s.next = &took{d, what == "fail"} })
+	case "up", "down":
+		s.lister.StreamUp(what == "up")
+	case "now":
+		s.lister.RelistNow()
+	case "soon":
+		s.lister.RelistSoon()
+	case "relist":
+		s.lister.Relist()
+	case "hints":
+		for time.Since(s.fixture.start) < d {
+			s.lister.RelistNow()
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+		}
+	case "status":
+		status := s.lister.Status()
+		s.note("success@%v,failures:%d", status.Success.Sub(s.fixture.start).Seconds(), status.Failures)
+	case "recovered":
+		s.note("recovered:%d", len(s.lister.Recovered()))
+	case "logged":
+		s.note("logged:%d", s.logged.Count(words))
+	default:
+		until, err := time.ParseDuration(what)
+		kit.Must(s.t, err)
+		s.sleepUntil(until)
+	}
+}
+
+func (s *script) note(format string, args ...any) {
+	s.locked(func() { s.got = append(s.got, noted{word: fmt.Sprintf(format, args...)}) })
+}
+
+func (s *script) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// start runs the lister, which lists at once.
+func (s *script) start() {
+	rt := plegtest.New()
+	rt.Set("a", "c=running")
+	start := time.Now()
+	rt.SetListFault(func(context.Context) error {
+		var now took
+		s.locked(func() {
+			if now = s.each; s.next != nil {
+				now, s.next = *s.next, nil
+			}
+			s.got = append(s.got, noted{fmt.Sprint(time.Since(start).Seconds()), true, now.failed})
+		})
+		if time.Sleep(now.time); now.failed {
+			return errList
+		}
+		return nil
+	})
+	s.fixture = newFixture(s.t, rt, s.period)
+	go func() {
+		for l := range s.listings {
+			s.locked(func() { s.sent = append(s.sent, l) })
+		}
+	}()
+	synctest.Wait()
+}
+
+func (s *script) words() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var words []string
+	sent := s.sent
+	for _, n := range s.got {
+		switch {
+		case n.failed:
+			n.word += "!"
+		case n.list && len(sent) > 0:
+			l := sent[0]
+			sent = sent[1:]
+			if at := fmt.Sprint(l.At.Sub(s.fixture.start).Seconds()); at != n.word || len(l.Pods) != 1 {
+				s.t.Errorf("the listing of second %s has %d pods and the time %s", n.word, len(l.Pods), at)
+			}
+			if l.StreamUp {
+				n.word += "+"
+			}
+		}
+		words = append(words, n.word)
+	}
+	return strings.Join(words, " ")
+}
+
+func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := plegtest.New()
+		f := newFixture(t, rt, period)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if lists := rt.Counts().Lists; lists != 1 {
+			t.Errorf("lists before the first listing was received = %d, want 1", lists)
+		}
+		f.next(t)
+		if _, sent := f.next(t); sent != time.Minute+period {
+			t.Errorf("second listing came at %v, want %v", sent, time.Minute+period)
+		}
+	})
+}
+
+// With a very short period a list is due all the time. newFixture requires that Run ends. In
+// a bubble no list would be due, because time stands still there.
+func TestRunEndsAlthoughAListIsDue(t *testing.T) {
+	newFixture(t, faultyRuntime(plegtest.Hang), 1)
+}
