@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,25 +60,6 @@ func TestLateError(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A call that ignores its context takes no inspector's place.
-func TestUncancellableCallIsAbandoned(t *testing.T) {
-	testHanging(t, 2, func(t *testing.T, f *fixture) {
-		for _, uid := range uids("uncancellable", 10) {
-			f.inspect <- one(uid)
-		}
-		for range 10 {
-			if s := f.end(); s.Err == nil || !s.Hung || !strings.Contains(s.Err.Error(), "has not returned") {
-				t.Errorf("settled %+v, want hung and not returned", s)
-			}
-		}
-		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-			t.Errorf("a healthy pod settled with %v", s.Err)
-		}
-		f.requireMetric(t, "pleg_inspections_in_flight", 0)
-		close(f.release)
-	})
 }
 
 // On a slow runtime more than Inspectors are in flight only as long as none ends.
