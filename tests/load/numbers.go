@@ -34,7 +34,7 @@ func (s *Numbers) Add(ev pleg.Event) {
 		s.known, s.last = false, 0
 		return
 	case ev.Replayed && (!s.known || ev.Seq <= s.last):
-		return // later ones are events, of pods that the daemon found when it started
+		return // later replayed events count: they are of pods that the daemon found when it started
 	case !mark:
 		s.Events++
 	}

@@ -28,7 +28,7 @@ type Record struct {
 	Attributes map[string]any
 }
 
-// epoch is what came of one life of a pipeline.
+// epoch has the records of one life of a pipeline.
 type epoch struct {
 	seen map[int64]bool // since the last Gap, and the highest of it
 	high int64
@@ -38,7 +38,7 @@ type epoch struct {
 	gap      int64 // the highest number of a Gap
 }
 
-// add returns an error if the next record is not in order, or does not follow the ones before.
+// add returns an error if the next record is not in order, or does not follow the records before.
 func (e *epoch) add(name string, seq int64) error {
 	switch {
 	case name == "pleg.gap": // the present state follows

@@ -3,9 +3,9 @@
 //
 //	mutants [-check] [-jobs N] [PART...]
 //
-// Without a PART it tries all mutants, otherwise those with a PART in their FILE/NAME. With
-// -check it only looks whether their edits still fit the sources. The files FILE.txt of
-// this folder have the mutants:
+// Without a PART it tries all mutants, otherwise the mutants with a PART in their FILE/NAME. With
+// -check it only looks whether their edits still fit the sources. The files FILE.txt of this folder
+// have the mutants:
 //
 //	NAME: TEST[/SUBTEST] PACKAGE [FLAGS OF THE TEST]
 //	path/of/the/source.go

@@ -2,7 +2,7 @@ package process
 
 import "syscall"
 
-// attributes make a process group of its own, which ends with this process.
+// attributes give the process a process group of its own, which ends with this process.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

@@ -94,9 +94,9 @@ type Stream struct {
 	Events []pleg.Event
 	Breaks []int
 
-	// Epoch is the only one of the stream; empty if there may be others. Kept is how many
-	// events its log keeps; 0 for all. Published returns every event
-	// that was published in an epoch and has had the time to come.
+	// Epoch is the only epoch of the stream; empty if there may be several. Kept is how many events
+	// its log keeps; 0 for all. Published returns every event that was published in an epoch and
+	// has had the time to come.
 	Epoch     string
 	Kept      uint64
 	Published func(epoch string) []pleg.Event

@@ -141,7 +141,7 @@ func idleConnections(ctx context.Context, a *attack) {
 	}
 }
 
-// httpPods asks for all pods from 64 places at once.
+// httpPods asks for all pods with 64 clients at once.
 func httpPods(ctx context.Context, a *attack) {
 	var asking sync.WaitGroup
 	for range 64 {

@@ -122,8 +122,8 @@ func (c *cluster) pod() *corev1.Pod {
 	return pod
 }
 
-// requireEqual waits until the events and the watch agree. A crash loop never rests, so
-// that one of them may be ahead for a moment.
+// requireEqual waits until the events and the watch agree. A crash loop never rests, so for a
+// moment the events or the watch may be ahead.
 func (c *cluster) requireEqual(tr *truth, h *history, full bool) {
 	c.t.Helper()
 	await(c.t, "equality of the events and the API server's watch", func(context.Context) error {

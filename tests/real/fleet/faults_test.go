@@ -51,7 +51,7 @@ func TestFaults(t *testing.T) {
 			}
 		}},
 		{name: "dead path", o: fieldOptions{behind: true}, within: 30 * time.Second, fault: func(f *field) {
-			f.relay.strand() // it no longer passes anything, without an end of the connection
+			f.relay.strand() // it passes nothing any more, and the connection stays open
 			f.a.steps(20)
 		}},
 		// States too: a watch that begins late finds nothing stale.
@@ -142,7 +142,7 @@ func TestRemovedMessageOfAQuietNode(t *testing.T) {
 	f := startField(t, fieldOptions{config: smallMessages})
 	stream := streamAt(t, f.server.URL)
 	f.stall.Lock()
-	for end := stateOf(t, stream).Bytes + 3<<20; stateOf(t, stream).Bytes < end; { // more than waits for a consumer that does not read
+	for end := stateOf(t, stream).Bytes + 3<<20; stateOf(t, stream).Bytes < end; { // more than the messages that wait for a consumer that does not read
 		f.a.steps(50)
 	}
 	f.b.steps(3)

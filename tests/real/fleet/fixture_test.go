@@ -385,7 +385,7 @@ type field struct {
 }
 
 type fieldOptions struct {
-	// config is of the server, and a are the options of the first agent.
+	// config configures the server, and a the first agent.
 	config string
 	a      agentOptions
 	// behind is true if the connection of the watch passes the relay too.

@@ -26,7 +26,7 @@ type relay struct {
 	wait    sync.WaitGroup
 	// trap is what makes the relay hold data from itself on.
 	trap atomic.Pointer[trap]
-	// lost is set for the connections so far by strand. The next ones have another.
+	// lost is set by strand, for the connections that are open then. The next ones have another.
 	lost *atomic.Bool
 	// delay is the time.Duration of data in each direction.
 	delay atomic.Int64
@@ -108,7 +108,7 @@ func (r *relay) copy(to io.Writer, from io.Reader, lost *atomic.Bool, end io.Clo
 	}
 }
 
-// strand makes the connections so far pass nothing any more, without an end.
+// strand makes the open connections pass nothing any more, without closing them.
 func (r *relay) strand() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

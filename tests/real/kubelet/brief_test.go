@@ -14,7 +14,7 @@ const briefTimeout = 10 * time.Minute
 // shortLived makes pods that end after 5 s: 60 at once, then one a second.
 func (tr *trial) shortLived(ctx context.Context) { tr.makeBriefs(ctx, 60, 1) }
 
-// makeBriefs makes pods all at once, then so many a second.
+// makeBriefs makes pods: some at once, then a number each second.
 func (tr *trial) makeBriefs(ctx context.Context, atOnce int, rate float64) {
 	tr.makeBrief(ctx, fmt.Sprintf("%d pods that live 5 s", atOnce), atOnce, func(time.Duration) int { return atOnce })
 	n := int(rate * span(tr.t).Seconds())

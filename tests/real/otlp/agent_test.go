@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
-// agent is the program on a simulated node. It prints every event that it exports, except
-// those of the network.
+// agent is the program on a simulated node. It prints every event that it exports, except network
+// events.
 type agent struct {
 	t           *testing.T
 	events, log kit.Log
@@ -74,7 +74,7 @@ func (a *agent) printed() (events []pleg.Event) {
 	return events
 }
 
-// awaitEvents waits until that many more events were printed, and returns all.
+// awaitEvents waits until a number of further events were printed, and returns all events.
 func (a *agent) awaitEvents(more int) (events []pleg.Event) {
 	a.t.Helper()
 	want := len(a.printed()) + more
