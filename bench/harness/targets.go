@@ -29,7 +29,7 @@ var targets = []target{
 	beside("burst of 110 pods, node latency: time", burst110, "last", "pipeline-16", kubelet, 0.06),
 	{"the same: time against its limit", figure{burst110, "pipeline-16", "last"}, figure{burst110, "pipeline-16", "limit"}, 1.1},
 	beside("burst of 110 pods of one container: time", burstOfOne, "last", "pipeline-16", kubelet, 0.05),
-	beside("110 pods, container statuses in those of sandboxes: time", carriedBurst, "last", "pipeline-16", kubelet, 0.03),
+	beside("110 pods whose sandbox statuses carry container statuses: time", carriedBurst, "last", "pipeline-16", kubelet, 0.03),
 	beside("burst of 1000 pods, no latency: time", burst1000, "last", "pipeline-16", kubelet, 0.35),
 	beside("the same: client CPU", burst1000, "client", "pipeline-16", kubelet, 0.5),
 	beside("the same, runtime serves 8 calls at once: time", limitedZero, "last", "pipeline-32", "pipeline-8", 1.05),
