@@ -50,8 +50,8 @@ func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 	return f.overtaken && f.age(now) >= hungAfter
 }
 
-// flights are the inspections in progress, and the rules of which may begin and which
-// must end. It has no clock.
+// flights are the inspections in progress, with the rules that say which inspection may begin and
+// which must end. It has no clock.
 type flights struct {
 	places    int
 	hungAfter time.Duration

@@ -65,7 +65,7 @@ func (s *siege) floodOnce(ctx context.Context, open, write func(*conn) error) er
 	return err
 }
 
-// call opens a stream with the headers of a call, and with others.
+// call opens a stream with the headers of a call, and with further headers.
 func (c *conn) call(others ...hpack.HeaderField) error {
 	c.block.Reset()
 	for _, h := range append([]hpack.HeaderField{

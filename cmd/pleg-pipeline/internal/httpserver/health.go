@@ -16,7 +16,7 @@ const (
 	// backlogAfter before /readyz fails. It allows for some whose inspections hang: they do
 	// not make the node unready.
 	maxBacklog = 10
-	// backlogAfter is longer than a relist and the inspections of a burst take on a healthy
+	// backlogAfter exceeds the time that a relist and a burst of inspections take on a healthy
 	// runtime.
 	backlogAfter = 30 * time.Second
 )
