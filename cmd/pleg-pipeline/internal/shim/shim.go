@@ -5,6 +5,7 @@
 package shim
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"slices"
@@ -111,7 +112,9 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 		}
 		all = append(all, w.lookAt(p, e, known, before, now)...)
 	}
-	slices.SortStableFunc(all, func(a, b pleg.Stuck) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(all, func(a, b pleg.Stuck) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
 	w.stuck.Store(&all)
 }
 

@@ -211,3 +211,28 @@ func TestStartedLater(t *testing.T) {
 		})
 	}
 }
+
+// TestOrder has pods whose shims stop at the same time: which one a finding names does not change.
+func TestOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{cache: podcache.New()}
+		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		for i := range 8 {
+			id := fmt.Sprint("sandbox", i)
+			n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{Name: id, Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id)}}}, nil, time.Now())
+			n.set(map[int][]string{20 + i: {"containerd-shim", "T", strings.Replace(shimLine, "sandbox", id, 1), "", ""}})
+		}
+		w := shim.New(n)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		for i, got := range w.Stuck() {
+			if got.Name != fmt.Sprint("sandbox", i) {
+				t.Errorf("pod %d is %s", i, got.Name)
+			}
+		}
+		if len(w.Stuck()) != 8 {
+			t.Errorf("%d pods, want 8", len(w.Stuck()))
+		}
+	})
+}
