@@ -61,30 +61,6 @@ func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container
 
 const healthy = "OK: the node is healthy"
 
-// The daemon names a shim or monitor that is stopped, its container that ended meanwhile, and a
-// runtime that is stopped, with the command that helps. That command ends the finding.
-func TestStoppedProcessesAreNamed(t *testing.T) {
-	ctx, f, nginx, says := onePod(t)
-	pod := f.pods[0]
-	const hung = "shop/web-0 has a hung shim since"
-	// The container lives.
-	must(t, f.lab.FreezeShim(ctx, pod))
-	says(foundWithin, hung, "is stopped by a signal")
-	must(t, f.lab.ThawShim(pod))
-	says(foundWithin, healthy)
-	// It ends, and nobody learns that.
-	must(t, f.lab.FreezeShim(ctx, pod))
-	must(t, f.lab.KillProcess(ctx, nginx))
-	says(foundWithin, hung, "is stopped by a signal; nginx has ended, and the runtime calls it running")
-	must(t, f.lab.ThawShim(pod))
-	must(t, f.lab.AwaitDied(ctx, nginx))
-	says(foundWithin, healthy)
-	must(t, f.lab.Freeze(ctx))
-	says(foundWithin, "PROBLEM: the runtime hangs", fmt.Sprintf("PID %d", f.lab.PID()), "is stopped by a signal")
-	must(t, f.lab.Thaw())
-	says(3*time.Second, healthy)
-}
-
 // If the monitor of a container is killed, CRI-O never learns its end. The daemon and the doctor
 // name that container, and what the doctor advises ends the finding, although each status of the
 // container then takes seconds.

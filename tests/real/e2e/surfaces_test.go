@@ -22,29 +22,35 @@ import (
 )
 
 // Whatever shows health says the same of real processes within ten seconds: the same cause, subject,
-// severity and begin. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
+// severity and begin, and names the process. The command that helps ends it. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
 	ctx, f, nginx, says := onePod(t)
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)
+	const stoppedBy = "is stopped by a signal"
+	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "has a hung shim") {
+		t.Errorf("nothing is wrong, and the doctor says\n%s", report)
+	}
 	for _, trouble := range []struct {
 		name       string
 		begin, end func() error
 		cause      verdict.Cause
 		subject    string
+		detail     string
 	}{
-		{"frozen shim", func() error { return f.lab.FreezeShim(ctx, pod) }, func() error { return f.lab.ThawShim(pod) }, verdict.HungShim, "shop/web-0"},
-		{"frozen later", func() error { return f.lab.Freeze(ctx) }, f.lab.Thaw, verdict.RuntimeHangs, "the runtime"},
-		{"socket gone", func() error { return os.Rename(file, file+".gone") }, func() error { return os.Rename(file+".gone", file) }, verdict.Fallback, "the runtime"},
-		{"killed", func() error { f.lab.Crash(); return nil }, func() error { return f.lab.Revive(ctx) }, verdict.RuntimeStopped, "the runtime"},
+		{"frozen shim", func() error { return f.lab.FreezeShim(ctx, pod) }, func() error { return f.lab.ThawShim(pod) }, verdict.HungShim, "shop/web-0", stoppedBy},
+		{"frozen later", func() error { return f.lab.Freeze(ctx) }, f.lab.Thaw, verdict.RuntimeHangs, "the runtime", fmt.Sprintf("PID %d, ", f.lab.PID()) + stoppedBy},
+		{"socket gone", func() error { return os.Rename(file, file+".gone") }, func() error { return os.Rename(file+".gone", file) }, verdict.Fallback, "the runtime", "is gone"},
+		{"killed", func() error { f.lab.Crash(); return nil }, func() error { return f.lab.Revive(ctx) }, verdict.RuntimeStopped, "the runtime", "is stopped"},
 		{
 			"hung shim", func() error { return errors.Join(f.lab.FreezeShim(ctx, pod), f.lab.KillProcess(ctx, nginx)) },
 			func() error { return errors.Join(f.lab.ThawShim(pod), f.lab.AwaitDied(ctx, nginx)) }, verdict.HungShim, "shop/web-0",
+			stoppedBy + "; nginx has ended, and the runtime calls it running",
 		},
 	} {
 		began := time.Now()
 		must(t, trouble.begin())
-		says(foundWithin, "PROBLEM: "+trouble.subject)
+		says(foundWithin, "PROBLEM: "+trouble.subject, trouble.detail)
 		if took := time.Since(began); took > foundWithin {
 			t.Errorf("%s: known after %v", trouble.name, took)
 		}
@@ -57,7 +63,8 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 		said := findings(ctx, t, daemon, f.lab)
 		said["the page"] = first(t, "the page", get(ctx, t, daemon, "/stages"))
 		for surface, got := range said {
-			if got.Cause != want.Cause || got.Severity != want.Severity || got.Subject != want.Subject || surface != "doctor alone" && !got.Since.Equal(want.Since) {
+			if got.Cause != want.Cause || got.Severity != want.Severity || got.Subject != want.Subject ||
+				surface != "doctor alone" && !got.Since.Equal(want.Since) || !strings.Contains(got.Summary, trouble.detail) {
 				t.Errorf("%s: %s says %s: %s of %q since %v: %s\nwant %s: %s of %q since %v", trouble.name, surface,
 					got.Severity, got.Cause, got.Subject, got.Since, got.Summary, want.Severity, want.Cause, want.Subject, want.Since)
 			}
@@ -79,7 +86,11 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 			t.Errorf("%s: the log has no %v: %v", trouble.name, begins, err)
 		}
 		must(t, trouble.end())
-		says(foundWithin, healthy)
+		over := foundWithin
+		if trouble.cause == verdict.RuntimeHangs {
+			over = 3 * time.Second
+		}
+		says(over, healthy)
 	}
 	// A daemon that is stopped does not read the events of the runtime.
 	must(t, daemon.Pause())
@@ -113,6 +124,17 @@ func program(ctx context.Context, args ...string) (string, error) {
 	}
 	out, err := exec.CommandContext(ctx, path, args...).Output()
 	return string(out), err
+}
+
+// examine returns what the doctor reports about a runtime, and its exit code.
+func examine(ctx context.Context, t *testing.T, l *lab.Lab) (report string, code int) {
+	t.Helper()
+	report, err := program(ctx, "doctor", "--runtime-endpoint", l.Endpoint())
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return report, exit.ExitCode()
+	}
+	must(t, err)
+	return report, 0
 }
 
 // findings returns the first finding of the doctor.
