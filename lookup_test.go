@@ -163,8 +163,8 @@ func TestLookupOfAPodWhoseInspectionFails(t *testing.T) {
 		p.Runtime.SetPodFault("web", plegtest.Fail(errors.New("broken")))
 		p.Runtime.Set("web", "c=exited:137:OOMKilled new=running /s=running")
 		kit.Relist(2)
-		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.ExitCode != 137 {
-			t.Errorf("Lookup = %+v, %v, want its last good status", c, err)
+		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.ExitCode != 137 || !c.RemovedAt.IsZero() {
+			t.Errorf("Lookup = %+v, %v, want its last good status, not removed", c, err)
 		}
 	})
 }
