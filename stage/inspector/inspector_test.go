@@ -67,18 +67,6 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 	}
 }
 
-func TestInferredStartsAreOmitted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, nil, inspector.Options{OmitInferredStarts: true})
-		f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{{ID: "c", State: pleg.StateExited, StartedAt: at(0)}}})
-		c := change(1, plegtest.Pod("a", "c=exited"))
-		c.Events = slices.Insert(c.Events, 0, pleg.Event{Type: stage.ContainerRan, PodUID: "a", ContainerID: "c"})
-		if _, o, _ := f.do(c); plegtest.Words(o.Events...) != "Died(c)" {
-			t.Errorf("events %q, want the end alone", plegtest.Words(o.Events...))
-		}
-	})
-}
-
 // A container that appears after a list and is gone before the next would stay in the cache: the
 // two lists do not differ. The kubelet's cache keeps it.
 func TestStatusHasOnlyWhatWasObserved(t *testing.T) {
