@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // A pod has two calls at once, and a hung pod delays no other.
@@ -58,7 +59,7 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 func TestListTooLargeToReceive(t *testing.T) {
 	big := sandbox("s1", "u1", 0, 1)
 	big.Annotations = map[string]string{"a": strings.Repeat("x", 5<<20)}
-	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{big}}
+	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{big}}
 	wantPods(t, connect(t, fake, cri.Options{}), 1)
 	_, err := connect(t, fake, cri.Options{MaxRecvBytes: 1 << 20}).ListPods(t.Context())
 	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "1048576 bytes of Options.MaxRecvBytes") {

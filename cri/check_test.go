@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 func listen(t testing.TB, path string) net.Listener {
@@ -33,7 +34,7 @@ func listen(t testing.TB, path string) net.Listener {
 
 func TestCheck(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a path with % and #?.sock")
-	serve(t, &fakeRuntime{}, listen(t, path))
+	rawruntime.Serve(t, &rawruntime.Runtime{}, listen(t, path))
 	for _, endpoint := range []string{path, "unix://" + path} {
 		got, err := newClient(t, endpoint, cri.Options{}).Check(t.Context())
 		if want := (cri.Version{RuntimeName: "fake", RuntimeVersion: "v7", APIVersion: "v1"}); err != nil || got != want {
@@ -44,8 +45,8 @@ func TestCheck(t *testing.T) {
 
 // unready answers each unary call with an error, as a runtime that is still starting does.
 // With DeadlineExceeded it does not answer.
-func unready(code codes.Code) *fakeRuntime {
-	return &fakeRuntime{before: func(ctx context.Context, _ any) error {
+func unready(code codes.Code) *rawruntime.Runtime {
+	return &rawruntime.Runtime{Before: func(ctx context.Context, _ any) error {
 		if code == codes.DeadlineExceeded {
 			<-ctx.Done()
 		}
@@ -132,18 +133,18 @@ func brokenSockets() []brokenEndpoint {
 func brokenServers() []brokenEndpoint {
 	return []brokenEndpoint{
 		{"gRPC without CRI", func(t *testing.T, path string) {
-			serve(t, nil, listen(t, path))
+			rawruntime.Serve(t, nil, listen(t, path))
 		}, "not CRI v1", cri.NotCRI, codes.Unimplemented},
 		{"CRI without Version", func(t *testing.T, path string) {
-			serve(t, &fakeRuntime{before: func(context.Context, any) error {
+			rawruntime.Serve(t, &rawruntime.Runtime{Before: func(context.Context, any) error {
 				return status.Error(codes.Unimplemented, "method Version not implemented")
 			}}, listen(t, path))
 		}, "answers with an error", cri.Failing, codes.Unimplemented},
 		{"a runtime that is starting", func(t *testing.T, path string) {
-			serve(t, unready(codes.Unavailable), listen(t, path))
+			rawruntime.Serve(t, unready(codes.Unavailable), listen(t, path))
 		}, "not ready to serve", cri.Failing, codes.Unavailable},
 		{"a runtime that is broken", func(t *testing.T, path string) {
-			serve(t, unready(codes.Internal), listen(t, path))
+			rawruntime.Serve(t, unready(codes.Internal), listen(t, path))
 		}, "answers with an error", cri.Failing, codes.Internal},
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // watch follows the events of a client until the test ends.
@@ -60,11 +61,11 @@ func TestEventsEnd(t *testing.T) {
 		"after two seconds": {[]time.Duration{2 * time.Second, 0, 0}, 0, nil, false, codes.Unknown, "ended the stream"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			fake := &fakeRuntime{end: tt.err}
+			fake := &rawruntime.Runtime{End: tt.err}
 			client := connect(t, fake, cri.Options{})
 			for _, lives := range tt.lives {
-				fake.events = largeEvents(tt.events)
-				time.AfterFunc(lives, func() { close(fake.events) })
+				fake.Events = largeEvents(tt.events)
+				time.AfterFunc(lives, func() { close(fake.Events) })
 				err := <-watchEvents(t, client).ended
 				if err == nil || errors.Is(err, pleg.ErrNoEvents) != tt.none || errors.Is(err, io.EOF) ||
 					status.Code(err) != tt.code || !strings.Contains(err.Error(), tt.words) {
@@ -87,11 +88,11 @@ func largeEvents(n int) chan *runtimeapi.ContainerEventResponse {
 // a client that does not return from a hint.
 func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeRuntime{events: largeEvents(4000)}
+		fake := &rawruntime.Runtime{Events: largeEvents(4000)}
 		w := watchEvents(t, connect(t, fake, cri.Options{}))
 		synctest.Wait()
-		if len(w.hints) != cap(w.hints) || len(fake.events) > 0 {
-			t.Errorf("%d hints arrived and %d events wait for the reader: 6 MB do not fit into the window", len(w.hints), len(fake.events))
+		if len(w.hints) != cap(w.hints) || len(fake.Events) > 0 {
+			t.Errorf("%d hints arrived and %d events wait for the reader: 6 MB do not fit into the window", len(w.hints), len(fake.Events))
 		}
 		for range 4000 {
 			<-w.hints
@@ -103,7 +104,7 @@ func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 // keep the daemon from its end.
 func TestFloodEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := connect(t, &fakeRuntime{events: largeEvents(4000)}, cri.Options{})
+		client := connect(t, &rawruntime.Runtime{Events: largeEvents(4000)}, cri.Options{})
 		ctx, cancel := context.WithCancel(t.Context())
 		hints := 0
 		err := client.WatchEvents(ctx, func() {}, func(pleg.Hint) {

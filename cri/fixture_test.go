@@ -7,112 +7,17 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
-
-// fakeRuntime returns the answers in its fields, including malformed answers that simruntime does
-// not send.
-type fakeRuntime struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	before func(ctx context.Context, request any) error // if not nil, its error comes in place of an answer to a unary call
-
-	name       string // of the runtime
-	sandboxes  []*runtimeapi.PodSandbox
-	containers []*runtimeapi.Container
-	whole, one atomic.Int32 // the lists of all sandboxes, and of those with a label; a list that was given up may still run
-
-	// The statuses by id. An object that is not there is NotFound.
-	sandboxStatuses   map[string]*runtimeapi.PodSandboxStatusResponse
-	containerStatuses map[string]*runtimeapi.ContainerStatusResponse
-
-	events chan *runtimeapi.ContainerEventResponse // are sent; once it is closed, a stream ends with end
-	end    error
-}
-
-func (f *fakeRuntime) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	if f.before != nil {
-		if err := f.before(ctx, request); err != nil {
-			return nil, err
-		}
-	}
-	return handle(ctx, request)
-}
-
-func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{
-		Version: "0.1.0", RuntimeName: cmp.Or(f.name, "fake"), RuntimeVersion: "v7", RuntimeApiVersion: "v1",
-	}, nil
-}
-
-func (f *fakeRuntime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
-	filter := req.GetFilter()
-	if filter == nil {
-		f.whole.Add(1)
-	} else {
-		f.one.Add(1)
-	}
-	items := slices.DeleteFunc(matching(f.sandboxes, filter.GetLabelSelector()), func(s *runtimeapi.PodSandbox) bool {
-		return filter.GetId() != "" && s.GetId() != filter.GetId() || filter.GetState() != nil && s.GetState() != filter.GetState().GetState()
-	})
-	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
-}
-
-func (f *fakeRuntime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: matching(f.containers, req.GetFilter().GetLabelSelector())}, nil
-}
-
-func matching[E interface{ GetLabels() map[string]string }](items []E, labels map[string]string) []E {
-	return slices.DeleteFunc(slices.Clone(items), func(e E) bool {
-		for k, v := range labels {
-			if e.GetLabels()[k] != v {
-				return true
-			}
-		}
-		return false
-	})
-}
-
-func (f *fakeRuntime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	return found(f.sandboxStatuses, req.GetPodSandboxId())
-}
-
-func (f *fakeRuntime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	return found(f.containerStatuses, req.GetContainerId())
-}
-
-func found[A any](answers map[string]*A, id string) (*A, error) {
-	if answer, ok := answers[id]; ok {
-		return answer, nil
-	}
-	return nil, status.Errorf(codes.NotFound, "no %s", id)
-}
-
-func (f *fakeRuntime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
-	for {
-		select {
-		case event, ok := <-f.events:
-			if !ok {
-				return f.end
-			}
-			if err := stream.Send(event); err != nil {
-				return err
-			}
-		case <-stream.Context().Done():
-			return nil
-		}
-	}
-}
 
 // outlet serves runtimes in memory, one after the other, which works in a synctest
 // bubble. The zero value serves none.
@@ -136,28 +41,11 @@ func (o *outlet) client(t testing.TB, opts cri.Options) *cri.Client {
 }
 
 // connect serves fake and returns a client of it. Both end with the test.
-func connect(t testing.TB, fake *fakeRuntime, opts cri.Options) *cri.Client {
+func connect(t testing.TB, fake *rawruntime.Runtime, opts cri.Options) *cri.Client {
 	t.Helper()
 	o := &outlet{}
-	serve(t, fake, o.listen())
+	rawruntime.Serve(t, fake, o.listen())
 	return o.client(t, opts)
-}
-
-// serve serves fake on listener until the test ends or stop is called; if fake is nil, a
-// service without CRI.
-func serve(t testing.TB, fake *fakeRuntime, listener net.Listener) (stop func()) {
-	server := grpc.NewServer(grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20), grpc.UnaryInterceptor(fake.intercept))
-	if fake != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, fake)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // ends with Stop
-	stop = sync.OnceFunc(func() {
-		server.Stop()
-		serving.Wait()
-	})
-	t.Cleanup(stop)
-	return stop
 }
 
 // newClient returns a client of the runtime at endpoint until the test ends.

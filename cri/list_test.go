@@ -12,6 +12,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 type listCase struct {
@@ -84,7 +85,7 @@ func listCases() []listCase {
 func TestListPods(t *testing.T) {
 	for _, tt := range listCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			client := connect(t, &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}, cri.Options{})
+			client := connect(t, &rawruntime.Runtime{Sandboxes: tt.sandboxes, Containers: tt.containers}, cri.Options{})
 			wantList(t, client, tt.want)
 			clear(listPods(t, client)) // the slice belongs to the caller
 			wantList(t, client, tt.want)
@@ -131,9 +132,9 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 		{"text beside the kubelet's labels", nil, []*runtimeapi.Container{kubelets}, "not_utf8", 1},
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
-			hidesNoOther(t, &fakeRuntime{
-				sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
-				containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
+			hidesNoOther(t, &rawruntime.Runtime{
+				Sandboxes:  append([]*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)}, tt.sandboxes...),
+				Containers: append([]*runtimeapi.Container{container("c1", "good", 1, 1)}, tt.containers...),
 			}, tt.reason, tt.times)
 		})
 	}
@@ -141,7 +142,7 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 
 // hidesNoOther requires that each list has the good pod, counts the malformed items, and
 // that they are logged once.
-func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
+func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
 	var log kit.Log
@@ -160,7 +161,7 @@ func hidesNoOther(t *testing.T, fake *fakeRuntime, reason string, times int) {
 func TestMalformedItemIsCompleted(t *testing.T) {
 	sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
 	containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}
-	fake := &fakeRuntime{sandboxes: sandboxes, containers: containers}
+	fake := &rawruntime.Runtime{Sandboxes: sandboxes, Containers: containers}
 	client := connect(t, fake, cri.Options{})
 	before := show(listPods(t, client))
 	bare, bareContainer, newcomer := sandbox("s", "u", 0, 1), container("c", "s", 2, 1), container("new", "s", 1, 3)
@@ -169,14 +170,14 @@ func TestMalformedItemIsCompleted(t *testing.T) {
 	kubelets.Labels = map[string]string{"io.kubernetes.container.name": "main"}
 	kubelets.Annotations = map[string]string{"io.kubernetes.container.restartCount": "3"}
 	bare.Metadata, bareContainer.Metadata, newcomer.Metadata, second.Metadata, kubelets.Metadata = nil, nil, nil, nil, nil
-	fake.sandboxes, fake.containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
+	fake.Sandboxes, fake.Containers = []*runtimeapi.PodSandbox{bare, second}, []*runtimeapi.Container{bareContainer, newcomer, kubelets}
 	want := "u ns-s/name-s map[app:web of:s] [s< name-s#1 running@1] [s2< name-s#0 exited@0] new2<s main#3 running@4 c<s name-c#1 exited@1\n"
 	wantList(t, client, want)
 	wantList(t, client, want)
-	fake.sandboxes, fake.containers = sandboxes, containers
+	fake.Sandboxes, fake.Containers = sandboxes, containers
 	wantList(t, client, before) // with metadata again
-	fake.sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
-	fake.containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
+	fake.Sandboxes = []*runtimeapi.PodSandbox{badSandbox(sandbox("s", "u", 0, 1))}
+	fake.Containers = []*runtimeapi.Container{badContainer(container("c", "s", 2, 1)), container("gone", "s", 1, 2)}
 	want = strings.Replace(before, "name-c#1 running", "name-c#1 exited", 1)
 	wantList(t, client, want)
 	wantList(t, client, want)
@@ -186,7 +187,7 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log kit.Log
 		n := 0
-		fake := &fakeRuntime{}
+		fake := &rawruntime.Runtime{}
 		client := connect(t, fake, cri.Options{Logger: log.Logger()})
 		for range 3 {
 			bad := make([]*runtimeapi.Container, 500)
@@ -194,7 +195,7 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 				n++
 				bad[i] = container(fmt.Sprintf("bad-%d", n), "gone", 0, 1)
 			}
-			fake.containers = bad
+			fake.Containers = bad
 			listPods(t, client)
 		}
 		synctest.Wait()               // for the log

@@ -8,6 +8,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 func present(p *pleg.Pod) []*pleg.Pod {
@@ -89,15 +90,15 @@ func listPodCases() []listPodCase {
 func TestListPodEqualsListPods(t *testing.T) {
 	for _, tt := range listPodCases() {
 		t.Run(tt.name, func(t *testing.T) {
-			fake := &fakeRuntime{sandboxes: tt.sandboxes, containers: tt.containers}
+			fake := &rawruntime.Runtime{Sandboxes: tt.sandboxes, Containers: tt.containers}
 			client := connect(t, fake, cri.Options{})
 			want := slices.DeleteFunc(listPods(t, client), func(p *pleg.Pod) bool { return p.UID != tt.uid })
-			fake.whole.Store(0)
+			fake.Whole.Store(0)
 			got, err := client.ListPod(t.Context(), tt.uid)
 			if err != nil || show(present(got)) != show(want) {
 				t.Errorf("got %s, %v; want %s", show(present(got)), err, show(want))
 			}
-			if n := fake.whole.Load(); n != tt.whole {
+			if n := fake.Whole.Load(); n != tt.whole {
 				t.Errorf("it took %d lists of all, want %d", n, tt.whole)
 			}
 		})
@@ -106,14 +107,14 @@ func TestListPodEqualsListPods(t *testing.T) {
 
 // Before the first list, the client does not know whether the label finds a pod.
 func TestListPodBeforeTheFirstList(t *testing.T) {
-	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
+	fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), ofKubelet(sandbox("s2", "u2", 0, 1))}}
 	client := connect(t, fake, cri.Options{})
 	for _, uid := range []pleg.PodUID{"u1", "u2"} {
 		if got, err := client.ListPod(t.Context(), uid); err != nil || got == nil || got.UID != uid {
 			t.Errorf("got %v, %v; want the pod %s", got, err, uid)
 		}
 	}
-	if whole, one := fake.whole.Load(), fake.one.Load(); whole != 1 || one != 1 {
+	if whole, one := fake.Whole.Load(), fake.One.Load(); whole != 1 || one != 1 {
 		t.Errorf("it took %d lists of all and %d of a pod, want 1 and 1", whole, one)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // No call waits for the log handler. Close does, for a second.
@@ -22,9 +23,9 @@ func TestBlockedLogStopsNoCall(t *testing.T) {
 			}
 			<-gate
 		})
-		wantPods(t, connect(t, &fakeRuntime{
-			sandboxes:  []*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)},
-			containers: []*runtimeapi.Container{container("bad", "gone", 0, 1)},
+		wantPods(t, connect(t, &rawruntime.Runtime{
+			Sandboxes:  []*runtimeapi.PodSandbox{sandbox("good", "good", 0, 1)},
+			Containers: []*runtimeapi.Container{container("bad", "gone", 0, 1)},
 		}, cri.Options{Logger: kit.BlockedLogger(gate)}), 1)
 	})
 }

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 func TestNewRejects(t *testing.T) {
@@ -45,8 +46,8 @@ func TestNewRejects(t *testing.T) {
 // gone counts as an error.
 func TestMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		fake := &fakeRuntime{sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s": sandboxStatus("s", true, 1)}}
-		fake.before = func(_ context.Context, request any) error {
+		fake := &rawruntime.Runtime{SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s": sandboxStatus("s", true, 1)}}
+		fake.Before = func(_ context.Context, request any) error {
 			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
 				time.Sleep(3 * time.Second)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // With the default options, events of changes during an outage arrive at most a relist
@@ -59,7 +60,7 @@ func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) ti
 // that replaces it is found. Interceptors, such as a recorder's, change nothing.
 func TestRemovedSocketIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
-	stop := serve(t, &fakeRuntime{}, listen(t, path))
+	stop := rawruntime.Serve(t, &rawruntime.Runtime{}, listen(t, path))
 	client := newClient(t, path, cri.Options{DialOptions: []grpc.DialOption{grpc.WithChainUnaryInterceptor()}})
 	wantPods(t, client, 0)
 	must(t, client.Report().Degraded)
@@ -69,7 +70,7 @@ func TestRemovedSocketIsReported(t *testing.T) {
 		t.Errorf("without a socket: %v, want that it is gone", err)
 	}
 	stop()
-	serve(t, &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}, listen(t, path))
+	rawruntime.Serve(t, &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}}, listen(t, path))
 	for range 1000 { // until the client has seen the end of its connection, and made another
 		if _, err := client.ListPods(t.Context()); err == nil {
 			break

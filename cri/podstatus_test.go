@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // What one inspection asks for, of a pod with a sandbox and two containers, which run. last makes
@@ -103,11 +104,11 @@ func TestAddressesAreReused(t *testing.T) {
 	}{{"containerd", 1, 2}, {"cri-o", 1, 2}, {"docker", 2, 4}} {
 		t.Run(tt.runtime, func(t *testing.T) {
 			var asked atomic.Int32
-			fake := &fakeRuntime{
-				name:            tt.runtime,
-				sandboxes:       []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
-				sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": sandboxStatus("s1", true, 1, "10.0.0.1")},
-				before: func(_ context.Context, request any) error {
+			fake := &rawruntime.Runtime{
+				Name:            tt.runtime,
+				Sandboxes:       []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)},
+				SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": sandboxStatus("s1", true, 1, "10.0.0.1")},
+				Before: func(_ context.Context, request any) error {
 					if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
 						asked.Add(1)
 					}
@@ -115,7 +116,7 @@ func TestAddressesAreReused(t *testing.T) {
 				},
 			}
 			o := &outlet{}
-			stop := serve(t, fake, o.listen())
+			stop := rawruntime.Serve(t, fake, o.listen())
 			client := o.client(t, cri.Options{})
 			var last *pleg.PodStatus
 			inspect := func(want string) {
@@ -135,8 +136,8 @@ func TestAddressesAreReused(t *testing.T) {
 				t.Errorf("asked %d times for the sandbox, want %d", n, tt.before)
 			}
 			stop()
-			fake.sandboxStatuses["s1"] = sandboxStatus("s1", true, 1, "10.0.0.2") // the restart changed it
-			serve(t, fake, o.listen())
+			fake.SandboxStatuses["s1"] = sandboxStatus("s1", true, 1, "10.0.0.2") // the restart changed it
+			rawruntime.Serve(t, fake, o.listen())
 			for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
 				if t.Context().Err() != nil {
 					t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // heavy runs pods whose annotations make the list of sandboxes larger than the runtime
@@ -139,9 +140,9 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 // A sandbox that has become too large to be listed even alone still exists: it stays as
 // it was in the list before.
 func TestSandboxTooLargeAloneStays(t *testing.T) {
-	rt := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}}
+	rt := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1), sandbox("s2", "u2", 0, 1)}}
 	var large atomic.Bool
-	rt.before = func(_ context.Context, request any) error {
+	rt.Before = func(_ context.Context, request any) error {
 		if list, ok := request.(*runtimeapi.ListPodSandboxRequest); ok && large.Load() && list.GetFilter().GetId() != "s2" {
 			return status.Error(codes.ResourceExhausted, "too large")
 		}
@@ -158,14 +159,14 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 // list of the others: the portions overlap.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
-	rt := &fakeRuntime{}
-	rt.before = func(_ context.Context, request any) error {
+	rt := &rawruntime.Runtime{}
+	rt.Before = func(_ context.Context, request any) error {
 		list, ok := request.(*runtimeapi.ListPodSandboxRequest)
 		switch {
 		case ok && list.GetFilter() == nil:
 			return status.Error(codes.ResourceExhausted, "too large")
 		case ok:
-			rt.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", list.GetFilter().GetState().GetState(), 1)}
+			rt.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", list.GetFilter().GetState().GetState(), 1)}
 		}
 		return nil
 	}

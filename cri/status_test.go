@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 func sandboxStatus(id string, ready bool, created int64, ips ...string) *runtimeapi.PodSandboxStatusResponse {
@@ -49,13 +50,13 @@ func TestPodStatus(t *testing.T) {
 	host.Status.Linux = &runtimeapi.LinuxPodSandboxStatus{Namespaces: &runtimeapi.Namespace{
 		Options: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE},
 	}}
-	fake := &fakeRuntime{
-		sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{
+	fake := &rawruntime.Runtime{
+		SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{
 			"s2": sandboxStatus("s2", true, 200, "10.0.0.2", "fd00::2", ""),
 			"s1": sandboxStatus("s1", true, 100, "10.0.0.1"),
 			"s0": host,
 		},
-		containerStatuses: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
+		ContainerStatuses: map[string]*runtimeapi.ContainerStatusResponse{"c1": {Status: &runtimeapi.ContainerStatus{
 			Id: "c1", State: runtimeapi.ContainerState_CONTAINER_EXITED, CreatedAt: 1, StartedAt: 2, FinishedAt: 3,
 			ExitCode: 137, Reason: "OOMKilled", Message: "too much",
 			Image: &runtimeapi.ImageSpec{Image: "sha256:1", UserSpecifiedImage: "nginx:1"}, ImageRef: "nginx@sha256:2",
@@ -133,11 +134,11 @@ func TestPodStatusErrors(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			fake, listed := &fakeRuntime{before: func(context.Context, any) error { return tt.fails }}, pod(nil, []string{"c"})
-			fake.containerStatuses = map[string]*runtimeapi.ContainerStatusResponse{"c": tt.container}
+			fake, listed := &rawruntime.Runtime{Before: func(context.Context, any) error { return tt.fails }}, pod(nil, []string{"c"})
+			fake.ContainerStatuses = map[string]*runtimeapi.ContainerStatusResponse{"c": tt.container}
 			if tt.sandbox != nil {
 				listed = pod([]string{"s"}, nil)
-				fake.sandboxStatuses = map[string]*runtimeapi.PodSandboxStatusResponse{"s": tt.sandbox}
+				fake.SandboxStatuses = map[string]*runtimeapi.PodSandboxStatusResponse{"s": tt.sandbox}
 			}
 			got, err := connect(t, fake, cri.Options{}).PodStatus(t.Context(), listed, nil)
 			if got != nil || err == nil || !strings.HasPrefix(err.Error(), tt.words) {

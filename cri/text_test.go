@@ -10,6 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 // The encoded fields that each of these messages gets in addition: the id, and the name in
@@ -37,7 +38,7 @@ func badContainer(c *runtimeapi.Container) *runtimeapi.Container {
 
 // An event with such text does not end the stream. It is a reason to list the pod.
 func TestEventThatIsNotUTF8(t *testing.T) {
-	fake := &fakeRuntime{events: make(chan *runtimeapi.ContainerEventResponse)}
+	fake := &rawruntime.Runtime{Events: make(chan *runtimeapi.ContainerEventResponse)}
 	registry := prometheus.NewPedanticRegistry()
 	w := watchEvents(t, connect(t, fake, cri.Options{Registerer: registry}))
 	event := func() *runtimeapi.ContainerEventResponse {
@@ -53,7 +54,7 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 	withField(head, badID)
 	for _, bad := range []*runtimeapi.ContainerEventResponse{sandbox, container, head} {
 		for _, e := range []*runtimeapi.ContainerEventResponse{bad, event()} {
-			fake.events <- e
+			fake.Events <- e
 			h := <-w.hints
 			if h.UID != "u" || h.State != pleg.StateRunning || (h.Container == "") != (e == bad) {
 				t.Errorf("got %+v of %v", h, e)

@@ -14,18 +14,19 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 const unlistedPod = "u1 ns-s1/name-s1 map[app:web of:s1] c1<s1 name-c1#2 running@2\n"
 
 // unlistedSandbox is a runtime that has the container c1 in the sandbox s1 and does not list that.
 // asked counts the calls for it.
-func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *fakeRuntime {
+func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *rawruntime.Runtime {
 	s := sandbox("s1", "u1", 0, 1)
-	return &fakeRuntime{
-		containers:      []*runtimeapi.Container{container("c1", "s1", 1, 2)},
-		sandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": {Status: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: s.Metadata, Labels: s.Labels}}},
-		before: func(ctx context.Context, request any) error {
+	return &rawruntime.Runtime{
+		Containers:      []*runtimeapi.Container{container("c1", "s1", 1, 2)},
+		SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{"s1": {Status: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: s.Metadata, Labels: s.Labels}}},
+		Before: func(ctx context.Context, request any) error {
 			if _, ok := request.(*runtimeapi.PodSandboxStatusRequest); ok {
 				asked.Add(1)
 				return fail(ctx)
@@ -53,17 +54,17 @@ func TestUnlistedSandboxIsAskedFor(t *testing.T) {
 func TestListPodAsksForItsSandbox(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)
-	container := labelled(fake.containers[0], "u1")
-	fake.containers = nil
+	container := labelled(fake.Containers[0], "u1")
+	fake.Containers = nil
 	client := connect(t, fake, cri.Options{})
 	wantPods(t, client, 0)
-	fake.containers = []*runtimeapi.Container{container}
+	fake.Containers = []*runtimeapi.Container{container}
 	for range 2 {
 		if got, err := client.ListPod(t.Context(), "u1"); err != nil || show(present(got)) != unlistedPod {
 			t.Errorf("got %s, %v; want %s", show(present(got)), err, unlistedPod)
 		}
 	}
-	if asked, n := asked.Load(), fake.whole.Load(); asked != 1 || n != 1 {
+	if asked, n := asked.Load(), fake.Whole.Load(); asked != 1 || n != 1 {
 		t.Errorf("asked %d times and listed all %d times, want 1 and 1", asked, n)
 	}
 }
@@ -72,12 +73,12 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)
-	fake.sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}
+	fake.Sandboxes = []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}
 	client := connect(t, fake, cri.Options{})
 	wantPods(t, client, 1)
-	fake.sandboxes = nil
+	fake.Sandboxes = nil
 	wantList(t, client, unlistedPod)
-	fake.containers = append(fake.containers, container("c2", "s1", 1, 3))
+	fake.Containers = append(fake.Containers, container("c2", "s1", 1, 3))
 	wantList(t, client, "u1 ns-s1/name-s1 map[app:web of:s1] c2<s1 name-c2#3 running@3 c1<s1 name-c1#2 running@2\n")
 	if n := asked.Load(); n != 0 {
 		t.Errorf("asked %d times, want not at all", n)
@@ -99,7 +100,7 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			var asked atomic.Int64
 			fake := unlistedSandbox(&asked, tc.fail)
-			labelled(fake.containers[0], "u1")
+			labelled(fake.Containers[0], "u1")
 			client := connect(t, fake, cri.Options{})
 			for n := range 62 {
 				began := time.Now()
@@ -122,7 +123,7 @@ func TestPodsThatShareAUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := sandbox("s1", "u1", 0, 1), sandbox("s2", "u1", 0, 2), sandbox("s3", "u1", 0, 3)
 		c2 := container("c2", "s2", 1, 4)
-		fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{second, first}, containers: []*runtimeapi.Container{c2}}
+		fake := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{second, first}, Containers: []*runtimeapi.Container{c2}}
 		registry := prometheus.NewPedanticRegistry()
 		var log kit.Log
 		client := connect(t, fake, cri.Options{Registerer: registry, Logger: log.Logger()})
@@ -136,11 +137,11 @@ func TestPodsThatShareAUID(t *testing.T) {
 		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total", "shared_pod_uid")
 		synctest.Wait() // for the log
 		log.RequireLines(t, 1, "reason=shared_pod_uid")
-		fake.sandboxes = fake.sandboxes[:1] // the first is gone
+		fake.Sandboxes = fake.Sandboxes[:1] // the first is gone
 		wantList(t, client, other)
-		fake.sandboxes = append(fake.sandboxes, third)
+		fake.Sandboxes = append(fake.Sandboxes, third)
 		wantList(t, client, newest+other)
-		fake.sandboxes = fake.sandboxes[1:] // the container of the second is left
+		fake.Sandboxes = fake.Sandboxes[1:] // the container of the second is left
 		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s2] c2<s2 name-c2#4 running@4\n")
 	})
 }

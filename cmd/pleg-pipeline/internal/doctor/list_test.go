@@ -2,6 +2,7 @@ package doctor_test
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -56,11 +57,7 @@ func TestExamineListedItems(t *testing.T) {
 		},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			test.container.State = runtimeapi.ContainerState_CONTAINER_RUNNING
-			s := &stub{containers: []*runtimeapi.Container{
-				{Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}},
-				test.container,
-			}}
+			s := stub(&runtimeapi.Container{Id: "c1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}}, test.container)
 			r := doctor.Examine(t.Context(), serveStub(t, s, grpc.ForceServerCodecV2(notUTF8{encoding.GetCodecV2(proto.Name)})))
 			if test.cause != "" {
 				check(t, r, test.cause, verdict.Problem)
@@ -79,7 +76,14 @@ func TestExamineListedItems(t *testing.T) {
 // A pod that fails to start leaves a dead sandbox each time (containerd#10865).
 func TestExamineDeadSandboxes(t *testing.T) {
 	kit.Bubble(t, "3000", func(t *testing.T) {
-		r := doctor.Examine(t.Context(), serveStub(t, &stub{dead: 3000}))
+		s := stub()
+		for n := range 3000 {
+			id := fmt.Sprint("dead", n)
+			const state = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
+			s.Sandboxes = append(s.Sandboxes, &runtimeapi.PodSandbox{Id: id, State: state, Metadata: s.Sandboxes[0].Metadata})
+			s.SandboxStatuses[id] = &runtimeapi.PodSandboxStatusResponse{Status: &runtimeapi.PodSandboxStatus{Id: id, State: state}}
+		}
+		r := doctor.Examine(t.Context(), serveStub(t, s))
 		check(t, r, verdict.DeadContainers, verdict.Warning, "3000 of 3001 sandboxes are not ready", "most in shop/web-0 3000")
 	})
 }

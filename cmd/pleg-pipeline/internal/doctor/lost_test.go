@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
@@ -85,12 +86,9 @@ func TestExamineFindsLostExits(t *testing.T) {
 			if test.cgroup == "" {
 				test.cgroup = "/" + folder
 			}
-			o := serveStub(t, &stub{
-				containers: []*runtimeapi.Container{{
-					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
-				}},
-				cgroups: map[string]string{"c1": test.cgroup}, info: test.info, handler: test.handler,
-			})
+			s := stubOfNginx(test.cgroup, test.info)
+			s.Sandboxes[0].RuntimeHandler = test.handler
+			o := serveStub(t, s)
 			o.Cgroups, o.Proc = test.cgroups, test.proc
 			r := doctor.Examine(t.Context(), o)
 			if test.lost {
@@ -110,12 +108,18 @@ func TestExamineFindsLostExits(t *testing.T) {
 func TestExamineDuringAnEnd(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": time.Second, "later": time.Minute} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			o := serveStub(t, &stub{
-				containers: []*runtimeapi.Container{{
-					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
-				}},
-				cgroups: map[string]string{"c1": "/" + folder}, info: runc, ends: time.Now().Add(after),
-			})
+			s := stubOfNginx("/"+folder, runc)
+			ends := time.Now().Add(after)
+			s.After = func(answer any) any {
+				running, ok := answer.(*runtimeapi.ContainerStatusResponse)
+				if !ok || time.Now().Before(ends) {
+					return answer
+				}
+				exited := proto.CloneOf(running)
+				exited.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
+				return exited
+			}
+			o := serveStub(t, s)
 			o.Cgroups, o.Proc = fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, fstest.MapFS{}
 			if r := doctor.Examine(t.Context(), o); len(r.Empty) > 0 != (after == time.Minute) {
 				t.Errorf("empty %+v, verdict %q", r.Empty, r.Verdict)
@@ -139,12 +143,7 @@ func TestExamineFindsStoppedShim(t *testing.T) {
 		"stopped, and an end": {empty, "T", "containerd-shim, PID 40, is stopped by a signal; nginx has ended, and the runtime calls it running"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			o := serveStub(t, &stub{
-				containers: []*runtimeapi.Container{{
-					Id: "c1", PodSandboxId: "s", State: runtimeapi.ContainerState_CONTAINER_RUNNING, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"},
-				}},
-				cgroups: map[string]string{"c1": "/" + folder}, info: runc,
-			})
+			o := serveStub(t, stubOfNginx("/"+folder, runc))
 			o.Cgroups, o.Proc = test.cgroups, fstest.MapFS{
 				"self/stat": {}, "40/comm": {Data: []byte("containerd-shim\n")}, "40/stat": {Data: []byte("40 (containerd-shim) " + test.state + " 1 ")},
 				"40/cmdline": {Data: []byte("/usr/bin/containerd-shim-runc-v2\x00-id\x00s\x00")},

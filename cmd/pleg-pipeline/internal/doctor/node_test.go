@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"net"
 	"os"
 	"strings"
@@ -17,73 +16,42 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// stub is a runtime with one sandbox and these conditions.
-type stub struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	runtimeapi.UnimplementedImageServiceServer
-	conditions []*runtimeapi.RuntimeCondition
-	dead       int // sandboxes of the same pod
-	containers []*runtimeapi.Container
-	// cgroups are the cgroups of the containers, info is what else is reported of them, such as
-	// "pid": 41 and a comma. handler is the runtime handler of the sandbox.
-	cgroups       map[string]string
-	info, handler string
-	// ends is when the container ends; zero if it lives.
-	ends time.Time
-}
-
-func (s *stub) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "stub"}, nil
-}
-
-func (s *stub) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
-	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: s.conditions}}, nil
-}
-
-func (s *stub) ListPodSandbox(context.Context, *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+// stub returns a runtime with the ready sandbox s, running containers, and a disk of images. The
+// container with the id hangs does not answer.
+func stub(containers ...*runtimeapi.Container) *rawruntime.Runtime {
 	meta := &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"}
-	items := []*runtimeapi.PodSandbox{{Id: "s", RuntimeHandler: s.handler, Metadata: meta}}
-	for n := range s.dead {
-		items = append(items, &runtimeapi.PodSandbox{Id: fmt.Sprint("dead", n), State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY, Metadata: meta})
+	s := &rawruntime.Runtime{
+		Name:       "stub",
+		Sandboxes:  []*runtimeapi.PodSandbox{{Id: "s", Metadata: meta}},
+		Containers: containers,
+		Images:     []*runtimeapi.FilesystemUsage{{FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/images"}}},
+		SandboxStatuses: map[string]*runtimeapi.PodSandboxStatusResponse{
+			"s": {Status: &runtimeapi.PodSandboxStatus{Id: "s"}},
+		},
+		ContainerStatuses: make(map[string]*runtimeapi.ContainerStatusResponse),
+		Before: func(ctx context.Context, request any) error {
+			if r, ok := request.(*runtimeapi.ContainerStatusRequest); ok && r.GetContainerId() == "hangs" {
+				<-ctx.Done()
+			}
+			return ctx.Err()
+		},
 	}
-	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
+	for _, c := range containers {
+		c.State = runtimeapi.ContainerState_CONTAINER_RUNNING
+		s.ContainerStatuses[c.GetId()] = &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: c.GetId(), State: c.GetState()}}
+	}
+	return s
 }
 
-func (s *stub) ListContainers(context.Context, *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: s.containers}, nil
-}
-
-// ContainerStatus answers as containerd and CRI-O do if they are asked to be verbose.
-// The container with the id hangs does not answer.
-func (s *stub) ContainerStatus(ctx context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
-	if r.GetContainerId() == "hangs" {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	answer := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: r.GetContainerId(), State: runtimeapi.ContainerState_CONTAINER_RUNNING}}
-	if !s.ends.IsZero() && !time.Now().Before(s.ends) {
-		answer.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
-	}
-	if r.GetVerbose() {
-		answer.Info = map[string]string{"info": `{` + s.info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + s.cgroups[r.GetContainerId()] + `"}}}`}
-	}
-	return answer, nil
-}
-
-func (s *stub) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
-	st := &runtimeapi.PodSandboxStatus{Id: r.GetPodSandboxId()}
-	if st.Id != "s" {
-		st.State = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
-	}
-	return &runtimeapi.PodSandboxStatusResponse{Status: st}, nil
-}
-
-func (s *stub) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
-	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: []*runtimeapi.FilesystemUsage{{
-		FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/var/lib/images"},
-	}}}, nil
+// stubOfNginx returns a stub with the container c1 in this cgroup. info is what else containerd and
+// CRI-O say in a verbose status, such as "pid": 41 and a comma.
+func stubOfNginx(cgroup, info string) *rawruntime.Runtime {
+	s := stub(&runtimeapi.Container{Id: "c1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}})
+	s.ContainerStatuses["c1"].Info = map[string]string{"info": `{` + info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + cgroup + `"}}}`}
+	return s
 }
 
 // TestExamineNode has causes that are not in the lists.
@@ -115,7 +83,9 @@ func TestExamineNode(t *testing.T) {
 		{"busy disk", nil, busy, 50, 10, verdict.NetworkPlugin, verdict.Warning, ""},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
-			o := serveStub(t, &stub{conditions: test.conditions})
+			s := stub()
+			s.Conditions = test.conditions
+			o := serveStub(t, s)
 			o.Pressure = test.pressure
 			o.Usage = func(string) (float64, float64, error) { return test.used, test.inodes, nil }
 			r := doctor.Examine(t.Context(), o)
@@ -135,15 +105,10 @@ func TestExamineNode(t *testing.T) {
 }
 
 // serveStub serves a stub in memory until the test ends.
-func serveStub(t *testing.T, s *stub, o ...grpc.ServerOption) doctor.Options {
+func serveStub(t *testing.T, s *rawruntime.Runtime, o ...grpc.ServerOption) doctor.Options {
 	t.Helper()
 	l, to := memory()
-	server := grpc.NewServer(o...)
-	runtimeapi.RegisterRuntimeServiceServer(server, s)
-	runtimeapi.RegisterImageServiceServer(server, s)
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(l) }()
-	t.Cleanup(func() { server.Stop(); <-served })
+	rawruntime.Serve(t, s, l, o...)
 	return options("unix:///in-memory", to)
 }
 

@@ -10,13 +10,12 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -39,30 +38,19 @@ func listening(t *testing.T) string {
 	return "unix://" + path
 }
 
-// runtime answers every call with this error, if it is not nil.
-type runtime struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	err error
-}
-
-func (r *runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{RuntimeName: "test"}, r.err
-}
-
 // serving returns the endpoint of a gRPC server, which has a runtime if that is not nil.
-func serving(t *testing.T, of runtimeapi.RuntimeServiceServer) string {
+func serving(t *testing.T, of *rawruntime.Runtime) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
 	kit.Must(t, err)
-	server := grpc.NewServer()
-	if of != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, of)
-	}
-	served := make(chan struct{})
-	go func() { defer close(served); _ = server.Serve(l) }()
-	t.Cleanup(func() { server.Stop(); <-served })
+	rawruntime.Serve(t, of, l)
 	return "unix://" + path
+}
+
+// failing is a runtime whose calls fail.
+func failing(code codes.Code, message string) *rawruntime.Runtime {
+	return &rawruntime.Runtime{Before: func(context.Context, any) error { return status.Error(code, message) }}
 }
 
 // abandoned returns the endpoint of a socket on which no process listens.
@@ -83,9 +71,9 @@ func TestResolveOrder(t *testing.T) {
 	defaultConfig := write(t, "default.yaml", "runtime-endpoint: "+standard+"\n")
 	emptyConfig := write(t, "empty.yaml", "image-endpoint: unix:///image\n")
 	const missing = "/nonexistent/crictl.yaml"
-	dead, first, second := abandoned(t), serving(t, &runtime{}), serving(t, &runtime{})
-	docker, silent, bare := serving(t, nil), listening(t), serving(t, runtimeapi.UnimplementedRuntimeServiceServer{})
-	starting := serving(t, &runtime{err: status.Error(codes.Unavailable, "server is not initialized yet")})
+	dead, first, second := abandoned(t), serving(t, &rawruntime.Runtime{}), serving(t, &rawruntime.Runtime{})
+	docker, silent, bare := serving(t, nil), listening(t), serving(t, failing(codes.Unimplemented, "method Version not implemented"))
+	starting := serving(t, failing(codes.Unavailable, "server is not initialized yet"))
 
 	for _, test := range []struct {
 		name          string
