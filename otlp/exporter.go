@@ -86,12 +86,12 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 			Log: cmp.Or(o.Logger, slog.New(slog.DiscardHandler)).With("stage", "otlp"), Failed: "cannot export events", Recovered: "exporting again",
 			Backoff: backoff.Backoff{Min: minBackoff, Max: maxBackoff},
 			Count:   func(error) time.Duration { retries.Inc(); return 0 },
+			Ended:   s.Unregister,
 		},
 	}
 	if err := s.Register(); err != nil {
 		return nil, fmt.Errorf("new exporter: %w", err)
 	}
-	e.loop.Ended = s.Unregister
 	e.loop.Acknowledged()
 	e.logger = sdklog.NewLoggerProvider(
 		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),
