@@ -19,8 +19,6 @@ import (
 
 // Runtime returns the answers in its fields.
 type Runtime struct {
-	runtimeapi.UnimplementedRuntimeServiceServer
-	runtimeapi.UnimplementedImageServiceServer
 	// Before is called before each unary call, if it is not nil. Its error replaces the answer.
 	Before func(ctx context.Context, request any) error
 	// After changes an answer to a unary call, if it is not nil.
@@ -49,8 +47,8 @@ type Runtime struct {
 func Serve(t testing.TB, r *Runtime, listener net.Listener, o ...grpc.ServerOption) (stop func()) {
 	server := grpc.NewServer(append(o, grpc.MaxRecvMsgSize(64<<20), grpc.MaxSendMsgSize(64<<20), grpc.UnaryInterceptor(r.intercept))...)
 	if r != nil {
-		runtimeapi.RegisterRuntimeServiceServer(server, r)
-		runtimeapi.RegisterImageServiceServer(server, r)
+		runtimeapi.RegisterRuntimeServiceServer(server, service{Runtime: r})
+		runtimeapi.RegisterImageServiceServer(server, service{Runtime: r})
 	}
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(listener) }) // ends with Stop
@@ -60,6 +58,13 @@ func Serve(t testing.TB, r *Runtime, listener net.Listener, o ...grpc.ServerOpti
 	})
 	t.Cleanup(stop)
 	return stop
+}
+
+// service has the calls of CRI.
+type service struct {
+	runtimeapi.UnimplementedRuntimeServiceServer
+	runtimeapi.UnimplementedImageServiceServer
+	*Runtime
 }
 
 func (r *Runtime) intercept(ctx context.Context, request any, _ *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
@@ -75,17 +80,17 @@ func (r *Runtime) intercept(ctx context.Context, request any, _ *grpc.UnaryServe
 	return answer, err
 }
 
-func (r *Runtime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
+func (r service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
 		Version: "0.1.0", RuntimeName: cmp.Or(r.Name, "fake"), RuntimeVersion: "v7", RuntimeApiVersion: "v1",
 	}, nil
 }
 
-func (r *Runtime) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
+func (r service) Status(context.Context, *runtimeapi.StatusRequest) (*runtimeapi.StatusResponse, error) {
 	return &runtimeapi.StatusResponse{Status: &runtimeapi.RuntimeStatus{Conditions: r.Conditions}}, nil
 }
 
-func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
+func (r service) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {
 	filter := req.GetFilter()
 	if filter == nil {
 		r.Whole.Add(1)
@@ -98,7 +103,7 @@ func (r *Runtime) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandb
 	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
 }
 
-func (r *Runtime) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
+func (r service) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
 	return &runtimeapi.ListContainersResponse{Containers: matching(r.Containers, req.GetFilter().GetLabelSelector())}, nil
 }
 
@@ -113,11 +118,11 @@ func matching[E interface{ GetLabels() map[string]string }](items []E, labels ma
 	})
 }
 
-func (r *Runtime) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+func (r service) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
 	return found(r.SandboxStatuses, req.GetPodSandboxId())
 }
 
-func (r *Runtime) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
+func (r service) ContainerStatus(_ context.Context, req *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	return found(r.ContainerStatuses, req.GetContainerId())
 }
 
@@ -128,11 +133,11 @@ func found[A any](answers map[string]*A, id string) (*A, error) {
 	return nil, status.Errorf(codes.NotFound, "no %s", id)
 }
 
-func (r *Runtime) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
+func (r service) ImageFsInfo(context.Context, *runtimeapi.ImageFsInfoRequest) (*runtimeapi.ImageFsInfoResponse, error) {
 	return &runtimeapi.ImageFsInfoResponse{ImageFilesystems: r.Images}, nil
 }
 
-func (r *Runtime) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
+func (r service) GetContainerEvents(_ *runtimeapi.GetEventsRequest, stream grpc.ServerStreamingServer[runtimeapi.ContainerEventResponse]) error {
 	for {
 		select {
 		case event, ok := <-r.Events:
