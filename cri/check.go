@@ -61,8 +61,6 @@ type Version struct {
 	// RuntimeName is the name of the runtime, such as containerd or cri-o.
 	RuntimeName    string
 	RuntimeVersion string
-	// APIVersion is the CRI version, v1.
-	APIVersion string
 }
 
 // Check asks the runtime for its version. It blocks for at most
@@ -83,7 +81,6 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 	return Version{
 		RuntimeName:    answer.GetRuntimeName(),
 		RuntimeVersion: answer.GetRuntimeVersion(),
-		APIVersion:     answer.GetRuntimeApiVersion(),
 	}, nil
 }
 

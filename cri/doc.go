@@ -21,7 +21,7 @@
 // UTF-8, only the state is used. It counts the item in pleg_malformed_items_total and logs it once.
 //
 // A container belongs to the sandbox that it names. If the list does not have that sandbox, the
-// client knows its pod from an earlier list, or asks for the sandbox once. Pods that share a UID,
+// client knows its pod from an earlier list, or asks for the sandbox. Pods that share a UID,
 // as crictl makes them from the example in its documentation, are listed apart: the first keeps the
 // UID, each other pod is UID@namespace.name while it exists.
 //

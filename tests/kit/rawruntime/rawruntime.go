@@ -82,7 +82,7 @@ func (r *Runtime) intercept(ctx context.Context, request any, _ *grpc.UnaryServe
 
 func (r service) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
 	return &runtimeapi.VersionResponse{
-		Version: "0.1.0", RuntimeName: cmp.Or(r.Name, "fake"), RuntimeVersion: "v7", RuntimeApiVersion: "v1",
+		Version: "0.1.0", RuntimeName: cmp.Or(r.Name, "fake"), RuntimeVersion: "v7",
 	}, nil
 }
 
