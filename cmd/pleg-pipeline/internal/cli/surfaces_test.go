@@ -114,8 +114,8 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			alert: "PlegPodsHang", node: stoppedShim("conmon", "/usr/bin/conmon\x00-c\x00"),
 		},
 		"slow": {
-			begin: fault(simruntime.Fault{Latency: 2 * time.Second}), after: 20500 * time.Millisecond, cause: verdict.RuntimeSlow,
-			want: "WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.0s", alert: "PlegRuntimeSlow",
+			begin: fault(simruntime.Fault{Latency: 2100 * time.Millisecond}), after: 20500 * time.Millisecond, cause: verdict.RuntimeSlow,
+			want: "WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes 2.1s", alert: "PlegRuntimeSlow",
 		},
 		"socket gone": {
 			begin: func(_ *testing.T, s *kit.Simulation) {

@@ -109,7 +109,7 @@ func TestPodsThatHangAreSeen(t *testing.T) {
 // TestTopNamesADaemonThatIsStoppedLater stops a daemon while top shows it.
 func TestTopNamesADaemonThatIsStoppedLater(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "top-") // its path is shorter than that of the test
+	dir, err := os.MkdirTemp("", "top-") //nolint:usetesting // short: the path must fit on a line
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket, stat := filepath.Join(dir, "s"), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")
