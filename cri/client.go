@@ -125,7 +125,8 @@ func New(endpoint string, opts Options) (*Client, error) {
 // Process is the one that listened at the socket when the last connection was made, unless that is
 // outside the pid namespace. Calls are lists and statuses, without the event stream.
 func (c *Client) Report() pleg.Report {
-	return pleg.Report{Endpoint: c.endpoint, Degraded: c.fallback(), Process: c.process(), Calls: c.inFlight.list()}
+	calls := c.inFlight.list()
+	return pleg.Report{Endpoint: c.endpoint, Degraded: c.fallback(), Process: c.process(len(calls) > 0 || c.metrics.failed.Load()), Calls: calls}
 }
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code

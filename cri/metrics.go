@@ -2,6 +2,7 @@ package cri
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -31,6 +32,8 @@ type metrics struct {
 	operations map[string]operation
 	malformed  map[string]prometheus.Counter // by reason
 	unregister func()
+	// failed is set if the last call failed.
+	failed atomic.Bool
 }
 
 // newMetrics registers the metrics. Names, help and buckets of the first three are
@@ -74,7 +77,7 @@ func (m *metrics) intercept(ctx context.Context, method string, req, reply any, 
 	err := invoke(ctx, method, req, reply, conn, opts...)
 	op.duration.Observe(time.Since(start).Seconds())
 	op.total.Inc()
-	if err != nil {
+	if m.failed.Store(err != nil); err != nil {
 		op.errors.Inc()
 	}
 	return err

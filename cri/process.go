@@ -15,15 +15,16 @@ import (
 )
 
 // process returns the process that listened at the socket when the last connection was made, with
-// its present state; nil if it is not known, as outside the pid namespace of the host.
-func (c *Client) process() *pleg.Process {
+// its present state; nil if it is not known, as outside the pid namespace of the host. Its threads
+// are looked at only if something is wrong, because that takes a millisecond.
+func (c *Client) process(wrong bool) *pleg.Process {
 	last := c.observed.last.Load()
 	if last == nil || last.pid == 0 || last.pid == os.Getpid() { // a test serves its own runtime
 		return nil
 	}
 	proc := os.DirFS("/proc")
 	p, _ := process.Read(proc, last.pid)
-	if p != nil && p.State != "" && p.State != "T" && process.Waits(proc, last.pid) {
+	if wrong && p != nil && p.State != "" && p.State != "T" && process.Waits(proc, last.pid) {
 		p.State = "D"
 	}
 	return p
