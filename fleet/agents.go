@@ -60,8 +60,7 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	defer cancel()
 	status, err := p.o.Health(ctx)
 	if err != nil {
-		h.Verdict = new(verdict.Silent("does not answer the agent: "+err.Error(), time.Time{}))
-		return h
+		return health{Verdict: new(verdict.Silent("does not answer the agent: "+err.Error(), time.Time{}))}
 	}
 	h.Verdict = new(verdict.Of(status))
 	for _, f := range verdict.Pods(status) {
@@ -133,7 +132,7 @@ func (p *Publisher) beat(ctx context.Context) error {
 	if now := p.examine(ctx); time.Since(p.renewed) >= LeaseTTL/3 || !slices.Equal(now.causes(), p.causes()) {
 		// Somebody may have removed the messages of the node or replaced the agent, which no answer shows
 		// while it is quiet.
-		err := p.await(ctx, 0) // currentAsOf is behind what waits
+		err := p.flush(ctx) // currentAsOf is behind what waits
 		var seq uint64
 		if err == nil {
 			seq, err = p.lastSequence(ctx, p.node)
@@ -160,7 +159,7 @@ func agents(ctx context.Context, js jetstream.JetStream, cluster string, nodes [
 		return nil, err
 	}
 	all := make(map[string]agentState)
-	subjects := subjectsOf(nodes, func(node string) string { return leaseSubject(nodeKey(cluster, node)) })
+	subjects := subjectsOf(cluster, nodes, func(cluster, node string) string { return leaseSubject(nodeKey(cluster, node)) })
 	_, err = bucket.snapshot(ctx, searchTimeout, subjects, func(m *stored) {
 		var state agentState
 		if delete(all, nodeOf(m.Subject)); json.Unmarshal(m.Data, &state) == nil { // else it ended

@@ -18,41 +18,41 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 		return config, fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
 	}
 	config.FilterSubjects = w.subjects
-	first, end := w.nodes == nil, place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
-	state, continues := first && w.o.Replay, true
-	if first {
-		w.nodes = make(map[string]*progress)
-		switch w.at = end; {
+	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
+	if w.nodes == nil {
+		w.nodes, w.at, w.owes = make(map[string]*progress), w.end, true
+		switch {
+		case w.o.Replay:
+			return w.beginReplay(config), nil
+		case !w.o.Since.IsZero():
+			w.at, config.DeliverPolicy, config.OptStartTime = place{}, jetstream.DeliverByStartTimePolicy, &w.o.Since
+			return config, nil
 		case w.o.After != nil:
 			w.at, _ = parsePlace(string(*w.o.After)) // the empty id is of no stream
-			w.owes = true
-		case !w.o.Since.IsZero():
-			w.owes = true
-			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &w.o.Since
-			return config, nil
-		case w.o.Bookmarks && !state:
-			if err := w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()}); err != nil {
-				return config, err
+		default:
+			w.owes = false
+			if w.o.Bookmarks {
+				err = w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
 			}
 		}
 	}
-	if !state {
-		if continues, err = w.continues(ctx, info); err != nil {
-			return config, err
-		}
+	continues := false
+	if err == nil {
+		continues, err = w.continues(ctx, info)
 	}
-	if state || !continues {
-		if !continues {
-			if err := w.send(Event{Event: pleg.Event{Type: pleg.Gap, Reason: pleg.HistoryTooShort, ObservedAt: time.Now()}}); err != nil {
-				return config, err
-			}
-		}
-		w.nodes, w.seen, w.at, w.owes, w.broken = make(map[string]*progress), make(map[string]struct{}), end, true, true
-		config.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
-		return config, nil
+	if err != nil || continues {
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.at.message+1
+		return config, err
 	}
-	config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.at.message+1
-	return config, nil
+	err = w.send(Event{Event: pleg.Event{Type: pleg.Gap, Reason: pleg.HistoryTooShort, ObservedAt: time.Now()}})
+	return w.beginReplay(config), err
+}
+
+// beginReplay makes a connection begin with the present state of all nodes.
+func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	w.nodes, w.seen, w.at, w.owes, w.broken = make(map[string]*progress), make(map[string]struct{}), place{}, true, true
+	config.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
+	return config
 }
 
 // continues reports whether the watch can go on with the stream. If that has another message in the

@@ -56,16 +56,10 @@ func (p *progress) judge(m *message) action {
 
 // handle delivers what one message says.
 func (w *watch) handle(ctx context.Context, m *stored) error {
-	at := place{w.at.stream, m.Sequence, m.Time.UnixNano()}
-	if w.owes && m.Sequence > w.mark { // the last message before was removed
-		w.at.message, w.at.stored = w.mark, 0
-		if err := w.deliverSynced(); err != nil {
-			return err
-		}
-	}
+	at := place{w.end.stream, m.Sequence, m.Time.UnixNano()}
 	decoded, err := decode(m.Data)
 	node := nodeOf(m.Subject)
-	if err == nil && checkName("node", node, maxName) != nil {
+	if err == nil {
 		err = checkName("node", node, maxName)
 	}
 	if err != nil {
@@ -75,7 +69,7 @@ func (w *watch) handle(ctx context.Context, m *stored) error {
 		return err
 	}
 	w.at = at
-	return w.deliverSynced()
+	return nil
 }
 
 // passOver notes that something cannot be read.
@@ -150,7 +144,7 @@ func (w *watch) replayNode(ctx context.Context, node string, gap *message, at pl
 	p := new(progress)
 	w.nodes[node] = p
 	last := make(map[string]*message)
-	until, err := w.snapshot(ctx, w.patience, []string{allOf(w.o.Cluster)(node)}, func(m *stored) {
+	until, err := w.snapshot(ctx, w.patience, allOf(w.o.Cluster, node), func(m *stored) {
 		decoded, err := decode(m.Data)
 		if err != nil {
 			w.passOver(m.Subject, err)
@@ -170,13 +164,4 @@ func (w *watch) replayNode(ctx context.Context, node string, gap *message, at pl
 	}
 	w.broken, w.withheld = broken, max(w.withheld, p.replayed)
 	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
-}
-
-// deliverSynced delivers the Synced that the watch owes, once it has the message.
-func (w *watch) deliverSynced() error {
-	if !w.owes || w.at.message < w.mark {
-		return nil
-	}
-	w.owes, w.broken, w.seen = false, false, nil
-	return w.send(Event{At: w.position(w.at), Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}})
 }

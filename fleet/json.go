@@ -12,7 +12,7 @@ import (
 type object []byte
 
 func (o object) name(name string) object {
-	if o[len(o)-1] != '{' && o[len(o)-1] != '[' {
+	if n := len(o); n > 0 && o[n-1] != '{' && o[n-1] != '[' {
 		o = append(o, ',')
 	}
 	if name == "" {
@@ -36,6 +36,7 @@ func (o object) text(name, value string) object {
 	return append(append(o, value...), '"')
 }
 
+// time adds a time unless it is zero.
 func (o object) time(name string, value time.Time) object {
 	if value.IsZero() {
 		return o
@@ -43,8 +44,8 @@ func (o object) time(name string, value time.Time) object {
 	return append(value.AppendFormat(append(o.name(name), '"'), time.RFC3339Nano), '"')
 }
 
-func (o object) number(name string, value uint64) object {
-	return strconv.AppendUint(o.name(name), value, 10)
+func (o object) number(name string, value int64) object {
+	return strconv.AppendInt(o.name(name), value, 10)
 }
 
 // some adds a number unless it is 0.
@@ -52,59 +53,11 @@ func (o object) some(name string, value int64) object {
 	if value == 0 {
 		return o
 	}
-	return strconv.AppendInt(o.name(name), value, 10)
+	return o.number(name, value)
 }
 
 func (o object) bool(name string, value bool) object {
 	return strconv.AppendBool(o.name(name), value)
-}
-
-// event adds the fields of an event, and the pod's fields only if whole is true.
-func (o object) event(ev *pleg.Event, whole bool) object {
-	o = o.number("seq", ev.Seq).text("type", string(ev.Type))
-	if whole {
-		o = o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace)
-	}
-	o = o.text("containerID", string(ev.ContainerID)).text("containerName", ev.ContainerName)
-	o = o.number("attempt", uint64(ev.Attempt)).bool("sandbox", ev.Sandbox)
-	if ev.ExitCode != nil {
-		o = strconv.AppendInt(o.name("exitCode"), int64(*ev.ExitCode), 10)
-	}
-	o = o.text("reason", ev.Reason).text("image", ev.Image).time("startedAt", ev.StartedAt).time("finishedAt", ev.FinishedAt)
-	o = o.some("missed", int64(ev.Missed))
-	if whole && ev.Replayed {
-		o = o.bool("replayed", true)
-	}
-	return o.text("epoch", ev.Epoch).time("observedAt", ev.ObservedAt)
-}
-
-// status adds what is published of a status.
-func (o object) status(s *pleg.PodStatus) object {
-	o = o.texts("ips", s.IPs)
-	if len(s.Containers) > 0 {
-		o = append(o.name("containers"), '[')
-		for _, c := range s.Containers {
-			o = append(o.name(""), '{').text("id", string(c.ID)).text("name", c.Name).some("attempt", int64(c.Attempt)).number("state", uint64(c.State))
-			o = o.time("createdAt", c.CreatedAt).time("startedAt", c.StartedAt).time("finishedAt", c.FinishedAt)
-			o = o.some("exitCode", int64(c.ExitCode)).text("reason", c.Reason).text("message", c.Message)
-			o = o.text("image", c.Image).text("imageRef", c.ImageRef).text("logPath", c.LogPath)
-			o = append(o, '}')
-		}
-		o = append(o, ']')
-	}
-	if len(s.Sandboxes) > 0 {
-		o = append(o.name("sandboxes"), '[')
-		for _, sandbox := range s.Sandboxes {
-			o = append(o.name(""), '{').text("id", string(sandbox.ID)).some("attempt", int64(sandbox.Attempt)).bool("ready", sandbox.Ready)
-			o = o.time("createdAt", sandbox.CreatedAt).texts("ips", sandbox.IPs)
-			if sandbox.HostNetwork {
-				o = o.bool("hostNetwork", true)
-			}
-			o = append(o, '}')
-		}
-		o = append(o, ']')
-	}
-	return o.time("observedAt", s.ObservedAt)
 }
 
 func (o object) texts(name string, values []string) object {
@@ -113,4 +66,38 @@ func (o object) texts(name string, values []string) object {
 	}
 	text, _ := json.Marshal(values)
 	return append(o.name(name), text...)
+}
+
+// inner returns the fields of an event, without those that all events of its pod have in common.
+func inner(ev *pleg.Event) object {
+	o := make(object, 0, 512).number("seq", int64(ev.Seq)).text("type", string(ev.Type))
+	o = o.text("containerID", string(ev.ContainerID)).text("containerName", ev.ContainerName)
+	o = o.number("attempt", int64(ev.Attempt)).bool("sandbox", ev.Sandbox)
+	if ev.ExitCode != nil {
+		o = o.number("exitCode", int64(*ev.ExitCode))
+	}
+	o = o.text("reason", ev.Reason).text("image", ev.Image).time("startedAt", ev.StartedAt).time("finishedAt", ev.FinishedAt)
+	o = o.some("missed", int64(ev.Missed))
+	if ev.Replayed {
+		o = o.bool("replayed", true)
+	}
+	return o.text("epoch", ev.Epoch).time("observedAt", ev.ObservedAt)
+}
+
+// status adds what is published of a status.
+func (o object) status(s *pleg.PodStatus) object {
+	o = append(o.name("status"), '{').texts("ips", s.IPs)
+	o = append(o.name("containers"), '[')
+	for _, c := range s.Containers {
+		o = append(o.name(""), '{').text("id", string(c.ID)).text("name", c.Name).some("attempt", int64(c.Attempt)).number("state", int64(c.State))
+		o = o.time("createdAt", c.CreatedAt).time("startedAt", c.StartedAt).time("finishedAt", c.FinishedAt)
+		o = o.some("exitCode", int64(c.ExitCode)).text("reason", c.Reason).text("message", c.Message)
+		o = append(o.text("image", c.Image).text("imageRef", c.ImageRef).text("logPath", c.LogPath), '}')
+	}
+	o = append(append(o, ']').name("sandboxes"), '[')
+	for _, sandbox := range s.Sandboxes {
+		o = append(o.name(""), '{').text("id", string(sandbox.ID)).some("attempt", int64(sandbox.Attempt)).bool("ready", sandbox.Ready)
+		o = append(o.time("createdAt", sandbox.CreatedAt).texts("ips", sandbox.IPs).bool("hostNetwork", sandbox.HostNetwork), '}')
+	}
+	return append(append(o, ']').time("observedAt", s.ObservedAt), '}')
 }

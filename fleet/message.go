@@ -1,23 +1,18 @@
 package fleet
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
-
-// cloudEvent is what a reader needs of a message in the stream: a CloudEvent 1.0 in JSON. docs/fleet.md
-// describes it.
-type cloudEvent struct {
-	Type string `json:"type"`
-	Data data   `json:"data"`
-}
 
 const contentType = "application/cloudevents+json"
 
@@ -27,6 +22,27 @@ type data struct {
 
 	// Pod is the pod as it is after the event; nil in a message about the node.
 	Pod *podState `json:"pod"`
+}
+
+// podState is a pod as it is after an event, as a reader gets it.
+type podState struct {
+	Labels map[string]string `json:"labels"`
+	// Gone is true for a pod without containers and sandboxes.
+	Gone bool `json:"gone"`
+	// Events are the last event of each container and sandbox that is not removed, in the order
+	// of their numbers. What they have in common with the event of the message is left out.
+	Events []pleg.Event `json:"events"`
+	// Status has no annotations, and the labels of the pod alone.
+	Status *pleg.PodStatus `json:"status"`
+	// Error says what was too large to publish.
+	Error string `json:"error"`
+}
+
+func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
+	if len(status.Sandboxes) == 0 {
+		return nil
+	}
+	return slices.MaxFunc(status.Sandboxes, func(a, b *pleg.SandboxStatus) int { return cmp.Compare(a.Attempt, b.Attempt) })
 }
 
 // kind is what a message is.
@@ -51,23 +67,24 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// encode begins the message about an event, a pod or a node. The caller closes its data and the
-// message.
-func encode(to object, source string, k kind, ev *pleg.Event) (object, error) {
-	name, more := string(k), ""
+// encode begins a message, a CloudEvent 1.0 in JSON: its data, and the message, have no end. docs/fleet.md
+// describes it. The fields are those of inner.
+func encode(to object, source string, k kind, ev *pleg.Event, fields object) (id string, o object, err error) {
+	seq := strconv.FormatUint(ev.Seq, 10)
+	name, id := string(k), ev.Epoch+"/"+seq
 	switch info := eventtype.Of(ev.Type); {
 	case k != ofEvent:
-		more = fmt.Sprintf("/%s/%s/%x", name, ev.PodUID, ev.ObservedAt.UnixNano())
+		id = fmt.Sprintf("%s/%s/%s/%x", id, name, ev.PodUID, ev.ObservedAt.UnixNano())
 	case info.Class == eventtype.ClassMark || info.Number == 0:
-		return nil, fmt.Errorf("event type %q cannot be published", ev.Type)
+		return "", nil, fmt.Errorf("event type %q cannot be published", ev.Type)
 	default:
 		name = strings.ReplaceAll(info.Name, "_", "")
 	}
-	seq := strconv.FormatUint(ev.Seq, 10)
-	o := append(to, `{"specversion":"1.0"`...)
-	o = o.text("id", ev.Epoch+"/"+seq+more).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
+	o = append(to, `{"specversion":"1.0"`...)
+	o = o.text("id", id).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
 	o = o.time("time", ev.ObservedAt).text("datacontenttype", "application/json").text("sequence", strings.Repeat("0", 20-len(seq))+seq)
-	return append(o.name("data"), '{').event(ev, true), nil
+	o = append(append(o.name("data"), '{'), fields...)
+	return id, o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace), nil
 }
 
 // message is what a reader makes of a message.
@@ -77,7 +94,10 @@ type message struct {
 }
 
 func decode(body []byte) (message, error) {
-	var ce cloudEvent
+	var ce struct {
+		Type string
+		Data data
+	}
 	if err := json.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
@@ -95,4 +115,18 @@ func decode(body []byte) (message, error) {
 		return m, errors.New("it has no pod")
 	}
 	return m, nil
+}
+
+// restore adds to the events and to the status what they have in common with the event of the message.
+func (s *podState) restore(ev *pleg.Event) {
+	if status := s.Status; status != nil {
+		status.UID, status.Name, status.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
+		if newest := newestSandbox(status); newest != nil {
+			newest.Labels = s.Labels
+		}
+	}
+	for i := range s.Events {
+		last := &s.Events[i]
+		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace
+	}
 }

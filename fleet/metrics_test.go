@@ -20,7 +20,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	kit.Must(t, err)
 	registry := prometheus.NewPedanticRegistry()
 	if _, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: &nats.Conn{}, Source: fleet.From(pipe), Cluster: "c", Node: "n", Registerer: registry,
+		Conn: &nats.Conn{}, Source: pipe, Cluster: "c", Node: "n", Registerer: registry,
 	}); err != nil {
 		t.Fatal(err)
 	}

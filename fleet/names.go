@@ -38,27 +38,25 @@ func podSubject(cluster, node string, uid pleg.PodUID) string {
 
 func leaseSubject(key string) string { return "$KV." + AgentBucket + "." + key }
 
-// subjectsOf returns the subjects of some nodes of a cluster, which each returns; without nodes,
-// the subjects of "*".
-func subjectsOf(nodes []string, each func(node string) string) (all []string) {
+// subjectsOf returns the subjects of some nodes of a cluster, which each returns; without nodes, those
+// of all.
+func subjectsOf(cluster string, nodes []string, each func(cluster, node string) string) (all []string) {
 	if len(nodes) == 0 {
-		return []string{each("*")}
+		nodes = []string{"*"}
 	}
 	for _, node := range nodes {
-		all = append(all, each(node))
+		all = append(all, each(cluster, node))
 	}
 	return all
 }
 
-// allOf returns a function for all subjects of a node of a cluster. The subjects of "*" are all of
-// the stream, which the server need not filter.
-func allOf(cluster string) func(node string) string {
-	return func(node string) string {
-		if node == "*" {
-			return subjectPrefix + token(cluster) + ".>"
-		}
-		return subjectPrefix + nodeKey(cluster, node) + ".>"
+// allOf returns the filters for all messages of some nodes of a cluster; without nodes, of the whole
+// stream, which the server need not filter.
+func allOf(cluster string, nodes ...string) []string {
+	if len(nodes) == 0 {
+		return []string{subjectPrefix + token(cluster) + ".>"}
 	}
+	return subjectsOf(cluster, nodes, func(cluster, node string) string { return subjectPrefix + nodeKey(cluster, node) + ".>" })
 }
 
 // nodeOf returns the node in a subject of the stream, pleg.v2.CLUSTER.NODE.UID, or of the bucket,

@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -32,8 +33,8 @@ type PublisherOptions struct {
 	// Conn is the connection to the server; see [Connect]. The publisher does not
 	// close it.
 	Conn *nats.Conn
-	// Source is where the events come from.
-	Source Source
+	// Source is the pipeline of this process or the daemon of this node.
+	Source node.Pipeline
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
@@ -94,7 +95,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	js, err := jetstream.New(o.Conn)
+	js, err := jetstream.New(o.Conn, jetstream.WithPublishAsyncTimeout(requestTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}

@@ -31,7 +31,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 		return err
 	}
 	p.pods, p.strays = make(map[pleg.PodUID]*record), make(map[string]pleg.Event)
-	_, err = p.snapshot(ctx, requestTimeout, []string{allOf(p.o.Cluster)(p.o.Node)}, func(m *stored) {
+	_, err = p.snapshot(ctx, requestTimeout, allOf(p.o.Cluster, p.o.Node), func(m *stored) {
 		of, err := decode(m.Data)
 		switch {
 		case m.Subject == p.node || err == nil && of.Pod != nil && of.Pod.Gone:
@@ -63,7 +63,7 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	p.at = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}
 	for uid, r := range p.pods {
-		if len(r.events) == 0 { // it has come and gone
+		if r.gone() { // it has come and gone
 			delete(p.pods, uid)
 			continue
 		}
@@ -74,12 +74,11 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 	}
 	for subject, ev := range p.strays {
 		ev.Epoch, ev.Seq, ev.ObservedAt = p.at.Epoch, p.at.Seq, time.Now()
-		if err := p.enqueue(ctx, ofState, ev, &record{}); err != nil {
+		if err := p.enqueue(ctx, ofState, subject, &ev, inner(&ev), &record{}); err != nil {
 			return err
 		}
-		p.queue[len(p.queue)-1].subject = subject // which the event may not have
 	}
-	if err := p.await(ctx, 0); err != nil {
+	if err := p.flush(ctx); err != nil {
 		return err
 	}
 	if err := p.writeNode(ctx, ofGap, gap); err != nil {
@@ -93,13 +92,8 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 
 // enqueueState makes the message with the state of a pod.
 func (p *Publisher) enqueueState(ctx context.Context, uid pleg.PodUID, r *record) error {
-	if err := p.readStatus(ctx, uid, r); err != nil {
-		return err
-	}
-	defer func() { r.status = nil }()
-	return p.enqueue(ctx, ofState, pleg.Event{
-		PodUID: uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now(),
-	}, r)
+	ev := pleg.Event{PodUID: uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now()}
+	return p.enqueue(ctx, ofState, podSubject(p.o.Cluster, p.o.Node, uid), &ev, inner(&ev), r)
 }
 
 // refresh publishes some states again that had no message for half of the age at which the server
@@ -123,5 +117,5 @@ func (p *Publisher) refresh(ctx context.Context) error {
 			}
 		}
 	}
-	return p.await(ctx, 0)
+	return p.flush(ctx)
 }

@@ -10,62 +10,58 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // outgoing is a message that is not acknowledged.
 type outgoing struct {
-	kind       kind
-	observedAt time.Time
-	subject    string
-	body       *object
-	record     *record
-	// number is its id for the server, with the name of the agent.
-	number int
-	ack    jetstream.PubAckFuture
+	kind        kind
+	observedAt  time.Time
+	subject, id string
+	body        object
+	record      *record
+	ack         jetstream.PubAckFuture
 }
 
 // bodies are the bodies of acknowledged messages, to be used again.
 var bodies sync.Pool
 
-// enqueue makes the message about a pod.
-func (p *Publisher) enqueue(ctx context.Context, k kind, ev pleg.Event, r *record) error {
-	limit := int(p.o.Conn.MaxPayload()) - 1024 // for the headers
-	body, _ := bodies.Get().(*object)
-	if body == nil {
-		body = new(object)
-	}
-	text, cut, err := r.encode((*body)[:0], p.source, k, &ev, limit)
+// enqueue makes the message about a pod. The fields are those of inner.
+func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, fields object, r *record) error {
+	const headers = 1024
+	to, _ := bodies.Get().(object)
+	id, body, cut, err := r.encode(to, p.source, k, ev, fields, int(p.o.Conn.MaxPayload())-headers)
 	if err != nil {
 		return fmt.Errorf("encode pod %s: %w", ev.PodUID, err)
 	}
 	if cut != "" {
-		p.cut(ctx, &ev, cut)
+		p.cut(ctx, ev, cut)
 	}
-	*body = text
-	p.made++
-	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), body, r, p.made, nil})
+	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, p.key + "/" + id, body, r, nil})
 	return nil
+}
+
+// window is the number of messages that may be under way. If one server refuses a message for the fence,
+// it refuses the messages behind it too. Several servers refuse a message that names the same fence as a message that they
+// have not stored yet.
+func (p *Publisher) window() int {
+	if p.stream.CachedInfo().Config.Replicas > 1 {
+		return 1
+	}
+	return 256
 }
 
 // fenceSpan is the number of messages after which the node's own message is written again: the
 // server looks for it with each message, and has the newest messages in memory.
 const fenceSpan = 20_000
 
-// transmit sends what of the queue may be under way. One server gets many messages without waiting
-// for each: if it refuses one for the fence, it refuses the messages behind it too. Several servers
-// refuse a message that names the same fence as a message that they have not stored yet.
+// transmit sends what of the queue may be under way.
 func (p *Publisher) transmit(ctx context.Context) error {
-	window := exporter.Buffer
-	if p.stream.CachedInfo().Config.Replicas > 1 {
-		window = 1
-	}
 	// The newest message must not hide what the server has lost meanwhile.
 	if p.o.Conn.Stats().Reconnects != p.reconnects {
 		return errReconnected
 	}
-	if len(p.queue) > p.sent && p.last > p.fence+fenceSpan {
+	if p.sent < len(p.queue) && p.last > p.fence+fenceSpan {
 		if p.sent > 0 {
 			return nil
 		}
@@ -73,57 +69,64 @@ func (p *Publisher) transmit(ctx context.Context) error {
 			return err
 		}
 	}
-	fence := strconv.FormatUint(p.fence, 10)
-	for ; p.sent < min(window, len(p.queue)); p.sent++ {
+	header := nats.Header{
+		"Content-Type":                                {contentType},
+		jetstream.ExpectedLastSubjSeqHeader:           {strconv.FormatUint(p.fence, 10)},
+		"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
+	}
+	noRetry := jetstream.WithRetryAttempts(0) // it would change the order
+	for ; p.sent < min(p.window(), len(p.queue)); p.sent++ {
 		o := &p.queue[p.sent]
-		ack, err := p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: *o.body, Header: nats.Header{
-			"Content-Type":                                {contentType},
-			jetstream.MsgIDHeader:                         {p.agent + "/" + strconv.Itoa(o.number)},
-			jetstream.ExpectedLastSubjSeqHeader:           {fence},
-			"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
-		}}, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(requestTimeout))
-		if err != nil {
-			return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
+		header[jetstream.MsgIDHeader] = []string{o.id}
+		var err error
+		if o.ack, err = p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: header}, noRetry); err != nil {
+			return p.failed(err)
 		}
-		o.ack = ack
 	}
 	return nil
 }
 
-// await waits until at most some messages are not acknowledged.
-func (p *Publisher) await(ctx context.Context, most int) (err error) {
-	if err := p.transmit(ctx); err != nil || len(p.queue) <= most {
-		return err
-	}
-	timeout := time.NewTimer(requestTimeout)
-	defer timeout.Stop()
-	for len(p.queue) > most {
-		select {
-		case ack := <-p.queue[0].ack.Ok():
-			p.acknowledged(ack.Sequence)
-			timeout.Reset(requestTimeout)
-			if err := p.transmit(ctx); err != nil {
-				return err
-			}
-			continue
-		case err = <-p.queue[0].ack.Err():
-		case <-timeout.C:
-			err = nats.ErrTimeout
-		case <-ctx.Done():
-			err = context.Cause(ctx)
+// flush returns once all messages are acknowledged.
+func (p *Publisher) flush(ctx context.Context) error {
+	for {
+		if err := p.transmit(ctx); err != nil {
+			return err
 		}
-		return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
+		if len(p.queue) == 0 {
+			break
+		}
+		ok, failed := p.answer()
+		select {
+		case ack := <-ok:
+			p.acknowledged(ack)
+		case err := <-failed:
+			return p.failed(err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	p.loop.Works(ctx)
+	if p.gap == nil {
+		p.loop.Works(ctx)
+	}
 	return nil
 }
+
+// answer returns where the answer to the first message of the queue comes; nil if it is not sent.
+func (p *Publisher) answer() (<-chan *jetstream.PubAck, <-chan error) {
+	if p.sent == 0 {
+		return nil, nil
+	}
+	return p.queue[0].ack.Ok(), p.queue[0].ack.Err()
+}
+
+func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
 
 // acknowledged notes that the server has the first message of the queue.
-func (p *Publisher) acknowledged(seq uint64) {
+func (p *Publisher) acknowledged(ack *jetstream.PubAck) {
 	now, o := time.Now(), p.queue[0]
 	p.queue, p.sent = p.queue[1:], p.sent-1
-	o.record.stored, p.last = now, max(p.last, seq)
-	bodies.Put(o.body)
+	bodies.Put(o.body[:0]) //nolint:staticcheck // a slice is small beside what it saves
+	o.record.stored, p.last = now, max(p.last, ack.Sequence)
 	if o.kind == ofEvent {
 		p.metrics.published.Inc()
 		p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
@@ -134,17 +137,17 @@ func (p *Publisher) acknowledged(seq uint64) {
 // writeNode publishes the message about the node that the next messages name, as the successor of
 // the message that they named so far.
 func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
-	body, err := encode(nil, p.source, k, &ev)
+	_, o, err := encode(nil, p.source, k, &ev, inner(&ev))
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	body = append(body.text("agent", p.agent), "}}"...)
+	body := append(o.text("agent", p.agent), "}}"...)
 	expected := p.fence
 	p.fence = 0 // until it is known
 	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.node, Data: body, Header: nats.Header{"Content-Type": {contentType}}},
 		jetstream.WithExpectLastSequencePerSubject(expected))
 	if err != nil {
-		return fmt.Errorf("publish: %w", explain(p.o.Conn, err))
+		return p.failed(err)
 	}
 	p.fence, p.fenced, p.last = ack.Sequence, time.Now(), max(p.last, ack.Sequence)
 	p.loop.Acknowledged()

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -40,18 +38,13 @@ type session struct {
 	strays map[string]pleg.Event
 	// gap is not nil while the present state is being replayed: it is published at its end.
 	gap *pleg.Event
-	// batch are events of which no message has been made, queue are messages that are not
-	// acknowledged, the first of them sent, and made counts the messages.
-	batch []pleg.Event
+	// queue are messages that are not acknowledged, of which the first ones are sent.
 	queue []outgoing
 	sent  int
-	made  int
 
 	// reconnects is how often the connection had been opened again when the session began.
 	reconnects  uint64
 	currentAsOf time.Time
-	// published is when the last messages were acknowledged.
-	published time.Time
 }
 
 var (
@@ -83,14 +76,11 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 	p.reconnects, p.currentAsOf, p.sent = p.o.Conn.Stats().Reconnects, time.Time{}, 0
 	err := p.resume(connected)
 	if err == nil {
-		var after *pleg.Position // nil for the present state
-		if p.gap == nil {
-			after = new(p.at)
+		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true}
+		if o.Replay = p.gap != nil; !o.Replay {
+			o.After = p.at
 		}
-		follow := func(ctx context.Context, events chan<- pleg.Event) error {
-			return p.o.Source.Follow(ctx, after, events)
-		}
-		err = exporter.Session(connected, follow, p.run)
+		err = exporter.Session(connected, p.o.Source, o, p.run)
 		if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
@@ -108,7 +98,7 @@ func (p *Publisher) resume(ctx context.Context) error {
 	if p.fence == 0 {
 		return p.begin(ctx)
 	}
-	last, err := p.lastSequence(ctx, allOf(p.o.Cluster)(p.o.Node))
+	last, err := p.lastSequence(ctx, allOf(p.o.Cluster, p.o.Node)...)
 	if err == nil && last < p.last {
 		p.fence, err = 0, errLost
 	}
@@ -116,26 +106,31 @@ func (p *Publisher) resume(ctx context.Context) error {
 }
 
 // run publishes the events until an error occurs or the channel is closed.
-func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err error) {
+func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
 	beat := time.NewTicker(beatPeriod)
 	defer beat.Stop()
-	if err := p.await(ctx, 0); err != nil {
-		return err
-	}
-	if p.gap == nil { // nothing may have to be published for long
-		p.loop.Works(ctx)
-	}
+	err := p.flush(ctx)
 	for err == nil {
-		if len(p.queue) > 0 && len(events) == 0 {
-			err = p.await(ctx, 0)
-			continue
+		incoming, window := events, p.window()
+		if len(p.queue) >= window {
+			incoming = nil
 		}
-		select {
-		case ev, ok := <-events:
-			if !ok {
-				return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
+		if p.sent == 0 || len(p.queue)-p.sent >= window/2 { // many at once cost less
+			if err := p.transmit(ctx); err != nil {
+				return err
 			}
-			err = p.publishAll(ctx, ev, events)
+		}
+		ok, failed := p.answer()
+		select {
+		case ev, open := <-incoming:
+			if !open {
+				return errors.Join(ctx.Err(), p.flush(ctx), exporter.ErrSourceEnded)
+			}
+			err = p.accept(ctx, ev)
+		case ack := <-ok:
+			p.acknowledged(ack)
+		case err = <-failed:
+			err = p.failed(err)
 		case <-beat.C:
 			err = p.beat(ctx)
 		case <-ctx.Done():
@@ -145,28 +140,7 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 	return err
 }
 
-// messagePause is the time from some messages to the next, unless many events wait: so the events
-// of a pod that starts are sent together. An event is sent at once if the last message is older.
-const messagePause = 20 * time.Millisecond
-
-// publishAll publishes an event and the events that wait behind it, up to a bound.
-func (p *Publisher) publishAll(ctx context.Context, ev pleg.Event, events <-chan pleg.Event) error {
-	if pause := messagePause - time.Since(p.published); pause > 0 && len(events) < exporter.Buffer/2 {
-		if err := backoff.Wait(ctx, pause); err != nil {
-			return err
-		}
-	}
-	defer func() { p.published = time.Now() }()
-	p.batch = p.batch[:0]
-	accept := func(ev pleg.Event) error { return p.accept(ctx, ev) }
-	more := func() bool { return len(p.batch) < exporter.Buffer }
-	if err := exporter.Gather(ev, events, accept, more); err != nil {
-		return err
-	}
-	return p.publishBatch(ctx)
-}
-
-// accept adds an event to the batch or to the present state, or acts on a mark.
+// accept makes the message about an event, adds it to the present state, or acts on a mark.
 func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	if fit(&ev) {
 		p.cut(ctx, &ev, "a name or an id is too long to publish")
@@ -175,7 +149,7 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	case ev.Type == pleg.Bookmark:
 		p.currentAsOf = ev.ObservedAt
 	case ev.Type == pleg.Gap:
-		if err := p.publishBatch(ctx); err != nil {
+		if err := p.flush(ctx); err != nil {
 			return err
 		}
 		p.beginReplay(ev)
@@ -183,20 +157,21 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 		return p.publishReplay(ctx, ev)
 	case ev.Type == pleg.Synced:
 	case p.gap != nil:
-		p.record(&ev).apply(ev)
+		p.record(&ev).apply(&ev, inner(&ev))
 	default:
-		last := p.at
-		if n := len(p.batch); n > 0 {
-			last.Seq = p.batch[n-1].Seq
-		}
-		isNew, err := exporter.IsNew(&ev, last)
-		if isNew {
-			p.batch = append(p.batch, ev)
-		}
+		isNew, err := exporter.IsNew(&ev, p.at)
 		if err != nil {
 			p.fence = 0
 		}
-		return err
+		if !isNew {
+			return err
+		}
+		r, fields := p.record(&ev), inner(&ev)
+		if r.apply(&ev, fields); r.gone() {
+			delete(p.pods, ev.PodUID)
+		}
+		p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+		return p.enqueue(ctx, ofEvent, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), &ev, fields, r)
 	}
 	return nil
 }
@@ -208,44 +183,4 @@ func (p *Publisher) record(ev *pleg.Event) *record {
 		p.pods[ev.PodUID] = r
 	}
 	return r
-}
-
-// publishBatch publishes the events of the batch, each with its pod as it is then.
-func (p *Publisher) publishBatch(ctx context.Context) error {
-	fresh := make(map[*record]bool)
-	for _, ev := range p.batch {
-		if r := p.record(&ev); !fresh[r] {
-			fresh[r] = true
-			if err := p.readStatus(ctx, ev.PodUID, r); err != nil {
-				return err
-			}
-		}
-	}
-	for _, ev := range p.batch {
-		r := p.record(&ev)
-		r.apply(ev)
-		if err := p.enqueue(ctx, ofEvent, ev, r); err != nil {
-			return err
-		}
-		p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
-	}
-	for _, ev := range p.batch {
-		if r := p.pods[ev.PodUID]; r != nil && len(r.events) == 0 {
-			delete(p.pods, ev.PodUID)
-		}
-	}
-	for r := range fresh {
-		r.status = nil
-	}
-	p.batch = p.batch[:0]
-	return p.await(ctx, exporter.Buffer)
-}
-
-func (p *Publisher) readStatus(ctx context.Context, uid pleg.PodUID, r *record) error {
-	status, err := p.o.Source.Status(ctx, uid)
-	if err != nil && !errors.As(err, new(*pleg.InspectionError)) {
-		return fmt.Errorf("read pod status: %w", err)
-	}
-	r.setStatus(status, err)
-	return nil
 }

@@ -78,7 +78,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]*Node, e
 			known[name] = &Node{Name: name, Agent: agent.Agent, Verdict: v}
 		}
 	}
-	_, err = s.snapshot(ctx, searchTimeout, subjectsOf(names, func(name string) string { return nodeSubject(s.cluster, name) }), func(m *stored) {
+	_, err = s.snapshot(ctx, searchTimeout, subjectsOf(s.cluster, names, nodeSubject), func(m *stored) {
 		name := nodeOf(m.Subject)
 		agent := running[name]
 		known[name] = &Node{name, agent.Agent, agent.CurrentAsOf, cmp.Or(agent.old(), agent.Verdict), agent.health}
@@ -86,7 +86,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]*Node, e
 	for _, n := range known {
 		if n.Agent == "" && err == nil {
 			var m stored
-			m, err = s.message(ctx, wanted{Last: allOf(s.cluster)(n.Name)})
+			m, err = s.message(ctx, wanted{Last: allOf(s.cluster, n.Name)[0]})
 			n.Verdict = new(verdict.Silent("has no agent and has published nothing", m.Time))
 		}
 	}
@@ -114,7 +114,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		known, err := s.nodes(ctx, nodes)
 		pods := make(map[string]Pod)
 		if err == nil {
-			_, err = s.snapshot(ctx, searchTimeout, subjectsOf(nodes, allOf(s.cluster)), func(m *stored) {
+			_, err = s.snapshot(ctx, searchTimeout, allOf(s.cluster, nodes...), func(m *stored) {
 				if pod, ok := podOf(known, m); ok {
 					pods[m.Subject] = pod
 				} else {
@@ -143,20 +143,6 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 	}
 }
 
-// Pod returns the state of one pod; false if it is gone.
-func (s *States) Pod(ctx context.Context, node string, uid pleg.PodUID) (pod Pod, ok bool, err error) {
-	known, err := s.nodes(ctx, []string{node})
-	if err != nil {
-		return Pod{}, false, err
-	}
-	m, err := s.message(ctx, wanted{Last: podSubject(s.cluster, node, uid)})
-	if err != nil {
-		return Pod{}, false, err
-	}
-	pod, ok = podOf(known, &m)
-	return pod, ok, nil
-}
-
 // podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
 func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
 	node := nodes[nodeOf(of.Subject)]
@@ -182,18 +168,19 @@ func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
 // cluster has.
 func (s *States) Check(ctx context.Context, nodes []string) error {
 	known, err := s.nodes(ctx, nodes)
-	if err != nil {
-		return err
-	}
-	if len(known) == 0 && len(nodes) == 0 {
-		return fmt.Errorf("no node of cluster %q has published", s.cluster)
+	if err == nil && len(known) == 0 && len(nodes) == 0 {
+		err = fmt.Errorf("no node of cluster %q has published", s.cluster)
 	}
 	for _, node := range nodes {
-		if known[node] == nil {
-			return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
+		if err == nil && known[node] == nil {
+			err = s.unknown(node)
 		}
 	}
-	return nil
+	return err
+}
+
+func (s *States) unknown(node string) error {
+	return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
 }
 
 // Forget removes the states and events of a node that is gone. It is an error if there is no such node,
@@ -203,17 +190,17 @@ func (s *States) Forget(ctx context.Context, node string) error {
 		return err
 	}
 	known, err := s.nodes(ctx, []string{node})
+	switch n := known[node]; {
+	case err != nil:
+	case n == nil:
+		return s.unknown(node)
+	case n.Agent != "":
+		err = fmt.Errorf("an agent publishes as this node: %s", n.Agent)
+	default:
+		err = explain(s.js.Conn(), s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0])))
+	}
 	if err != nil {
 		return fmt.Errorf("forget node %s: %w", node, err)
-	}
-	switch n := known[node]; {
-	case n == nil:
-		return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
-	case n.Agent != "":
-		return fmt.Errorf("forget node %s: an agent publishes as this node: %s", node, n.Agent)
-	}
-	if err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster)(node))); err != nil {
-		return fmt.Errorf("forget node %s: %w", node, explain(s.js.Conn(), err))
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func explain(conn *nats.Conn, err error) error {
 		err = nats.ErrDisconnected
 	}
 	last := conn.LastError()
-	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
+	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout)
 	switch {
 	case err == nil:
 		return nil
@@ -69,16 +69,10 @@ func isRefused(err error) bool {
 	// JSStreamStoreFailedF, JSStreamDuplicateMessageConflict and JSStreamWrongLastSequenceConstantErr
 	const notStored, duplicate, inProcess = 10077, 10158, 10164
 	api := new(jetstream.APIError)
-	if !errors.As(err, &api) {
+	if !errors.As(err, &api) || api.ErrorCode == duplicate || api.ErrorCode == inProcess {
 		return false
 	}
-	switch api.ErrorCode {
-	case notStored:
-		return true
-	case duplicate, inProcess:
-		return false
-	}
-	return api.Code != http.StatusServiceUnavailable
+	return api.ErrorCode == notStored || api.Code != http.StatusServiceUnavailable
 }
 
 // stored is a message on the server.
@@ -155,6 +149,7 @@ type consumer struct {
 	jetstream.MessagesContext
 
 	conn     *nats.Conn
+	subjects []string
 	received uint64
 	// pending is the number of messages that waited when the consumer began.
 	pending uint64
@@ -166,6 +161,7 @@ type consumer struct {
 func (s *store) consume(ctx context.Context, timeout time.Duration, config jetstream.ConsumerConfig) (*consumer, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	subjects := config.FilterSubjects
 	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
 	if len(config.FilterSubjects) == 1 { // a server can permit a single consumer, not several
 		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
@@ -179,7 +175,7 @@ func (s *store) consume(ctx context.Context, timeout time.Duration, config jetst
 	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(conn, err))
 	}
-	return &consumer{MessagesContext: messages, conn: conn, pending: created.CachedInfo().NumPending}, nil
+	return &consumer{MessagesContext: messages, conn: conn, subjects: subjects, pending: created.CachedInfo().NumPending}, nil
 }
 
 var errLostUnderWay = errors.New("a message was lost under way")
@@ -206,29 +202,30 @@ func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error
 }
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
-// their order. It returns the sequence number up to which it has everything. A message that the
-// leader had after the consumer began proves it: any replica may send the messages, also a replica
-// that does not have yet what the leader has acknowledged.
+// their order. It returns the sequence number up to which it has everything.
 func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
 	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {
 		return 0, err
 	}
 	defer messages.Stop()
-	if until, err = s.lastSequence(ctx, subjects...); err != nil {
-		return 0, err
-	}
-	for last := uint64(0); last < until; {
-		m, err := messages.next(ctx, quietTime)
-		if err != nil {
-			return 0, err
+	return s.receive(ctx, messages, 0, func(m *stored) error { each(m); return nil })
+}
+
+// receive calls each with the messages after a sequence number, until it has everything up to the one that
+// it returns. What proves that is a message that the leader had after the consumer began: any replica may
+// send the messages, also one that does not have yet what the leader has acknowledged.
+func (s *store) receive(ctx context.Context, messages *consumer, last uint64, each func(*stored) error) (until uint64, err error) {
+	until, err = s.lastSequence(ctx, messages.subjects...)
+	for err == nil && last < until {
+		var m *stored
+		m, err = messages.next(ctx, quietTime)
+		switch {
+		case m != nil:
+			last, err = m.Sequence, each(m)
+		case err == nil: // the last one may have been removed
+			until, err = s.lastSequence(ctx, messages.subjects...)
 		}
-		if m != nil {
-			each(m)
-			last = m.Sequence
-		} else if until, err = s.lastSequence(ctx, subjects...); err != nil { // the last one may have been removed
-			return 0, err
-		}
 	}
-	return until, nil
+	return until, err
 }

@@ -78,7 +78,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 		if err != nil {
 			err = option.Invalid(err)
 		} else {
-			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: subjectsOf(o.Nodes, allOf(o.Cluster))}
+			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...)}
 			err = w.run(ctx)
 		}
 		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
@@ -126,19 +126,20 @@ type watch struct {
 	patience time.Duration
 
 	nodes map[string]*progress // nil before the first connection
-	// at is how far the watch has come: it has every message up to there.
-	at place
+	// at is how far the watch has come: it has every message up to there. end is the end of the stream
+	// when the connection began.
+	at, end place
 	// seen are the subjects whose states the watch has, while it receives the present state of all nodes;
 	// otherwise nil.
 	seen map[string]struct{}
-	// mark is the sequence number that the watch must have for the Synced it owes, if owes is true.
-	mark uint64
+	// owes is true until the Synced for what was there at the beginning.
 	owes bool
 	// withheld is the sequence number below which there are no positions: a replay may have
 	// included what is between.
 	withheld uint64
-	// broken is true from a Gap until the state after it has been delivered. If the connection
-	// breaks meanwhile, the next connection begins with a Gap and a replay.
+	// broken is true from a Gap, or the beginning of a replay, until the state after it has been delivered.
+	// If the connection breaks meanwhile, the next one begins with a Gap and a replay. What comes has no
+	// position: it is not in the order in which it happened.
 	broken bool
 }
 
@@ -186,39 +187,43 @@ func (w *watch) connect(ctx context.Context) (err error) {
 	if w.o.Connected != nil {
 		w.o.Connected()
 	}
-	if w.owes { // what the leader has after the consumer began
-		if w.mark, err = w.lastSequence(ctx, w.subjects...); err != nil {
-			return err
-		}
-		if w.seen != nil {
-			w.withheld = w.mark
-		}
-		// What comes now is not in the order in which it happened, or before the end.
-		if w.mark > 0 && (w.seen != nil || config.OptStartTime != nil && messages.pending > 0) {
-			w.at = place{stream: w.at.stream}
-		}
-		if err := w.deliverSynced(); err != nil {
+	if w.owes {
+		if err := w.catchUp(ctx, messages, config); err != nil {
 			return err
 		}
 	}
 	w.patience = requestTimeout
-	for quiet := time.Now(); ; {
-		m, err := messages.next(ctx, quietTime)
+	for quiet := time.Now(); err == nil; {
+		var m *stored
+		m, err = messages.next(ctx, quietTime)
 		switch {
-		case err != nil:
 		case m != nil:
 			quiet, err = time.Now(), w.handle(ctx, m)
-		case w.owes: // the message that it waits for may have been removed
-			if w.mark, err = w.lastSequence(ctx, w.subjects...); err == nil {
-				err = w.deliverSynced()
-			}
-		case w.o.Bookmarks && time.Since(quiet) > bookmarkPeriod:
+		case err == nil && w.o.Bookmarks && time.Since(quiet) > bookmarkPeriod:
 			quiet, err = time.Now(), w.sendBookmark(ctx)
 		}
-		if err != nil {
-			return err
-		}
 	}
+	return err
+}
+
+// catchUp delivers what was there when the connection began, and the Synced.
+func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstream.ConsumerConfig) error {
+	last := w.at.message
+	if config.OptStartTime != nil && messages.pending == 0 { // everything is older
+		last = w.end.message
+	}
+	until, err := w.receive(ctx, messages, last, func(m *stored) error { return w.handle(ctx, m) })
+	if err != nil {
+		return err
+	}
+	if w.at == (place{}) { // nothing was there
+		w.at = w.end
+	}
+	if w.broken {
+		w.withheld = max(w.withheld, until)
+	}
+	w.owes, w.broken, w.seen = false, false, nil
+	return w.send(Event{At: w.position(w.at), Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}})
 }
 
 // sendBookmark delivers a mark, at the end of the stream unless something has come since.
@@ -245,7 +250,7 @@ func (w *watch) send(ev Event) error {
 
 // position returns the position of a place; none if a watch that resumes there could get something twice.
 func (w *watch) position(at place) Position {
-	if at.message < w.withheld {
+	if w.broken || at.message < w.withheld {
 		return ""
 	}
 	return at.position()

@@ -129,27 +129,23 @@ func (e *Exporter) Run(ctx context.Context) error { return e.loop.Run(ctx, e.ses
 // does not subscribe: what happens meanwhile waits in the history.
 func (e *Exporter) session(ctx context.Context) error {
 	e.batch.records, e.position, e.replaying = nil, e.acked, false
-	after := e.acked
-	follow := func(ctx context.Context, events chan<- pleg.Event) error {
-		return exporter.Source{Pipeline: e.source, Name: "otlp"}.Follow(ctx, &after, events)
-	}
-	return exporter.Session(ctx, follow, e.exportAll)
+	return exporter.Session(ctx, e.source, pleg.SubscribeOptions{Name: "otlp", After: e.acked}, e.exportAll)
 }
 
 // exportAll exports the events until an error occurs or the channel is closed.
 func (e *Exporter) exportAll(ctx context.Context, events <-chan pleg.Event) error {
-	accept := func(ev pleg.Event) error { return e.accept(ctx, &ev) }
-	more := func() bool { return len(e.batch.records) < maxBatch }
 	for {
+		if n := len(e.batch.records); n == maxBatch || n > 0 && len(events) == 0 {
+			if err := e.flush(ctx); err != nil {
+				return err
+			}
+		}
 		select {
 		case ev, ok := <-events:
 			if !ok {
 				return exporter.ErrSourceEnded
 			}
-			if err := exporter.Gather(ev, events, accept, more); err != nil {
-				return err
-			}
-			if err := e.flush(ctx); err != nil {
+			if err := e.accept(ctx, &ev); err != nil {
 				return err
 			}
 		case <-ctx.Done():

@@ -22,22 +22,11 @@ var (
 // everything is the filter for all events: a receiver takes a missing number for a lost event.
 var everything = pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}
 
-// Source follows the events of a node.
-type Source struct {
-	node.Pipeline
-	// Name is the name of the subscriber in the metrics of the pipeline.
-	Name string
-}
-
-// Follow sends every event after a position, or the present state first if after is nil,
-// until ctx ends, with bookmarks and what comes only on request. It returns nil once there will be no
-// more events.
-func (s Source) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pleg.SubscribeOptions{Name: s.Name, Replay: after == nil, Bookmarks: true, Filter: everything}
-	if after != nil {
-		o.After = *after
-	}
-	for ev, err := range s.Watch(ctx, o) {
+// follow sends all events that the options ask for until ctx ends, with bookmarks and what comes only
+// on request. It returns nil once there will be no more events.
+func follow(ctx context.Context, source node.Pipeline, o pleg.SubscribeOptions, events chan<- pleg.Event) error {
+	o.Bookmarks, o.Filter = true, everything
+	for ev, err := range source.Watch(ctx, o) {
 		if errors.Is(err, pleg.ErrStopped) {
 			return nil
 		}
@@ -52,17 +41,17 @@ func (s Source) Follow(ctx context.Context, after *pleg.Position, events chan<- 
 	return ctx.Err()
 }
 
-// Buffer is the number of events that wait for what was sent to be acknowledged before the
+// buffer is the number of events that wait for what was sent to be acknowledged before the
 // source has to wait too.
-const Buffer = 256
+const buffer = 256
 
-// Session calls export with the events that follow sends, until one of the two fails. The
+// Session calls export with the events that the options ask of a source, until one of the two fails. The
 // channel is closed if the source has ended.
-func Session(ctx context.Context, follow func(context.Context, chan<- pleg.Event) error, export func(context.Context, <-chan pleg.Event) error) error {
-	events := make(chan pleg.Event, Buffer)
+func Session(ctx context.Context, source node.Pipeline, o pleg.SubscribeOptions, export func(context.Context, <-chan pleg.Event) error) error {
+	events := make(chan pleg.Event, buffer)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if err := follow(ctx, events); err != nil {
+		if err := follow(ctx, source, o, events); err != nil {
 			return fmt.Errorf("follow events: %w", err)
 		}
 		close(events) // only now: an error must not look like the end
@@ -70,25 +59,6 @@ func Session(ctx context.Context, follow func(context.Context, chan<- pleg.Event
 	})
 	group.Go(func() error { return export(ctx, events) })
 	return group.Wait()
-}
-
-// Gather calls accept for an event and then for the events that wait behind it, as long as more
-// returns true. It does not wait for events. An error of accept ends it.
-func Gather(ev pleg.Event, events <-chan pleg.Event, accept func(pleg.Event) error, more func() bool) error {
-	for {
-		if err := accept(ev); err != nil || !more() {
-			return err
-		}
-		select {
-		case next, ok := <-events:
-			if !ok {
-				return nil
-			}
-			ev = next
-		default:
-			return nil
-		}
-	}
 }
 
 // IsNew reports whether an event follows the last accepted event; false means that it came before.

@@ -13,13 +13,24 @@ import (
 )
 
 // Nothing is missing for an exporter, whatever happens to pods.
-func TestFollowLeavesNothingOut(t *testing.T) {
+func TestSessionLeavesNothingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
-		events := make(chan pleg.Event, 100)
+		var events []pleg.Event
 		ctx, cancel := context.WithCancel(t.Context())
 		followed := make(chan error, 1)
-		go func() { followed <- exporter.Source{Pipeline: p.Pipeline, Name: "test"}.Follow(ctx, nil, events) }()
+		go func() {
+			followed <- exporter.Session(ctx, p.Pipeline, pleg.SubscribeOptions{Name: "test", Replay: true}, func(ctx context.Context, from <-chan pleg.Event) error {
+				for {
+					select {
+					case ev := <-from:
+						events = append(events, ev)
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}
+			})
+		}()
 		synctest.Wait()
 		p.StartBetweenLists(t)
 		for _, words := range []string{"c=created /s=running", "c=running /s=running", "c=exited /s=running", "c=exited d=unknown /s=exited"} {
@@ -29,11 +40,10 @@ func TestFollowLeavesNothingOut(t *testing.T) {
 		}
 		cancel()
 		if err := <-followed; !errors.Is(err, context.Canceled) {
-			t.Errorf("Follow returned %v, want the cause of its end", err)
+			t.Errorf("Session returned %v, want the cause of its end", err)
 		}
-		close(events)
 		last, seen := pleg.Position{Epoch: p.Epoch()}, 0
-		for ev := range events {
+		for _, ev := range events {
 			if ev.PodUID == "" {
 				continue
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -63,20 +62,5 @@ func TestEndOfContextIsNoError(t *testing.T) {
 	}
 	if err := l.Run(ctx, func(context.Context) error { return errors.New("broken") }); err != nil {
 		t.Errorf("Run() = %v in a pause, want nil", err)
-	}
-}
-
-// A batch has what waits, and no more than the receiver wants.
-func TestGather(t *testing.T) {
-	for waiting, want := range map[int]int{1: 2, 5: 3} {
-		events := make(chan pleg.Event, waiting)
-		for range waiting {
-			events <- pleg.Event{}
-		}
-		n := 0
-		err := exporter.Gather(pleg.Event{}, events, func(pleg.Event) error { n++; return nil }, func() bool { return n < 3 })
-		if err != nil || n != want {
-			t.Errorf("%d of %d events, %v, want %d", n, waiting+1, err, want)
-		}
 	}
 }

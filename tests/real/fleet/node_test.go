@@ -3,7 +3,7 @@ package fleet_test
 import (
 	"cmp"
 	"context"
-	"errors"
+	"iter"
 	"log/slog"
 	"math/rand/v2"
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
@@ -20,9 +20,11 @@ import (
 )
 
 // simNode is one life of a node, from its start to its end: the real dispatcher, with pods drawn at
-// random in the place of a container runtime. It is a fleet.Source. Its methods are safe for
+// random in the place of a container runtime. Of a node.Pipeline it has only Watch. Its methods are safe for
 // concurrent use.
 type simNode struct {
+	node.Pipeline
+
 	name       string
 	o          agentOptions
 	dispatcher *dispatcher.Dispatcher
@@ -47,12 +49,13 @@ var namespaces = []string{"shop", "kube-system", "jobs"}
 func newNode(t *testing.T, name string, o agentOptions) *simNode {
 	t.Helper()
 	o.history, o.pods, o.seed = cmp.Or(o.history, 8192), cmp.Or(o.pods, 12), cmp.Or(o.seed, 7)
-	d, err := dispatcher.New(dispatcher.Options{History: o.history, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})
-	kit.Must(t, err)
 	n := &simNode{
-		name: name, o: o, dispatcher: d, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
+		name: name, o: o, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
 		random: rand.New(rand.NewPCG(o.seed, 1)), pods: make(map[pleg.PodUID]*pod),
 	}
+	d, err := dispatcher.New(dispatcher.Options{History: o.history, SlowAfter: time.Hour, Status: n.status, Logger: slog.New(slog.DiscardHandler)})
+	kit.Must(t, err)
+	n.dispatcher = d
 	t.Cleanup(n.Close)
 	marks := make(chan stage.Mark)
 	go func() {
@@ -147,45 +150,32 @@ func (n *simNode) spoil(ev *pleg.Event, status *pleg.PodStatus) {
 	}
 }
 
-// Follow implements fleet.Source.
-func (n *simNode) Follow(ctx context.Context, after *pleg.Position, events chan<- pleg.Event) error {
-	o := pleg.SubscribeOptions{Name: "fleet", Replay: after == nil, Bookmarks: true, Filter: pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}}
-	if after != nil {
-		o.After = *after
-	}
-	sub, err := n.dispatcher.Subscribe(o)
-	if errors.Is(err, pleg.ErrStopped) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer sub.Close()
-	for {
-		select {
-		case ev, ok := <-sub.Events():
-			if !ok {
-				return ctx.Err()
-			}
+// Watch implements node.Pipeline.
+func (n *simNode) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		sub, err := n.dispatcher.Subscribe(o)
+		if err != nil {
+			yield(pleg.Event{}, err)
+			return
+		}
+		defer sub.Close()
+		for ev, err := range sub.All(ctx) {
 			n.spoil(&ev, new(pleg.PodStatus))
-			select {
-			case events <- ev:
-			case <-ctx.Done():
+			if !yield(ev, err) {
+				return
 			}
-		case <-ctx.Done():
-			return ctx.Err()
 		}
 	}
 }
 
-// Status implements fleet.Source.
-func (n *simNode) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
+// status is that of the dispatcher.
+func (n *simNode) status(uid pleg.PodUID) *pleg.PodStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	status := &pleg.PodStatus{UID: uid, ObservedAt: time.Now().Add(n.o.offset)}
 	p := n.pods[uid]
 	if p == nil {
-		return status, nil
+		return status
 	}
 	status.Name, status.Namespace, status.IPs = p.name, p.namespace, []string{"10.0.0.1"}
 	for _, c := range p.containers {
@@ -196,5 +186,5 @@ func (n *simNode) Status(_ context.Context, uid pleg.PodUID) (*pleg.PodStatus, e
 		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: states[c.running]})
 	}
 	n.spoil(new(pleg.Event), status)
-	return status, nil
+	return status
 }

@@ -43,12 +43,9 @@ func TestPermissionsSuffice(t *testing.T) {
 		t.Errorf("a reader has the nodes %+v and %v, want 2 with their agents", nodes, err)
 	}
 	pods := 0
-	for pod, err := range states.Pods(t.Context(), nil, nil) {
+	for _, err := range states.Pods(t.Context(), nil, nil) {
 		kit.Must(t, err)
 		pods++
-		if one, ok, err := states.Pod(t.Context(), pod.Node, pod.UID); err != nil || !ok || one.Name != pod.Name {
-			t.Errorf("a reader has the pod %+v, %t and %v, want %s", one, ok, err, pod.Name)
-		}
 	}
 	if pods == 0 {
 		t.Error("a reader has no pods")

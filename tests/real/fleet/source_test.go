@@ -33,7 +33,7 @@ func TestPipelineAndDaemonPublish(t *testing.T) {
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	for name, p := range map[string]node.Pipeline{"in-process": pipe, "daemon": c} {
-		publish(t, fleet.PublisherOptions{Conn: connect(t, s.URL), Source: fleet.From(p), Node: name})
+		publish(t, fleet.PublisherOptions{Conn: connect(t, s.URL), Source: p, Node: name})
 	}
 	w := watch(t, s.URL, fleet.WatchOptions{Replay: true})
 	w.Published = nil

@@ -135,7 +135,7 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	}
 	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: fleet.From(d.pipe), Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
+		Conn: conn, Source: d.pipe, Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
 		Health: func(context.Context) (pleg.Status, error) { return d.pipe.Status(), nil },
 	})
 	if err != nil {
