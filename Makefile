@@ -184,8 +184,8 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
 	$(GO) test -C tests/real/otlp -count=1 -timeout 20m ./...
 
-# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -rate 0.2 -duration 10m -three"
-FLEET ?= -nodes 1000 -pods 100 -connections 50 -duration 10m
+# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -three". It needs 12 GB.
+FLEET ?= -nodes 5000 -pods 110 -connections 50 -rate 2000 -duration 30s
 
 .PHONY: fleet-scale
 fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)

@@ -42,8 +42,8 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *ple
 }
 
 // window is the number of messages that may be under way. If one server refuses a message for the fence,
-// it refuses the messages behind it too. Several servers refuse a message that names the same fence as a message that they
-// have not stored yet.
+// it refuses the messages behind it too. Several servers refuse a message that names the same fence as a
+// message that they have not stored yet.
 func (p *Publisher) window() int {
 	if p.stream.CachedInfo().Config.Replicas > 1 {
 		return 1

@@ -17,7 +17,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
@@ -207,7 +206,6 @@ type consumer struct {
 	broken error
 	events []fleet.Event
 	last   time.Time // of an event
-	delays load.Times
 	// reasons counts the Gaps by their reason.
 	reasons map[string]int
 	// stall blocks the consumer while it is locked.
@@ -254,8 +252,6 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 				}
 				if !discard {
 					c.events = append(c.events, ev)
-				} else if ev.PodUID != "" && !ev.Replayed {
-					c.delays = append(c.delays, c.last.Sub(ev.ObservedAt))
 				}
 				c.Add(ev)
 			}

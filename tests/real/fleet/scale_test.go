@@ -13,7 +13,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
@@ -23,9 +22,9 @@ var (
 	scaleNodes = flag.Int("nodes", 20, "the `NUMBER` of nodes")
 	scalePods  = flag.Int("pods", 20, "the `NUMBER` of pods of each node")
 	scaleConns = flag.Int("connections", 5, "the `NUMBER` of connections that the nodes share")
-	scaleRate  = flag.Float64("rate", 3.75, "`EVENTS` of a node each second")
+	scaleRate  = flag.Float64("rate", 25, "`CHANGES` of all nodes each second; one has about three events")
 	scaleThree = flag.Bool("three", false, "three servers, each of which keeps everything")
-	scaleTime  = flag.Duration("duration", 2*time.Second, "the `TIME` under load")
+	scaleTime  = flag.Duration("duration", time.Second, "the `TIME` of changes before each fault")
 )
 
 // scale is many nodes on a server or three, and a watch that checks what it gets.
@@ -33,16 +32,14 @@ type scale struct {
 	t       *testing.T
 	servers []*natsd.Server
 	url     string
-	conns   []*nats.Conn
 	nodes   []*agent
-	made    int // events of the load
-	atStart int // Gaps of the nodes that began after the watch
-	cpu     [2]time.Duration
+	changes int
+	cpu     [2]time.Duration // of the servers, and of this process
 	*consumer
 }
 
-// TestScale measures a fleet on one machine, under load and under faults. It prints a row for each
-// figure.
+// TestScale measures a fleet on one machine, with changes on all nodes and under faults. It prints a row for
+// each part: after each the watch has everything.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := &scale{t: t}
@@ -53,162 +50,123 @@ func TestScale(t *testing.T) {
 		s.servers = []*natsd.Server{startServer(t, "")}
 	}
 	s.url = urlOf(s.servers...)
-	began := time.Now()
+	var conns []*nats.Conn
 	for range *scaleConns {
-		s.conns = append(s.conns, connect(t, s.url))
+		conns = append(conns, connect(t, s.url))
 	}
-	kit.Must(t, fleet.Create(t.Context(), jetStream(t, s.conns[0]), cluster, limits))
-	for i := range *scaleNodes {
-		o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: s.conns[i%len(s.conns)], seed: uint64(i)}
-		s.nodes = append(s.nodes, startAgent(t, s.url, fmt.Sprintf("node-%05d.example.com", i), o))
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, conns[0]), cluster, limits))
+	s.row("start of all nodes", func() {
+		for i := range *scaleNodes {
+			o := agentOptions{pods: *scalePods, discard: true, first: *scalePods * 3 / 2, conn: conns[i%len(conns)], seed: uint64(i)}
+			s.nodes = append(s.nodes, startAgent(t, s.url, fmt.Sprintf("node-%05d.example.com", i), o))
+		}
+		s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
+	})
+	late := func() {
+		s.consumer.cancel()
+		s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
+		for !s.synced() {
+			s.change(10 * time.Millisecond)
+		}
 	}
-	s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
-	s.rest(s.consumer, "start of all nodes", began)
-	s.rowCPU("start of all nodes")
-	s.atStart = s.gapsSoFar()
-	s.load()
-	s.late()
+	for _, part := range []struct {
+		name string
+		run  func()
+	}{
+		{"changes", func() { s.change(0) }},
+		{"late consumer", late},
+		{"server killed, back after 5 s", func() {
+			s.servers[0].Kill()
+			s.change(5 * time.Second)
+			kit.Must(t, s.servers[0].Start(t.Context()))
+		}},
+		{"late consumer", late},
+		{"server stopped for 10 s", func() {
+			kit.Must(t, s.servers[0].Pause())
+			s.change(10 * time.Second)
+			kit.Must(t, s.servers[0].Continue())
+		}},
+		{"a tenth of the agents restarted", func() {
+			gaps := s.gapsSoFar()
+			for i := 0; i < len(s.nodes); i += 10 {
+				s.nodes[i].restart()
+				s.change(10 * time.Millisecond)
+				gaps++
+			}
+			s.eventually(func() error {
+				if s.Gaps < gaps {
+					return fmt.Errorf("%d Gaps, want %d", s.Gaps, gaps)
+				}
+				return nil
+			})
+		}},
+		{"late consumer", late},
+	} {
+		s.change(*scaleTime)
+		s.row(part.name, part.run)
+	}
 }
 
-// row prints a figure.
-func (s *scale) row(what, format string, args ...any) {
-	s.t.Logf("| %s | %s |", what, fmt.Sprintf(format, args...))
-}
-
-// rowCPU prints the CPU since the last call: it says more than the time does on a busy machine.
-func (s *scale) rowCPU(what string) {
-	before := s.cpu
+// row runs a part, waits until the watch has the union of the states, and prints figures. The CPU says
+// more than the time does on a busy machine.
+func (s *scale) row(name string, run func()) {
+	began, changes, before := time.Now(), s.changes, s.cpu
+	run()
+	ran := time.Since(began)
+	s.rest()
+	_, gaps, last := s.got()
 	s.cpu = [2]time.Duration{1: use(os.Getpid()).CPU}
+	var rss uint64
 	for _, server := range s.servers {
-		s.cpu[0] += use(server.PID()).CPU
+		used := use(server.PID())
+		s.cpu[0], rss = s.cpu[0]+used.CPU, rss+uint64(used.RSS)
 	}
-	s.row(what+": CPU of the servers; of all nodes and the watch", "%.1f s; %.1f s", (s.cpu[0] - before[0]).Seconds(), (s.cpu[1] - before[1]).Seconds())
+	s.t.Logf("| %s: %d changes in %.1f s | complete after %.1f s | CPU: servers %.1f s, all else %.1f s | RSS: %d MB, %d MB | Gaps %d %v |",
+		name, s.changes-changes, ran.Seconds(), max(0, last.Sub(began)).Seconds(), (s.cpu[0] - before[0]).Seconds(), (s.cpu[1] - before[1]).Seconds(),
+		rss>>20, use(os.Getpid()).RSS>>20, gaps, s.reasons)
 }
 
-// rest waits until a consumer has the union of the states, and prints how long after a time its last
-// event came. The nodes rest meanwhile.
-func (s *scale) rest(c *consumer, what string, since time.Time) {
+// rest waits until the watch has the union of the states. The nodes rest meanwhile.
+func (s *scale) rest() {
 	s.t.Helper()
 	agreed := 0
-	c.eventually(func() error {
+	s.eventually(func() error {
 		// Twice, because a node that agreed may have begun a replay since.
 		for ; agreed < 2*len(s.nodes); agreed++ {
 			n := s.nodes[agreed%len(s.nodes)]
 			truth := n.node.Truth()
-			if err := errors.Join(c.isSynced(), c.CompareNode(n.name, truth)); err != nil {
+			if err := errors.Join(s.isSynced(), s.CompareNode(n.name, truth)); err != nil {
 				if agreed >= len(s.nodes) {
 					agreed -= len(s.nodes)
 				}
 				return err
 			}
-			c.Forget(n.name, truth)
+			s.Forget(n.name, truth)
 		}
 		return nil
 	})
-	_, _, last := c.got()
-	s.row(what+": until the watch has everything", "%.1f s", max(0, last.Sub(since)).Seconds())
 }
 
-// load makes events for the duration, in quarters. Each but the first ends with a fault.
-func (s *scale) load() {
-	s.takeDelays()
-	quarter, began := *scaleTime/4, time.Now()
-	s.step(quarter)
-	s.row("events a second, made and delivered", "%.0f", float64(s.made)/time.Since(began).Seconds())
-	s.rowCPU(fmt.Sprintf("%d events", s.made))
-	delays := s.takeDelays()
-	s.row("delay from event to watch", "p50 %v, p99 %v", delays.Quantile(0.5).Round(100*time.Microsecond), delays.Quantile(0.99).Round(100*time.Microsecond))
-	for _, fault := range []struct {
-		name   string
-		inject func() error
-	}{
-		{"server killed, back after 5 s", func() error {
-			s.servers[0].Kill()
-			s.step(5 * time.Second)
-			return s.servers[0].Start(s.t.Context())
-		}},
-		{"server stopped for 10 s", func() error {
-			if err := s.servers[0].Pause(); err != nil {
-				return err
-			}
-			s.step(10 * time.Second)
-			return s.servers[0].Continue()
-		}},
-	} {
-		s.step(quarter)
-		kit.Must(s.t, fault.inject())
-		s.rest(s.consumer, fault.name, time.Now())
-	}
-	s.step(quarter)
-	s.restart()
-	stored, err := jetStream(s.t, s.conns[0]).AccountInfo(s.t.Context())
-	kit.Must(s.t, err)
-	for _, server := range s.servers {
-		s.row("server: memory (RSS), stored by all", "%d MB, %d MB", use(server.PID()).RSS>>20, stored.Store>>20)
-	}
-	s.row("all nodes and the watch, in one process: memory (RSS)", "%d MB", use(os.Getpid()).RSS>>20)
-	s.row("Gaps: at the start; all by their reason", "%d, %v", s.atStart, s.reasons)
+func (s *scale) synced() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Synced
 }
 
-// restart restarts a tenth of the agents.
-func (s *scale) restart() {
-	began, gaps := time.Now(), s.gapsSoFar()
-	for i := 0; i < len(s.nodes); i += 10 {
-		s.nodes[i].restart()
-		gaps++
-	}
-	s.eventually(func() error {
-		if s.Gaps < gaps {
-			return fmt.Errorf("%d Gaps, want %d", s.Gaps, gaps)
-		}
-		return nil
-	})
-	s.rest(s.consumer, "a tenth of the agents restarted", began)
-}
-
-// step makes as many events as all nodes make in a time.
-func (s *scale) step(duration time.Duration) {
+// change makes changes for a time at the rate of all nodes.
+func (s *scale) change(duration time.Duration) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	budget, last, end := 0.0, time.Now(), time.Now().Add(duration)
 	for now := range tick.C {
-		budget += now.Sub(last).Seconds() * *scaleRate * float64(len(s.nodes))
-		last = now
-		for budget > 0 {
-			n := s.nodes[rand.IntN(len(s.nodes))].node.Step()
-			budget -= float64(n)
-			s.made += n
+		for budget += now.Sub(last).Seconds() * *scaleRate; budget > 0; budget-- {
+			s.nodes[rand.IntN(len(s.nodes))].steps(1)
+			s.changes++
 		}
-		if now.After(end) {
+		if last = now; now.After(end) {
 			return
 		}
 	}
-}
-
-// late measures how long a consumer takes that comes in the middle of the load.
-func (s *scale) late() {
-	began := time.Now()
-	c := watch(s.t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
-	synced := func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.Synced
-	}
-	for !synced() {
-		s.step(10 * time.Millisecond)
-	}
-	s.row("late consumer: until Synced", "%.1f s", time.Since(began).Seconds())
-	s.rest(c, "late consumer in the load", began)
-	c.cancel()
-}
-
-// takeDelays returns the delays since the last call.
-func (c *consumer) takeDelays() load.Times {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	delays := c.delays
-	c.delays = nil
-	return delays
 }
 
 // use returns what a process uses.
