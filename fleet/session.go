@@ -115,7 +115,7 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
 		if len(p.queue) >= window {
 			incoming = nil
 		}
-		if p.sent == 0 || len(p.queue)-p.sent >= window/2 { // many at once cost less
+		if p.sent == 0 || len(p.queue)-p.sent >= window/8 { // many at once cost less
 			if err := p.transmit(ctx); err != nil {
 				return err
 			}
