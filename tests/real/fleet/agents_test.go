@@ -82,23 +82,6 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 	}
 }
 
-// A consumer that comes while an agent begins again is synced with every pod of its node, although the
-// states are of two epochs.
-func TestSyncedIsCompleteWhileAgentBegins(t *testing.T) {
-	t.Parallel()
-	f := startField(t, fieldOptions{})
-	f.converges()
-	sprung := f.relay.holdAt("node.gap.v1")
-	f.a.restart()
-	<-sprung
-	late := watch(t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)
-	late.wantsAtLeastThis()
-	late.eventually(late.isSynced)
-	f.relay.release()
-	late.converges()
-	f.converges()
-}
-
 // Another agent takes the place of an agent that was stopped with a message under way, although its
 // states were accepted before. Once it comes back, that message and all later ones are refused.
 func TestOldAgentComesBack(t *testing.T) {

@@ -112,6 +112,7 @@ func (n *simNode) base(uid pleg.PodUID, t pleg.EventType) pleg.Event {
 }
 
 func (n *simNode) publish(uid pleg.PodUID, events ...pleg.Event) {
+	delete(n.statuses, uid)
 	var listed *pleg.Pod
 	if p := n.pods[uid]; p != nil {
 		listed = &pleg.Pod{UID: uid, Name: p.name, Namespace: p.namespace, Labels: labels(p)}

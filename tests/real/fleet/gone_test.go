@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // The states of a node stay as long as its agent lives, however quiet it is, and disappear when
@@ -40,20 +39,6 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}).converges()
 	a.publish(agentOptions{})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-}
-
-// A node that is gone can be forgotten, and comes back.
-func TestForget(t *testing.T) {
-	t.Parallel()
-	f := startField(t, fieldOptions{})
-	f.a.stop()
-	states := openStates(t, f.server.URL)
-	kit.Must(t, states.Forget(t.Context(), "node-a"))
-	kit.Must(t, states.Check(t.Context(), []string{f.b.name}))
-	watch(t, f.server.URL, fleet.WatchOptions{Replay: true}, f.b).converges()
-	f.a.publish(agentOptions{})
-	f.a.steps(5)
-	f.late()
 }
 
 // A mistyped name is an error, not an empty table.

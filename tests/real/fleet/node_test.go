@@ -34,6 +34,7 @@ type simNode struct {
 	mu        sync.Mutex
 	random    *rand.Rand
 	pods      map[pleg.PodUID]*pod
+	statuses  map[pleg.PodUID]*pleg.PodStatus // since the last change of the pod
 	order     []pleg.PodUID
 	made      int
 	published []pleg.Event
@@ -51,7 +52,7 @@ func newNode(t *testing.T, name string, o agentOptions) *simNode {
 	o.history, o.pods, o.seed = cmp.Or(o.history, 8192), cmp.Or(o.pods, 12), cmp.Or(o.seed, 7)
 	n := &simNode{
 		name: name, o: o, outcomes: make(chan stage.Outcome), stopped: make(chan struct{}),
-		random: rand.New(rand.NewPCG(o.seed, 1)), pods: make(map[pleg.PodUID]*pod),
+		random: rand.New(rand.NewPCG(o.seed, 1)), pods: make(map[pleg.PodUID]*pod), statuses: make(map[pleg.PodUID]*pleg.PodStatus),
 	}
 	d, err := dispatcher.New(dispatcher.Options{History: o.history, SlowAfter: time.Hour, Status: n.status, Logger: slog.New(slog.DiscardHandler)})
 	kit.Must(t, err)
@@ -177,6 +178,10 @@ func (n *simNode) status(uid pleg.PodUID) *pleg.PodStatus {
 	if p == nil {
 		return status
 	}
+	if known := n.statuses[uid]; known != nil {
+		return known
+	}
+	n.statuses[uid] = status
 	status.Name, status.Namespace, status.IPs = p.name, p.namespace, []string{"10.0.0.1"}
 	for _, c := range p.containers {
 		if c.sandbox {

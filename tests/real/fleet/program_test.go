@@ -73,21 +73,22 @@ func TestProgram(t *testing.T) {
 
 	events := &kit.Log{}
 	start(t, events, nil, append([]string{"events", "--replay", "-o", "json"}, place...)...)
-	await(t, events, `"node":"n1.example.com"}`)
-	await(t, events, `"node":"n2"}`)
-	nodes := make(map[string]int)
-	for line := range strings.Lines(events.String()) {
-		var ev struct{ Node, Epoch, PodUID, At string }
-		if err := json.Unmarshal([]byte(line), &ev); err != nil {
-			t.Fatalf("%s: %v", line, err)
+	until(t, func() error {
+		nodes := make(map[string]int)
+		for line := range strings.Lines(events.String()) {
+			var ev struct{ Node, PodUID string }
+			if err := json.Unmarshal([]byte(line), &ev); err != nil {
+				return fmt.Errorf("%s: %w", line, err)
+			}
+			if ev.PodUID != "" {
+				nodes[ev.Node]++
+			}
 		}
-		if ev.PodUID != "" {
-			nodes[ev.Node]++
+		if nodes["n1.example.com"] == 0 || nodes["n2"] == 0 {
+			return fmt.Errorf("events of the nodes %v, want two nodes", nodes)
 		}
-	}
-	if len(nodes) != 2 {
-		t.Errorf("events of the nodes %v, want two nodes", nodes)
-	}
+		return nil
+	})
 
 	text := &kit.Log{}
 	start(t, text, nil, append([]string{"pods"}, place...)...)

@@ -63,7 +63,7 @@ func TestScale(t *testing.T) {
 		s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 	})
 	late := func() {
-		s.consumer.cancel()
+		s.cancel()
 		s.consumer = watch(t, s.url, fleet.WatchOptions{Replay: true}, s.nodes...)
 		for !s.synced() {
 			s.change(10 * time.Millisecond)
