@@ -20,10 +20,11 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	a.steps(20)
 	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	first.converges()
-	stream, refreshed := streamAt(t, s.URL), make(map[uint64]bool) // the first message of the stream
-	until(t, func() error {
-		if refreshed[stateOf(t, stream).FirstSeq] = true; len(refreshed) < 20 {
-			return fmt.Errorf("%d messages have expired", len(refreshed)-1)
+	stream := streamAt(t, s.URL)
+	state := stateOf(t, stream)
+	until(t, func() error { // each state has expired four times
+		if first, want := stateOf(t, stream).FirstSeq, state.LastSeq+4*state.NumSubjects; first < want {
+			return fmt.Errorf("the messages before %d have expired, want those before %d", first, want)
 		}
 		return nil
 	})
