@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -64,4 +65,25 @@ func TestTextThatIsNotUTF8IsRecorded(t *testing.T) {
 	if l.Error != nil || len(l.items) != 2 || !bytes.Contains(l.items[0].text, []byte("nginx:\ufffd")) {
 		t.Errorf("got %+v, want both containers", l)
 	}
+}
+
+// A client that lists late gets the answers that were given before the list it has not asked for.
+func TestClockWaitsForALateList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		request := &cri.ContainerStatusRequest{ContainerId: "c"}
+		before, after := &call{at: 500 * time.Millisecond}, &call{at: 1500 * time.Millisecond}
+		s := NewServer(&Recording{
+			rounds:  []round{{at: 0}, {at: time.Second}},
+			answers: map[string][]*call{question("ContainerStatus", request): {before, after}},
+		}, 1)
+		s.zero = time.Now()
+		for round, want := range []*call{before, after} {
+			s.choose(listSandboxes, &cri.ListPodSandboxRequest{})
+			s.choose(listContainers, &cri.ListContainersRequest{})
+			time.Sleep(time.Minute)
+			if got := s.choose("ContainerStatus", request); got != want {
+				t.Errorf("after list %d: the answer of %v, want that of %v", round, got.at, want.at)
+			}
+		}
+	})
 }
