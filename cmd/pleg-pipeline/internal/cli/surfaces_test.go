@@ -216,7 +216,9 @@ func requireSame(t *testing.T, test trouble) {
 			t.Errorf("%s: %q, want %q", surface, text, want)
 		}
 	}
-	requireLogged(t, &logged, verdict.Of(s.Status()), since)
+	if test.after < 2*time.Minute { // when a try times out, the pod may have failed for one look
+		requireLogged(t, &logged, verdict.Of(s.Status()), since)
+	}
 	for _, asked := range []bool{false, true} {
 		if asked || !test.partly {
 			requireExamined(t, s, test, asked)
