@@ -270,7 +270,7 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 // until waits until ok returns nil: longer at a large scale.
 func until(t testing.TB, ok func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience + *scaleTime); ; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience + 20**scaleTime); ; time.Sleep(10 * time.Millisecond) {
 		err := ok()
 		if err == nil {
 			return
