@@ -12,11 +12,8 @@ import (
 // finalStatus returns the status in last of a container that had exited by then, or
 // nil. Such a status does not change.
 func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if listed.State != pleg.StateExited {
-		return nil
-	}
 	final := last.Container(listed.ID)
-	if final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
+	if listed.State != pleg.StateExited || final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
 		return nil
 	}
 	return final

@@ -180,9 +180,6 @@ func (e *Exporter) accept(ctx context.Context, ev *pleg.Event) error {
 // reject the next batch, too: the later events are safe in the history.
 func (e *Exporter) flush(ctx context.Context) error {
 	records := e.batch.records
-	if len(records) == 0 {
-		return nil
-	}
 	request, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	err := e.client.Export(request, records)
