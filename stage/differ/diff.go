@@ -80,9 +80,10 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 	if pod == nil {
 		pod = old
 	}
+	before, after := kindsOf(old), kindsOf(cur) // a pod may have thousands of sandboxes
 	var out []pleg.Event
 	step := func(c *pleg.Container, sandbox bool) {
-		from, to := kindIn(old, c.ID), kindIn(cur, c.ID)
+		from, to := before[c.ID], after[c.ID]
 		for _, t := range transition(from, to) {
 			if from == absent && c.State == pleg.StateCreated {
 				t = pleg.ContainerCreated
@@ -100,7 +101,7 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 		}
 	}
 	each(cur, func(c *pleg.Container, sandbox bool) {
-		if !hasContainer(old, c.ID) {
+		if _, known := before[c.ID]; !known {
 			step(c, sandbox)
 		}
 	})
@@ -139,12 +140,11 @@ func each(pod *pleg.Pod, f func(c *pleg.Container, sandbox bool)) {
 	}
 }
 
-// kindIn returns the kind of a container of the pod.
-func kindIn(pod *pleg.Pod, id pleg.ContainerID) kind {
-	if c := containerOf(pod, id); c != nil {
-		return kindOf(c.State)
-	}
-	return absent
+// kindsOf returns the kind of each container of the pod.
+func kindsOf(pod *pleg.Pod) map[pleg.ContainerID]kind {
+	kinds := make(map[pleg.ContainerID]kind)
+	each(pod, func(c *pleg.Container, _ bool) { kinds[c.ID] = kindOf(c.State) })
+	return kinds
 }
 
 func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool, at time.Time) pleg.Event {
