@@ -30,7 +30,7 @@ type fingerprint struct {
 func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 	var maps uint64
 	for len(raw) > 0 {
-		num, typ, size := protowire.ConsumeField(raw)
+		num, typ, size := consumeField(raw)
 		if size < 0 {
 			return nil, p
 		}
@@ -56,6 +56,15 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 
 // prime makes the order of sums matter (FNV-1a, 64 bits).
 const prime = 1099511628211
+
+// consumeField is protowire.ConsumeField. Most fields are text of less than 128 bytes with
+// a number below 16; reading these here takes a third off the time of an idle list.
+func consumeField(b []byte) (protowire.Number, protowire.Type, int) {
+	if len(b) > 1 && b[0]>>3 > 0 && b[0] < 0x80 && protowire.Type(b[0]&7) == protowire.BytesType && b[1] < 0x80 && int(b[1]) <= len(b)-2 {
+		return protowire.Number(b[0] >> 3), protowire.BytesType, 2 + int(b[1])
+	}
+	return protowire.ConsumeField(b)
+}
 
 // valueOf returns the content of a field of type bytes.
 func valueOf(field []byte) []byte {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -161,5 +162,21 @@ func TestIdleListAllocatesLittle(t *testing.T) {
 	})
 	if allocs > 4 {
 		t.Errorf("an idle list of 1000 pods allocates %v times, want at most 4", allocs)
+	}
+}
+
+// TestShortFieldsAreSplitLikeOthers compares all first two bytes, with any number of bytes
+// after them.
+func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
+	field := make([]byte, 140)
+	for first := range 0x10000 {
+		field[0], field[1] = byte(first>>8), byte(first)
+		for _, size := range []int{0, 1, 2, int(field[1]) + 1, int(field[1]) + 2, len(field)} {
+			b := field[:min(size, len(field))]
+			num, typ, n := consumeField(b)
+			if wantNum, wantType, want := protowire.ConsumeField(b); num != wantNum || typ != wantType || n != want {
+				t.Fatalf("% x with %d bytes: field %d of type %d in %d bytes, want %d, %d, %d", b[:min(2, size)], size, num, typ, n, wantNum, wantType, want)
+			}
+		}
 	}
 }
