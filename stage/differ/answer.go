@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -12,10 +13,14 @@ type listing struct{ stage.Listing }
 
 func (l *listing) apply(m *machine) {
 	m.do.unannounced += m.announced.list()
-	for _, pod := range l.Pods {
-		rec := m.recordOf(pod.UID)
-		rec.listing = l.Began
-		m.compare(rec, pod, l)
+	for _, ended := range []bool{false, true} { // at a start, pods that run come first
+		for _, pod := range l.Pods {
+			if hasEnded(pod) == ended {
+				rec := m.recordOf(pod.UID)
+				rec.listing = l.Began
+				m.compare(rec, pod, l)
+			}
+		}
 	}
 	for uid, rec := range m.records {
 		if rec.listing == l.Began {
@@ -29,6 +34,12 @@ func (l *listing) apply(m *machine) {
 	m.absent = l.Asked
 	m.open = append(m.open, open{l.Asked, l.Relisted})
 	m.do.observe, m.do.pending = l.At, m.behind(l.Began)
+}
+
+func hasEnded(pod *pleg.Pod) bool {
+	ended := true
+	each(pod, func(c *pleg.Container, _ bool) { ended = ended && c.State == pleg.StateExited })
+	return ended
 }
 
 // compare compares what a listing has of one pod, nil for nothing.
@@ -57,16 +68,12 @@ func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) bool {
 		if asked.Began > rec.asked.Began {
 			m.do.relist = append(m.do.relist, rec.uid)
 		}
-		if rec.named == nil {
-			rec.named = pod
-		}
+		rec.named = cmp.Or(rec.named, pod)
 		return false
 	}
 	m.pass(rec, pod, asked.Began)
 	rec.current, rec.asked = pod, asked
-	if pod != nil {
-		rec.named = pod
-	}
+	rec.named = cmp.Or(pod, rec.named)
 	m.consider(rec)
 	return true
 }
@@ -95,9 +102,7 @@ func (m *machine) addPassed(rec *record, over []passed) {
 		default:
 			rec.passed = append(rec.passed, p)
 		}
-		if rec.named == nil {
-			rec.named = p.pod
-		}
+		rec.named = cmp.Or(rec.named, p.pod)
 	}
 }
 
@@ -133,6 +138,9 @@ func (m *machine) consider(rec *record) {
 		rec.send(c)
 		m.do.leaving = append(m.do.leaving, *c)
 	} else if !queued {
+		if len(m.queue) == 0 {
+			m.moved = m.now
+		}
 		m.queue = append(m.queue, rec)
 	}
 }

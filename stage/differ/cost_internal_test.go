@@ -52,3 +52,15 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 		})
 	}
 }
+
+// A node may have thousands of pods that have ended: those that run do not wait for them.
+func TestPodsThatRunComeFirst(t *testing.T) {
+	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	now := time.Unix(1, 0)
+	m.step(&listing{stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: now}, Pods: []*pleg.Pod{
+		plegtest.Pod("ended", "a=exited /s=exited"), plegtest.Pod("runs", "b=exited /t=running"),
+	}}}, now)
+	if c, _, _ := m.next(now); c == nil || c.UID != "runs" {
+		t.Errorf("%+v is inspected first, want the pod that runs", c)
+	}
+}
