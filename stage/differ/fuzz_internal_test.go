@@ -62,3 +62,13 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	}
 	return p
 }
+
+// A container that was reported as started, or may have been, is not reported again as it exits.
+func TestStartIsInferredOnce(t *testing.T) {
+	for before, inferred := range map[string]bool{"/s=running": true, "a=created": true, "a=running": false, "a=unknown": false} {
+		all := events(plegtest.Pod("a", before), plegtest.Pod("a", "a=exited"), nil, time.Unix(1, 0))
+		if got := slices.ContainsFunc(all, func(ev pleg.Event) bool { return ev.Type == stage.ContainerRan }); got != inferred {
+			t.Errorf("%s, then a=exited: a start is inferred: %v, want %v", before, got, inferred)
+		}
+	}
+}
