@@ -3,6 +3,7 @@ package main
 import (
 	"io"
 	"testing"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
@@ -28,19 +29,18 @@ func TestJudgeReaders(t *testing.T) {
 }
 
 func TestJudgeDaemon(t *testing.T) {
-	const slow = 2 * maxProbe
 	fast := make(load.Times, 200)
 	for name, test := range map[string]struct {
 		probes   load.Times
 		peak     int64
 		problems int
 	}{
-		"all is well":       {append(load.Times{slow}, fast...), maxRSS, 0},
+		"all is well":       {append(load.Times{time.Second}, fast...), maxRSS, 0},
 		"no probe":          {nil, 0, 1},
 		"a probe failed":    {append(load.Times{probeTimeout}, fast...), 0, 1},
-		"probes were slow":  {append(load.Times{slow, slow, slow}, fast...), 0, 1},
+		"probes were slow":  {append(load.Times{time.Second, time.Second, time.Second}, fast...), 0, 1},
 		"too much memory":   {fast, maxRSS + 1, 1},
-		"slow, and a large": {load.Times{slow}, maxRSS + 1, 2},
+		"slow, and a large": {load.Times{time.Second}, maxRSS + 1, 2},
 	} {
 		r := load.NewRun("siege", io.Discard)
 		judgeDaemon(r, test.probes, test.peak)

@@ -28,10 +28,9 @@ const (
 	health  = "127.0.0.1:19311"
 	// readerProcesses each have an equal part of the readers.
 	readerProcesses = 10
-	// maxRSS is the limit of the manifests, and maxProbe the time that the kubelet gives a probe by
-	// default; the manifests give it five times as much. The attackers take the same cores.
+	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20
-	maxProbe = time.Second
+	maxProbe = 100 * time.Millisecond
 	// probeTimeout is also the time of a probe that failed.
 	probeTimeout = 10 * time.Second
 	probePeriod  = 200 * time.Millisecond
