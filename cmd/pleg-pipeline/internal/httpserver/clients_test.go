@@ -1,7 +1,10 @@
 package httpserver_test
 
 import (
+	"context"
 	"crypto/tls"
+	"crypto/x509"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -55,15 +58,22 @@ func TestHidePods(t *testing.T) {
 		{"0.0.0.0:9090", certificates, certified, ""},
 		{"0.0.0.0:9090", cert.text(", client_auth_type: VerifyClientCertIfGiven"), certified, "cannot be read"},
 		{"0.0.0.0:9090", "{", encrypted, "cannot be read"},
+		// "kubectl port-forward" connects over the loopback device.
+		{"0.0.0.0:9090 over 127.0.0.1:9090", "", plain, ""},
+		{"0.0.0.0:9090 over 192.0.2.1:9090", "", plain, "use --web-config"},
+		{"0.0.0.0:9090 over 127.0.0.1:9090", cert.text(""), encrypted, "must have basic_auth_users, or"},
 	} {
 		o := options(pipe)
-		address, err := net.ResolveTCPAddr("tcp", test.address)
-		kit.Must(t, err)
-		o.Address = address
+		of, over, _ := strings.Cut(test.address, " over ")
+		o.Address = address(t, of)
 		if test.config != "" {
 			o.WebConfig = write(t, test.config)
 		}
-		r := httptest.NewRequestWithContext(t.Context(), "GET", "/pods", nil)
+		ctx := t.Context()
+		if over != "" {
+			ctx = context.WithValue(ctx, http.LocalAddrContextKey, address(t, over))
+		}
+		r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/pods", nil)
 		r.TLS = test.state
 		answer := httptest.NewRecorder()
 		httpserver.Handler(o).ServeHTTP(answer, r)
@@ -73,23 +83,11 @@ func TestHidePods(t *testing.T) {
 	}
 }
 
-// TestPortForwardShowsPods connects over the loopback device to an address that other machines reach.
-func TestPortForwardShowsPods(t *testing.T) {
-	cert := newCertificate(t)
-	for config, want := range map[string]int{"": http.StatusOK, cert.text(""): http.StatusForbidden} {
-		scheme := "http://"
-		if config != "" {
-			config, scheme = write(t, config), "https://"
-		}
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}}
-		answer, err := transport.RoundTrip(newRequest(t, scheme+serveEverywhere(t, config)+"/pods"))
-		kit.Must(t, err)
-		_ = answer.Body.Close()
-		transport.CloseIdleConnections()
-		if answer.StatusCode != want {
-			t.Errorf("with %q: /pods = %d, want %d", config, answer.StatusCode, want)
-		}
-	}
+func address(t *testing.T, text string) net.Addr {
+	t.Helper()
+	a, err := net.ResolveTCPAddr("tcp", text)
+	kit.Must(t, err)
+	return a
 }
 
 // serveEverywhere serves a pipeline as if other machines could reach the address.
@@ -184,4 +182,42 @@ func TestReboundNames(t *testing.T) {
 			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
 		}
 	}
+}
+
+// certificate is a self-signed certificate for 127.0.0.1, for servers and clients.
+type certificate struct {
+	cert, key string // files
+	pool      *x509.CertPool
+	pair      tls.Certificate
+}
+
+func newCertificate(t *testing.T) certificate {
+	t.Helper()
+	cert, key := kit.SelfSigned(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	kit.Must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(pair.Leaf)
+	return certificate{cert, key, pool, pair}
+}
+
+// text is a web configuration with the certificate and other TLS settings.
+func (c certificate) text(other string) string {
+	return fmt.Sprintf("tls_server_config: {cert_file: %s, key_file: %s%s}\n", c.cert, c.key, other)
+}
+
+// requires are the settings that require certificates signed by this authority.
+func (c certificate) requires() string {
+	return ", client_auth_type: RequireAndVerifyClientCert, client_ca_file: " + c.cert
+}
+
+func (c certificate) config(t *testing.T, other string) string {
+	t.Helper()
+	return write(t, c.text(other))
+}
+
+// state is a connection whose client has shown the certificate, which was verified.
+func (c certificate) state() *tls.ConnectionState {
+	chain := []*x509.Certificate{c.pair.Leaf}
+	return &tls.ConnectionState{PeerCertificates: chain, VerifiedChains: [][]*x509.Certificate{chain}}
 }

@@ -1,10 +1,12 @@
 package httpserver_test
 
 import (
-	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,106 +20,47 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// shop is a server of a pipeline with one pod.
-func shop(t *testing.T, o func(*httpserver.Options)) (runtime *plegtest.Runtime, pipe *pipeline.Pipeline, url string) {
-	t.Helper()
-	runtime = plegtest.New()
-	runtime.Set("shop/a", "c=running /s=running")
-	pipe, _ = newPipe(t, runtime, pipeline.Options{RelistPeriod: fast, Inspectors: 1})
-	options := options(pipe)
-	if o != nil {
-		o(&options)
-	}
-	return runtime, pipe, "http://" + serve(t, httpserver.Handler(options), "")
-}
-
 func TestEventsReplayAndResume(t *testing.T) {
-	runtime, pipe, url := shop(t, nil)
-	stream := watch(t, url+"/events?replay&bookmarks=true")
-	var last message
-	// The first list may not have happened yet.
-	for last.data.Type != pleg.ContainerStarted || last.data.Sandbox {
-		last = stream.next()
-	}
-	if want := fmt.Sprintf("%s:%d", pipe.Epoch(), last.data.Seq); last.id != want || last.event != "ContainerStarted" {
-		t.Errorf("id %q and event %q, want %q and ContainerStarted", last.id, last.event, want)
-	}
-	stream.until(pleg.Bookmark)
-	runtime.Set("shop/a", "c=exited /s=running")
-	died := stream.until(pleg.ContainerDied)
-	at := died[len(died)-1]
-	runtime.Set("shop/a", "/s=running")
-	stream.until(pleg.ContainerRemoved)
-
-	for _, test := range []struct {
-		name, query, id string
-		want            []pleg.EventType
-	}{
-		{"behind the last", "", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
-		{"the position in the data", fmt.Sprintf("?since=%s:%d", at.data.Epoch, at.data.Seq), "", []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
-		{"the header is newer", "?replay&since=0:0", at.id, []pleg.EventType{pleg.ContainerRemoved, pleg.Synced}},
-		{"a time", "?since=1h&sandboxes=false", "", []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved, pleg.Synced}},
-		{"another process", "", "0000:1", []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var header []string
-			if test.id != "" {
-				header = []string{"Last-Event-ID", test.id}
-			}
-			var types []pleg.EventType
-			for _, m := range watch(t, url+"/events"+test.query, header...).until(pleg.Synced) {
-				types = append(types, m.data.Type)
-				if hasID := m.id != ""; hasID == (m.data.Type == pleg.Gap) {
-					t.Errorf("%s has the id %q", m.data.Type, m.id)
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.Set("shop/a", "c=running /s=running")
+		pipe, _ := newPipe(t, runtime, pipeline.Options{})
+		l := newPipeListener(1)
+		serveOn(t, l, httpserver.Handler(options(pipe)), "")
+		time.Sleep(1500 * time.Millisecond)
+		replayed := events(t, l, "?replay&bookmarks=true", "")
+		if got := replayed[1]; got.id != pipe.Epoch()+":2" || got.event != "ContainerStarted" || !strings.Contains(got.data, `"seq":2`) {
+			t.Errorf("the second event is %+v, want a start with its position", got)
+		}
+		runtime.Set("shop/a", "c=exited /s=running")
+		time.Sleep(2 * time.Second)
+		runtime.Set("shop/a", "/s=running")
+		time.Sleep(2 * time.Second)
+		all := events(t, l, "?since=1h", "")
+		died := all[slices.IndexFunc(all, func(m message) bool { return m.event == "ContainerDied" })].id
+		for _, test := range []struct{ name, query, id, want string }{
+			{"behind the last", "", died, "ContainerRemoved Synced"},
+			{"the position in the data", "?since=" + died, "", "ContainerRemoved Synced"},
+			{"the header is newer", "?replay&since=0:0", died, "ContainerRemoved Synced"},
+			{"a time", "?since=1h&sandboxes=false", "", "ContainerStarted ContainerDied ContainerRemoved Synced"},
+			{"another process", "", "0000:1", "Gap ContainerStarted Synced"},
+		} {
+			var types []string
+			for _, m := range events(t, l, test.query, test.id) {
+				types = append(types, m.event)
+				if hasID := m.id != ""; hasID == (m.event == "Gap") {
+					t.Errorf("%s: %s has the id %q", test.name, m.event, m.id)
 				}
 			}
-			if fmt.Sprint(types) != fmt.Sprint(test.want) {
-				t.Errorf("events %v, want %v", types, test.want)
-			}
-		})
-	}
-}
-
-func TestEventsFilters(t *testing.T) {
-	runtime, pipe, url := shop(t, nil)
-	runtime.Set("bank/b", "c=running /s=running")
-	for len(pipe.Cache().List()) < 2 {
-		watch(t, url+"/events?bookmarks").until(pleg.Bookmark)
-	}
-	watch(t, url+"/events?bookmarks").until(pleg.Bookmark) // what is in the cache has been delivered
-	for _, test := range []struct{ query, want string }{
-		{"", "bank/b s, bank/b c, shop/a s, shop/a c"},
-		{"&namespace=shop", "shop/a s, shop/a c"},
-		{"&namespace=shop,bank&sandboxes=false", "bank/b c, shop/a c"},
-		{"&pod=bank/b&sandboxes=false", "bank/b c"},
-		{"&selector=pod%3Da&sandboxes=0", "shop/a c"},
-		{"&selector=pod+in+(b)&sandboxes=0", "bank/b c"},
-		{"&type=ContainerDied", ""},
-		{"&type=ContainerDied&type=ContainerStarted&pod=shop/a", "shop/a s, shop/a c"},
-	} {
-		got := make(map[string]bool)
-		for _, m := range watch(t, url+"/events?replay"+test.query).until(pleg.Synced) {
-			if m.data.Type != pleg.Synced {
-				got[fmt.Sprintf("%s %s", m.data.PodUID, m.data.ContainerID)] = true
+			if got := strings.Join(types, " "); got != test.want {
+				t.Errorf("%s: events %s, want %s", test.name, got, test.want)
 			}
 		}
-		want := strings.Split(test.want, ", ")
-		if test.want == "" {
-			want = nil
-		}
-		for _, w := range want {
-			if !got[w] {
-				t.Errorf("%q: %v, want %q in it", test.query, got, w)
-			}
-		}
-		if len(got) != len(want) {
-			t.Errorf("%q: %v, want %v", test.query, got, want)
-		}
-	}
+	})
 }
 
 func TestEventsRefusals(t *testing.T) {
-	_, _, url := shop(t, nil)
+	url := "http://" + servePipe(t, plegtest.New(), "")
 	for _, test := range []struct{ query, id, want string }{
 		{"?namspace=shop", "", `unknown parameter "namspace": want bookmarks, name, namespace`},
 		{"?replay=maybe", "", `replay: "maybe" is neither true nor false`},
@@ -138,7 +81,10 @@ func TestEventsRefusals(t *testing.T) {
 }
 
 func TestEventsBoundsStreams(t *testing.T) {
-	_, _, url := shop(t, func(o *httpserver.Options) { o.MaxStreams = 2 })
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
+	o := options(pipe)
+	o.MaxStreams = 2
+	url := "http://" + serve(t, httpserver.Handler(o), "")
 	first := fetch(t, url+"/events?replay")
 	fetch(t, url+"/events?replay")
 	answer := fetch(t, url+"/events")
@@ -147,7 +93,9 @@ func TestEventsBoundsStreams(t *testing.T) {
 		t.Errorf("the third stream = %d %q, want 503 and why", answer.StatusCode, text)
 	}
 	_ = first.Body.Close()
-	until(t, url+"/events", http.StatusOK) // the first stream ends soon
+	for answer.StatusCode != http.StatusOK { // the first stream ends soon
+		answer = fetch(t, url+"/events")
+	}
 }
 
 func TestEventsEndWithPipeline(t *testing.T) {
@@ -286,4 +234,20 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 			t.Errorf("stream = %q, want the event after ten minutes", text)
 		}
 	})
+}
+
+// Each parameter reaches what it is for.
+func TestParametersOfEvents(t *testing.T) {
+	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
+	got, words, err := httpserver.SubscribeOptions(r)
+	want := pipeline.SubscribeOptions{
+		Name: "n", Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
+		Filter: pleg.Filter{
+			Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"a", "b"},
+			Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,
+		},
+	}
+	if err != nil || !words || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, words %v, %v\nwant %+v", got, words, err, want)
+	}
 }

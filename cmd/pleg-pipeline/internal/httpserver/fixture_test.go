@@ -1,14 +1,13 @@
 package httpserver_test
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -93,18 +91,6 @@ func fetch(t *testing.T, url string, header ...string) *http.Response {
 	return answer
 }
 
-// until repeats a request until the answer has the wanted code.
-func until(t *testing.T, url string, want int) {
-	t.Helper()
-	for {
-		answer := fetch(t, url)
-		_ = answer.Body.Close()
-		if answer.StatusCode == want {
-			return
-		}
-	}
-}
-
 func body(t *testing.T, answer *http.Response) string {
 	t.Helper()
 	text, err := io.ReadAll(answer.Body)
@@ -113,63 +99,25 @@ func body(t *testing.T, answer *http.Response) string {
 }
 
 // message is one server-sent event.
-type message struct {
-	id, event string
-	data      pleg.Event
-}
+type message struct{ id, event, data string }
 
-// messages reads a stream.
-type messages struct {
-	*testing.T
-	lines *bufio.Reader
-}
+var sent = regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
 
-func watch(t *testing.T, url string, header ...string) messages {
+// events returns what a client of /events gets in the next seconds. It needs a bubble.
+func events(t *testing.T, l *pipeListener, query, lastID string) (all []message) {
 	t.Helper()
-	answer := fetch(t, url, header...)
-	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
-		t.Fatalf("GET %s = %d %s, want a stream: %s", url, answer.StatusCode, answer.Header, body(t, answer))
+	client := l.connect(t)
+	time.AfterFunc(2*time.Second, func() { client.Close() })
+	_, err := io.WriteString(client, "GET /events"+query+" HTTP/1.1\r\nHost: x\r\nLast-Event-ID: "+lastID+"\r\n\r\n")
+	kit.Must(t, err)
+	text, _ := io.ReadAll(client)
+	if !strings.Contains(string(text), "200 OK\r\n") || !strings.Contains(string(text), "Content-Type: text/event-stream\r\n") {
+		t.Fatalf("GET /events%s = %s, want a stream", query, text)
 	}
-	return messages{t, bufio.NewReader(answer.Body)}
-}
-
-// next returns the next event; it skips comments.
-func (m messages) next() message {
-	m.Helper()
-	var got message
-	for {
-		line, err := m.lines.ReadString('\n')
-		if err != nil {
-			m.Fatalf("the stream ended: %v", err)
-		}
-		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		switch key {
-		case "id":
-			got.id = value
-		case "event":
-			got.event = value
-		case "data":
-			if err := json.Unmarshal([]byte(value), &got.data); err != nil {
-				m.Fatalf("data %q: %v", value, err)
-			}
-		case "":
-			if got.event != "" {
-				return got
-			}
-		}
+	for _, m := range sent.FindAllStringSubmatch(string(text), -1) {
+		all = append(all, message{m[1], m[2], m[3]})
 	}
-}
-
-// until returns the events up to and including the first of a type.
-func (m messages) until(want pleg.EventType) []message {
-	m.Helper()
-	var all []message
-	for {
-		all = append(all, m.next())
-		if all[len(all)-1].data.Type == want {
-			return all
-		}
-	}
+	return all
 }
 
 const fast = 5 * time.Millisecond
