@@ -40,12 +40,11 @@ func (e *encoder) line(c *call) line {
 		l.Request = e.text(proto.Clone(c.request))
 	}
 	err := c.err
-	_, isList := kinds[c.method]
-	if err == nil && !c.pending && (isList || c.raw != nil) {
+	if err == nil && !c.pending {
 		reply := empty(methods[c.method].reply)
 		if _, err = lenient.Unmarshal(c.raw, reply); err != nil {
 			err = status.Error(codes.Internal, err.Error())
-		} else if isList {
+		} else if _, isList := kinds[c.method]; isList {
 			e.addItems(&l, reply)
 		} else {
 			l.Answer = e.text(reply)
@@ -82,13 +81,8 @@ func (e *encoder) addItems(l *line, list proto.Message) {
 
 // text redacts a message in place and returns it as JSON.
 func (e *encoder) text(m proto.Message) json.RawMessage {
-	e.redact.message(m)
-	return jsonOf(m)
-}
-
-// jsonOf returns a message, which was decoded before, as protojson.
-func jsonOf(m proto.Message) json.RawMessage {
-	text, _ := protojson.Marshal(m) // never fails
+	e.redact.message(m.ProtoReflect())
+	text, _ := protojson.Marshal(m) // never fails: it was decoded before
 	return text
 }
 

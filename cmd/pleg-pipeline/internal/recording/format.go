@@ -2,19 +2,9 @@
 // answers CRI calls from it. The dial options of a [Recorder] tap a gRPC client; a
 // [Server] replays the [Recording] that [Open] reads.
 //
-// The file has lines of JSON; [Create] compresses it if its name ends in .gz. The first line is the
-// header, each other line one call: method, request, answer or error, time and duration. Messages
-// are protojson. An item of a list that was in the last list of its kind is written as its index
-// there. No line refers to a later line, so a truncated file is readable up to the last whole line.
-// [Incidents] keep the last minutes of a recording in memory. CRI events are not recorded: they
-// only make the pipeline list, and the lists are.
-//
-// Text that is not UTF-8 is written with U+FFFD: a replay shows the item that the node skipped.
-//
-// A replay answers each call as the same call was answered: with the newest answer at that time of
-// the recording, or with the next if it follows soon. Its clock starts with the first call and
-// stands still at a list that differs from the list before until the client asks for it. So a
-// client sees the same changes whenever it lists.
+// The file has lines of JSON: the header, and then a line for each call. No line refers to a later
+// line, so a truncated file is readable up to the last whole line. docs/recording.md has the
+// format, and how it is replayed.
 package recording
 
 import (
@@ -105,9 +95,7 @@ func statusQuestion(item proto.Message) string {
 // podOf returns the UID of the pod of an item of a list, or of the request for the list of a pod.
 func podOf(m proto.Message) string {
 	switch m := m.(type) {
-	case *cri.PodSandbox:
-		return m.GetLabels()[labelPodUID]
-	case *cri.Container:
+	case interface{ GetLabels() map[string]string }:
 		return m.GetLabels()[labelPodUID]
 	case *cri.ListPodSandboxRequest:
 		return m.GetFilter().GetLabelSelector()[labelPodUID]

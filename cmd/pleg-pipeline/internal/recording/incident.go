@@ -1,6 +1,7 @@
 package recording
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -120,11 +121,8 @@ func (i *Incidents) writeFile(path string) error {
 		return err
 	}
 	err = i.save(file)
-	if _, closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(part))
+	if _, closeErr := file.Close(); err != nil || closeErr != nil {
+		return errors.Join(cmp.Or(err, closeErr), os.Remove(part))
 	}
 	return os.Rename(part, path)
 }
@@ -142,9 +140,7 @@ func (i *Incidents) save(to io.Writer) error {
 	w := newWriter(to)
 	err := w.write(newHeader(i.began, i.options))
 	for _, l := range append(lines, line{At: offset(i.now()), End: true}) {
-		if err == nil {
-			err = w.write(l)
-		}
+		err = cmp.Or(err, w.write(l))
 	}
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -148,12 +149,8 @@ func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error
 
 // finish sorts everything by time.
 func (l *loader) finish() *Recording {
-	byTime := func(a, b *call) int { return cmp.Compare(a.at, b.at) }
-	for _, answers := range l.answers {
-		slices.SortStableFunc(answers, byTime)
-	}
-	for _, singles := range l.singles {
-		slices.SortStableFunc(singles, byTime)
+	for _, calls := range slices.AppendSeq(l.singles[:], maps.Values(l.answers)) {
+		slices.SortStableFunc(calls, func(a, b *call) int { return cmp.Compare(a.at, b.at) })
 	}
 	l.rounds = newRounds(l.answers)
 	return l.Recording

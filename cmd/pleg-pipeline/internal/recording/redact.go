@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"regexp"
 
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
@@ -45,7 +44,7 @@ var randomID = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-
 
 // id replaces the id of a pod, a sandbox or a container.
 func (r *redactor) id(id string) string {
-	if id == "" || r == nil || randomID.MatchString(id) {
+	if id == "" || randomID.MatchString(id) {
 		return id
 	}
 	return hex.EncodeToString(r.sum(id)[:16])
@@ -81,13 +80,10 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 }
 
 // message redacts m in place, unknown fields included.
-func (r *redactor) message(m proto.Message) {
-	if r != nil {
-		r.reflect(m.ProtoReflect())
+func (r *redactor) message(m protoreflect.Message) {
+	if r == nil {
+		return
 	}
-}
-
-func (r *redactor) reflect(m protoreflect.Message) {
 	m.SetUnknown(nil)
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -129,7 +125,7 @@ func (r *redactor) value(field protoreflect.FieldDescriptor, value protoreflect.
 	case protoreflect.BytesKind:
 		return protoreflect.ValueOfBytes(nil)
 	case protoreflect.MessageKind, protoreflect.GroupKind:
-		r.reflect(value.Message())
+		r.message(value.Message())
 	}
 	return value
 }

@@ -44,44 +44,41 @@ func (t *Tap) now() time.Duration { return time.Since(t.began) }
 // DialOptions returns the options of a gRPC connection to be tapped. The client
 // sees no difference.
 func (t *Tap) DialOptions() []grpc.DialOption {
-	unary := func(
-		ctx context.Context, name string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
-	) error {
-		return invoke(ctx, name, request, reply, conn, t.options(name, request, opts)...)
-	}
-	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(unary)}
+	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(t.call)}
 }
 
-func (t *Tap) options(name string, request any, opts []grpc.CallOption) []grpc.CallOption {
+func (t *Tap) call(
+	ctx context.Context, name string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+) error {
 	method := path.Base(name)
 	if _, recorded := methods[method]; !recorded {
-		return opts
+		return invoke(ctx, name, request, reply, conn, opts...)
 	}
 	c := t.start(method, request)
-	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), func(raw []byte) { t.answer(c, raw) }}
+	tapped := tappedCodec{encoding.GetCodecV2(codec.Name), c}
 	for _, o := range opts {
 		if forced, ok := o.(grpc.ForceCodecV2CallOption); ok {
 			tapped.CodecV2 = forced.CodecV2
 		}
 	}
-	return append(slices.Clip(opts), grpc.ForceCodecV2(tapped), grpc.OnFinish(func(err error) { t.finish(c, err) }))
+	err := invoke(ctx, name, request, reply, conn, append(slices.Clip(opts), grpc.ForceCodecV2(tapped))...)
+	t.finish(c, err)
+	return err
 }
 
+// tappedCodec keeps the answer of a call.
 type tappedCodec struct {
 	encoding.CodecV2
-	add func([]byte)
+	of *call
 }
 
 // Name is empty so that the content type is the same as in all other calls.
 func (tappedCodec) Name() string { return "" }
 
-// Unmarshal adds a copy of data unless it is malformed, which fails the call.
+// Unmarshal copies data. An error of it fails the call.
 func (c tappedCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	err := c.CodecV2.Unmarshal(data, v)
-	if err == nil {
-		c.add(append([]byte{}, data.Materialize()...)) // not nil, even if it is empty
-	}
-	return err
+	c.of.raw = data.Materialize()
+	return c.CodecV2.Unmarshal(data, v)
 }
 
 // start returns a call, to be filled in.
@@ -94,32 +91,21 @@ func (t *Tap) start(method string, request any) *call {
 	return c
 }
 
-// answer adds the answer of a call, unless that has ended.
-func (t *Tap) answer(c *call, raw []byte) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if _, runs := t.inFlight[c]; runs {
-		c.raw = raw
-	}
-}
-
 // finish records the end of a call. It leaves out a call that the client cancelled soon, as that
 // says nothing about the runtime.
 func (t *Tap) finish(c *call, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.inFlight, c)
-	cancelled := status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)
+	c.pending = status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled)
 	took := t.now() - c.at
-	switch {
-	case cancelled && took < pendingAfter:
-	case cancelled:
-		c.pending = true
-		t.enqueue(c)
-	default:
-		c.took, c.err = took, err
-		t.enqueue(c)
+	if c.pending && took < pendingAfter {
+		return
 	}
+	if !c.pending {
+		c.took, c.err = took, err
+	}
+	t.enqueue(c)
 }
 
 // Stop ends the recording: later answers are not in it. It does not block, and may be called
