@@ -31,13 +31,6 @@ build: ## build bin/pleg-pipeline, static as in releases
 	@echo "building bin/pleg-pipeline"
 	@CGO_ENABLED=0 $(GO) build -ldflags '-X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)' -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
-# Where install puts the program: DESTDIR is for packages.
-PREFIX ?= /usr/local
-
-.PHONY: install
-install: build ## install the program in PREFIX/bin (/usr/local/bin)
-	install -D -m 0755 bin/pleg-pipeline $(DESTDIR)$(PREFIX)/bin/pleg-pipeline
-
 # On a terminal, set -m gives the program its own process group: Ctrl-C then reaches
 # only the program, and make sees its exit code.
 .PHONY: run
@@ -106,16 +99,13 @@ faults: ## run SEEDS random mixes of faults and model sequences, and the long ra
 	$(GO) test -race -count=1 -timeout 1h ./stage/dispatcher -run '^TestThreeSpeeds$$' -dispatcher.lives 100000
 	$(GO) test -race -count=1 -timeout 1h ./otlp -run '^TestRandomFaults' -otlp.seeds 30
 
-# Only some of them: make mutants MUTANTS="differ/ cri/reply"
+# Only some of them: make mutants MUTANTS="differ/ cri/reply". MUTANTS=-check only checks that the
+# edits still fit.
 MUTANTS ?=
 
 .PHONY: mutants
 mutants: ## break each rule once; its test must fail
 	$(GO) run ./tests/mutants $(MUTANTS)
-
-.PHONY: mutants-check
-mutants-check: ## check that the edits of "make mutants" still fit
-	$(GO) run ./tests/mutants -check $(MUTANTS)
 
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
@@ -254,11 +244,6 @@ test-dist: ## build a release twice, compare, install and remove it (as root)
 .PHONY: image
 image: ## build the container image into dist/
 	GO=$(GO) deploy/release/dist.sh image
-
-.PHONY: cover
-cover: ## test and show the total coverage
-	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
-	$(GO) tool cover -func=coverage.out | tail -n 1
 
 .PHONY: tidy
 tidy: ## tidy every go.mod

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds what a release has into the folder OUT: static programs and archives of them,
+# Builds a release into the folder OUT: static programs and archives of them,
 # Debian and RPM packages, an SBOM, the container image, the provenance (SLSA) of these files
 # and checksums. Two builds of one commit are identical: nothing in it depends on the time or
 # the folder, except the signature of the checksums, which covers everything.

@@ -6,8 +6,8 @@ set -eu
 cd "$(dirname "$0")"
 ./setup.sh
 
-# The namespace is gone, and with it the processes of the pods: their cgroups are empty.
-# containerd makes them in k8s.io; rmdir leaves those alone that have processes.
+# The processes of the pods have ended with the namespace, so their cgroups are empty. containerd
+# creates them in k8s.io. rmdir does not remove a cgroup that has processes.
 remove_cgroups() {
 	for cgroups in /sys/fs/cgroup/k8s.io /sys/fs/cgroup/*/k8s.io; do
 		[ ! -d "$cgroups" ] || find "$cgroups" -depth -type d -exec rmdir {} + 2>/dev/null || :
