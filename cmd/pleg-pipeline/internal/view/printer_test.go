@@ -85,6 +85,16 @@ func printEvents(t *testing.T, o view.PrintOptions) writes {
 	return w
 }
 
+// printPods prints the pods at one time, however busy the machine is.
+func printPods(t *testing.T, o view.PrintOptions) (text string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var w writes
+		text = printAll(t, view.PodPrinter(&w, o), &w, pods(), pods())
+	})
+	return text
+}
+
 func TestFormatsMatchGoldenFiles(t *testing.T) {
 	for golden, options := range map[string]view.PrintOptions{
 		"text":   {Headers: true},
@@ -96,10 +106,7 @@ func TestFormatsMatchGoldenFiles(t *testing.T) {
 		kit.Golden(t, "testdata/"+golden+".golden", strings.Join(printEvents(t, options), ""))
 	}
 	for golden, format := range map[string]view.Format{"pods": view.Text, "podswide": view.Wide, "podsname": view.Name} {
-		synctest.Test(t, func(t *testing.T) {
-			var w writes
-			kit.Golden(t, "testdata/"+golden+".golden", printAll(t, view.PodPrinter(&w, view.PrintOptions{Format: format, Headers: true}), &w, pods(), nil))
-		})
+		kit.Golden(t, "testdata/"+golden+".golden", printPods(t, view.PrintOptions{Format: format, Headers: true}))
 	}
 }
 
@@ -187,8 +194,7 @@ func TestTextFitsTheTerminal(t *testing.T) {
 			if nodes {
 				least += len("worker  ")
 			}
-			var w writes
-			all := printAll(t, view.PodPrinter(&w, options), &w, pods(), pods())
+			all := printPods(t, options)
 			for line := range strings.SplitSeq(strings.Join(printEvents(t, options), "")+all, "\n") {
 				if n := utf8.RuneCountInString(line); n > max(width, least) {
 					t.Errorf("width %d, nodes %v: %d columns: %q", width, nodes, n, line)
