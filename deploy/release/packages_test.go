@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"encoding/hex"
@@ -10,7 +9,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -18,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 var (
@@ -32,9 +32,7 @@ func TestChecksums(t *testing.T) {
 	sums := filepath.Join(*dist, "SHA256SUMS")
 	output(t, "openssl", "dgst", "-sha256", "-verify", *key, "-signature", sums+".sig", sums)
 	text, err := os.ReadFile(sums)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	want := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
@@ -43,9 +41,7 @@ func TestChecksums(t *testing.T) {
 	got := make(map[string]string)
 	for _, path := range glob(t, "*") {
 		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		requireOK(t, err)
 		sum := sha256.Sum256(data)
 		got[filepath.Base(path)] = hex.EncodeToString(sum[:])
 	}
@@ -62,12 +58,9 @@ func TestChecksums(t *testing.T) {
 			Digest map[string]string
 		}
 	}
-	if text, err = os.ReadFile(provenance); err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &statement); err != nil {
-		t.Fatal(err)
-	}
+	text, err = os.ReadFile(provenance)
+	requireOK(t, err)
+	requireOK(t, json.Unmarshal(text, &statement))
 	for _, s := range statement.Subject {
 		if got[s.Name] != s.Digest["sha256"] {
 			t.Errorf("the provenance has %s with %v, want %s", s.Name, s.Digest, got[s.Name])
@@ -84,21 +77,15 @@ func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	output(t, "tar", "--extract", "--directory", dir, "--file", one(t, "*-image.tar"))
 	root, err := layout.ImageIndexFromPath(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	top, err := root.IndexManifest()
 	if err != nil || len(top.Manifests) != 1 {
 		t.Fatalf("the archive has %v, %v, want one index", top, err)
 	}
 	index, err := root.ImageIndex(top.Manifests[0].Digest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	manifest, err := index.IndexManifest()
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	var platforms []string
 	for _, m := range manifest.Manifests {
 		platforms = append(platforms, m.Platform.String())
@@ -113,13 +100,9 @@ func TestImage(t *testing.T) {
 func TestDeb(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/log"} {
-		if err := os.MkdirAll(filepath.Join(root, dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		requireOK(t, os.MkdirAll(filepath.Join(root, dir), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, os.WriteFile(filepath.Join(root, "var/lib/dpkg/status"), nil, 0o600))
 	dpkg := func(args ...string) {
 		t.Helper()
 		output(t, "dpkg", append([]string{"--root=" + root, "--log=/dev/null"}, args...)...)
@@ -168,9 +151,7 @@ func requireProgram(t *testing.T, root string) {
 func TestSBOM(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
 		data, err := os.ReadFile(one(t, "*-linux-"+arch+".cdx.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		requireOK(t, err)
 		var bom struct {
 			BOMFormat, SpecVersion string
 			Metadata               struct {
@@ -178,9 +159,7 @@ func TestSBOM(t *testing.T) {
 			}
 			Components []struct{ Name, Version, Purl string }
 		}
-		if err := json.Unmarshal(data, &bom); err != nil {
-			t.Fatal(err)
-		}
+		requireOK(t, json.Unmarshal(data, &bom))
 		if bom.BOMFormat != "CycloneDX" || bom.SpecVersion == "" || bom.Metadata.Component.Version != *version {
 			t.Errorf("%s: %s %s of version %s, want CycloneDX of %s", arch, bom.BOMFormat, bom.SpecVersion, bom.Metadata.Component.Version, *version)
 		}
@@ -204,9 +183,7 @@ func modules(t *testing.T, arch string) []string {
 	t.Helper()
 	program := output(t, "tar", "--extract", "--to-stdout", "--file", one(t, "*-linux-"+arch+".tar.gz"), "./pleg-pipeline")
 	info, err := buildinfo.Read(strings.NewReader(program))
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	all := []string{"std " + info.GoVersion}
 	for _, m := range info.Deps {
 		all = append(all, m.Path+" "+m.Version)
@@ -215,12 +192,17 @@ func modules(t *testing.T, arch string) []string {
 	return all
 }
 
-func glob(t *testing.T, pattern string) []string {
+func requireOK(t *testing.T, err error) {
 	t.Helper()
-	paths, err := filepath.Glob(filepath.Join(*dist, pattern))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(*dist, pattern))
+	requireOK(t, err)
 	return paths
 }
 
@@ -237,14 +219,9 @@ func one(t *testing.T, pattern string) string {
 // output runs a program and returns its standard output.
 func output(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	var stderr bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%s %q: %v\n%s", name, args, err, stderr.String())
-	}
-	return string(out)
+	out, err := process.Output(t.Context(), name, args...)
+	requireOK(t, err)
+	return out
 }
 
 // tree returns what a folder has except dpkg's own files and empty folders above them.
@@ -264,8 +241,6 @@ func tree(t *testing.T, root string) []string {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	requireOK(t, err)
 	return paths
 }

@@ -135,9 +135,7 @@ func shortRules(t *testing.T) (r rules) {
 		}
 	}
 	text, err := yaml.Marshal(file.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.text = text
 	return r
 }
@@ -180,9 +178,7 @@ func (p *prometheus) requireVerdicts(t *testing.T, number int) {
 				}
 			}
 		}
-		if err := getJSON(t.Context(), "http://"+s.Metric["instance"]+"/stages", &page); err != nil {
-			t.Fatal(err)
-		}
+		must(t, getJSON(t.Context(), "http://"+s.Metric["instance"]+"/stages", &page))
 		since, err := strconv.ParseFloat(fmt.Sprint(s.Value[1]), 64)
 		v := page.Verdict
 		if err != nil || v.Severity != s.Metric["level"] || v.Findings[0].Cause != s.Metric["cause"] || v.Findings[0].Since.Unix() != int64(since) {

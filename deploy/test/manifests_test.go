@@ -23,29 +23,6 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// program is the path of the program under test.
-var program string
-
-func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-// runTests builds the program first.
-func runTests(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "deploy")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "pleg-pipeline")
-	if out, err := exec.Command("go", "build", "-C", "../..", "-o", program, "./cmd/pleg-pipeline").CombinedOutput(); err != nil { //nolint:noctx // there is none yet
-		fmt.Fprintf(os.Stderr, "build the program: %v\n%s", err, out)
-		return 1
-	}
-	return m.Run()
-}
-
 // manifests are the objects of a folder of deploy.
 type manifests struct {
 	daemonSet appsv1.DaemonSet
@@ -59,9 +36,7 @@ type manifests struct {
 func build(t *testing.T, folder string) (m manifests) {
 	t.Helper()
 	objects, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join("..", folder))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m.kinds = make(map[string]int)
 	for _, object := range objects.Resources() {
 		m.kinds[object.GetKind()]++
@@ -213,9 +188,7 @@ func requireNoCapability(t *testing.T, c *corev1.SecurityContext) {
 // The same for the systemd unit.
 func TestUnitHasNoCapability(t *testing.T) {
 	unit, err := os.ReadFile("../../docs/pleg-pipeline.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, line := range []string{"CapabilityBoundingSet=", "AmbientCapabilities=", "NoNewPrivileges=yes"} {
 		if !strings.Contains(string(unit), "\n"+line+"\n") {
 			t.Errorf("the unit has no line %q", line)
@@ -245,10 +218,8 @@ func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
 func requireSettings(t *testing.T, settings string, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "settings.yaml")
-	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), program, "run", "--config-file", file, "--print-config").CombinedOutput()
+	must(t, os.WriteFile(file, []byte(settings), 0o600))
+	out, err := exec.CommandContext(t.Context(), program(t), "run", "--config-file", file, "--print-config").CombinedOutput()
 	// Without wait-for-runtime the daemon exits if there is no runtime yet.
 	for _, line := range append(lines, "quiet: true # "+file, "wait-for-runtime: true # "+file) {
 		if err != nil || !strings.Contains(string(out), line+"\n") {

@@ -24,9 +24,7 @@ func TestRules(t *testing.T) {
 	dir := t.TempDir()
 	write(t, filepath.Join(dir, "rules.json"), rule.Spec)
 	tests, err := os.ReadFile("../monitoring/rules_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	write(t, filepath.Join(dir, "rules_test.yaml"), tests)
 	for _, args := range [][]string{{"check", "rules", "rules.json"}, {"test", "rules", "rules_test.yaml"}} {
 		cmd := exec.CommandContext(t.Context(), "promtool", args...)
@@ -42,9 +40,7 @@ func TestRules(t *testing.T) {
 func requireRunbook(t *testing.T, spec []byte) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, found := range regexp.MustCompile(`"alert":"(\w+)"`).FindAllSubmatch(spec, -1) {
 		if !strings.Contains(string(page), "\n### "+string(found[1])+"\n") {
 			t.Errorf("docs/operations.md has no section %s", found[1])
@@ -104,9 +100,7 @@ func expressions(t *testing.T) map[string][]string {
 func kubeletNames(t *testing.T, expr string) string {
 	t.Helper()
 	page, err := os.Open("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = page.Close() }()
 	row := regexp.MustCompile("^\\| `(pleg_\\w+)[^|]*\\| `(kubelet_\\w+)")
 	for lines := bufio.NewScanner(page); lines.Scan(); {
@@ -123,14 +117,10 @@ func readYAML(t *testing.T, file string, into any) {
 	if err == nil {
 		err = yaml.Unmarshal(data, into)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func write(t *testing.T, file string, data []byte) {
 	t.Helper()
-	if err := os.WriteFile(file, data, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, data, 0o600))
 }

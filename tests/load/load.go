@@ -4,7 +4,7 @@
 // beside hundreds of readers.
 //
 // A [Run] is common to them. It counts what was done, collects problems, and fails if there are
-// any. A load starts daemons with [StartDaemon], checks what its readers get with package promises
+// any. A load starts daemons with package daemon, checks what its readers get with package promises
 // or, if there are many, with [Numbers], applies a table of [Fault], and reports [Times].
 package load
 

@@ -1,7 +1,6 @@
 package load
 
 import (
-	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,16 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func TestParseMetrics(t *testing.T) {
-	got, err := parseMetrics(strings.NewReader("# HELP a b\na{x=\"1 2\"} 1\na{x=\"3\"} 2.5e+06\nb 7\n"))
-	if err != nil || len(got) != 2 || got["a"] != 2500001 || got["b"] != 7 {
-		t.Errorf("parseMetrics() = %v, %v", got, err)
-	}
-	if _, err := parseMetrics(strings.NewReader("a x\n")); err == nil {
-		t.Error("no error for a metric that has no number")
-	}
-}
 
 func TestNumbers(t *testing.T) {
 	event := func(seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: pleg.ContainerDied, PodUID: "p"} }

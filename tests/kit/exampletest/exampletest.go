@@ -24,13 +24,9 @@ const timeout = 30 * time.Second
 func NewRuntime(t *testing.T, spec simruntime.PodSpec) (*simruntime.Runtime, simruntime.Pod) {
 	t.Helper()
 	rt, err := simruntime.New(simruntime.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	pod, err := rt.AddPod(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return rt, pod
 }
 
@@ -52,9 +48,7 @@ func Run(t *testing.T, rt *simruntime.Runtime, example func(ctx context.Context,
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "cri.sock")
 	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	o := &Output{t: t, lines: make(chan string, 1000)} // more than any example prints
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
 	kit.Run(t, func(ctx context.Context) error {

@@ -19,8 +19,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
 )
 
 const (
@@ -82,10 +83,10 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	// The attackers get the default bounds; the readers are added to them.
-	daemon, err := load.StartDaemon(ctx, load.DaemonOptions{
+	d, err := daemon.Start(ctx, daemon.Options{
 		Program: s.program, Dir: dir, Name: "pleg", Env: []string{memoryLimit},
 		Args: []string{"--simulate=110", "--churn-rate", "10", "--listen", address, "--health-listen", health},
-		Settings: load.Settings{
+		Settings: daemon.Settings{
 			"max-connections": strconv.Itoa(1024 + s.grpcReaders), "max-watchers": strconv.Itoa(1024 + s.grpcReaders),
 			"max-event-streams": strconv.Itoa(64 + s.sseReaders),
 		},
@@ -93,11 +94,11 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	defer func() { r.Require(daemon.Stop() == nil, "the daemon did not end in order: %s", daemon.Tail()) }()
-	fmt.Println(memoryLimit, daemon.Cmd)
+	defer func() { r.Require(d.Stop() == nil, "the daemon did not end in order: %s", d.Tail()) }()
+	fmt.Println(memoryLimit, d.Cmd)
 	ctx, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
-	s.socket = daemon.Socket
+	s.socket = d.Socket
 	var parts errgroup.Group
 	readers := make([][]*reader, readerProcesses)
 	for i := range readers {
@@ -110,9 +111,9 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	if s.attacked {
 		parts.Go(func() (err error) { attacks, err = s.start(ctx, "attack"); return err })
 	}
-	probes, peak, err := probe(ctx, daemon.PID())
-	use, useErr := process.UseOf(daemon.PID())
-	waited, waitErr := process.WaitOf(daemon.PID())
+	probes, peak, err := probe(ctx, d.PID())
+	use, useErr := process.UseOf(d.PID())
+	waited, waitErr := process.WaitOf(d.PID())
 	cancel()
 	if err := errors.Join(err, useErr, waitErr, parts.Wait()); err != nil {
 		return err

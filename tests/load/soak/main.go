@@ -23,6 +23,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
@@ -39,14 +40,14 @@ const (
 
 // common are the settings of both daemons. The history is short, so that a subscriber cannot
 // resume after a long absence.
-var common = load.Settings{"history": "400", "list-timeout": "3s", "inspect-timeout": "3s", "log-level": "warn"}
+var common = daemon.Settings{"history": "400", "list-timeout": "3s", "inspect-timeout": "3s", "log-level": "warn"}
 
 var modes = []struct {
 	name     string
-	settings load.Settings
+	settings daemon.Settings
 }{
 	{"polling", common},
-	{"events", common.With(load.Settings{"events": "require", "relist-period-with-events": "10s"})},
+	{"events", common.With(daemon.Settings{"events": "require", "relist-period-with-events": "10s"})},
 }
 
 // soak is one run beside a node.
@@ -61,14 +62,14 @@ type soak struct {
 
 	node        *node
 	phase       *phase
-	daemons     []*load.Daemon
+	daemons     []*daemon.Daemon
 	subscribers []*subscriber
-	samples     map[*load.Daemon][]sample // taken in rests
+	samples     map[*daemon.Daemon][]sample // taken in rests
 	settled     load.Times
 }
 
 func main() {
-	s := &soak{phase: newPhase(), samples: make(map[*load.Daemon][]sample)}
+	s := &soak{phase: newPhase(), samples: make(map[*daemon.Daemon][]sample)}
 	flag.DurationVar(&s.duration, "duration", 30*time.Minute, "duration of the soak")
 	flag.DurationVar(&s.restEvery, "rest-every", 20*time.Second, "time between two comparisons with the truth")
 	flag.StringVar(&s.program, "program", "bin/pleg-pipeline", "path of the program")
@@ -108,7 +109,7 @@ func (s *soak) soak(ctx context.Context) error {
 func (s *soak) start(ctx context.Context, dir string) error {
 	args := []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", s.node.socket}
 	for i, mode := range modes {
-		d, err := load.StartDaemon(ctx, load.DaemonOptions{Program: s.program, Dir: dir, Name: mode.name, Args: args, Settings: mode.settings})
+		d, err := daemon.Start(ctx, daemon.Options{Program: s.program, Dir: dir, Name: mode.name, Args: args, Settings: mode.settings})
 		if err != nil {
 			return err
 		}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 )
 
 // sample has the metrics of a daemon at one moment, the time since the run began.
@@ -29,7 +29,7 @@ var measures = []struct {
 }
 
 // sample reads the metrics of a daemon. All that are measured must be there.
-func (s *soak) sample(ctx context.Context, d *load.Daemon) (sample, error) {
+func (s *soak) sample(ctx context.Context, d *daemon.Daemon) (sample, error) {
 	values, err := d.Metrics(ctx)
 	for _, m := range measures {
 		if _, ok := values[m.metric]; !ok && err == nil {

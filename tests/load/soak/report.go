@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 )
 
 // report judges what was measured and prints all that was found. It is partial if the soak
@@ -41,7 +41,7 @@ func (s *soak) report(w io.Writer, partial bool) {
 }
 
 // reportDaemon prints what a daemon used in the second half, and what its subscribers got.
-func (s *soak) reportDaemon(table *tabwriter.Writer, d *load.Daemon) {
+func (s *soak) reportDaemon(table *tabwriter.Writer, d *daemon.Daemon) {
 	samples := s.samples[d]
 	if n := len(samples); n > 0 {
 		fmt.Fprintf(table, "\ndaemon (%s), CPU %.1f %% of a core\n", d.Name, 100*samples[n-1].metrics["process_cpu_seconds_total"]/samples[n-1].at.Seconds())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
@@ -54,8 +55,8 @@ func TestFiguresExceed(t *testing.T) {
 // A soak whose heap grows fails.
 func TestReportFails(t *testing.T) {
 	for _, growth := range []float64{0, 1 << 20} {
-		d := &load.Daemon{Name: "polling"}
-		s := &soak{Run: load.NewRun("soak", io.Discard), phase: newPhase(), daemons: []*load.Daemon{d}, samples: make(map[*load.Daemon][]sample)}
+		d := &daemon.Daemon{Name: "polling"}
+		s := &soak{Run: load.NewRun("soak", io.Discard), phase: newPhase(), daemons: []*daemon.Daemon{d}, samples: make(map[*daemon.Daemon][]sample)}
 		for i := range 20 {
 			s.samples[d] = append(s.samples[d], sample{time.Duration(i) * time.Second, map[string]float64{"go_gc_heap_live_bytes": growth * float64(i)}})
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -30,7 +30,7 @@ const (
 // subscriber follows a daemon over its socket and knows the node from its events.
 type subscriber struct {
 	name    string
-	daemon  *load.Daemon
+	daemon  *daemon.Daemon
 	options client.WatchOptions
 	phase   *phase
 	rng     *rand.Rand
@@ -44,7 +44,7 @@ type subscriber struct {
 	events, visits, breaks, compared int
 }
 
-func newSubscribers(d *load.Daemon, p *phase, seed uint64) []*subscriber {
+func newSubscribers(d *daemon.Daemon, p *phase, seed uint64) []*subscriber {
 	filtered := func(p promises.Pod, c promises.Container) bool { return p.Namespace == filterNamespace && !c.Sandbox }
 	list := []*subscriber{
 		{name: "all"},

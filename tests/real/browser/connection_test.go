@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"sync/atomic"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // wire forwards requests to the program until it is cut.
@@ -75,9 +77,7 @@ func TestRestartIsAGap(t *testing.T) {
 	address := n.address()
 	n.daemon.Kill()
 	n.wait(`document.getElementById("verdict").textContent.startsWith("no answer from the daemon for")`)
-	if err := n.runtime.RemovePod(pods[1].UID); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, n.runtime.RemovePod(pods[1].UID))
 	n.start(address)
 	n.wait(live)
 	n.wait(`document.querySelector("#events li[data-type=Gap]")?.textContent.includes("the daemon was restarted")`)

@@ -2,7 +2,6 @@ package browser_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -21,42 +20,24 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// browser is the Chromium that all tests share; program is the path of the program.
-var (
-	browser context.Context
-	program string
-)
+// browser is the Chromium that all tests share.
+var browser context.Context
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	code, err := run(m)
+	tabs, stop, err := startBrowser(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		code = 1
+		os.Exit(1)
 	}
+	browser = tabs
+	code := m.Run()
+	stop()
 	os.Exit(code)
-}
-
-func run(m *testing.M) (int, error) {
-	dir, err := os.MkdirTemp("", "pleg-browser-")
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	program = filepath.Join(dir, "pleg-pipeline")
-	build := exec.Command("go", "build", "-C", "../../..", "-o", program, "./cmd/pleg-pipeline") //nolint:noctx // there is none yet
-	if output, err := build.CombinedOutput(); err != nil {
-		return 0, fmt.Errorf("build the program: %w\n%s", err, output)
-	}
-	var stop func()
-	if browser, stop, err = startBrowser(context.Background()); err != nil {
-		return 0, err
-	}
-	defer stop()
-	return m.Run(), nil
 }
 
 // startBrowser starts a headless Chromium and returns a context for its tabs. It ends with
@@ -86,7 +67,7 @@ type node struct {
 	*testing.T
 	runtime     *simruntime.Runtime
 	dir         string // of the sockets
-	daemon      *load.Daemon
+	daemon      *daemon.Daemon
 	flags       []string
 	keep        string // the UID of a pod that lives on
 	stopRuntime func()
@@ -110,26 +91,18 @@ func newNode(t *testing.T, pods int, flags ...string) *node {
 func newClosedNode(t *testing.T, pods int, flags ...string) *node {
 	t.Helper()
 	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return serveNode(t, rt, simruntime.Population{Pods: pods, Containers: 1}, append([]string{"--events", "auto"}, flags...)...)
 }
 
 // serveNode starts a daemon on a runtime with these pods.
 func serveNode(t *testing.T, rt *simruntime.Runtime, pods simruntime.Population, flags ...string) *node {
 	t.Helper()
-	if _, err := rt.Populate(pods); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "browser-") //nolint:usetesting // short: the path of a socket is limited
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	_, err := rt.Populate(pods)
+	kit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
-	n := &node{T: t, runtime: rt, flags: flags, dir: dir, stopRuntime: func() { cancel(); <-ended }}
+	n := &node{T: t, runtime: rt, flags: flags, dir: process.Dir(t), stopRuntime: func() { cancel(); <-ended }}
 	go func() {
 		defer close(ended)
 		_ = rt.ListenAndServe(ctx, n.socket()) // ends with ctx; a runtime that fails fails the program
@@ -144,14 +117,13 @@ func (n *node) socket() string { return filepath.Join(n.dir, "cri.sock") }
 
 func (n *node) start(listen string) {
 	n.Helper()
-	daemon, err := load.StartDaemon(context.WithoutCancel(n.Context()), load.DaemonOptions{
+	program, err := process.Program()
+	kit.Must(n, err)
+	n.daemon, err = daemon.Start(context.WithoutCancel(n.Context()), daemon.Options{
 		Program: program, Dir: n.dir, Name: "pleg", Unready: true,
 		Args: append([]string{"-r", "unix://" + n.socket(), "--listen", listen}, n.flags...),
 	})
-	if err != nil {
-		n.Fatal(err)
-	}
-	n.daemon = daemon
+	kit.Must(n, err)
 }
 
 // address is where the daemon serves its page.
@@ -171,9 +143,7 @@ func (n *node) open(address string) {
 		}
 	})
 	n.do(chromedp.Sleep(0)) // opens the tab
-	if err := chromedp.Listen(tab, func(event any) { n.watch(address, event) }); err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, chromedp.Listen(tab, func(event any) { n.watch(address, event) }))
 	for _, enable := range []error{
 		call(tab, network.Enable, network.EnableParams{}), call(tab, log.Enable, cdp.Empty{}), call(tab, runtime.Enable, cdp.Empty{}),
 		setSize(tab, 1280, 800, 1),
@@ -219,9 +189,7 @@ func setSize(tab context.Context, width, height int64, scale float64) error {
 
 func (n *node) do(actions ...chromedp.Action[chromedp.Void]) {
 	n.Helper()
-	if err := chromedp.Do(n.tab, actions...); err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, chromedp.Do(n.tab, actions...))
 }
 
 // eval returns the value of a JavaScript expression.
@@ -260,9 +228,7 @@ func (n *node) press(keys string) {
 // character if the page handles the key, as a keyboard does.
 func (n *node) slash() {
 	n.Helper()
-	if err := call(n.tab, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/"}); err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, call(n.tab, input.DispatchKeyEvent, input.DispatchKeyEventParams{Type: input.DispatchKeyEventTypeKeyDown, Key: "/", Code: "Slash", Text: "/"}))
 	n.wait(`document.activeElement.id === "filter"`)
 }
 

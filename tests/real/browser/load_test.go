@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var loadFor = flag.Duration("page.load", 2*time.Minute, "how long TestThousandPods changes pods")
@@ -29,13 +30,9 @@ const measure = `
 // heap returns the memory of the page in bytes after a garbage collection.
 func (n *node) heap() float64 {
 	n.Helper()
-	if err := call(n.tab, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, call(n.tab, heapprofiler.CollectGarbage, cdp.Empty{}))
 	usage, err := chromedp.Call(n.tab, runtime.GetHeapUsage, cdp.Empty{})
-	if err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, err)
 	return usage.UsedSize
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // TestFeedBeginsWithTheHistory opens the page after an event.
@@ -23,12 +24,9 @@ func TestFeedBeginsWithTheHistory(t *testing.T) {
 // TestLoadingUntilSynced opens the page while the first list hangs.
 func TestLoadingUntilSynced(t *testing.T) {
 	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", Hang: true}); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
+	_, err = rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", Hang: true})
+	kit.Must(t, err)
 	n := serveNode(t, rt, simruntime.Population{Pods: 5, Containers: 1})
 	n.open(n.address())
 	n.wait(live)
@@ -49,15 +47,11 @@ func TestLoadingUntilSynced(t *testing.T) {
 func TestStoppedDaemonIsOld(t *testing.T) {
 	n := newNode(t, 5)
 	n.wait(live)
-	if err := syscall.Kill(n.daemon.PID(), syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Kill(n.daemon.PID(), syscall.SIGSTOP))
 	t.Cleanup(func() { _ = syscall.Kill(n.daemon.PID(), syscall.SIGCONT) })
 	n.wait(`document.getElementById("connection").dataset.state === "old" && document.body.classList.contains("old")`)
 	n.wait(`document.getElementById("verdict").textContent.startsWith("no answer from the daemon for")`)
-	if err := syscall.Kill(n.daemon.PID(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, syscall.Kill(n.daemon.PID(), syscall.SIGCONT))
 	n.wait(live + ` && !document.body.classList.contains("old") && ` + severity + ` === "ok"`)
 }
 
@@ -106,9 +100,7 @@ func TestUnfetchedPodIsNotShown(t *testing.T) {
 // green, and clicks the chip of its state twice.
 func TestStatesAreFilters(t *testing.T) {
 	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	n := serveNode(t, rt, simruntime.Population{Pods: 10, Containers: 2}, "--events", "auto")
 	n.open(n.address())
 	n.wait(`document.getElementById("count").textContent === "10"`)

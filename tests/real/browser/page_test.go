@@ -10,15 +10,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // exit ends the container of a pod and returns a condition that is true once the feed
 // shows it exactly once.
 func (n *node) exit(pod simruntime.Pod, code int32) (shown string) {
 	n.Helper()
-	if err := n.runtime.ExitContainer(pod.Containers[0].ID, code, ""); err != nil {
-		n.Fatal(err)
-	}
+	kit.Must(n, n.runtime.ExitContainer(pod.Containers[0].ID, code, ""))
 	return feedHas(fmt.Sprintf("died %d", code))
 }
 
@@ -51,14 +50,10 @@ func TestNamesAreInert(t *testing.T) {
 		Namespace: "\u202eshop", Name: hostile + "\u2066\u200b\x1b[31m\nnext",
 		Containers: []simruntime.ContainerSpec{{Name: `"><svg onload=window.hacked=1>` + strings.Repeat("long", 5000), Image: "javascript:window.hacked=1"}},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	n.open(n.address())
 	n.wait(`document.getElementById("count").textContent === "2"`)
-	if err := n.runtime.ExitContainer(pod.Containers[0].ID, 3, `<b onclick="window.hacked=1">`+"\u202e"); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, n.runtime.ExitContainer(pod.Containers[0].ID, 3, `<b onclick="window.hacked=1">`+"\u202e"))
 	n.wait(`document.querySelector("#events li[data-uid]")`)
 	n.slash()
 	n.press("img")
@@ -126,9 +121,8 @@ func TestKeyboard(t *testing.T) {
 func TestSort(t *testing.T) {
 	n := newNode(t, 5)
 	pod := n.runtime.Pods()[3]
-	if _, err := n.runtime.RestartContainer(pod.Containers[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	_, err := n.runtime.RestartContainer(pod.Containers[0].ID)
+	kit.Must(t, err)
 	// The rows are positioned: their order in the document says nothing.
 	at := func(row string) string {
 		return fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='%s']:not([hidden])")?.dataset.uid === %q`, row, pod.UID)
@@ -146,13 +140,11 @@ func TestSort(t *testing.T) {
 func TestHungPodIsNamed(t *testing.T) {
 	n := newNode(t, 20, "--events", "off") // an event of a whole pod needs no inspection
 	pod := n.runtime.Pods()[11]
-	if _, err := n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pod.UID, Hang: true}); err != nil {
-		t.Fatal(err)
-	}
+	_, err := n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pod.UID, Hang: true})
+	kit.Must(t, err)
 	began := time.Now()
-	if _, err := n.runtime.RestartContainer(pod.Containers[0].ID); err != nil {
-		t.Fatal(err)
-	}
+	_, err = n.runtime.RestartContainer(pod.Containers[0].ID)
+	kit.Must(t, err)
 	n.wait(fmt.Sprintf(`document.getElementById("verdict").textContent.startsWith(%q)`, pod.Namespace+"/"+pod.Name))
 	t.Logf("the page names the pod after %v", time.Since(began).Round(100*time.Millisecond))
 	n.wait(fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='2']").dataset.uid === %q`, pod.UID))

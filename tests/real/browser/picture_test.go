@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var (
@@ -63,22 +64,16 @@ func TestPictures(t *testing.T) {
 
 func (s scene) test(t *testing.T) {
 	rt, err := simruntime.New(simruntime.Options{Seed: 7, Profile: simruntime.NodeProfile()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	n := serveNode(t, rt, simruntime.Population{Pods: s.pods, Containers: 2})
 	if s.pods > 0 {
 		n.keep = rt.Pods()[3].UID
 	}
 	n.open(n.address())
-	if err := setSize(n.tab, s.width, s.height, 1.5); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, setSize(n.tab, s.width, s.height, 1.5))
 	if s.dark {
 		dark := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}}}
-		if err := call(n.tab, emulation.SetEmulatedMedia, dark); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, call(n.tab, emulation.SetEmulatedMedia, dark))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), *lasts)
 	defer cancel()
@@ -99,8 +94,6 @@ func (s scene) test(t *testing.T) {
 		t.Fatalf("the picture has %d bytes: %v", len(png), err)
 	}
 	if *pictures != "" {
-		if err := os.WriteFile(filepath.Join(*pictures, s.name+".png"), png, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.WriteFile(filepath.Join(*pictures, s.name+".png"), png, 0o644))
 	}
 }

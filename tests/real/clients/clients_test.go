@@ -4,98 +4,65 @@
 package clients_test
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 const (
-	waitTimeout = time.Minute
-	documented  = "/run/pleg-pipeline/pleg.sock"
+	documented = "/run/pleg-pipeline/pleg.sock"
 	// namespace is one of the simulated pods.
 	namespace = "shop"
 )
 
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // node is a simulated runtime and a daemon on it.
 type node struct {
-	program, runtime, socket string
-	daemon                   *exec.Cmd
+	program, dir, runtime string
+	*daemon.Daemon
 }
 
 func startNode(t *testing.T) *node {
 	t.Helper()
-	program := os.Getenv("PLEG_PROGRAM")
-	if program == "" {
-		t.Fatal("PLEG_PROGRAM is not set: run make test-clients")
-	}
-	dir, err := os.MkdirTemp("", "clients") //nolint:usetesting // short: the path of a socket is limited
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	n := &node{program: program, runtime: filepath.Join(dir, "cri.sock"), socket: filepath.Join(dir, "pleg.sock")}
-	start(t, exec.Command(program, "simulate", "--socket", n.runtime, "--pods", "10", "--churn-rate", "5"))
-	await(t, "runtime", func() bool { return exists(n.runtime) })
-	n.startDaemon(t)
+	program, err := process.Program()
+	kit.Must(t, err)
+	n := &node{program: program, dir: process.Dir(t)}
+	n.runtime = filepath.Join(n.dir, "cri.sock")
+	process.Run(t, exec.Command(program, "simulate", "--socket", n.runtime, "--pods", "10", "--churn-rate", "5"))
+	process.Eventually(t, "runtime", func(ctx context.Context) error { return process.Dial(ctx, "unix", n.runtime) })
+	n.start(t)
+	t.Cleanup(func() { _ = n.Stop() })
 	return n
 }
 
-func (n *node) startDaemon(t *testing.T) {
+func (n *node) start(t *testing.T) {
 	t.Helper()
-	n.daemon = exec.Command(n.program, "run", "--quiet", "-r", "unix://"+n.runtime, "--socket", n.socket)
-	start(t, n.daemon)
-	await(t, "daemon", func() bool { return exists(n.socket) })
+	var err error
+	n.Daemon, err = daemon.Start(t.Context(), daemon.Options{Program: n.program, Dir: n.dir, Name: "pleg", Args: []string{"-r", "unix://" + n.runtime}})
+	kit.Must(t, err)
 }
 
 // restart ends the daemon and starts another, whose epoch differs.
 func (n *node) restart(t *testing.T) {
 	t.Helper()
-	must(t, n.daemon.Process.Signal(syscall.SIGTERM))
-	_ = n.daemon.Wait() // the error is that it was ended
-	n.startDaemon(t)
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}
-
-// start runs a command until the test ends.
-func start(t *testing.T, cmd *exec.Cmd) {
-	t.Helper()
-	must(t, cmd.Start())
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-}
-
-// await polls until done returns true.
-func await(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(waitTimeout); !done(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, waitTimeout)
-		}
-	}
+	kit.Must(t, n.Stop())
+	n.start(t)
 }
 
 // TestGrpcurl runs each grpcurl command of the page.
 func TestGrpcurl(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/clients.md")
-	must(t, err)
+	kit.Must(t, err)
 	tool, err := exec.Command("go", "tool", "-n", "github.com/fullstorydev/grpcurl/cmd/grpcurl").Output()
-	must(t, err)
+	kit.Must(t, err)
 	n := startNode(t)
 	commands := regexp.MustCompile(`(?m)^\$ grpcurl (.*)$`).FindAllStringSubmatch(string(page), -1)
 	want := []string{
@@ -106,23 +73,19 @@ func TestGrpcurl(t *testing.T) {
 		t.Fatalf("the page has %d commands, the test expects %d", len(commands), len(want))
 	}
 	for i, command := range commands {
-		line := strings.TrimSpace(string(tool)) + " " + strings.ReplaceAll(command[1], documented, n.socket)
-		await(t, command[0]+" with "+want[i], func() bool {
-			out, err := exec.CommandContext(t.Context(), "sh", "-c", line).CombinedOutput()
-			ended := err != nil && strings.Contains(command[1], "-max-time")
-			if err != nil && !ended {
-				t.Logf("%s: %v\n%s", line, err, out)
+		line := strings.TrimSpace(string(tool)) + " " + strings.ReplaceAll(command[1], documented, n.Socket)
+		process.Eventually(t, command[0], func(ctx context.Context) error {
+			out, err := exec.CommandContext(ctx, "sh", "-c", line).CombinedOutput()
+			if err != nil && !strings.Contains(command[1], "-max-time") || !strings.Contains(string(out), want[i]) {
+				return fmt.Errorf("want %q: %w\n%s", want[i], err, out)
 			}
-			return (err == nil || ended) && strings.Contains(string(out), want[i])
+			return nil
 		})
 	}
 }
 
 // python is a running watch.py.
-type python struct {
-	cmd    *exec.Cmd
-	output string // a file
-}
+type python struct{ *process.Process }
 
 // TestPython follows a restart of the daemon, and resumes with and without a Gap.
 func TestPython(t *testing.T) {
@@ -132,62 +95,54 @@ func TestPython(t *testing.T) {
 	if err != nil {
 		t.Fatalf("protoc: %v\n%s", err, out)
 	}
-	p := startPython(t, dir, n.socket)
+	p := startPython(t, dir, n.Socket)
 	p.await(t, `(?m)^SYNCED [1-9]\d* containers run$`)
 	p.await(t, `(?m)^CONTAINER_STARTED \S+/\S+ \S+ ?$`)
 	n.restart(t)
 	p.await(t, `(?s)DISCONNECTED.*\nGAP [^\n]*OtherEpoch\n.*SYNCED [1-9]\d* containers run\n`)
 	position := p.stop(t)
 
-	resumed := startPython(t, dir, n.socket, position)
+	resumed := startPython(t, dir, n.Socket, position)
 	resumed.await(t, `(?m)^SYNCED`)
 	if text := resumed.read(t); strings.Contains(text, "GAP") {
 		t.Errorf("resume after %s in the same epoch has a Gap:\n%s", position, text)
 	}
 	resumed.stop(t)
 
-	other := startPython(t, dir, n.socket, "0123456789abcdef:5")
+	other := startPython(t, dir, n.Socket, "0123456789abcdef:5")
 	other.await(t, `(?s)^GAP [^\n]*OtherEpoch\n.*SYNCED [1-9]`)
 	other.stop(t)
 }
 
-func startPython(t *testing.T, dir string, args ...string) *python {
+func startPython(t *testing.T, dir string, args ...string) python {
 	t.Helper()
-	f, err := os.CreateTemp(dir, "output")
-	must(t, err)
-	defer f.Close()
-	p := &python{cmd: exec.Command("/usr/bin/python3", append([]string{"../../../examples/python/watch.py"}, args...)...), output: f.Name()}
-	p.cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1")
-	p.cmd.Stdout, p.cmd.Stderr = f, f
-	start(t, p.cmd)
-	return p
+	cmd := exec.Command("/usr/bin/python3", append([]string{"../../../examples/python/watch.py"}, args...)...)
+	cmd.Env = append(os.Environ(), "PYTHONPATH="+dir, "PYTHONDONTWRITEBYTECODE=1")
+	return python{process.Run(t, cmd)}
 }
 
-func (p *python) read(t *testing.T) string {
+func (p python) read(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile(p.output)
-	must(t, err)
+	text, err := os.ReadFile(p.Log)
+	kit.Must(t, err)
 	return string(text)
 }
 
-func (p *python) await(t *testing.T, pattern string) {
+func (p python) await(t *testing.T, pattern string) {
 	t.Helper()
 	re := regexp.MustCompile(pattern)
-	defer func() {
-		if t.Failed() {
-			t.Logf("output of watch.py:\n%s", p.read(t))
+	kit.Must(t, p.Await(process.Bounded(t), func(context.Context) error {
+		if !re.MatchString(p.read(t)) {
+			return fmt.Errorf("no %s in its output", pattern)
 		}
-	}()
-	await(t, "output of watch.py with "+pattern, func() bool { return re.MatchString(p.read(t)) })
+		return nil
+	}))
 }
 
 // stop sends Ctrl-C and returns the position that watch.py prints.
-func (p *python) stop(t *testing.T) string {
+func (p python) stop(t *testing.T) string {
 	t.Helper()
-	must(t, p.cmd.Process.Signal(os.Interrupt))
-	if err := p.cmd.Wait(); err != nil {
-		t.Fatalf("watch.py: %v\n%s", err, p.read(t))
-	}
+	kit.Must(t, p.Interrupt())
 	found := regexp.MustCompile(`(?m)^POSITION (\w+:\d+)$`).FindStringSubmatch(p.read(t))
 	if found == nil {
 		t.Fatalf("watch.py printed no position:\n%s", p.read(t))

@@ -15,6 +15,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 const (
@@ -47,8 +50,8 @@ type cluster struct {
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
 	c := &cluster{t: t, kustom: t.TempDir()}
-	must(t, os.CopyFS(filepath.Join(c.kustom, "deploy"), os.DirFS("../../../deploy")))
-	must(t, os.WriteFile(kubeconfig, []byte(kubeconfigText), 0o600))
+	kit.Must(t, os.CopyFS(filepath.Join(c.kustom, "deploy"), os.DirFS("../../../deploy")))
+	kit.Must(t, os.WriteFile(kubeconfig, []byte(kubeconfigText), 0o600))
 	c.startControlPlane()
 	c.node = startNode(t)
 	c.awaitNode()
@@ -62,7 +65,7 @@ func (c *cluster) startControlPlane() {
 		"--listen-client-urls", "http://127.0.0.1:2379", "--advertise-client-urls", "http://127.0.0.1:2379")
 	key := serviceAccountKey(t)
 	tokens := filepath.Join(t.TempDir(), "tokens.csv")
-	must(t, os.WriteFile(tokens, []byte(token+",administrator,administrator,system:masters\n"), 0o600))
+	kit.Must(t, os.WriteFile(tokens, []byte(token+",administrator,administrator,system:masters\n"), 0o600))
 	server := start(t, program(t, "kube-apiserver"), "--etcd-servers=http://127.0.0.1:2379", "--bind-address=127.0.0.1", "--secure-port=6443",
 		"--advertise-address="+nodeIP,
 		"--cert-dir="+t.TempDir(), "--service-account-issuer=https://127.0.0.1:6443", "--service-account-key-file="+key,
@@ -70,10 +73,10 @@ func (c *cluster) startControlPlane() {
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged")
 
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	must(t, err)
+	kit.Must(t, err)
 	c.api, err = kubernetes.NewForConfig(config)
-	must(t, err)
-	await(t, "API server", func(ctx context.Context) error {
+	kit.Must(t, err)
+	process.Eventually(t, "API server", func(ctx context.Context) error {
 		if err := server.Alive(); err != nil {
 			t.Fatal(err)
 		}
@@ -87,18 +90,18 @@ func (c *cluster) startControlPlane() {
 func serviceAccountKey(t *testing.T) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	must(t, err)
+	kit.Must(t, err)
 	path := filepath.Join(t.TempDir(), "service-account.key")
 	block := &pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}
-	must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
+	kit.Must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	return path
 }
 
 // kubectl runs kubectl, which must succeed.
 func (c *cluster) kubectl(args ...string) string {
 	c.t.Helper()
-	out, err := run(bounded(c.t), program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
-	must(c.t, err)
+	out, err := process.Output(process.Bounded(c.t), program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	kit.Must(c.t, err)
 	return out
 }
 
@@ -106,9 +109,9 @@ func (c *cluster) kubectl(args ...string) string {
 func (c *cluster) overlay(name, text string) string {
 	c.t.Helper()
 	dir := filepath.Join(c.kustom, name)
-	must(c.t, os.MkdirAll(dir, 0o755))
+	kit.Must(c.t, os.MkdirAll(dir, 0o755))
 	text = "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n" + text
-	must(c.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
+	kit.Must(c.t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600))
 	return dir
 }
 
@@ -116,5 +119,5 @@ func (c *cluster) overlay(name, text string) string {
 func (c *cluster) apply(dir string) {
 	c.t.Helper()
 	c.kubectl("apply", "-k", dir)
-	c.kubectl("-n", "pleg-pipeline", "rollout", "status", "daemonset/pleg-pipeline", fmt.Sprintf("--timeout=%v", waitTimeout))
+	c.kubectl("-n", "pleg-pipeline", "rollout", "status", "daemonset/pleg-pipeline", fmt.Sprintf("--timeout=%v", process.WaitTimeout))
 }

@@ -14,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 const (
@@ -59,7 +61,7 @@ func TestCluster(t *testing.T) {
 		tr, h := c.watchPods(t), follow(t)
 		c.storm("upgrade", tr, h, false, func() {
 			c.apply(c.overlay("upgraded", upgraded))
-			await(t, "Gap and replay", func(context.Context) error {
+			process.Eventually(t, "Gap and replay", func(context.Context) error {
 				if gaps, synced := h.marks(pleg.Gap), h.marks(pleg.Synced); gaps != 1 || synced < 2 {
 					return fmt.Errorf("%d Gaps, %d Synced, want 1 and 2", gaps, synced)
 				}
@@ -108,7 +110,7 @@ func (c *cluster) in(t *testing.T) *cluster {
 func (c *cluster) pod() *corev1.Pod {
 	c.t.Helper()
 	var pod *corev1.Pod
-	await(c.t, "pod of the DaemonSet", func(ctx context.Context) error {
+	process.Eventually(c.t, "pod of the DaemonSet", func(ctx context.Context) error {
 		list, err := c.api.CoreV1().Pods("pleg-pipeline").List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -126,7 +128,7 @@ func (c *cluster) pod() *corev1.Pod {
 // moment the events or the watch may be ahead.
 func (c *cluster) requireEqual(tr *truth, h *history, full bool) {
 	c.t.Helper()
-	await(c.t, "equality of the events and the API server's watch", func(context.Context) error {
+	process.Eventually(c.t, "equality of the events and the API server's watch", func(context.Context) error {
 		if diffs := differences(tr, h, full); len(diffs) > 0 {
 			return errors.New(strings.Join(diffs, "\n"))
 		}
@@ -152,16 +154,16 @@ func (c *cluster) requireRemoved(dir string) {
 	c.t.Helper()
 	pod := c.pod()
 	uid, id := string(pod.UID), string(containerID(pod.Status.ContainerStatuses[0].ContainerID))
-	found, err := c.node.traces(bounded(c.t), uid, id)
-	must(c.t, err)
+	found, err := c.node.traces(process.Bounded(c.t), uid, id)
+	kit.Must(c.t, err)
 	for kind, traces := range found {
 		if len(traces) == 0 {
 			c.t.Errorf("the running daemon has no %s: the check of its removal does not find them", kind)
 		}
 	}
 	began := time.Now()
-	c.kubectl("delete", "-k", dir, fmt.Sprintf("--timeout=%v", waitTimeout))
-	await(c.t, "removal without a trace", func(ctx context.Context) error {
+	c.kubectl("delete", "-k", dir, fmt.Sprintf("--timeout=%v", process.WaitTimeout))
+	process.Eventually(c.t, "removal without a trace", func(ctx context.Context) error {
 		found, err := c.node.traces(ctx, uid, id)
 		for kind, traces := range found {
 			if len(traces) > 0 {

@@ -14,6 +14,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
@@ -42,7 +44,7 @@ func follow(t *testing.T) *history {
 	t.Helper()
 	h := &history{stream: promises.Stream{Replay: true}}
 	c, err := client.New(socket, client.Options{Disconnected: h.disconnected})
-	must(t, err)
+	kit.Must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -56,7 +58,7 @@ func follow(t *testing.T) *history {
 		<-done
 		_ = c.Close()
 	})
-	await(t, "first Synced", func(context.Context) error {
+	process.Eventually(t, "first Synced", func(context.Context) error {
 		if h.marks(pleg.Synced) == 0 {
 			return fmt.Errorf("no Synced")
 		}

@@ -15,7 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -78,16 +79,16 @@ func startNode(t *testing.T) *node {
 	t.Helper()
 	n := &node{t: t}
 	for _, args := range [][]string{{"link", "add", "pods", "type", "bridge"}, {"address", "add", nodeIP + "/22", "dev", "pods"}, {"link", "set", "pods", "up"}} {
-		_, err := run(bounded(t), "ip", args...)
-		must(t, err)
+		_, err := process.Output(process.Bounded(t), "ip", args...)
+		kit.Must(t, err)
 	}
-	must(t, os.MkdirAll("/run/cni", 0o755))
-	must(t, os.WriteFile("/run/cni/cluster.conflist", []byte(network), 0o600))
-	must(t, os.WriteFile("/run/containerd.toml", []byte(containerdConfig), 0o600))
+	kit.Must(t, os.MkdirAll("/run/cni", 0o755))
+	kit.Must(t, os.WriteFile("/run/cni/cluster.conflist", []byte(network), 0o600))
+	kit.Must(t, os.WriteFile("/run/containerd.toml", []byte(containerdConfig), 0o600))
 	n.startContainerd()
 
 	image := filepath.Join(t.TempDir(), "pod.tar")
-	must(t, lab.WriteImage(image, program(t, "podimage")))
+	kit.Must(t, lab.WriteImage(image, program(t, "podimage")))
 	n.importImage(image, "--label", "io.cri-containerd.pinned=pinned")
 	for _, version := range []string{"v0.1.0", "v0.1.1"} {
 		n.importImage(filepath.Join(program(t, "image-"+version), "pleg-pipeline-"+version+"-image.tar"))
@@ -99,20 +100,20 @@ func startNode(t *testing.T) *node {
 func (n *node) startContainerd() {
 	n.t.Helper()
 	n.containerd = start(n.t, program(n.t, "containerd"), "--config", "/run/containerd.toml")
-	await(n.t, "containerd", func(ctx context.Context) error {
+	process.Eventually(n.t, "containerd", func(ctx context.Context) error {
 		_, err := n.ctr(ctx, "version")
 		return err
 	})
 }
 
 func (n *node) ctr(ctx context.Context, args ...string) (string, error) {
-	return run(ctx, program(n.t, "ctr"), append([]string{"-n", "k8s.io"}, args...)...)
+	return process.Output(ctx, program(n.t, "ctr"), append([]string{"-n", "k8s.io"}, args...)...)
 }
 
 func (n *node) importImage(archive string, flags ...string) {
 	n.t.Helper()
-	_, err := n.ctr(bounded(n.t), append(append([]string{"images", "import"}, flags...), archive)...)
-	must(n.t, err)
+	_, err := n.ctr(process.Bounded(n.t), append(append([]string{"images", "import"}, flags...), archive)...)
+	kit.Must(n.t, err)
 }
 
 // restartContainerd kills containerd and starts it again. The pods survive.
@@ -129,7 +130,7 @@ func (n *node) startKubelet(name string) {
 		_ = n.kubelet.Stop()
 	}
 	config := filepath.Join(n.t.TempDir(), "kubelet.yaml")
-	must(n.t, os.WriteFile(config, []byte(kubeletConfig), 0o600))
+	kit.Must(n.t, os.WriteFile(config, []byte(kubeletConfig), 0o600))
 	n.kubelet = start(n.t, program(n.t, name), "--config", config, "--kubeconfig", kubeconfig,
 		"--hostname-override", nodeName, "--node-ip", nodeIP, "--v", "2")
 }
@@ -137,7 +138,7 @@ func (n *node) startKubelet(name string) {
 // awaitNode returns once the scheduler may put pods on the node.
 func (c *cluster) awaitNode() {
 	c.t.Helper()
-	await(c.t, "node", func(ctx context.Context) error {
+	process.Eventually(c.t, "node", func(ctx context.Context) error {
 		if _, err := c.api.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 const natsURL = "nats://" + nodeIP + ":4222"
@@ -34,18 +35,18 @@ func (c *cluster) requireAccepted() {
 func (c *cluster) requireFleet() {
 	c.t.Helper()
 	conf := filepath.Join(c.t.TempDir(), "nats.conf")
-	must(c.t, os.WriteFile(conf, fmt.Appendf(nil, "listen: %q\njetstream { store_dir: %q }\n", nodeIP+":4222", c.t.TempDir()), 0o600))
+	kit.Must(c.t, os.WriteFile(conf, fmt.Appendf(nil, "listen: %q\njetstream { store_dir: %q }\n", nodeIP+":4222", c.t.TempDir()), 0o600))
 	start(c.t, program(c.t, "nats-server"), "-c", conf)
 
 	text, err := os.ReadFile(filepath.Join(c.kustom, "deploy/overlays/fleet/pleg-pipeline.yaml"))
-	must(c.t, err)
+	kit.Must(c.t, err)
 	dir := c.overlay("fleet", fleet)
 	config := strings.Replace(string(text), "nats://nats.nats.svc:4222", natsURL, 1)
-	must(c.t, os.WriteFile(filepath.Join(dir, "pleg-pipeline.yaml"), []byte(config), 0o600))
+	kit.Must(c.t, os.WriteFile(filepath.Join(dir, "pleg-pipeline.yaml"), []byte(config), 0o600))
 	c.apply(dir)
 	pod := c.pod()
-	await(c.t, "the node in the stream", func(ctx context.Context) error {
-		out, err := run(ctx, program(c.t, "pleg-pipeline"), "pods", "--fleet", natsURL, "--cluster", "example", "--output", "json")
+	process.Eventually(c.t, "the node in the stream", func(ctx context.Context) error {
+		out, err := process.Output(ctx, program(c.t, "pleg-pipeline"), "pods", "--fleet", natsURL, "--cluster", "example", "--output", "json")
 		if err != nil {
 			return err
 		}
@@ -65,7 +66,7 @@ func (c *cluster) fleetEvents() string {
 	c.t.Helper()
 	p := start(c.t, program(c.t, "pleg-pipeline"), "events", "--fleet", natsURL, "--cluster", "example", "--replay", "--output", "json")
 	var text []byte
-	await(c.t, "Synced of events --fleet", func(context.Context) error {
+	process.Eventually(c.t, "Synced of events --fleet", func(context.Context) error {
 		var err error
 		if text, err = os.ReadFile(p.Log); err == nil && !strings.Contains(string(text), "Synced") {
 			err = fmt.Errorf("no Synced in %s", text)
@@ -84,19 +85,19 @@ func (c *cluster) requireTLS() {
 	c.t.Helper()
 	dir := c.overlay("tls", base+"components: [../deploy/components/web-config]\n")
 	config := filepath.Join(dir, "web-config.yaml")
-	must(c.t, os.WriteFile(config, []byte(webConfig), 0o600))
+	kit.Must(c.t, os.WriteFile(config, []byte(webConfig), 0o600))
 	cert, key := kit.SelfSigned(c.t)
 	c.kubectl("-n", "pleg-pipeline", "create", "secret", "generic", "pleg-pipeline-web", "--from-file=tls.crt="+cert, "--from-file=tls.key="+key,
 		"--from-file="+config)
 	c.apply(dir)
 	text, err := os.ReadFile(cert)
-	must(c.t, err)
+	kit.Must(c.t, err)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(text)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, ServerName: "localhost"}}}
 	defer client.CloseIdleConnections()
-	page, err := get(bounded(c.t), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
-	must(c.t, err)
+	page, err := process.Get(process.Bounded(c.t), client, "https://"+c.pod().Status.PodIP+":9713/metrics")
+	kit.Must(c.t, err)
 	if !strings.Contains(page, "pleg_build_info") {
 		c.t.Errorf("no metrics over TLS:\n%s", page)
 	}

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -16,6 +15,9 @@ import (
 	"strings"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 const prometheusAddress = "127.0.0.1:9090"
@@ -36,13 +38,13 @@ func (c *cluster) startPrometheus() {
 	c.t.Helper()
 	c.prometheus = c.t.TempDir()
 	text, err := os.ReadFile(filepath.Join(c.kustom, "deploy/monitoring/rules.yaml"))
-	must(c.t, err)
+	kit.Must(c.t, err)
 	var rule struct {
 		Spec json.RawMessage `json:"spec"`
 	}
-	must(c.t, yaml.Unmarshal(minutes.ReplaceAll(text, []byte("10s")), &rule))
-	must(c.t, os.WriteFile(filepath.Join(c.prometheus, "rules.yaml"), rule.Spec, 0o600))
-	must(c.t, os.WriteFile(filepath.Join(c.prometheus, "prometheus.yaml"), []byte(prometheusConfig), 0o600))
+	kit.Must(c.t, yaml.Unmarshal(minutes.ReplaceAll(text, []byte("10s")), &rule))
+	kit.Must(c.t, os.WriteFile(filepath.Join(c.prometheus, "rules.yaml"), rule.Spec, 0o600))
+	kit.Must(c.t, os.WriteFile(filepath.Join(c.prometheus, "prometheus.yaml"), []byte(prometheusConfig), 0o600))
 	start(c.t, "/usr/bin/prometheus", "--config.file", filepath.Join(c.prometheus, "prometheus.yaml"),
 		"--storage.tsdb.path", filepath.Join(c.prometheus, "data"), "--web.listen-address", prometheusAddress)
 }
@@ -53,8 +55,8 @@ func (c *cluster) scrape(version string) {
 	c.t.Helper()
 	targets := fmt.Sprintf("[{targets: [%q], labels: {instance: %s}}]\n", c.pod().Status.PodIP+":9713", nodeName)
 	path := filepath.Join(c.prometheus, "targets.yaml")
-	must(c.t, os.WriteFile(path+".part", []byte(targets), 0o600))
-	must(c.t, os.Rename(path+".part", path))
+	kit.Must(c.t, os.WriteFile(path+".part", []byte(targets), 0o600))
+	kit.Must(c.t, os.Rename(path+".part", path))
 	c.awaitQuery(fmt.Sprintf(`up{job="pleg-pipeline", instance=%q} == 1`, nodeName))
 	c.awaitQuery(fmt.Sprintf(`pleg_build_info{version=%q}`, version))
 }
@@ -77,19 +79,19 @@ func (c *cluster) requireAlert() {
 	c.awaitNoAlert()
 	c.node.containerd.Kill()
 	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
-	out, err := exec.CommandContext(bounded(c.t), "sh", "-c", doctor).CombinedOutput()
+	out, err := exec.CommandContext(process.Bounded(c.t), "sh", "-c", doctor).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), containerdSocket) {
 		c.t.Errorf("doctor: %v\n%s", err, out)
 	}
 	c.node.startContainerd()
 	c.awaitNoAlert()
-	_, err = run(bounded(c.t), "sh", "-c", doctor)
-	must(c.t, err)
+	_, err = process.Output(process.Bounded(c.t), "sh", "-c", doctor)
+	kit.Must(c.t, err)
 }
 
 func (c *cluster) awaitQuery(expr string) {
 	c.t.Helper()
-	await(c.t, expr, func(ctx context.Context) error { return c.query(ctx, expr) })
+	process.Eventually(c.t, expr, func(ctx context.Context) error { return c.query(ctx, expr) })
 }
 
 func (c *cluster) awaitNoAlert() {
@@ -99,7 +101,7 @@ func (c *cluster) awaitNoAlert() {
 
 // query returns an error if an expression has no value.
 func (c *cluster) query(ctx context.Context, expr string) error {
-	body, err := get(ctx, http.DefaultClient, "http://"+prometheusAddress+"/api/v1/query?query="+url.QueryEscape(expr))
+	body, err := process.Get(ctx, http.DefaultClient, "http://"+prometheusAddress+"/api/v1/query?query="+url.QueryEscape(expr))
 	if err != nil {
 		return err
 	}
@@ -107,22 +109,4 @@ func (c *cluster) query(ctx context.Context, expr string) error {
 		return fmt.Errorf("%s has no value: %s", expr, body)
 	}
 	return nil
-}
-
-// get returns the body of a page.
-func get(ctx context.Context, c *http.Client, address string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := c.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", address, resp.Status)
-	}
-	return string(body), err
 }

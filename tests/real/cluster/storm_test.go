@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -35,9 +37,9 @@ type storm struct {
 func (c *cluster) newStorm(namespace string) *storm {
 	c.t.Helper()
 	s := &storm{t: c.t, api: c.api, namespace: namespace}
-	_, err := c.api.CoreV1().Namespaces().Create(bounded(c.t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
-	must(c.t, err)
-	await(c.t, "service account", func(ctx context.Context) error {
+	_, err := c.api.CoreV1().Namespaces().Create(process.Bounded(c.t), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	kit.Must(c.t, err)
+	process.Eventually(c.t, "service account", func(ctx context.Context) error {
 		_, err := c.api.CoreV1().ServiceAccounts(namespace).Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -62,14 +64,14 @@ func podTemplate(app string, restart corev1.RestartPolicy, args ...string) corev
 // createPods creates deployments, jobs that succeed and fail, and crash loops.
 func (s *storm) createPods() {
 	s.t.Helper()
-	ctx := bounded(s.t)
+	ctx := process.Bounded(s.t)
 	for i := range deployments {
 		_, err := s.api.AppsV1().Deployments(s.namespace).Create(ctx, deployment(fmt.Sprintf("web-%d", i)), metav1.CreateOptions{})
-		must(s.t, err)
+		kit.Must(s.t, err)
 	}
 	for i := range jobs {
 		_, err := s.api.BatchV1().Jobs(s.namespace).Create(ctx, job(fmt.Sprintf("job-%d", i), i%2*3), metav1.CreateOptions{})
-		must(s.t, err)
+		kit.Must(s.t, err)
 	}
 	for i := range crashLoops {
 		name := fmt.Sprintf("crash-%d", i)
@@ -77,7 +79,7 @@ func (s *storm) createPods() {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels}, Spec: template.Spec}
 		pod.Spec.InitContainers = []corev1.Container{{Name: "init", Image: lab.Image, ImagePullPolicy: corev1.PullNever, Args: []string{"exit", "0", "100ms"}}}
 		_, err := s.api.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{})
-		must(s.t, err)
+		kit.Must(s.t, err)
 	}
 }
 
@@ -102,21 +104,21 @@ func job(name string, code int) *batchv1.Job {
 // change rolls one deployment, scales the second, and deletes the third and a job.
 func (s *storm) change() {
 	s.t.Helper()
-	ctx := bounded(s.t)
+	ctx := process.Bounded(s.t)
 	apps := s.api.AppsV1().Deployments(s.namespace)
 	s.update("web-0", func(d *appsv1.Deployment) {
 		d.Spec.Template.Annotations = map[string]string{"revision": "2"}
 	})
 	s.update("web-1", func(d *appsv1.Deployment) { *d.Spec.Replicas = 1 })
-	must(s.t, apps.Delete(ctx, "web-2", metav1.DeleteOptions{}))
+	kit.Must(s.t, apps.Delete(ctx, "web-2", metav1.DeleteOptions{}))
 	background := metav1.DeletePropagationBackground
-	must(s.t, s.api.BatchV1().Jobs(s.namespace).Delete(ctx, "job-0", metav1.DeleteOptions{PropagationPolicy: &background}))
+	kit.Must(s.t, s.api.BatchV1().Jobs(s.namespace).Delete(ctx, "job-0", metav1.DeleteOptions{PropagationPolicy: &background}))
 }
 
 // update retries, because the controller writes the deployment too.
 func (s *storm) update(name string, change func(*appsv1.Deployment)) {
 	s.t.Helper()
-	await(s.t, "update of "+name, func(ctx context.Context) error {
+	process.Eventually(s.t, "update of "+name, func(ctx context.Context) error {
 		d, err := s.api.AppsV1().Deployments(s.namespace).Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -131,7 +133,7 @@ func (s *storm) update(name string, change func(*appsv1.Deployment)) {
 // crash loops have restarted.
 func (s *storm) settle() {
 	s.t.Helper()
-	await(s.t, "end of the storm", func(ctx context.Context) error {
+	process.Eventually(s.t, "end of the storm", func(ctx context.Context) error {
 		ds, err := s.api.AppsV1().Deployments(s.namespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
@@ -174,8 +176,8 @@ func (s *storm) podsSettled(ctx context.Context) error {
 // deleteNamespace deletes the namespace and returns once it is gone.
 func (s *storm) deleteNamespace() {
 	s.t.Helper()
-	must(s.t, s.api.CoreV1().Namespaces().Delete(bounded(s.t), s.namespace, metav1.DeleteOptions{}))
-	await(s.t, "end of the namespace", func(ctx context.Context) error {
+	kit.Must(s.t, s.api.CoreV1().Namespaces().Delete(process.Bounded(s.t), s.namespace, metav1.DeleteOptions{}))
+	process.Eventually(s.t, "end of the namespace", func(ctx context.Context) error {
 		_, err := s.api.CoreV1().Namespaces().Get(ctx, s.namespace, metav1.GetOptions{})
 		if err == nil {
 			return fmt.Errorf("namespace %s still exists", s.namespace)

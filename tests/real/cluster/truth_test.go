@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 func ignoreNotFound(err error) error {
@@ -47,13 +49,13 @@ func (c *cluster) watchPods(t *testing.T) *truth {
 	t.Helper()
 	tr := &truth{pods: make(map[pleg.PodUID]*apiPod)}
 	ctx, cancel := context.WithCancel(context.Background())
-	list, err := c.api.CoreV1().Pods("").List(bounded(t), metav1.ListOptions{})
-	must(t, err)
+	list, err := c.api.CoreV1().Pods("").List(process.Bounded(t), metav1.ListOptions{})
+	kit.Must(t, err)
 	for i := range list.Items {
 		tr.apply(&list.Items[i], false)
 	}
 	w, err := c.api.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	must(t, err)
+	kit.Must(t, err)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

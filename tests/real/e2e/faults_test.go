@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
@@ -34,12 +34,12 @@ type fault struct {
 
 var (
 	// quick settings detect a fault within seconds.
-	quick = load.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "5s", "list-timeout": "2s", "inspect-timeout": "2s"}
+	quick = daemon.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "5s", "list-timeout": "2s", "inspect-timeout": "2s"}
 	// patient settings are for rows in which a list or a status takes long.
-	patient    = load.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "1m", "list-timeout": "30s"}
-	withEvents = load.Settings{"events": "auto", "relist-period-with-events": "10s"}
+	patient    = daemon.Settings{"relist-period": relistPeriod.String(), "relist-threshold": "1m", "list-timeout": "30s"}
+	withEvents = daemon.Settings{"events": "auto", "relist-period-with-events": "10s"}
 
-	quickly      = []instanceOptions{{name: "polling", settings: quick}, {name: "events", settings: quick.With(withEvents).With(load.Settings{"relist-threshold": "30s"})}}
+	quickly      = []instanceOptions{{name: "polling", settings: quick}, {name: "events", settings: quick.With(withEvents).With(daemon.Settings{"relist-threshold": "30s"})}}
 	longTimeouts = []instanceOptions{{name: "polling", settings: patient}, {name: "events", settings: patient.With(withEvents)}}
 )
 

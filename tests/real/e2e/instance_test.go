@@ -7,9 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -19,7 +16,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
@@ -30,7 +28,7 @@ const callTimeout = time.Second
 
 // instance is one daemon under test, with the events that it delivered.
 type instance struct {
-	*load.Daemon
+	*daemon.Daemon
 	name string
 
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
@@ -63,49 +61,26 @@ func newInstance(name string) *instance {
 	}
 }
 
-var (
-	buildProgram = sync.OnceValues(func() (string, error) { return build("pleg-pipeline", "-race") })
-	// buildRelease builds as releases are: static, so that it runs in any container, and
-	// without the race detector, which takes many times as much memory and delays the end of
-	// every container by 1 s.
-	buildRelease = sync.OnceValues(func() (string, error) { return build("pleg-pipeline-release") })
-)
-
-// build builds the program into .bin, because t.TempDir would not outlive the
-// test that builds it.
-func build(name string, flags ...string) (string, error) {
-	path, err := filepath.Abs(filepath.Join(".bin", name))
-	if err != nil {
-		return "", err
-	}
-	args := append([]string{"build", "-C", filepath.Join("..", "..", ".."), "-o", path}, flags...)
-	cmd := exec.Command("go", append(args, "./cmd/pleg-pipeline")...)
-	if !slices.Contains(flags, "-race") {
-		cmd.Env = append(cmd.Environ(), "CGO_ENABLED=0")
-	}
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the program: %w: %s", err, out)
-	}
-	return path, nil
-}
+// static builds a program that runs in any container.
+const static = "-tags=netgo,osusergo"
 
 // instanceOptions say how to run an instance.
 type instanceOptions struct {
 	name     string
-	settings load.Settings
+	settings daemon.Settings
 	// follows: the fault waits until the instance follows the CRI events, if there are any.
 	follows bool
-	// release runs the program as it is released, for a measurement.
+	// release runs the program as it is released, for a measurement: without the race detector,
+	// which takes many times as much memory and delays the end of every container by 1 s.
 	release bool
 }
 
 var (
 	// polling relists more often than the default, so that the tests are faster.
-	polling = load.Settings{"relist-period": relistPeriod.String()}
+	polling = daemon.Settings{"relist-period": relistPeriod.String()}
 	// rareLists makes CRI events the only source of changes, except for what a runtime
 	// does not announce.
-	rareLists = load.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
+	rareLists = daemon.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
 )
 
 // relistPeriod is the relist period of instances that poll.
@@ -115,18 +90,15 @@ const relistPeriod = 200 * time.Millisecond
 func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	t := f.t
 	t.Helper()
-	dir, err := os.MkdirTemp("", "e2e-")
-	must(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	build := buildProgram
+	flags := "-race"
 	if o.release {
-		build = buildRelease
+		flags = static
 	}
-	path, err := build()
+	path, err := process.Program(flags)
 	must(t, err)
 	in := newInstance(o.name)
-	in.Daemon, err = load.StartDaemon(ctx, load.DaemonOptions{
-		Program: path, Dir: dir, Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,
+	in.Daemon, err = daemon.Start(ctx, daemon.Options{
+		Program: path, Dir: process.Dir(t), Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,
 		Args: []string{"--listen", "127.0.0.1:0", "--runtime-endpoint", f.lab.Endpoint()},
 	})
 	must(t, err)

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -22,7 +23,7 @@ import (
 func TestReplayOfRecording(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
-	path, err := buildProgram()
+	path, err := process.Program("-race")
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "containerd.jsonl")
 	recorder := exec.CommandContext(ctx, path, "record", file, "--relist-period", relistPeriod.String(), "--runtime-endpoint", l.Endpoint())

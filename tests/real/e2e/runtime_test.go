@@ -10,7 +10,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -21,7 +22,7 @@ func TestContainerd16(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{Runtime: lab.Containerd16})
 	l := f.lab
 	in := f.run(ctx, instanceOptions{name: "off", settings: polling})
-	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(load.Settings{"events": "auto"})})
+	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(daemon.Settings{"events": "auto"})})
 	network := make(chan pleg.Event, 10)
 	only := []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
 	f.watch(ctx, in, client.WatchOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
@@ -49,9 +50,9 @@ func TestContainerd16(t *testing.T) {
 	f.step(ctx, expectNext(ctx, network, pleg.NetworkFailed, bad.UID))
 	must(t, l.RepairNetwork(ctx))
 
-	path, err := buildProgram()
+	path, err := process.Program("-race")
 	must(t, err)
-	_, err = load.StartDaemon(ctx, load.DaemonOptions{
+	_, err = daemon.Start(ctx, daemon.Options{
 		Program: path, Dir: t.TempDir(), Name: "strict", Args: []string{"--runtime-endpoint", l.Endpoint(), "--events", "require"},
 	})
 	if err == nil || !strings.Contains(err.Error(), pleg.ErrNoEvents.Error()) {

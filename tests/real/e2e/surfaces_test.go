@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -61,7 +61,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 			t.Errorf("%s: %s since %v, want %s since %v", trouble.name, want.Cause, want.Since, trouble.cause, began)
 		}
 		said := findings(ctx, t, daemon, f.lab)
-		said["the page"] = first(t, "the page", get(ctx, t, daemon, "/stages"))
+		said["the page"] = first(t, "the page", get(ctx, daemon, "/stages"))
 		for surface, got := range said {
 			if got.Cause != want.Cause || got.Severity != want.Severity || got.Subject != want.Subject ||
 				surface != "doctor alone" && !got.Since.Equal(want.Since) || !strings.Contains(got.Summary, trouble.detail) {
@@ -76,7 +76,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 			}
 		}
 		labels := fmt.Sprintf(`pleg_verdict_since_seconds{cause="%s",level="%s"} `, want.Cause, want.Severity)
-		_, rest, _ := strings.Cut(get(ctx, t, daemon, "/metrics"), labels)
+		_, rest, _ := strings.Cut(get(ctx, daemon, "/metrics"), labels)
 		line, _, _ := strings.Cut(rest, "\n")
 		if seconds, err := strconv.ParseFloat(line, 64); err != nil || time.UnixMilli(int64(seconds*1000)).Sub(want.Since).Abs() > time.Second {
 			t.Errorf("%s: the metric %s is %q, want %v", trouble.name, labels, line, want.Since)
@@ -118,12 +118,11 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 
 // program runs the program and returns its output.
 func program(ctx context.Context, args ...string) (string, error) {
-	path, err := buildRelease()
+	path, err := process.Program(static)
 	if err != nil {
 		return "", err
 	}
-	out, err := exec.CommandContext(ctx, path, args...).Output()
-	return string(out), err
+	return process.Output(ctx, path, args...)
 }
 
 // examine returns what the doctor reports about a runtime, and its exit code.
@@ -168,22 +167,15 @@ func first(t *testing.T, surface, text string) verdict.Finding {
 // texts returns what people read.
 func texts(ctx context.Context, t *testing.T, daemon *instance) map[string]string {
 	t.Helper()
-	path, err := buildRelease()
+	path, err := process.Program(static)
 	must(t, err)
 	pods, _ := exec.CommandContext(ctx, path, "pods", "--connect", daemon.Socket).CombinedOutput()
-	return map[string]string{"pods": strings.Join(strings.Fields(string(pods)), " "), "readyz": get(ctx, t, daemon, "/readyz?verbose")}
+	return map[string]string{"pods": strings.Join(strings.Fields(string(pods)), " "), "readyz": get(ctx, daemon, "/readyz?verbose")}
 }
 
-// get returns an answer of the daemon.
-func get(ctx context.Context, t *testing.T, daemon *instance, path string) string {
-	t.Helper()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, daemon.URL+path, http.NoBody)
-	must(t, err)
-	answer, err := http.DefaultClient.Do(request)
-	must(t, err)
-	defer answer.Body.Close()
-	defer http.DefaultClient.CloseIdleConnections()
-	text, err := io.ReadAll(answer.Body)
-	must(t, err)
-	return string(text)
+// get returns an answer of the daemon, whatever its status.
+func get(ctx context.Context, daemon *instance, path string) string {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	text, _ := process.Get(ctx, client, daemon.URL+path)
+	return text
 }

@@ -20,8 +20,7 @@ var streams = []string{fleet.StreamName(cluster), "KV_" + fleet.AgentBucket}
 // startCluster returns three servers that form a cluster.
 func startCluster(t *testing.T) []*natsd.Server {
 	t.Helper()
-	servers, err := natsd.NewCluster(t.TempDir())
-	kit.Must(t, err)
+	servers := natsd.NewCluster(t)
 	for _, s := range servers {
 		runServer(t, s)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
@@ -37,8 +38,7 @@ func startServer(t testing.TB, config string) *natsd.Server {
 
 func startBinary(t testing.TB, binary func() (string, error), config string) *natsd.Server {
 	t.Helper()
-	s, err := natsd.New(t.TempDir(), config)
-	kit.Must(t, err)
+	s := natsd.New(t, t.TempDir(), config)
 	s.Binary = binary
 	runServer(t, s)
 	return s
@@ -270,15 +270,9 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 // until waits until ok returns nil: longer at a large scale.
 func until(t testing.TB, ok func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(patience + 20**scaleTime); ; time.Sleep(10 * time.Millisecond) {
-		err := ok()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience+20**scaleTime)
+	defer cancel()
+	kit.Must(t, process.Await(ctx, func(context.Context) error { return ok() }))
 }
 
 // eventually waits until ok, which is called with the consumer locked, returns nil.

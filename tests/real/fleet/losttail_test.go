@@ -19,8 +19,7 @@ import (
 func TestLostTailIsNotSilent(t *testing.T) {
 	t.Parallel()
 	dir, saved := t.TempDir(), t.TempDir()
-	s, err := natsd.New(dir, "")
-	kit.Must(t, err)
+	s := natsd.New(t, dir, "")
 	runServer(t, s)
 	store := filepath.Join(dir, "jetstream", "$G", "streams")
 	a, b := startAgent(t, s.URL, "node-a", agentOptions{}), startAgent(t, s.URL, "node-b", agentOptions{})

@@ -5,32 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
-
-// program builds the program once.
-var program = sync.OnceValues(func() (string, error) {
-	path, err := filepath.Abs("../../../bin/pleg-pipeline-fleet")
-	if err != nil {
-		return "", err
-	}
-	out, err := exec.Command("go", "build", "-C", "../../..", "-o", path, "./cmd/pleg-pipeline").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build the program: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // command returns a command of the program.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	kit.Must(t, err)
 	return exec.Command(path, args...)
 }
@@ -39,17 +24,9 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
 	t.Helper()
 	c := command(t, args...)
-	c.Env = append(c.Environ(), environment...)
-	var said bytes.Buffer
-	c.Stdout, c.Stderr = out, &said
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	kit.Must(t, c.Start())
-	t.Cleanup(func() {
-		_ = c.Process.Signal(syscall.SIGINT)
-		if err := c.Wait(); err != nil || t.Failed() {
-			t.Errorf("%v: %v\n%s", args, err, &said)
-		}
-	})
+	c.Env, c.Stdout = append(c.Environ(), environment...), out
+	p := process.Run(t, c)
+	t.Cleanup(func() { kit.Must(t, p.Interrupt()) })
 }
 
 func await(t *testing.T, out *kit.Log, part string) {

@@ -66,9 +66,7 @@ func TestStates(t *testing.T) {
 	}
 	got := make(map[string]map[pleg.ContainerID]bool)
 	for pod, err := range states.Pods(t.Context(), nil, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		if got[pod.Node] == nil {
 			got[pod.Node] = make(map[pleg.ContainerID]bool)
 		}

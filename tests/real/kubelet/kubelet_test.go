@@ -13,7 +13,9 @@ import (
 	"syscall"
 	"testing"
 	"text/template"
-	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // image is the pod image of package lab. It is in no registry.
@@ -70,9 +72,7 @@ type kubelet struct {
 	events bool // with the gate EventedPLEG on
 	dir    string
 	ports  []int
-	cmd    *exec.Cmd
-	// exited is closed when the process has ended.
-	exited chan struct{}
+	*process.Process
 }
 
 // newKubelet returns a kubelet of this kind from bin, with the manifests of this many
@@ -86,11 +86,11 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	}
 	removeLogLinks(t)
 	t.Cleanup(func() { removeLogLinks(t) })
-	k := &kubelet{t: t, binary: binary, events: events, dir: shortDir(t), ports: freePorts(t, 3)}
+	k := &kubelet{t: t, binary: binary, events: events, dir: process.Dir(t), ports: freePorts(t, 3)}
 	t.Cleanup(k.unmount)
 	// The kubelet deletes files in its working folder, so that it gets an empty folder.
 	for _, dir := range []string{"manifests", "podlogs", "volplugins", "cwd"} {
-		must(t, os.Mkdir(k.path(dir), 0o755))
+		kit.Must(t, os.Mkdir(k.path(dir), 0o755))
 	}
 	for i := range pods {
 		k.addPod(podName(i), "Always", `"pause"`)
@@ -103,25 +103,17 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 func (k *kubelet) start(endpoint, cgroup string) {
 	k.t.Helper()
 	var config bytes.Buffer
-	must(k.t, kubeletConfig.Execute(&config, map[string]any{
+	kit.Must(k.t, kubeletConfig.Execute(&config, map[string]any{
 		"Dir": k.dir, "Endpoint": endpoint, "Cgroup": cgroup, "Ports": k.ports, "Events": k.events,
 		"SmallStep": strings.HasSuffix(k.binary, smallStep),
 	}))
-	must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
-	log, err := os.OpenFile(k.path("log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	must(k.t, err)
-	defer func() { _ = log.Close() }()
-	k.exited = make(chan struct{})
-	k.cmd = exec.Command(k.binary, "--config", k.path("config.yaml"), "--root-dir", k.path("root"),
+	kit.Must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
+	cmd := exec.Command(k.binary, "--config", k.path("config.yaml"), "--root-dir", k.path("root"),
 		"--cert-dir", k.path("pki"), "--hostname-override", "lab", "--v", "2")
-	k.cmd.Dir, k.cmd.Stdout, k.cmd.Stderr = k.path("cwd"), log, log
-	k.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	must(k.t, k.cmd.Start())
-	cmd, exited := k.cmd, k.exited
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait()
-	}()
+	cmd.Dir = k.path("cwd")
+	var err error
+	k.Process, err = process.Start(cmd, k.path("log"))
+	kit.Must(k.t, err)
 	k.t.Cleanup(k.stop)
 }
 
@@ -131,26 +123,20 @@ func (k *kubelet) path(name string) string { return filepath.Join(k.dir, name) }
 func (k *kubelet) addPod(name, restart, args string) {
 	k.t.Helper()
 	var text bytes.Buffer
-	must(k.t, manifest.Execute(&text, map[string]string{"Name": name, "Restart": restart, "Args": args}))
+	kit.Must(k.t, manifest.Execute(&text, map[string]string{"Name": name, "Restart": restart, "Args": args}))
 	tmp := k.path(name)
-	must(k.t, os.WriteFile(tmp, text.Bytes(), 0o600))
-	must(k.t, os.Rename(tmp, filepath.Join(k.dir, "manifests", name+".yaml")))
+	kit.Must(k.t, os.WriteFile(tmp, text.Bytes(), 0o600))
+	kit.Must(k.t, os.Rename(tmp, filepath.Join(k.dir, "manifests", name+".yaml")))
 }
 
 func (k *kubelet) removePod(name string) {
 	k.t.Helper()
-	must(k.t, os.Remove(filepath.Join(k.dir, "manifests", name+".yaml")))
+	kit.Must(k.t, os.Remove(filepath.Join(k.dir, "manifests", name+".yaml")))
 }
 
 // stop ends the kubelet. Its pods stay; the lab removes them.
 func (k *kubelet) stop() {
-	_ = k.cmd.Process.Signal(syscall.SIGTERM)
-	select {
-	case <-k.exited:
-	case <-time.After(20 * time.Second):
-		_ = k.cmd.Process.Kill()
-		<-k.exited
-	}
+	_ = k.Stop()
 	if dir := os.Getenv("KUBELET_E2E_LOGS"); dir != "" {
 		if text, err := os.ReadFile(k.path("log")); err == nil {
 			name := strings.ReplaceAll(k.t.Name(), "/", "-") + "-" + filepath.Base(k.binary) + "-" + filepath.Base(k.dir) + ".log"
@@ -183,33 +169,16 @@ const logLinks = "/var/log/containers"
 func removeLogLinks(t *testing.T) {
 	t.Helper()
 	links, err := filepath.Glob(filepath.Join(logLinks, "*.log"))
-	must(t, err)
+	kit.Must(t, err)
 	for _, link := range links {
 		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(target, filepath.Join(os.TempDir(), dirPrefix)) {
+		if err != nil || !strings.HasPrefix(target, filepath.Join(os.TempDir(), "pleg-")) {
 			continue
 		}
 		if _, err := os.Stat(target); os.IsNotExist(err) {
-			must(t, os.Remove(link))
+			kit.Must(t, os.Remove(link))
 		}
 	}
-}
-
-// dirPrefix begins the names of the folders of this test.
-const dirPrefix = "pleg-kubelet-"
-
-// shortDir returns a new folder, whose name leaves room for the path of a socket, for
-// the duration of the test.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("", dirPrefix) //nolint:usetesting // its path is too long for a socket
-	must(t, err)
-	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
-			t.Errorf("clean up: %v", err)
-		}
-	})
-	return dir
 }
 
 func freePorts(t *testing.T, n int) []int {
@@ -217,7 +186,7 @@ func freePorts(t *testing.T, n int) []int {
 	ports := make([]int, n)
 	for i := range ports {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
+		kit.Must(t, err)
 		defer l.Close()
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}

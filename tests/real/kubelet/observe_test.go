@@ -7,7 +7,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"os"
@@ -21,18 +20,13 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
 // waitTimeout bounds every wait. It is long because the machine may be busy.
 const waitTimeout = 3 * time.Minute
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
 
 // await calls done each period until it returns true, and returns how long that took.
 func await(ctx context.Context, t *testing.T, what string, period time.Duration, done func() bool) time.Duration {
@@ -82,9 +76,9 @@ func running(ctx context.Context, l *lab.Lab) map[string]*runtimeapi.Container {
 func pid(ctx context.Context, t *testing.T, l *lab.Lab, c *runtimeapi.Container) int {
 	t.Helper()
 	resp, err := l.Runtime().ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.GetId(), Verbose: true})
-	must(t, err)
+	kit.Must(t, err)
 	var info struct{ PID int }
-	must(t, json.Unmarshal([]byte(resp.GetInfo()["info"]), &info))
+	kit.Must(t, json.Unmarshal([]byte(resp.GetInfo()["info"]), &info))
 	if info.PID <= 1 {
 		t.Fatalf("container %s has no process", c.GetId())
 	}
@@ -120,7 +114,7 @@ func (v *victims) kill(t *testing.T) {
 	t.Helper()
 	v.at = time.Now()
 	for _, pid := range v.pids {
-		must(t, syscall.Kill(pid, syscall.SIGKILL))
+		kit.Must(t, syscall.Kill(pid, syscall.SIGKILL))
 	}
 }
 
@@ -144,17 +138,7 @@ func (v *victims) restarts(ctx context.Context, k *kubelet) []time.Duration {
 
 // get returns a page of the kubelet's read-only port.
 func (k *kubelet) get(ctx context.Context, path string) (string, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://127.0.0.1:%d%s", k.ports[1], path), nil)
-	if err != nil {
-		return "", err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return "", err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	return string(text), err
+	return process.Get(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d%s", k.ports[1], path))
 }
 
 // podStatus is the status of a pod in the kubelet's /pods.
@@ -213,42 +197,12 @@ func (k *kubelet) statuses(ctx context.Context) map[string]podStatus {
 func (k *kubelet) metric(ctx context.Context, series string) float64 {
 	k.t.Helper()
 	text, err := k.get(ctx, "/metrics")
-	must(k.t, err)
+	kit.Must(k.t, err)
 	for line := range strings.Lines(text) {
 		if rest, ok := strings.CutPrefix(line, series+" "); ok {
 			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
-			must(k.t, err)
+			kit.Must(k.t, err)
 			return v
-		}
-	}
-	return 0
-}
-
-// cpu returns the CPU time that a process has used.
-func cpu(t *testing.T, pid int) time.Duration {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	must(t, err)
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-	var ticks int
-	for _, i := range []int{11, 12} {
-		n, err := strconv.Atoi(fields[i])
-		must(t, err)
-		ticks += n
-	}
-	return time.Duration(ticks) * 10 * time.Millisecond
-}
-
-// rss returns the resident memory of the kubelet in MiB.
-func (k *kubelet) rss() float64 {
-	k.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", k.cmd.Process.Pid))
-	must(k.t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			kib, err := strconv.ParseFloat(strings.Fields(rest)[0], 64)
-			must(k.t, err)
-			return kib / 1024
 		}
 	}
 	return 0
@@ -260,7 +214,7 @@ var errorLine = regexp.MustCompile(`^E\d{4} \S+ +\d+ ([a-z_]+\.go):\d+\] "?([^"]
 func (k *kubelet) errors() map[string]int {
 	k.t.Helper()
 	f, err := os.Open(k.path("log"))
-	must(k.t, err)
+	kit.Must(k.t, err)
 	defer f.Close()
 	kinds := make(map[string]int)
 	lines := bufio.NewScanner(f)

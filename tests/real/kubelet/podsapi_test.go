@@ -17,6 +17,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/podsapi"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Each pod of which the pipeline reports an event is found at a real kubelet, by the same UID.
@@ -28,13 +29,13 @@ func TestPodsAPI(t *testing.T) {
 	k := newKubelet(t, bin, "stock", pods)
 	k.start(l.Endpoint(), l.CgroupParent())
 	conn, err := grpc.NewClient("unix://"+k.path("root/pods-api/pods-api.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	must(t, err)
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	runtime, err := cri.New(l.Endpoint(), cri.Options{})
-	must(t, err)
+	kit.Must(t, err)
 	t.Cleanup(func() { _ = runtime.Close() })
 	pipe, err := pleglib.New(pleglib.Options{Runtime: runtime})
-	must(t, err)
+	kit.Must(t, err)
 	of := podsapi.New(conn)
 	ended := make(chan error, 2)
 	running, end := context.WithCancel(ctx)
@@ -43,13 +44,13 @@ func TestPodsAPI(t *testing.T) {
 	t.Cleanup(func() { end(); _, _ = <-ended, <-ended })
 	seen := make(map[pleg.PodUID]bool)
 	for ev, err := range pipe.Watch(running, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerStarted}, OmitSandboxes: true}}) {
-		must(t, err)
+		kit.Must(t, err)
 		pod, err := of.Pod(ctx, ev.PodUID)
 		if errors.Is(err, pleg.ErrUnknownPod) {
 			t.Errorf("pod %s: %v", ev.PodName, err)
 			break
 		}
-		must(t, err)
+		kit.Must(t, err)
 		if pod.Name != ev.PodName || pod.Namespace != ev.PodNamespace || pod.Status.QOSClass != "BestEffort" || !strings.HasPrefix(pod.Spec.Containers[0].Image, "localhost/") {
 			t.Errorf("event %+v, pod %+v", ev, pod)
 		}

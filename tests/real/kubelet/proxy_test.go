@@ -17,6 +17,9 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // inspectionTime is the least time of an inspection while the runtime is slow: a
@@ -42,10 +45,10 @@ func startProxy(ctx context.Context, t *testing.T, runtime string) (*proxy, stri
 	t.Helper()
 	conn, err := grpc.NewClient(runtime, grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithDefaultCallOptions(grpc.ForceCodec(raw{}), grpc.MaxCallRecvMsgSize(16<<20)))
-	must(t, err)
-	socket := filepath.Join(shortDir(t), "cri.sock")
+	kit.Must(t, err)
+	socket := filepath.Join(process.Dir(t), "cri.sock")
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
-	must(t, err)
+	kit.Must(t, err)
 	p := &proxy{conn: conn, lock: make(chan struct{}, 1)}
 	server := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.call))
 	served := make(chan error, 1)

@@ -23,6 +23,8 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -54,7 +56,7 @@ var steps = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_STEPS"), "idle churn ki
 func span(t *testing.T) time.Duration {
 	t.Helper()
 	d, err := time.ParseDuration(cmp.Or(os.Getenv("KUBELET_E2E_SPAN"), "20s"))
-	must(t, err)
+	kit.Must(t, err)
 	return d
 }
 
@@ -149,9 +151,9 @@ func startTrial(ctx context.Context, t *testing.T, kind string, r *result) *tria
 func startLab(ctx context.Context, t *testing.T) (l *lab.Lab, bin string) {
 	t.Helper()
 	bin, err := filepath.Abs(".bin")
-	must(t, err)
+	kit.Must(t, err)
 	l, err = lab.Start(ctx, lab.Options{})
-	must(t, err)
+	kit.Must(t, err)
 	t.Cleanup(func() {
 		if err := l.Stop(ctx); err != nil {
 			t.Errorf("stop lab: %v", err)
@@ -172,7 +174,9 @@ func (tr *trial) idle(ctx context.Context) {
 	before, d := tr.usage(), span(tr.t)
 	pause(ctx, d)
 	tr.share("idle", before, d)
-	tr.add("idle: memory of the kubelet (MiB)", tr.k.rss())
+	use, err := process.UseOf(tr.k.PID())
+	kit.Must(tr.t, err)
+	tr.add("idle: memory of the kubelet (MiB)", float64(use.RSS)/(1<<20))
 }
 
 // share adds the part of a core that was used since before, and returns the CPU time.
@@ -226,11 +230,11 @@ func (tr *trial) hangShim(ctx context.Context) {
 	hung := choose(ctx, tr.t, tr.l, tr.next(1)...)
 	for name, c := range hung.before {
 		pod := &lab.Pod{Name: name, SandboxID: c.GetPodSandboxId()}
-		must(tr.t, tr.l.FreezeShim(ctx, pod))
+		kit.Must(tr.t, tr.l.FreezeShim(ctx, pod))
 		hung.kill(tr.t)
 		tr.restarts("a shim hangs, a container of another pod killed", tr.oneByOne(ctx, beside))
 		hung.at = time.Now()
-		must(tr.t, tr.l.ThawShim(pod))
+		kit.Must(tr.t, tr.l.ThawShim(pod))
 	}
 	tr.restarts("- its own container, since the shim continues", hung.restarts(ctx, tr.k))
 }
@@ -261,7 +265,7 @@ func (tr *trial) restartRuntime(ctx context.Context) {
 	tr.l.Crash()
 	v.kill(tr.t)
 	v.at = time.Now()
-	must(tr.t, tr.l.Revive(ctx))
+	kit.Must(tr.t, tr.l.Revive(ctx))
 	tr.restarts("killed while the runtime is down, since its restart", v.restarts(ctx, tr.k))
 	tr.requireSame(ctx, "the restart of the runtime", before, v)
 	tr.restarts("one killed after that", tr.oneByOne(ctx, down))
@@ -308,7 +312,11 @@ func (tr *trial) requireSame(ctx context.Context, since string, before map[strin
 type usage struct{ kubelet, runtime time.Duration }
 
 func (tr *trial) usage() usage {
-	return usage{cpu(tr.t, tr.k.cmd.Process.Pid), cpu(tr.t, tr.l.PID())}
+	kubelet, err := process.UseOf(tr.k.PID())
+	kit.Must(tr.t, err)
+	runtime, err := process.UseOf(tr.l.PID())
+	kit.Must(tr.t, err)
+	return usage{kubelet.CPU, runtime.CPU}
 }
 
 func (u usage) since(before usage) usage {

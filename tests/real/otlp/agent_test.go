@@ -5,13 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // agent is the program on a simulated node. It prints every event that it exports, except network
@@ -23,14 +22,13 @@ type agent struct {
 
 func startAgent(t *testing.T, environment []string) *agent {
 	t.Helper()
-	path, err := program()
+	path, err := process.Program()
 	kit.Must(t, err)
 	a := &agent{t: t}
 	c := exec.Command(path, "run", "--simulate=5", "--churn-rate", "20", "-o", "json", "--cluster", "test")
 	c.Env = append(c.Environ(), environment...)
 	c.Stdout, c.Stderr = &a.events, &a.log
-	p, err := process.Start(c, filepath.Join(t.TempDir(), "log"))
-	kit.Must(t, err)
+	p := process.Run(t, c)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil || t.Failed() {
 			t.Errorf("the program: %v\n%s", err, &a.log)
@@ -39,18 +37,10 @@ func startAgent(t *testing.T, environment []string) *agent {
 	return a
 }
 
-// await waits until done returns nil.
-func await(t *testing.T, done func() error) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	kit.Must(t, process.Await(ctx, func(context.Context) error { return done() }))
-}
-
 // awaitLog waits until the log has a text.
 func (a *agent) awaitLog(part string) {
 	a.t.Helper()
-	await(a.t, func() error {
+	process.Eventually(a.t, "the log", func(context.Context) error {
 		if a.log.Count(part) == 0 {
 			return fmt.Errorf("no %q in the log:\n%s", part, &a.log)
 		}
@@ -78,7 +68,7 @@ func (a *agent) printed() (events []pleg.Event) {
 func (a *agent) awaitEvents(more int) (events []pleg.Event) {
 	a.t.Helper()
 	want := len(a.printed()) + more
-	await(a.t, func() error {
+	process.Eventually(a.t, "more events", func(context.Context) error {
 		if events = a.printed(); len(events) < want {
 			return fmt.Errorf("%d events, want %d\n%s", len(events), want, &a.log)
 		}

@@ -3,6 +3,7 @@
 package otlp_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/logrecords"
 )
 
@@ -64,7 +66,7 @@ func attributes(from []*commonv1.KeyValue) map[string]any {
 // records and what they are about.
 func (c *collector) converges(printed []pleg.Event) (records []logrecords.Record, resource map[string]any) {
 	c.t.Helper()
-	await(c.t, func() error {
+	process.Eventually(c.t, "the records", func(context.Context) error {
 		exports, err := c.exports()
 		kit.Must(c.t, err)
 		records = nil

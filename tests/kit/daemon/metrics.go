@@ -1,27 +1,21 @@
-package load
+package daemon
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // Metrics reads the metrics of a daemon that serves HTTP: the sum of each over its labels.
 func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
+	page, err := process.Get(ctx, d.http, d.URL+"/metrics")
 	if err != nil {
 		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
 	}
-	answer, err := d.http.Do(request)
-	if err != nil {
-		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
-	}
-	defer func() { _ = answer.Body.Close() }()
-	values, err := parseMetrics(answer.Body)
+	values, err := parseMetrics(page)
 	if err != nil {
 		return nil, fmt.Errorf("metrics of %s: %w", d.Name, err)
 	}
@@ -29,11 +23,10 @@ func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 }
 
 // parseMetrics returns the sum of each metric over its labels.
-func parseMetrics(r io.Reader) (map[string]float64, error) {
+func parseMetrics(page string) (map[string]float64, error) {
 	values := make(map[string]float64)
-	lines := bufio.NewScanner(r)
-	for lines.Scan() {
-		line := lines.Text()
+	for line := range strings.Lines(page) {
+		line = strings.TrimSuffix(line, "\n")
 		end := strings.LastIndexByte(line, ' ')
 		if end < 0 || strings.HasPrefix(line, "#") {
 			continue
@@ -45,5 +38,5 @@ func parseMetrics(r io.Reader) (map[string]float64, error) {
 		name, _, _ := strings.Cut(line[:end], "{")
 		values[name] += value
 	}
-	return values, lines.Err()
+	return values, nil
 }

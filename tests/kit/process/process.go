@@ -117,8 +117,13 @@ func Await(ctx context.Context, done func(context.Context) error) error {
 // Stop sends SIGTERM, also to a process that is paused, and kills the process if it does not
 // end in time. It returns an error unless the process ends with code 0. Stop may be called
 // again.
-func (p *Process) Stop() error {
-	_ = p.Process.Signal(syscall.SIGTERM)
+func (p *Process) Stop() error { return p.end(syscall.SIGTERM) }
+
+// Interrupt is Stop with the signal of Ctrl-C.
+func (p *Process) Interrupt() error { return p.end(syscall.SIGINT) }
+
+func (p *Process) end(by os.Signal) error {
+	_ = p.Process.Signal(by)
 	_ = p.Process.Signal(syscall.SIGCONT)
 	timer := time.NewTimer(stopTimeout)
 	defer timer.Stop()
@@ -126,7 +131,7 @@ func (p *Process) Stop() error {
 	case <-p.ended:
 	case <-timer.C:
 		p.Kill()
-		return fmt.Errorf("%s has not ended within %v of SIGTERM", filepath.Base(p.Path), stopTimeout)
+		return fmt.Errorf("%s has not ended within %v of %v", filepath.Base(p.Path), stopTimeout, by)
 	}
 	if p.err != nil {
 		return fmt.Errorf("end of %s: %w: %s", filepath.Base(p.Path), p.err, p.Tail())

@@ -1,4 +1,5 @@
-package load
+// Package daemon runs the program as a daemon, for tests and loads.
+package daemon
 
 import (
 	"context"
@@ -18,14 +19,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // startTimeout bounds the start of a daemon.
 const startTimeout = 30 * time.Second
 
-// DaemonOptions say how to run a daemon.
-type DaemonOptions struct {
+// Options say how to run a daemon.
+type Options struct {
 	Program string
 	// Dir gets its socket and its log, which are named after it.
 	Dir, Name string
@@ -64,8 +65,8 @@ type Daemon struct {
 	http   *http.Client
 }
 
-// StartDaemon starts a daemon and returns once it is healthy and serves.
-func StartDaemon(ctx context.Context, o DaemonOptions) (*Daemon, error) {
+// Start starts a daemon and returns once it is healthy and serves.
+func Start(ctx context.Context, o Options) (*Daemon, error) {
 	d := &Daemon{Name: o.Name, Socket: filepath.Join(o.Dir, o.Name+".sock"), http: &http.Client{Timeout: startTimeout}}
 	cmd := exec.Command(o.Program, append([]string{"run", "--quiet", "--socket", d.Socket}, o.Args...)...) //nolint:noctx // Stop ends it
 	cmd.Env = slices.Concat(os.Environ(), o.Env, o.Settings.environment())
