@@ -52,14 +52,13 @@
 // then it hangs, fails or is answered. During all of this it counts for the limit.
 //
 // A rule counts the calls that it matches; their number alone determines which of
-// them it hits. [Runtime.Play] injects rules at their times, so that one seed repeats
-// a run of faults and churn.
+// them it hits.
 //
 // # Concurrency and time
 //
 // Every method may be called from any goroutine. An update is atomic: a list
 // shows all of it or nothing. The package starts no goroutine outside the
-// calls of Serve, ListenAndServe, Churn and Play, which return when their
+// calls of Serve, ListenAndServe and Churn, which return when their
 // context has ended, and the timers of Options.DeletedLinger. Time comes from
 // package time: over a bufconn listener all of it works on the fake clock of a
 // synctest bubble.

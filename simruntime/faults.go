@@ -57,11 +57,6 @@ type Fault struct {
 	Probability float64
 	Seed        uint64 // If zero, the runtime's seed and the order of Inject decide.
 
-	// When it holds, for [Runtime.Play] only. If Until is zero, the fault holds
-	// until Play ends.
-	From  time.Duration
-	Until time.Duration
-
 	// What happens, in this order.
 	Latency time.Duration // Added to the profile's, and in a stream of events to each event.
 	Stale   bool          // The answer is computed before the latency, not after it.
@@ -74,29 +69,17 @@ type Fault struct {
 	Messages int
 }
 
-func (f Fault) validate() error {
-	switch {
-	case f.RPC != "" && !rpcNames[f.RPC]:
-		return fmt.Errorf("Fault.RPC: no RPC %q in the CRI", f.RPC)
-	case f.From < 0 || f.Until != 0 && f.Until <= f.From:
-		return fmt.Errorf("Fault.Until is not after Fault.From: %v and %v", f.Until, f.From)
-	case f.Messages < 0 || f.Messages > 0 && f.RPC != rpcEvents:
-		return fmt.Errorf("Fault.Messages is negative or RPC not GetContainerEvents: %d of %q", f.Messages, f.RPC)
-	}
-	return nil
-}
-
 // FaultID names an injected fault.
 type FaultID uint64
 
 // Inject adds a fault for the calls to come. The error names a field that is
 // not valid.
 func (rt *Runtime) Inject(f Fault) (FaultID, error) {
-	if f.From != 0 || f.Until != 0 {
-		return 0, fmt.Errorf("simruntime: Fault.From and Fault.Until are for Play: %v, %v", f.From, f.Until)
-	}
-	if err := f.validate(); err != nil {
-		return 0, fmt.Errorf("simruntime: %w", err)
+	switch {
+	case f.RPC != "" && !rpcNames[f.RPC]:
+		return 0, fmt.Errorf("simruntime: Fault.RPC: no RPC %q in the CRI", f.RPC)
+	case f.Messages < 0 || f.Messages > 0 && f.RPC != rpcEvents:
+		return 0, fmt.Errorf("simruntime: Fault.Messages is negative or RPC not GetContainerEvents: %d of %q", f.Messages, f.RPC)
 	}
 	return rt.faults.add(f), nil
 }

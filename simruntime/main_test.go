@@ -1,15 +1,10 @@
 package simruntime_test
 
 import (
-	"context"
-	"net"
 	"testing"
 	"testing/synctest"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/grpc/test/bufconn"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -39,26 +34,11 @@ func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) simruntime
 	return id
 }
 
-func dial(t *testing.T, target string, opts ...grpc.DialOption) cri.RuntimeServiceClient {
-	t.Helper()
-	conn, err := grpc.NewClient(target, append(opts, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
-	kit.Must(t, err)
-	t.Cleanup(func() {
-		if err := conn.Close(); err != nil {
-			t.Errorf("close client: %v", err)
-		}
-	})
-	return cri.NewRuntimeServiceClient(conn)
-}
-
 // overBufconn serves on an in-memory listener, for synctest bubbles.
 func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
 	t.Helper()
-	l := bufconn.Listen(64 << 10)
-	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
-	return dial(t, "passthrough:///sim", grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return l.DialContext(ctx)
-	}))
+	dial, _ := kit.Serve(t, rt.Serve)
+	return cri.NewRuntimeServiceClient(kit.Connect(t, dial))
 }
 
 // simulate runs a test with a runtime and a client of it in a synctest bubble.

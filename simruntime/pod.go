@@ -31,7 +31,6 @@ type PodSpec struct {
 	Name        string            // If empty, one is drawn.
 	Labels      map[string]string // Besides those that the kubelet sets.
 	Annotations map[string]string // Besides those that the kubelet sets.
-	IPs         []string          // The first is the primary address. If nil, the next free addresses.
 	Containers  []ContainerSpec
 }
 

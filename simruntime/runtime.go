@@ -28,8 +28,6 @@ var (
 	// ErrState is returned when the object exists but is in a state that does
 	// not allow the step, such as starting an exited container.
 	ErrState = errors.New("wrong state")
-	// ErrExists is returned when a pod exists already.
-	ErrExists = errors.New("already exists")
 )
 
 // Options configure a [Runtime]. The zero value is a runtime without latency,

@@ -1,13 +1,10 @@
 package simruntime_test
 
 import (
-	"context"
 	"io"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -16,9 +13,8 @@ import (
 func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{})
-		l := bufconn.Listen(1 << 10)
-		stop := kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, l) })
-		conn, err := l.DialContext(t.Context())
+		dial, stop := kit.Serve(t, rt.Serve)
+		conn, err := dial(t.Context())
 		kit.Must(t, err)
 		go func() { // reads, and sends nothing
 			_, _ = io.Copy(io.Discard, conn)

@@ -1,7 +1,6 @@
 package simruntime
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -100,14 +99,4 @@ func (s *state) dropContainer(c *container) {
 func remove[T comparable](in []T, v T) []T {
 	i := slices.Index(in, v)
 	return slices.Delete(in, i, i+1)
-}
-
-// newIPs returns the next addresses of the pod network.
-func (s *state) newIPs(dual bool) []string {
-	s.nextIP++
-	ips := []string{fmt.Sprintf("10.88.%d.%d", s.nextIP>>8&255, s.nextIP&255)}
-	if dual {
-		ips = append(ips, fmt.Sprintf("fd00:88::%x", s.nextIP))
-	}
-	return ips
 }

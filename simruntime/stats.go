@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"context"
 	"maps"
 	"sync"
 	"time"
@@ -74,4 +75,15 @@ func (c *counters) dropEvent() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.s.DroppedEvents++
+}
+
+// SleepAfterCall waits for the first call of a client, and then for d. If ctx ends
+// first, it returns context.Cause.
+func (rt *Runtime) SleepAfterCall(ctx context.Context, d time.Duration) error {
+	select {
+	case <-rt.stats.called:
+		return sleep(ctx, d)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }

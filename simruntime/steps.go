@@ -28,18 +28,12 @@ func (tx *Txn) container(id string) (*container, error) {
 	return c, nil
 }
 
-// newSandbox adds a ready sandbox. If ips is nil, it gets the next free addresses.
-func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string, ips []string) *sandbox {
-	if ips == nil {
-		ips = tx.s.newIPs(tx.rt.opts.DualStack)
-	}
-	network := &cri.PodSandboxNetworkStatus{}
-	for i, ip := range ips {
-		if i == 0 {
-			network.Ip = ip
-		} else {
-			network.AdditionalIps = append(network.AdditionalIps, &cri.PodIP{Ip: ip})
-		}
+// newSandbox adds a ready sandbox with the next addresses of the pod network.
+func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string) *sandbox {
+	tx.s.nextIP++
+	network := &cri.PodSandboxNetworkStatus{Ip: fmt.Sprintf("10.88.%d.%d", tx.s.nextIP>>8&255, tx.s.nextIP&255)}
+	if tx.rt.opts.DualStack {
+		network.AdditionalIps = []*cri.PodIP{{Ip: fmt.Sprintf("fd00:88::%x", tx.s.nextIP)}}
 	}
 	sb := &sandbox{}
 	sb.show(&cri.PodSandboxStatus{

@@ -28,14 +28,14 @@ func (rt *Runtime) Update(fn func(*Txn)) {
 	rt.containerListCache.Store(nil)
 }
 
-// AddPod adds a pod with its sandbox and containers. It returns ErrExists if
-// the UID is taken.
+// AddPod adds a pod with its sandbox and containers. The UID must
+// not be taken.
 func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	if spec.UID == "" {
 		spec.UID = newUID(tx.rt.rng)
 	}
 	if tx.s.pods[spec.UID] != nil {
-		return Pod{}, fmt.Errorf("add pod %s: %w", spec.UID, ErrExists)
+		return Pod{}, fmt.Errorf("add pod %s: it exists", spec.UID)
 	}
 	spec.Namespace = cmp.Or(spec.Namespace, "default")
 	if spec.Name == "" {
@@ -46,7 +46,7 @@ func (tx *Txn) AddPod(spec PodSpec) (Pod, error) {
 	maps.Copy(labels, spec.Labels)
 	annotations := map[string]string{"kubernetes.io/config.seen": "2026-01-02T03:04:05Z", "kubernetes.io/config.source": "api"}
 	maps.Copy(annotations, spec.Annotations)
-	sb := tx.newSandbox(meta, labels, annotations, spec.IPs)
+	sb := tx.newSandbox(meta, labels, annotations)
 	for i, cs := range spec.Containers {
 		if cs.Name == "" {
 			cs.Name = "app"

@@ -27,7 +27,7 @@ type scenario struct {
 	containers int
 	rate       int           // changes in a second
 	churn      time.Duration // churnEnd if zero
-	faults     []simruntime.Fault
+	faults     []row
 	mode       mode
 }
 
@@ -113,13 +113,9 @@ func (f *fixture) play() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var group errgroup.Group
-	group.Go(func() error {
-		err := f.Node.Play(ctx, f.scenario.faults...)
-		if errors.Is(err, context.Canceled) {
-			return nil
-		}
-		return err
-	})
+	for _, fault := range f.scenario.faults {
+		group.Go(func() error { return f.hold(ctx, fault) })
+	}
 	changes := 0
 	err := f.Node.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate), Pods: f.scenario.pods,
@@ -142,6 +138,29 @@ func (f *fixture) play() {
 	if err := errors.Join(err, group.Wait()); err != nil {
 		f.t.Error(err)
 	}
+}
+
+// hold injects a fault, and clears it when its time or ctx ends. A stream of events meets a fault
+// when it is opened: so the open streams break then.
+func (f *fixture) hold(ctx context.Context, fault row) error {
+	if fault.from > 0 && f.Node.SleepAfterCall(ctx, fault.from) != nil {
+		return nil
+	}
+	id, err := f.Node.Inject(fault.Fault)
+	renew := func() {
+		if fault.RPC == "GetContainerEvents" {
+			f.Node.BreakEvents()
+		}
+	}
+	renew()
+	if fault.until == 0 {
+		<-ctx.Done()
+	} else {
+		_ = f.Node.SleepAfterCall(ctx, fault.until-fault.from) // ctx ends it earlier
+	}
+	f.Node.Clear(id)
+	renew()
+	return err
 }
 
 // spoiledCalls returns the number of calls that a fault has hit.

@@ -64,7 +64,7 @@ func TestFaultMatrix(t *testing.T) {
 				}
 				t.Run(fmt.Sprintf("%s/%s/%s/%v", r.RPC, r.name(), when, m), func(t *testing.T) {
 					t.Parallel()
-					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []simruntime.Fault{r.at(when)}}
+					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []row{r.at(when)}}
 					if when == once {
 						s.churn = churnEndOfOnce
 					}
@@ -97,18 +97,18 @@ func TestRandomFaults(t *testing.T) {
 
 // regressions are mixes of faults each of which has found a bug.
 var regressions = map[string]scenario{
-	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
-		{RPC: "ContainerStatus", Times: 1, Latency: latency(1417), Until: 6246 * time.Millisecond},
-		{RPC: "ListContainers", Latency: latency(538), From: 1414 * time.Millisecond, Until: 5546 * time.Millisecond},
-		{RPC: "GetContainerEvents", Latency: latency(1432), From: 846 * time.Millisecond, Until: 4407 * time.Millisecond},
+	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []row{
+		{simruntime.Fault{RPC: "ContainerStatus", Times: 1, Latency: latency(1417)}, 0, 6246 * time.Millisecond},
+		{simruntime.Fault{RPC: "ListContainers", Latency: latency(538)}, 1414 * time.Millisecond, 5546 * time.Millisecond},
+		{simruntime.Fault{RPC: "GetContainerEvents", Latency: latency(1432)}, 846 * time.Millisecond, 4407 * time.Millisecond},
 	}},
-	"no metadata": {seed: 5, pods: 3, containers: 2, rate: 3, faults: []simruntime.Fault{
-		{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077, From: 1870 * time.Millisecond, Until: 3550 * time.Millisecond},
-		{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1, Until: 8516 * time.Millisecond},
+	"no metadata": {seed: 5, pods: 3, containers: 2, rate: 3, faults: []row{
+		{simruntime.Fault{RPC: "ListContainers", Malform: simruntime.NilMetadata, Probability: 0.39, Seed: 3465407077}, 1870 * time.Millisecond, 3550 * time.Millisecond},
+		{simruntime.Fault{RPC: "ListPodSandbox", Malform: simruntime.NilMetadata, After: 4, Times: 1}, 0, 8516 * time.Millisecond},
 	}},
-	"a sandbox that only an event has shown, and no list by id": {seed: 39, pods: 8, containers: 2, rate: 3, faults: []simruntime.Fault{
-		{RPC: "ListPodSandbox", Code: codes.ResourceExhausted, From: 552 * time.Millisecond, Until: 3895 * time.Millisecond},
-		{RPC: "ListContainers", Code: codes.ResourceExhausted, Probability: 0.27, Seed: 4266696077, From: 1274 * time.Millisecond, Until: 4548 * time.Millisecond},
+	"a sandbox that only an event has shown, and no list by id": {seed: 39, pods: 8, containers: 2, rate: 3, faults: []row{
+		{simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}, 552 * time.Millisecond, 3895 * time.Millisecond},
+		{simruntime.Fault{RPC: "ListContainers", Code: codes.ResourceExhausted, Probability: 0.27, Seed: 4266696077}, 1274 * time.Millisecond, 4548 * time.Millisecond},
 	}},
 }
 
@@ -156,7 +156,7 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 		f.play()
 		<-checked
 		wait := rest
-		if slices.ContainsFunc(s.faults, func(f simruntime.Fault) bool { return f.RPC == "GetContainerEvents" }) {
+		if slices.ContainsFunc(s.faults, func(f row) bool { return f.RPC == "GetContainerEvents" }) {
 			wait = restAfterStream
 		}
 		time.Sleep(wait)

@@ -31,7 +31,11 @@ const (
 )
 
 // row is a call and the way in which it fails.
-type row struct{ simruntime.Fault }
+type row struct {
+	simruntime.Fault
+	// from and until are when it holds, after the first call; until the end if until is zero.
+	from, until time.Duration
+}
 
 // errorCodes are the RPCs of a pipeline, and the codes that each fails with. They include texts
 // that have a meaning for a client of Kubernetes or gRPC.
@@ -80,7 +84,7 @@ func rows() (all []row) {
 	for _, call := range errorCodes {
 		add := func(f simruntime.Fault) {
 			f.RPC = call.rpc
-			all = append(all, row{f})
+			all = append(all, row{Fault: f})
 		}
 		for _, code := range call.codes {
 			add(simruntime.Fault{Code: code})
@@ -109,21 +113,21 @@ func (r row) name() string {
 }
 
 // at returns the fault of one case of the matrix, with its times.
-func (r row) at(when string) simruntime.Fault {
-	f := r.Fault
+func (r row) at(when string) row {
+	f := r
 	switch when {
 	case once:
 		f.After, f.Times = 1, 1
 		if f.RPC == "GetContainerEvents" { // the client opens a stream only if one breaks
-			f.After, f.From = 0, faultsFrom
+			f.After, f.from = 0, faultsFrom
 		}
 	case random:
 		f.Probability, f.Seed = 0.6, 7
 		fallthrough
 	case always:
-		f.From, f.Until = faultsFrom, faultsUntil
+		f.from, f.until = faultsFrom, faultsUntil
 	}
-	if kind(f) == slow {
+	if kind(f.Fault) == slow {
 		f.Latency = 800 * time.Millisecond
 	}
 	return f
@@ -131,21 +135,21 @@ func (r row) at(when string) simruntime.Fault {
 
 // draw returns the fault at random times, with a code, delay or number of messages that is
 // drawn too.
-func (r row) draw(rng *rand.Rand) simruntime.Fault {
-	f := r.Fault
+func (r row) draw(rng *rand.Rand) row {
+	f := r
 	part := func(least, most float64) time.Duration {
 		share := least + (most-least)*rng.Float64()
 		return time.Duration(share * float64(churnEnd)).Round(time.Millisecond)
 	}
-	f.From = part(0, 0.5)
-	f.Until = f.From + part(0.1, 0.4)
+	f.from = part(0, 0.5)
+	f.until = f.from + part(0.1, 0.4)
 	switch rng.IntN(3) {
 	case 0:
-		f.From, f.Times, f.After = 0, 1, rng.IntN(8)
+		f.from, f.Times, f.After = 0, 1, rng.IntN(8)
 	case 1:
 		f.Probability, f.Seed = math.Round(100*(0.1+0.6*rng.Float64()))/100, rng.Uint64()>>32+1
 	}
-	switch kind(f) {
+	switch kind(f.Fault) {
 	case failing:
 		all := []codes.Code{codes.Unavailable, codes.Internal, codes.Unknown, codes.DeadlineExceeded, codes.ResourceExhausted, codes.Unimplemented}
 		f.Code = all[rng.IntN(len(all))]
@@ -195,10 +199,10 @@ func promised(s scenario) promises.Stream {
 			p.All = false
 		case strings.HasSuffix(f.RPC, "Status"):
 			// While the inspections of a pod fail, its changes are merged.
-			p.All = p.All && kind(f) == slow
-		case isList(f) && f.Malform == simruntime.UnknownState:
+			p.All = p.All && kind(f.Fault) == slow
+		case isList(f.Fault) && f.Malform == simruntime.UnknownState:
 			p.Repeats = true
-		case isList(f) && f.Malform == simruntime.WrongID:
+		case isList(f.Fault) && f.Malform == simruntime.WrongID:
 			p.Lies, p.All = true, false
 		}
 	}
