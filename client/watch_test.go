@@ -65,18 +65,6 @@ func TestWatchOfRareEventsResumes(t *testing.T) {
 	})
 }
 
-func TestWatchAfter(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running c2=running c3=running")
-		w := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch(), Seq: 1}, Bookmarks: true}, nil)
-		want(t, w, "Started(c2) Started(c3) Synced Bookmark")
-		kit.Relist(2)
-		want(t, w, "Started(c2) Started(c3) Synced Bookmark Bookmark Bookmark")
-		none := f.watch(client.WatchOptions{After: pleg.Position{Epoch: f.pipe.Epoch()}}, nil)
-		want(t, none, "Started(c1) Started(c2) Started(c3) Synced")
-	})
-}
-
 // Every event of a watch has the position after which another watch can resume, and a
 // watch with bookmarks has one before its first event.
 func TestWatchAlwaysHasAPosition(t *testing.T) {
@@ -91,6 +79,7 @@ func TestWatchAlwaysHasAPosition(t *testing.T) {
 			at   pleg.Event
 			gets string
 		}{
+			{pleg.Event{Epoch: f.pipe.Epoch()}, "Started(c1) Died(c1) Started(c2) Synced"},
 			{quiet.Events()[0], "Died(c1) Started(c2) Synced"},
 			{live.Events()[0], "Started(c2) Synced"},
 			{live.Events()[1], "Synced"},

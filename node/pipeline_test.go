@@ -3,14 +3,12 @@ package node_test
 import (
 	"context"
 	"errors"
-	"net"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -46,9 +44,8 @@ func onBoth(t *testing.T, test func(t *testing.T, runtime *plegtest.Runtime, p n
 				}
 				s, err := server.New(pipe.Pipeline, server.Options{})
 				kit.Must(t, err)
-				listener := bufconn.Listen(64 << 10)
-				kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
-				c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }})
+				dial, _ := kit.Serve(t, s.Serve)
+				c, err := client.New("", client.Options{Dial: dial})
 				kit.Must(t, err)
 				t.Cleanup(func() { c.Close() })
 				test(t, runtime, c)

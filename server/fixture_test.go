@@ -11,9 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -29,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type fixture struct {
 	*testing.T
 	*kit.Pipeline
-	dial func(context.Context, string) (net.Conn, error)
+	dial func(context.Context) (net.Conn, error)
 	// stopServer returns what Serve returned.
 	stopServer func() error
 	changes    int // by wantEvent
@@ -44,14 +42,12 @@ func inBubble(t *testing.T, p pipeline.Options, o server.Options, test func(t *t
 
 func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 	t.Helper()
-	listener := bufconn.Listen(64 << 10)
 	f := &fixture{T: t, Pipeline: kit.New(t, p)}
-	f.dial = func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
 	o.Registerer = f.Metrics
 	s, err := server.New(f.Pipeline.Pipeline, o)
 	kit.Must(t, err)
 	f.Start(t)
-	f.stopServer = kit.Run(t, func(ctx context.Context) error { return s.Serve(ctx, listener) })
+	f.dial, f.stopServer = kit.Serve(t, s.Serve)
 	time.Sleep(500 * time.Millisecond)
 	return f
 }
@@ -59,12 +55,7 @@ func newFixture(t *testing.T, p pipeline.Options, o server.Options) *fixture {
 // connect returns a new connection.
 func (f *fixture) connect() *grpc.ClientConn {
 	f.Helper()
-	conn, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithContextDialer(f.dial), grpc.WithNoProxy(),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second})) // as clients may
-	kit.Must(f, err)
-	f.Cleanup(func() { conn.Close() })
-	return conn
+	return kit.Connect(f, f.dial, grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second})) // as clients may
 }
 
 func (f *fixture) client() plegv1.PLEGClient { return plegv1.NewPLEGClient(f.connect()) }

@@ -168,7 +168,7 @@ func TestKeepalive(t *testing.T) {
 	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
 		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
-		dead, err := f.dial(t.Context(), "")
+		dead, err := f.dial(t.Context())
 		kit.Must(t, err)
 		defer dead.Close()
 		if _, err := dead.Write([]byte(hello)); err != nil {

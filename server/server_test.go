@@ -206,7 +206,7 @@ func TestShutdownIsBounded(t *testing.T) {
 			kit.Fill(f.Runtime, pods, "c=exited")
 			kit.Relist(1)
 		}
-		silent, err := f.dial(t.Context(), "")
+		silent, err := f.dial(t.Context())
 		kit.Must(t, err)
 		defer silent.Close()
 		synctest.Wait()

@@ -2,8 +2,6 @@ package server_test
 
 import (
 	"context"
-	"errors"
-	"io"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +12,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -87,32 +84,6 @@ func TestLagIsSent(t *testing.T) {
 			if m.GetEvent().GetSeq() == 20 {
 				t.Fatal("all events have come, none with a lag of some seconds")
 			}
-		}
-	})
-}
-
-// The list has what is known of a pod whose inspection fails, and only the pods that are asked for.
-func TestListOfAPodThatFails(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
-		f.Runtime.Set("a", "c=running")
-		f.Runtime.Set("b", "d=running")
-		kit.Relist(2)
-		f.Runtime.SetPodFault("a", plegtest.Fail(errors.New("no shim")))
-		f.Runtime.Set("a", "c=exited")
-		kit.Relist(2)
-		stream, err := f.client().ListPods(t.Context(), &plegv1.ListPodsRequest{PodUids: []string{"a"}})
-		kit.Must(t, err)
-		m, err := stream.Recv()
-		kit.Must(t, err)
-		p := m.GetPod()
-		if p.GetUid() != "a" || p.GetError() == "" || p.GetStatus() != nil || len(p.GetLastStatus().GetContainers()) != 1 || len(p.GetListed().GetContainers()) != 1 {
-			t.Errorf("got %v, want the error, the last status and what the list shows", p)
-		}
-		if as, last := p.GetCurrentAsOf().AsTime(), p.GetLastAsOf().AsTime(); !last.Before(as) {
-			t.Errorf("the last status was true at %v, the pod observed at %v, want later", last, as)
-		}
-		if _, err := stream.Recv(); !errors.Is(err, io.EOF) {
-			t.Errorf("another pod comes: %v", err)
 		}
 	})
 }

@@ -5,14 +5,14 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func contents(t *testing.T, file string) string {
 	t.Helper()
 	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	return string(data)
 }
 
@@ -20,9 +20,7 @@ func contents(t *testing.T, file string) string {
 func page(t *testing.T, text string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "page.md")
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.WriteFile(file, []byte(text), 0o644))
 	return file
 }
 
@@ -30,9 +28,7 @@ func page(t *testing.T, text string) string {
 func TestPageIsUpToDate(t *testing.T) {
 	const committed = "../../docs/benchmarks.md"
 	r, err := readResults("../results")
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	again := page(t, contents(t, committed))
 	if err := report(r, again); err != nil || contents(t, again) != contents(t, committed) {
 		t.Errorf("%s is not up to date: %v", committed, err)
@@ -48,9 +44,7 @@ func TestReportOfResults(t *testing.T) {
 		r.Rows = append(r.Rows, row)
 	}
 	file := page(t, "kept\n<!-- figures: machine -->\nstale\n<!-- end -->\n<!-- figures: targets -->\n<!-- end -->\n<!-- figures: upstream -->\n<!-- end -->\n")
-	if err := report(r, file); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, report(r, file))
 	text := contents(t, file)
 	for _, want := range []string{
 		"kept\n", "revision abc", "| **0.333, missed** |", "| **1.11, missed** |", "| not measured |", "last event (ms) | 3650 |  | 1825 |\n",

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Every figure is of a scenario that exists, and every scenario has a figure.
@@ -65,9 +66,7 @@ func TestCandidatesTakeTurns(t *testing.T) {
 		return Metrics{"last": float64(len(order))}, nil
 	})
 	r := new(Results)
-	if err := b.run(t.Context(), r); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, b.run(t.Context(), r))
 	if want := []Candidate{kubelet, dropIn, kubelet, dropIn}; !slices.Equal(order, want) {
 		t.Errorf("order is %v, want %v", order, want)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var (
@@ -41,9 +42,7 @@ func index() *containerindex.Index {
 func file(t *testing.T, folder, name, content string) {
 	t.Helper()
 	name = filepath.Join(folder, name)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.MkdirAll(filepath.Dir(name), 0o755))
 	if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -292,9 +291,7 @@ func TestCgroup(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = os.Remove(dir) })
 		info, err := os.Stat(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		ids[i] = info.Sys().(*syscall.Stat_t).Ino
 	}
 	want := []struct {
@@ -310,9 +307,7 @@ func TestCgroup(t *testing.T) {
 			t.Errorf("path %q, want %q", c.CgroupPath, dirs[i])
 		}
 	}
-	if err := os.Remove(dirs[3]); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, os.Remove(dirs[3]))
 	if _, err := (containerindex.Host{}).Lookup(t.Context(), index(), lookup.Query{Cgroup: ids[3]}); !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("a cgroup that is gone: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,9 +41,7 @@ func TestModeIsRestrictedFromTheStart(t *testing.T) {
 	}()
 	for range 2000 {
 		l, err := unixsocket.Listen(t.Context(), path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		l.Close()
 	}
 	cancel()
@@ -56,18 +55,12 @@ func TestModeIsRestrictedFromTheStart(t *testing.T) {
 func TestCloseRemovesOnlyItsOwn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	first, err := unixsocket.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	for _, name := range []string{path, path + ".lock"} {
-		if err := os.Remove(name); err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, os.Remove(name))
 	}
 	second, err := unixsocket.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	first.Close()
 	if _, err := os.Stat(path + ".lock"); err != nil {
 		t.Errorf("the lock of the second socket: %v, want it to be there", err)
@@ -88,9 +81,7 @@ func TestOneOfManyListens(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for range 50 {
 		stale, err := net.Listen("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		kit.Must(t, err)
 		stale.(*net.UnixListener).SetUnlinkOnClose(false)
 		stale.Close()
 		start, results := make(chan struct{}), make(chan net.Listener)
@@ -158,9 +149,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }
 	used, err := unixsocket.Listen(t.Context(), path("used"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer used.Close()
 	if err := errors.Join(
 		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")),
@@ -207,14 +196,10 @@ func TestListenReportsMissingPermission(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "s")
 	l, err := unixsocket.Listen(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, err)
 	defer l.Close()
 	// Nobody can access the folder above.
-	if err := errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.Chmod(dir, 0o555)); err != nil {
-		t.Fatal(err)
-	}
+	kit.Must(t, errors.Join(os.Chmod(filepath.Dir(dir), 0o755), os.Chmod(path, 0), os.Chmod(dir, 0o555)))
 	for path, says := range map[string]string{
 		path:                      "the socket belongs to another user: permission denied",
 		filepath.Join(dir, "new"): "permission denied",

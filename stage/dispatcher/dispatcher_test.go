@@ -121,6 +121,10 @@ func TestGap(t *testing.T) {
 		requireRead(t, slow, "stays:Removed(d)")
 		requireRead(t, late, want+" stays:Removed(d)")
 		requireRead(t, filtered, gap+" :Synced()")
+		since, _ := read(t, f.subscribe(t, pleg.SubscribeOptions{Since: at(0)}))
+		if len(since) != history+1 || since[0].Type == pleg.Gap {
+			t.Errorf("%d events since a time, want what the log has and Synced: %v", len(since), since[0])
+		}
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
-	"google.golang.org/grpc/test/bufconn"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -172,14 +168,8 @@ func (f *fixture) subscribeInProcess(o pipeline.SubscribeOptions, see func(pleg.
 func (f *fixture) serve() plegv1.PLEGClient {
 	srv, err := server.New(f.Pipeline.Pipeline, server.Options{})
 	kit.Must(f, err)
-	listener := bufconn.Listen(64 << 10)
-	kit.Run(f.T, func(ctx context.Context) error { return srv.Serve(ctx, listener) })
-	conn, err := grpc.NewClient("passthrough:///localhost",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }))
-	kit.Must(f, err)
-	f.Cleanup(func() { conn.Close() })
-	return plegv1.NewPLEGClient(conn)
+	dial, _ := kit.Serve(f, srv.Serve)
+	return plegv1.NewPLEGClient(kit.Connect(f, dial))
 }
 
 func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {

@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
@@ -34,10 +33,8 @@ func (*memory) Flush() error { return nil }
 // returns the dial options of clients.
 func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dial []grpc.DialOption, stop func() error) {
 	t.Helper()
-	listener := bufconn.Listen(64 << 10)
-	stop = kit.Run(t, func(ctx context.Context) error { return serve(ctx, listener) })
-	dialer := func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
-	return []grpc.DialOption{grpc.WithContextDialer(dialer)}, stop
+	to, stop := kit.Serve(t, serve)
+	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return to(ctx) })}, stop
 }
 
 // observed is what a subscriber of a pipeline received.
