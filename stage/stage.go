@@ -124,7 +124,8 @@ type Behind struct {
 	Until time.Time
 }
 
-// Settled is how a Change ended, or that its inspection hangs, if Hangs is set.
+// Settled is how a Change ended, or that its inspection hangs, if Hangs is set. The zero value says
+// nothing: whoever receives it has applied the one before.
 type Settled struct {
 	UID   pleg.PodUID
 	Hangs bool

@@ -146,7 +146,9 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 			}
 		case done = <-settled:
 			d.cancel = slices.DeleteFunc(d.cancel, func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
-			in = settle{done}
+			if done.UID != "" {
+				in = settle{done}
+			}
 		case when(inspect != nil, out.Inspect) <- orZero(inspect):
 			in = accepted{inspect}
 		case when(retry != nil, out.Retry) <- orZero(retry):

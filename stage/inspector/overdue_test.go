@@ -72,6 +72,25 @@ func TestHangIsReportedOnce(t *testing.T) {
 	}
 }
 
+// Between the end of a hung inspection and the quarantine of its pod, no look may find the pod in
+// neither: it would count as failed, and the trouble as over.
+func TestHangIsVisibleUntilTheQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureWithBuffer(t, hanging(nil), inspector.Options{HungAfter: hungAfter}, 0)
+		f.inspect <- one("hung")
+		f.end()
+		synctest.Wait() // the differ applies what it received
+		if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
+			t.Errorf("overdue %+v, want the inspection that hung", overdue)
+		}
+		<-f.settled
+		synctest.Wait()
+		if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
+			t.Errorf("overdue %+v, want none", overdue)
+		}
+	})
+}
+
 func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 	for own, want := range map[time.Duration]time.Duration{0: timeout, 3 * time.Second: 3 * time.Second, time.Hour: timeout} {
 		kit.Bubble(t, own.String(), func(t *testing.T) {

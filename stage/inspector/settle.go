@@ -39,6 +39,9 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 		}
 	}
 	settled <- s
+	if s.Hung || s.Late {
+		settled <- stage.Settled{} // State has the inspection until the differ has the pod in quarantine
+	}
 }
 
 // succeed publishes a change whose status is known.
