@@ -4,8 +4,8 @@ import (
 	"context"
 	"os"
 	"strings"
+	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -46,12 +46,21 @@ func silent(err error) bool {
 		!strings.Contains(text, "frame") // of a web server
 }
 
-// awaitAnswer waits until the runtime answers on a new connection, for ListTimeout at most. A
-// runtime that accepts a connection and says nothing hangs, although grpc ends each call on this
-// connection at once.
+// awaitAnswer waits until the runtime answers on a new connection, or refuses it, for ListTimeout at
+// most. A runtime that accepts a connection and says nothing hangs, although grpc ends each call on
+// this connection at once, and again with the same error until it makes another.
 func (c *Client) awaitAnswer(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.opts.ListTimeout)
 	defer cancel()
 	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
-	_, _ = c.runtime.Version(ctx, &runtimeapi.VersionRequest{}, grpc.WaitForReady(true))
+	for {
+		if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); !silent(err) {
+			return
+		}
+		select {
+		case <-time.After(reconnectMax):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
