@@ -206,7 +206,7 @@ var errFallback = errors.New("lists work in portions")
 
 func (r *reporting) Report() pleg.Report {
 	return pleg.Report{
-		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Stuck: []pleg.Stuck{{UID: "stuck"}}, Calls: *r.calls.Load(),
+		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Stuck: []pleg.Stuck{{UID: "stuck"}}, Unread: []pleg.Unread{{Bytes: 1}}, Disk: &pleg.Disk{Used: 97}, Calls: *r.calls.Load(),
 		Process: &pleg.Process{PID: 41, Name: "containerd", State: "T"},
 	}
 }
@@ -224,7 +224,7 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		r.Start(t)
 		time.Sleep(8*time.Second + time.Millisecond)
 		s := r.Status()
-		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(s.Stuck) != 1 || s.Runtime != nil {
+		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(s.Stuck) != 1 || len(s.Unread) != 1 || s.Disk == nil || s.Runtime != nil {
 			t.Errorf("status %+v, want the address, the fallback and the stuck pod, and no process while lists succeed", s)
 		}
 		if n := rt.probes.Load(); n != 4 {

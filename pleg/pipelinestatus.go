@@ -21,6 +21,10 @@ type Status struct {
 	Runtime *Process
 	// Stuck are the pods whose shim does not run, the longest first; see [Report].
 	Stuck []Stuck
+	// Unread are the clients of the runtime that do not read, those that are stopped first. Disk is
+	// the runtime's filesystem if it is almost full; nil otherwise. See [Report].
+	Unread []Unread
+	Disk   *Disk
 	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
 	// InFlight is the number of inspections in flight.
 	Inspectors, InFlight int
@@ -139,6 +143,27 @@ type Stuck struct {
 	// runtime calls it running; empty if there is no such container.
 	Container string
 	ID        ContainerID
+}
+
+// Unread is a client of the runtime that does not read what the runtime sends it. A runtime that
+// sends it events may wait for it.
+type Unread struct {
+	// Since is when it was first seen not to read.
+	Since time.Time
+	// Client is its process; nil if it is not known.
+	Client *Process
+	// Bytes wait for it, of the kernel's memory.
+	Bytes int
+}
+
+// Disk is a filesystem that is almost full.
+type Disk struct {
+	// Since is when it was first seen so.
+	Since time.Time
+	// Path is where it is mounted, according to the runtime.
+	Path string
+	// Used and Inodes are the percentages of its bytes and inodes that are in use.
+	Used, Inodes float64
 }
 
 // Call is a call to the runtime that has not returned, or had not when it was cancelled.

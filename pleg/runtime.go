@@ -64,6 +64,10 @@ type Report struct {
 	Process *Process
 	// Stuck are the pods whose shim does not run, the longest first.
 	Stuck []Stuck
+	// Unread are the clients of the runtime that do not read, those that are stopped first. Disk is
+	// the filesystem of its images if that is almost full.
+	Unread []Unread
+	Disk   *Disk
 	// Calls are the calls that the methods of the Runtime wait for, the oldest first.
 	Calls []Call
 }

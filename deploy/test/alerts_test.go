@@ -63,7 +63,7 @@ var troubles = map[string]trouble{
 }
 
 // testedByPromtool are the alerts that need more than a node: rules_test.yaml has their series.
-var testedByPromtool = []string{"PlegNodeWithoutAgent", "PlegFallback", "PlegPublishingFails", "PlegExportingFails"}
+var testedByPromtool = []string{"PlegNodeWithoutAgent", "PlegRuntimeEndangered", "PlegFallback", "PlegPublishingFails", "PlegExportingFails"}
 
 // TestAlerts causes each alert on a node of its own. In a real Prometheus it must fire for
 // this node and no other, and end with its cause.

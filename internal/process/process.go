@@ -15,7 +15,10 @@ import (
 // Read returns a process and its parent's number. State is empty if it has ended; a zombie has
 // ended too. It returns nil if nothing is known. proc is /proc.
 func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
-	if _, err := fs.Stat(proc, "self"); err != nil || pid <= 0 {
+	if pid <= 0 {
+		return nil, 0
+	}
+	if _, err := fs.Stat(proc, "self"); err != nil {
 		return nil, 0
 	}
 	of = &pleg.Process{PID: pid}
@@ -30,6 +33,9 @@ func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
 	}
 	return of, parent
 }
+
+// Stopped reports whether a signal or a debugger has stopped a process, which may be nil.
+func Stopped(p *pleg.Process) bool { return p != nil && (p.State == "T" || p.State == "t") }
 
 // Waits reports whether a thread of the process waits in the kernel (state D), such as for a disk.
 // The first thread of a program with many shows only its own state.

@@ -36,6 +36,9 @@ const (
 	start   = "start the runtime (systemctl status containerd, or crio) and " + readLog
 	restart = readLog + "; " + goroutines
 
+	// waitsFor is why a client that does not read is a trouble.
+	waitsFor = ": a runtime that sends it events waits for it, and soon no pod starts"
+
 	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
 )
 
@@ -58,7 +61,7 @@ var advice = map[Cause]string{
 	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
 	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
-	ClientNotReading: "find out why it does not read, or end it",
+	ClientNotReading: "find out why it does not read, or end it" + waitsFor,
 	DaemonSilent:     "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it",
 	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }

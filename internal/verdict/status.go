@@ -62,6 +62,9 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
 		}.Completed(s.At))
 	}
+	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s)) {
+		all = append(all, f.Completed(s.At))
+	}
 	return all
 }
 
@@ -182,7 +185,10 @@ func (f Finding) and(more int) Finding {
 	return f
 }
 
-var plural = map[string]string{"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims"}
+var plural = map[string]string{
+	"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims",
+	"does not read from the runtime": "do not read from the runtime",
+}
 
 // in returns the finding with the call that the runtime does not answer.
 func (f Finding) in(c *pleg.Call) Finding {

@@ -137,6 +137,18 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "delete the pod",
 		},
+		"a client does not read": {func(s *pleg.Status) {
+			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Client: &pleg.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}
+		}, "PROBLEM: agent does not read from the runtime since 11:59 (9.0s): agent, PID 7, is stopped by a signal; 900 bytes are unread", "kill -CONT 7"},
+		"clients do not read": {func(s *pleg.Status) {
+			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Client: &pleg.Process{PID: 8, Name: "other", State: "S"}, Bytes: 900}, {Bytes: 90}}
+		}, "WARNING: other and 1 more client do not read from the runtime since 11:59 (9.0s): PID 8; 900 bytes are unread", "find out why"},
+		"an unknown client does not read": {func(s *pleg.Status) {
+			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Bytes: 900}}
+		}, "WARNING: a client of the runtime does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
+		"a disk is full": {func(s *pleg.Status) {
+			s.Disk = &pleg.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}
+		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 97 % of its bytes and 10 % of its inodes are in use", "crictl rmi"},
 		"since yesterday": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
 			"PROBLEM: shop/web-0 hangs since Feb 28 10:00 (26h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",

@@ -43,6 +43,12 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 			Shim: fromProcess(p.Shim), Container: Text(p.Container), Id: Text(string(p.ID)),
 		})
 	}
+	for _, u := range s.Unread {
+		m.Unread = append(m.Unread, &plegv1.UnreadClient{Since: FromTime(u.Since), Client: fromProcess(u.Client), Bytes: uint64(u.Bytes)})
+	}
+	if d := s.Disk; d != nil {
+		m.Disk = &plegv1.Disk{Since: FromTime(d.Since), Path: Text(d.Path), Used: d.Used, Inodes: d.Inodes}
+	}
 	return m
 }
 
@@ -103,6 +109,12 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 			UID: pleg.PodUID(p.GetPodUid()), Namespace: p.GetPodNamespace(), Name: p.GetPodName(), Since: ToTime(p.GetSince()),
 			Shim: toProcess(p.GetShim()), Container: p.GetContainer(), ID: pleg.ContainerID(p.GetId()),
 		})
+	}
+	for _, u := range m.GetUnread() {
+		s.Unread = append(s.Unread, pleg.Unread{Since: ToTime(u.GetSince()), Client: toProcess(u.GetClient()), Bytes: int(u.GetBytes())})
+	}
+	if d := m.GetDisk(); d != nil {
+		s.Disk = &pleg.Disk{Since: ToTime(d.GetSince()), Path: d.GetPath(), Used: d.GetUsed(), Inodes: d.GetInodes()}
 	}
 	return s
 }

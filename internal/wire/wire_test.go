@@ -55,6 +55,8 @@ func fillWith(t *testing.T, v reflect.Value, text string) {
 		v.SetBool(true)
 	case reflect.Int, reflect.Int32, reflect.Int64:
 		v.SetInt(7)
+	case reflect.Float64:
+		v.SetFloat(7.5)
 	case reflect.Uint8:
 		v.SetUint(uint64(pleg.StateExited))
 	case reflect.Uint32, reflect.Uint64:

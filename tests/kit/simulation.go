@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"sync/atomic"
@@ -24,10 +25,8 @@ type Simulation struct {
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
-	// Shims are the pods whose shim is in trouble.
-	Shims atomic.Pointer[[]pleg.Stuck]
-	// Fallback is what the client reports of its lists in place of its own.
-	Fallback atomic.Pointer[error]
+	// Reported is what is reported of the node and of a fallback, in place of what the client reports.
+	Reported atomic.Pointer[pleg.Report]
 
 	t           testing.TB
 	stream      promises.Stream
@@ -46,7 +45,7 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	if s.Client, err = cri.New("/simulated", o); err != nil {
 		t.Fatal(err)
 	}
-	options.Runtime = withShims{s.Client, s}
+	options.Runtime = reporting{s.Client, s}
 	s.Pipeline = New(t, options)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
 	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{}, s.stream.Add)
@@ -116,20 +115,17 @@ func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	return s.stream.Events
 }
 
-// withShims is the client of a runtime and what a test says of its shims and lists.
-type withShims struct {
+// reporting is the client of a runtime and what a test says of its node.
+type reporting struct {
 	*cri.Client
 	s *Simulation
 }
 
 // Report implements [pleg.Reporter].
-func (w withShims) Report() pleg.Report {
+func (w reporting) Report() pleg.Report {
 	r := w.Client.Report()
-	if stuck := w.s.Shims.Load(); stuck != nil {
-		r.Stuck = *stuck
-	}
-	if err := w.s.Fallback.Load(); err != nil {
-		r.Degraded = *err
+	if of := w.s.Reported.Load(); of != nil {
+		r.Stuck, r.Unread, r.Disk, r.Degraded = of.Stuck, of.Unread, of.Disk, cmp.Or(of.Degraded, r.Degraded)
 	}
 	return r
 }

@@ -1678,7 +1678,11 @@ type PipelineStatus struct {
 	// The process of the runtime, if known.
 	Runtime *Process `protobuf:"bytes,18,opt,name=runtime,proto3" json:"runtime,omitempty"`
 	// The pods whose shim does not run, the longest first.
-	Stuck         []*StuckPod `protobuf:"bytes,19,rep,name=stuck,proto3" json:"stuck,omitempty"`
+	Stuck []*StuckPod `protobuf:"bytes,19,rep,name=stuck,proto3" json:"stuck,omitempty"`
+	// The clients of the runtime that do not read, those that are stopped first.
+	Unread []*UnreadClient `protobuf:"bytes,20,rep,name=unread,proto3" json:"unread,omitempty"`
+	// The runtime's filesystem if it is almost full.
+	Disk          *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1846,6 +1850,20 @@ func (x *PipelineStatus) GetStuck() []*StuckPod {
 	return nil
 }
 
+func (x *PipelineStatus) GetUnread() []*UnreadClient {
+	if x != nil {
+		return x.Unread
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetDisk() *Disk {
+	if x != nil {
+		return x.Disk
+	}
+	return nil
+}
+
 // Process is a process of the node.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2006,6 +2024,139 @@ func (x *StuckPod) GetId() string {
 	return ""
 }
 
+// UnreadClient is a client of the runtime that does not read what the runtime sends it.
+type UnreadClient struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	// Its process, if known.
+	Client *Process `protobuf:"bytes,2,opt,name=client,proto3" json:"client,omitempty"`
+	// The bytes that wait for it.
+	Bytes         uint64 `protobuf:"varint,3,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnreadClient) Reset() {
+	*x = UnreadClient{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnreadClient) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnreadClient) ProtoMessage() {}
+
+func (x *UnreadClient) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnreadClient.ProtoReflect.Descriptor instead.
+func (*UnreadClient) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *UnreadClient) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *UnreadClient) GetClient() *Process {
+	if x != nil {
+		return x.Client
+	}
+	return nil
+}
+
+func (x *UnreadClient) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Disk is a filesystem that is almost full.
+type Disk struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Since *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=since,proto3" json:"since,omitempty"`
+	Path  string                 `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// The percentages of its bytes and inodes that are in use.
+	Used          float64 `protobuf:"fixed64,3,opt,name=used,proto3" json:"used,omitempty"`
+	Inodes        float64 `protobuf:"fixed64,4,opt,name=inodes,proto3" json:"inodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Disk) Reset() {
+	*x = Disk{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Disk) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Disk) ProtoMessage() {}
+
+func (x *Disk) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Disk.ProtoReflect.Descriptor instead.
+func (*Disk) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Disk) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Disk) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Disk) GetUsed() float64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *Disk) GetInodes() float64 {
+	if x != nil {
+		return x.Inodes
+	}
+	return 0
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2036,7 +2187,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2048,7 +2199,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2061,7 +2212,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2158,7 +2309,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2321,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2334,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2245,7 +2396,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2257,7 +2408,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2270,7 +2421,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Call) GetMethod() string {
@@ -2328,7 +2479,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2340,7 +2491,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2353,7 +2504,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2428,7 +2579,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2591,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2604,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2649,7 +2800,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xb2\x06\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x84\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2673,7 +2824,9 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\n" +
 	"slow_since\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tslowSince\x12*\n" +
 	"\aruntime\x18\x12 \x01(\v2\x10.pleg.v1.ProcessR\aruntime\x12'\n" +
-	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\"E\n" +
+	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\x12-\n" +
+	"\x06unread\x18\x14 \x03(\v2\x15.pleg.v1.UnreadClientR\x06unread\x12!\n" +
+	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\"E\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2685,7 +2838,16 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12$\n" +
 	"\x04shim\x18\x05 \x01(\v2\x10.pleg.v1.ProcessR\x04shim\x12\x1c\n" +
 	"\tcontainer\x18\x06 \x01(\tR\tcontainer\x12\x0e\n" +
-	"\x02id\x18\a \x01(\tR\x02id\"\xdb\x03\n" +
+	"\x02id\x18\a \x01(\tR\x02id\"\x80\x01\n" +
+	"\fUnreadClient\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12(\n" +
+	"\x06client\x18\x02 \x01(\v2\x10.pleg.v1.ProcessR\x06client\x12\x14\n" +
+	"\x05bytes\x18\x03 \x01(\x04R\x05bytes\"x\n" +
+	"\x04Disk\x120\n" +
+	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04used\x18\x03 \x01(\x01R\x04used\x12\x16\n" +
+	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\xdb\x03\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2767,7 +2929,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2790,99 +2952,106 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
 	(*Process)(nil),               // 19: pleg.v1.Process
 	(*StuckPod)(nil),              // 20: pleg.v1.StuckPod
-	(*RelistStatus)(nil),          // 21: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 22: pleg.v1.Inspection
-	(*Call)(nil),                  // 23: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 24: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 25: pleg.v1.FailedPod
-	nil,                           // 26: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 27: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 28: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 29: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 30: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 31: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 32: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 33: google.protobuf.Duration
+	(*UnreadClient)(nil),          // 21: pleg.v1.UnreadClient
+	(*Disk)(nil),                  // 22: pleg.v1.Disk
+	(*RelistStatus)(nil),          // 23: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 24: pleg.v1.Inspection
+	(*Call)(nil),                  // 25: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 26: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 27: pleg.v1.FailedPod
+	nil,                           // 28: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 29: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 30: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 31: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 32: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 33: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	32, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	34, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	33, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	35, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	32, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	32, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	32, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	34, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	34, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	32, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	34, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	32, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	34, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	32, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	34, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	33, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	35, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	26, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	27, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	32, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	28, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	29, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	34, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	32, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	34, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	32, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	32, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	32, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	28, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	29, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	32, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	30, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	31, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	34, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	34, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	34, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	30, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	31, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	34, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	32, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	33, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	32, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	21, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	22, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	24, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	25, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	33, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	32, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	32, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	32, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	34, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	23, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	24, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	26, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	27, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	35, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	34, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	34, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	34, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
 	19, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
 	20, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
-	32, // 47: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	19, // 48: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	32, // 49: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	33, // 50: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	32, // 51: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	23, // 52: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	32, // 53: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	33, // 54: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	33, // 55: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	32, // 56: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	23, // 57: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	32, // 58: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	32, // 59: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	32, // 60: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	23, // 61: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	32, // 62: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 63: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 64: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 65: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 66: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 67: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 68: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 69: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 70: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 71: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 72: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	68, // [68:73] is the sub-list for method output_type
-	63, // [63:68] is the sub-list for method input_type
-	63, // [63:63] is the sub-list for extension type_name
-	63, // [63:63] is the sub-list for extension extendee
-	0,  // [0:63] is the sub-list for field type_name
+	21, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
+	22, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
+	34, // 49: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	19, // 50: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	34, // 51: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	19, // 52: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	34, // 53: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	34, // 54: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	35, // 55: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	34, // 56: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	25, // 57: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	34, // 58: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	35, // 59: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	35, // 60: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	34, // 61: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	25, // 62: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	34, // 63: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	34, // 64: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	34, // 65: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	25, // 66: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	34, // 67: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 68: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 69: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 70: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 71: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 72: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 73: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 74: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 75: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 76: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 77: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	73, // [73:78] is the sub-list for method output_type
+	68, // [68:73] is the sub-list for method input_type
+	68, // [68:68] is the sub-list for extension type_name
+	68, // [68:68] is the sub-list for extension extendee
+	0,  // [0:68] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -2902,7 +3071,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   30,
+			NumMessages:   32,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -20,9 +20,9 @@ const foundWithin = 10 * time.Second
 
 // onePod runs a pod with a container and a daemon that has looked at its processes. says fails the
 // test unless the verdict of the daemon has these parts within a time.
-func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
+func onePod(t *testing.T, o lab.Options) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
 	t.Helper()
-	ctx, f = newFixture(t, lab.Options{})
+	ctx, f = newFixture(t, o)
 	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "web-0", Namespace: "shop", HostNetwork: true})
 	must(t, err)
 	f.pods = append(f.pods, pod)
@@ -68,12 +68,23 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 	if lab.DefaultRuntime().Traits().Shims {
 		t.Skip("containerd ends the containers of a killed shim")
 	}
-	ctx, f, nginx, says := onePod(t)
+	ctx, f, nginx, says := onePod(t, lab.Options{})
 	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "web-0 has") {
 		t.Errorf("nothing is wrong with the pod, and the doctor says\n%s", report)
 	}
 	must(t, f.lab.KillMonitor(f.pods[0]))
 	says(foundWithin, "PROBLEM: shop/web-0 has no shim")
+	later := f.run(ctx, instanceOptions{name: "started later", settings: rareLists})
+	must(t, await(ctx, func() error {
+		s, err := later.status(ctx)
+		if v := verdict.Of(s); err != nil || !strings.HasPrefix(v.Text, "PROBLEM: shop/web-0 has no shim") {
+			return fmt.Errorf("a daemon that began later says %s, %w", v.Text, err)
+		}
+		return nil
+	}))
+	if report, code := examine(ctx, t, f.lab); code != 3 || !strings.HasPrefix(report, "PROBLEM: shop/web-0 has no shim") {
+		t.Errorf("the doctor says %s", report)
+	}
 	must(t, f.lab.KillProcess(ctx, nginx))
 	began := time.Now()
 	report, code := examine(ctx, t, f.lab)

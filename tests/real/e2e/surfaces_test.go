@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -24,10 +25,12 @@ import (
 // Whatever shows health says the same of real processes within ten seconds: the same cause, subject,
 // severity and begin, and names the process. The command that helps ends it. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
-	ctx, f, nginx, says := onePod(t)
+	ctx, f, nginx, says := onePod(t, lab.Options{DiskSize: 64 << 20})
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)
 	const stoppedBy = "is stopped by a signal"
+	agent := f.run(ctx, instanceOptions{name: "agent", settings: withEvents})
+	must(t, agent.awaitHealth(ctx))
 	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "has a hung shim") {
 		t.Errorf("nothing is wrong, and the doctor says\n%s", report)
 	}
@@ -42,6 +45,16 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 		{"frozen later", func() error { return f.lab.Freeze(ctx) }, f.lab.Thaw, verdict.RuntimeHangs, "the runtime", fmt.Sprintf("PID %d, ", f.lab.PID()) + stoppedBy},
 		{"socket gone", func() error { return os.Rename(file, file+".gone") }, func() error { return os.Rename(file+".gone", file) }, verdict.Fallback, "the runtime", "is gone"},
 		{"killed", func() error { f.lab.Crash(); return nil }, func() error { return f.lab.Revive(ctx) }, verdict.RuntimeStopped, "the runtime", "is stopped"},
+		{"disk full", f.lab.FillDisk, f.lab.FreeDisk, verdict.Disk, filepath.Join(filepath.Dir(file), "root"), "is almost full"},
+		{
+			"unread events", func() error {
+				agent.paused.from = time.Now()
+				return errors.Join(agent.Pause(), f.lab.StopContainer(ctx, f.runContainer(ctx, pod, lab.ContainerSpec{Name: "side", Program: lab.Pause()})))
+			}, func() error {
+				agent.paused.to = time.Now()
+				return agent.Continue()
+			}, verdict.ClientNotReading, "pleg-pipeline", fmt.Sprintf("PID %d, ", agent.PID()) + stoppedBy,
+		},
 		{
 			"hung shim", func() error { return errors.Join(f.lab.FreezeShim(ctx, pod), f.lab.KillProcess(ctx, nginx)) },
 			func() error { return errors.Join(f.lab.ThawShim(pod), f.lab.AwaitDied(ctx, nginx)) }, verdict.HungShim, "shop/web-0",

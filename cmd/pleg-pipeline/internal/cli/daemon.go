@@ -15,6 +15,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -68,7 +69,8 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
-	runtime := watched{client, shim.New(c.process.Proc)}
+	node := host.New(host.Options{Endpoint: from.Address, Proc: c.process.Proc, Sockets: host.Sockets, Usage: host.Usage})
+	runtime := watched{client, shim.New(c.process.Proc), node}
 	pipe, err := pipeline.New(c.pipeline.options(runtime, out.log, kept{registry}))
 	if err != nil {
 		return err
@@ -90,7 +92,9 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	if incidents != nil {
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
-	d.parts = append(d.parts, func(ctx context.Context) error { return runtime.Run(ctx, pipe) })
+	d.parts = append(d.parts,
+		func(ctx context.Context) error { return runtime.shims.Run(ctx, pipe) },
+		func(ctx context.Context) error { return runtime.node.Run(ctx, client.Conn()) })
 	if c.pidfd {
 		d.parts = append(d.parts, func(ctx context.Context) error { return pidfd.Run(ctx, pipe, pidfd.Options{Logger: out.log}) })
 	}
@@ -126,16 +130,18 @@ func sayRuntime(ctx context.Context, out console, client *cri.Client, from endpo
 	}
 }
 
-// watched is a runtime with its containers' shims.
+// watched is a runtime with its containers' shims and its node.
 type watched struct {
 	*cri.Client
-	*shim.Watcher
+	shims *shim.Watcher
+	node  *host.Watcher
 }
 
 // Report implements [pleg.Reporter].
 func (w watched) Report() pleg.Report {
 	r := w.Client.Report()
-	r.Stuck = w.Stuck()
+	r.Stuck = w.shims.Stuck()
+	w.node.Report(&r)
 	return r
 }
 

@@ -14,6 +14,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -199,7 +200,7 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 	return doctor.Options{
 		Endpoint: at.Address, Source: at.Source, Timeout: c.timeout, CallTimeout: c.callTimeout,
 		Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
-		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: doctor.Usage, Sockets: doctor.UnixSockets,
+		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: host.Usage, Sockets: host.Sockets,
 	}
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"log/slog"
@@ -23,7 +24,7 @@ func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	return c.pipeline.options(nil, nil, nil), c.pipeline.clientOptions(nil, nil), err
 }
 
-// Serve runs a daemon with a page on a runtime that it dials with these options.
+// Serve runs a daemon with a page on a runtime that it dials with this function.
 func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.Context, string) (net.Conn, error)) error {
 	c, cmd := &runCommand{process: p.withDefaults()}, &cobra.Command{}
 	c.addFlags(cmd)
@@ -31,7 +32,7 @@ func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.C
 		return err
 	}
 	c.pipeline.client.DialOptions = []grpc.DialOption{grpc.WithContextDialer(dial)}
-	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: "/simulated"}, web, nil, nil)
+	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, nil, nil)
 }
 
 // FindRuntime returns the address of the runtime that the command run would use.

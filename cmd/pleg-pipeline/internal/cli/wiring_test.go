@@ -98,7 +98,7 @@ type local struct{ *bufconn.Listener }
 
 func (local) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// TestWhatRunsBesideThePipeline has a shim that a signal has stopped.
+// TestWhatRunsBesideThePipeline has a shim that a signal has stopped, and a client that does not read.
 func TestWhatRunsBesideThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := simruntime.New(simruntime.Options{Seed: 1})
@@ -111,7 +111,19 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			"self/stat": {}, "7/comm": {Data: []byte("containerd-shim\n")}, "7/stat": {Data: []byte("7 (containerd-shim) T 1 1")},
 			"7/cmdline": {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
 		}
-		p := cli.Process{Args: []string{"-v", "debug", "--watch-processes", "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
+		socket := filepath.Join(dir, "s")
+		listener, err := net.Listen("unix", socket)
+		kit.Must(t, err)
+		defer listener.Close()
+		client, err := net.Dial("unix", socket)
+		kit.Must(t, err)
+		defer client.Close()
+		served, err := listener.Accept()
+		kit.Must(t, err)
+		defer served.Close()
+		_, err = served.Write([]byte("an event"))
+		kit.Must(t, err)
+		p := cli.Process{Args: []string{"-r", socket, "-v", "debug", "--watch-processes", "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
 		stop := kit.Run(t, func(ctx context.Context) error {
 			return cli.Serve(ctx, p, local{web}, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
@@ -128,7 +140,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 		kit.Must(t, stop())
-		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim"} {
+		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim", "a client of the runtime does not read"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("stderr has no %q:\n%s", want, out)
 			}

@@ -29,8 +29,6 @@ const (
 	mostDead, enoughDead = 5, 200
 	// fullList is the share of the limit at which a list counts as too large.
 	fullList = 0.6
-	// fullDisk is the percentage at which a kubelet evicts pods.
-	fullDisk = 95
 	// busyDisk is the percentage of time in which a process waited for the disk.
 	busyDisk = 40
 )
@@ -57,10 +55,9 @@ var checks = []struct {
 	{verdict.ListTooLarge, (*examination).tooLarge},
 	{verdict.SlowContainer, (*examination).slowContainer},
 	{verdict.EmptyCgroup, (*examination).empty},
-	{verdict.ClientNotReading, (*examination).unread},
 	{verdict.DeadContainers, (*examination).dead},
 	{verdict.NetworkPlugin, (*examination).network},
-	{verdict.Disk, (*examination).disk},
+	{verdict.Disk, (*examination).waitsForDisk},
 }
 
 // runChecks compares the results with the known causes.
@@ -76,10 +73,7 @@ func (e *examination) runChecks() (found []verdict.Finding) {
 		if s.problem {
 			f.Severity = verdict.Problem
 		}
-		switch c.cause {
-		case verdict.ClientNotReading:
-			f.Advice = e.clientAdvice()
-		case verdict.RuntimeSlow: // as the daemon has it
+		if c.cause == verdict.RuntimeSlow { // as the daemon has it
 			f.Subject, f.What, f.Detail = "the runtime", "is slow", ": "+f.Summary
 		}
 		found = append(found, f)
@@ -207,15 +201,9 @@ func (e *examination) network(s *signs) {
 	}
 }
 
-func (e *examination) disk(s *signs) {
-	n := &e.report.Node
-	if n.UsedPercent != nil && *n.UsedPercent >= fullDisk {
-		s.add(true, "%s is %.0f %% full", n.ImageFilesystem, *n.UsedPercent)
-	}
-	if n.InodesPercent != nil && *n.InodesPercent >= fullDisk {
-		s.add(true, "%.0f %% of the inodes of %s are in use", *n.InodesPercent, n.ImageFilesystem)
-	}
-	if n.IOPressure != nil && *n.IOPressure >= busyDisk {
+// waitsForDisk finds a disk on which processes, or the runtime, wait. A full disk is known to the daemon too.
+func (e *examination) waitsForDisk(s *signs) {
+	if n := &e.report.Node; n.IOPressure != nil && *n.IOPressure >= busyDisk {
 		s.add(false, "processes waited for the disk in %.0f %% of the last ten seconds", *n.IOPressure)
 	}
 	for _, c := range e.report.Calls {

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -50,7 +51,7 @@ type Options struct {
 	Cgroups, Proc fs.FS
 	// Sockets returns the connected unix sockets. If nil, the doctor does not look for clients that
 	// do not read.
-	Sockets func() ([]Socket, error)
+	Sockets func() ([]host.Socket, error)
 	// Ask returns what the daemon of this node knows, or nil if there is none: NoDaemon says why.
 	// It is called after the examination, so that its ages are current.
 	Ask      func(context.Context) *Daemon
@@ -68,6 +69,8 @@ type examination struct {
 	runtime runtimeapi.RuntimeServiceClient
 	report  *Report
 	stuck   []pleg.Stuck // pods whose shim is stopped
+	unread  []pleg.Unread
+	disk    *pleg.Disk
 
 	mu    sync.Mutex // for status calls, which are made at the same time
 	calls []madeCall

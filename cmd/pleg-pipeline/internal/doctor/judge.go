@@ -124,6 +124,15 @@ func (e *examination) seen() pleg.Status {
 			s.Stuck = append(s.Stuck, found)
 		}
 	}
+	if s.Disk == nil {
+		s.Disk = e.disk
+	}
+	if len(e.unread) > 0 { // which names a process that the daemon may not see
+		if len(s.Unread) > 0 {
+			e.unread[0].Since = s.Unread[0].Since
+		}
+		s.Unread = e.unread
+	}
 	return s
 }
 

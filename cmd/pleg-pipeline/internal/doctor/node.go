@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 
-	"golang.org/x/sys/unix"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 )
 
 // readPressure reads the kernel's pressure figures, if it has them.
@@ -34,29 +33,25 @@ func pressure(files fs.FS, name string) *float64 {
 // imageFilesystem finds the filesystem of the images and its usage. The runtime reads
 // the disk for the answer, so a slow disk shows in the duration of the call.
 func (e *examination) imageFilesystem(ctx context.Context) {
-	answer, _ := runtimeapi.NewImageServiceClient(e.client.Conn()).ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})
-	for _, f := range answer.GetImageFilesystems() {
-		path := f.GetFsId().GetMountpoint()
-		if used, inodes, err := e.Usage(path); path != "" && err == nil {
-			n := &e.report.Node
-			n.ImageFilesystem, n.UsedPercent, n.InodesPercent = path, &used, &inodes
-		}
+	path := host.Images(ctx, e.client.Conn())
+	if used, inodes, err := e.Usage(path); path != "" && err == nil {
+		n := &e.report.Node
+		n.ImageFilesystem, n.UsedPercent, n.InodesPercent = path, &used, &inodes
+		e.disk = host.FullDisk(nil, path, used, inodes, e.report.At)
 	}
 }
 
-// Usage returns how many percent of the bytes and inodes of the filesystem of path are in use, for
-// [Options]. Without inodes, inodes is 0. The error comes from statfs.
-func Usage(path string) (used, inodes float64, err error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(path, &st); err != nil {
-		return 0, 0, fmt.Errorf("statfs %s: %w", path, err)
+// findUnread finds clients of the runtime that do not read.
+func (e *examination) findUnread(ctx context.Context) {
+	if e.Sockets == nil {
+		return
 	}
-	percent := func(total, free float64) float64 {
-		if total == 0 {
-			return 0
+	e.unread = host.FindUnread(ctx, host.Options{Endpoint: e.Endpoint, Proc: e.Proc, Sockets: e.Sockets})
+	for _, u := range e.unread {
+		c := UnreadClient{Bytes: u.Bytes}
+		if p := u.Client; p != nil {
+			c.PID, c.Process, c.State = p.PID, p.Name, p.State
 		}
-		return 100 * (total - free) / total
+		e.report.Unread = append(e.report.Unread, c)
 	}
-	// The types of the fields differ between systems.
-	return percent(float64(st.Blocks), float64(st.Bavail)), percent(float64(st.Files), float64(st.Ffree)), nil
 }

@@ -213,6 +213,16 @@ type EmptyContainer struct {
 	Cgroup    string `json:"cgroup"`
 }
 
+// UnreadClient is a client of the runtime that does not read what the runtime sends it.
+type UnreadClient struct {
+	// PID, Process and State describe its process as proc(5) does; empty if they are not known.
+	PID     int    `json:"pid,omitempty"`
+	Process string `json:"process,omitempty"`
+	State   string `json:"state,omitempty"`
+	// Bytes wait for it.
+	Bytes int `json:"bytes"`
+}
+
 // PodSize is what one pod has in the lists, in bytes, and exited containers and sandboxes.
 type PodSize struct {
 	Pod         string `json:"pod"`

@@ -93,7 +93,7 @@ func (s *shim) of(pod *pleg.PodStatus) bool {
 // state of p then says.
 func (w *Watcher) doesNotRun(p *pleg.Process) bool {
 	switch {
-	case p.State == "T" || p.State == "t":
+	case process.Stopped(p):
 		return true
 	case p.State != "" && process.Waits(w.proc, p.PID):
 		p.State = "D"

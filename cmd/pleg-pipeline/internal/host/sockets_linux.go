@@ -1,4 +1,4 @@
-package doctor
+package host
 
 import (
 	"encoding/binary"
@@ -28,8 +28,8 @@ func (d dump) Serialize() []byte {
 	return b
 }
 
-// UnixSockets returns the connected unix sockets of this network namespace, for [Options].
-func UnixSockets() ([]Socket, error) {
+// Sockets returns the connected unix sockets of this network namespace, for [Options].
+func Sockets() ([]Socket, error) {
 	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, unix.NLM_F_DUMP)
 	request.AddData(dump{})
 	var sockets []Socket

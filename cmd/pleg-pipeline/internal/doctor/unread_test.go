@@ -1,0 +1,59 @@
+package doctor_test
+
+import (
+	"context"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestClientDoesNotRead examines a runtime with a stopped client that does not read. If it is the
+// daemon, that is one trouble.
+func TestClientDoesNotRead(t *testing.T) {
+	for name, test := range map[string]struct {
+		daemon int // its PID, if it does not answer
+		want   string
+		causes []verdict.Cause
+	}{
+		"an agent": {0, "PROBLEM: agent does not read from the runtime for at least ", []verdict.Cause{verdict.ClientNotReading}},
+		"the daemon": {
+			7, "PROBLEM: the daemon at /run/d does not answer: its process 7 is stopped (state T), and the runtime waits for it to read events",
+			[]verdict.Cause{verdict.DaemonSilent},
+		},
+		"another": {9, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := simulate(t, simruntime.Options{})
+			addPod(t, rt, "web-0", "nginx")
+			o := serve(t, rt)
+			o.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+			o.Sockets = func() ([]host.Socket, error) {
+				return []host.Socket{{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}}, nil
+			}
+			if test.daemon != 0 {
+				d := doctor.SilentDaemon("/run/d", "", &pleg.Process{PID: test.daemon, State: "T"})
+				o.Ask = func(context.Context) *doctor.Daemon { return d }
+			}
+			r := doctor.Examine(t.Context(), o)
+			if !strings.HasPrefix(r.Verdict, test.want) || len(r.Findings) != len(test.causes) {
+				t.Fatalf("verdict %q of %d, want %q", r.Verdict, len(r.Findings), test.want)
+			}
+			for i, cause := range test.causes {
+				if r.Findings[i].Cause != cause {
+					t.Errorf("finding %+v, want %s", r.Findings[i], cause)
+				}
+			}
+			if !strings.HasPrefix(r.Findings[0].Advice, "continue it (kill -CONT 7)") || len(r.Unread) != 1 || r.Unread[0] != (doctor.UnreadClient{PID: 7, Process: "agent", State: "T", Bytes: 900}) {
+				t.Errorf("advice %q, unread %+v", r.Findings[0].Advice, r.Unread)
+			}
+		})
+	}
+}

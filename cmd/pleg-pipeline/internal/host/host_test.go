@@ -1,0 +1,136 @@
+package host_test
+
+import (
+	"context"
+	"io/fs"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// images is the connection to a runtime that says where its images are.
+type images struct{ grpc.ClientConnInterface }
+
+func (images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+	answer.(*runtimeapi.ImageFsInfoResponse).ImageFilesystems = []*runtimeapi.FilesystemUsage{
+		{FsId: &runtimeapi.FilesystemIdentifier{}}, {FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
+	}
+	return nil
+}
+
+var proc = fstest.MapFS{
+	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
+	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
+}
+
+// TestUnread has clients with something to read. looks has what is unread each second; after the
+// last, nothing changes for nine seconds, and then all is read.
+func TestUnread(t *testing.T) {
+	const agent, other, unknown = 70, 80, 90
+	clients := map[uint32]*pleg.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
+	for name, test := range map[string]struct {
+		looks []map[uint32]int
+		want  []uint32 // what the daemon finds
+		brief []uint32 // what an examination finds
+	}{
+		"reads":             {[]map[uint32]int{{agent: 900}, {}}, nil, nil},
+		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil, nil},
+		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil, []uint32{agent}},
+		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}}, []uint32{agent}, []uint32{agent}},
+		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}, []uint32{other}},
+		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}, []uint32{unknown}},
+		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}, []uint32{other}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			began := time.Now()
+			o := host.Options{Endpoint: "unix:///runtime", Proc: proc, Usage: usage, Sockets: func() ([]host.Socket, error) {
+				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}}
+				second := int(time.Since(began).Seconds())
+				if second > 9 {
+					return sockets, nil
+				}
+				for peer, bytes := range test.looks[min(second, len(test.looks)-1)] {
+					sockets = append(sockets, host.Socket{Path: "/runtime", Peer: peer, Unread: bytes})
+				}
+				return sockets, nil
+			}}
+			require := func(got []pleg.Unread, want []uint32) {
+				t.Helper()
+				if len(got) != len(want) {
+					t.Fatalf("found %+v, want %d", got, len(want))
+				}
+				for i, peer := range want {
+					if c, of := got[i].Client, clients[peer]; (c == nil) != (of == nil) || c != nil && *c != *of || got[i].Bytes < 900 {
+						t.Errorf("found %+v of %+v, want %+v", got[i], c, of)
+					}
+				}
+			}
+			require(host.FindUnread(t.Context(), o), test.brief)
+			began = time.Now().Add(time.Second) // the first look
+			w := host.New(o)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{}) })
+			time.Sleep(9 * time.Second)
+			synctest.Wait()
+			var r pleg.Report
+			w.Report(&r)
+			require(r.Unread, test.want)
+			if len(r.Unread) > 0 && r.Unread[0].Since.Sub(began) > 2*time.Second {
+				t.Errorf("since %v, want its beginning", r.Unread[0].Since)
+			}
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			r = pleg.Report{}
+			if w.Report(&r); len(r.Unread) > 0 {
+				t.Errorf("found %+v after all was read", r.Unread)
+			}
+		})
+	}
+}
+
+func usage(string) (used, inodes float64, err error) { return 0, 0, fs.ErrNotExist }
+
+// TestDisk fills a disk and empties it, with a step for each look.
+func TestDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const period = 5 * time.Second
+		steps := []struct {
+			used, inodes float64
+			full         bool
+		}{{50, 10, false}, {94.5, 0, false}, {97, 10, true}, {94.5, 10, true}, {10, 99, true}, {93, 10, false}, {94.5, 10, false}}
+		began := time.Now()
+		w := host.New(host.Options{
+			Usage: func(path string) (float64, float64, error) {
+				if path != "/images" {
+					return usage(path)
+				}
+				step := steps[time.Since(began)/period-1]
+				return step.used, step.inodes, nil
+			},
+			Sockets: func() ([]host.Socket, error) { return nil, fs.ErrPermission },
+		})
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{}) })
+		for n, step := range steps {
+			time.Sleep(period)
+			synctest.Wait()
+			var r pleg.Report
+			w.Report(&r)
+			if (r.Disk != nil) != step.full {
+				t.Fatalf("look %d: %+v, want full %t", n, r.Disk, step.full)
+			}
+			if want := (pleg.Disk{Since: began.Add(3 * period), Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *r.Disk != want {
+				t.Errorf("look %d: %+v, want %+v", n, *r.Disk, want)
+			}
+		}
+	})
+}

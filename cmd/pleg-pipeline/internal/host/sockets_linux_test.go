@@ -1,0 +1,54 @@
+package host_test
+
+import (
+	"net"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestKernelTellsUnreadBytes sends a message that nobody reads, among sockets of other kinds.
+func TestKernelTellsUnreadBytes(t *testing.T) {
+	for range 64 {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+		kit.Must(t, err)
+		t.Cleanup(func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) })
+	}
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	kit.Must(t, err)
+	defer l.Close()
+	client, err := net.Dial("unix", path)
+	kit.Must(t, err)
+	defer client.Close()
+	served, err := l.Accept()
+	kit.Must(t, err)
+	defer served.Close()
+	unread := func() (bytes int) {
+		sockets, err := host.Sockets()
+		kit.Must(t, err)
+		for _, s := range sockets {
+			if s.Path == path {
+				bytes += s.Unread
+			}
+		}
+		return bytes
+	}
+	if n := unread(); n != 0 {
+		t.Errorf("%d bytes are unread before anything was sent", n)
+	}
+	_, err = served.Write(make([]byte, 1000))
+	kit.Must(t, err)
+	if n := unread(); n < 1000 {
+		t.Errorf("%d bytes are unread, want at least 1000", n)
+	}
+	_, err = client.Read(make([]byte, 2000))
+	kit.Must(t, err)
+	if n := unread(); n != 0 {
+		t.Errorf("%d bytes are unread after all were read", n)
+	}
+}

@@ -1,0 +1,117 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// Socket is one end of a connection between unix sockets.
+type Socket struct {
+	// Path is the path on which the server listens; empty for a client's end.
+	Path string
+	// Inode identifies this end, Peer the other end.
+	Inode, Peer uint32
+	// Unread is what was sent to the peer and not read, in bytes of the kernel's memory.
+	Unread int
+}
+
+// readers are the clients of a runtime that have something to read. A client of the event stream
+// that does not read blocks containerd once its queue is full: no pod starts any more. Only the
+// kernel knows, and only in the network namespace of the runtime.
+type readers struct {
+	o Options
+	// seen has each client by the inode of its end, for as long as that does not get less.
+	seen map[uint32]reader
+}
+
+type reader struct {
+	since time.Time
+	bytes int
+	pid   int // 0 until it was looked for, and if it is not known
+}
+
+// FindUnread returns the clients that do not read while it looks, three times in two seconds.
+func FindUnread(ctx context.Context, o Options) []pleg.Unread {
+	const looks = 3
+	r := readers{o: o}
+	for n := 1; ; n++ {
+		found := r.look(time.Now(), (looks-1)*lookPeriod)
+		if n == looks || len(r.seen) == 0 {
+			return found
+		}
+		select {
+		case <-time.After(lookPeriod):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// look returns the clients that have not read for long, those that are stopped first.
+func (r *readers) look(now time.Time, long time.Duration) (all []pleg.Unread) {
+	before := r.seen
+	r.seen = make(map[uint32]reader)
+	sockets, _ := r.o.Sockets() // none if they are not known
+	path := realPath(strings.TrimPrefix(r.o.Endpoint, "unix://"))
+	for _, s := range sockets {
+		if s.Unread == 0 || s.Path == "" || realPath(s.Path) != path {
+			continue
+		}
+		c, ok := before[s.Peer]
+		if !ok || s.Unread < c.bytes {
+			c = reader{since: now}
+		}
+		c.bytes = s.Unread
+		if now.Sub(c.since) >= long {
+			c.pid = cmp.Or(c.pid, r.owner(s.Peer))
+			client, _ := process.Read(r.o.Proc, c.pid)
+			all = append(all, pleg.Unread{Since: c.since, Client: client, Bytes: c.bytes})
+		}
+		r.seen[s.Peer] = c
+	}
+	slices.SortFunc(all, func(a, b pleg.Unread) int {
+		switch stopped := process.Stopped(a.Client); {
+		case stopped == process.Stopped(b.Client):
+			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.Bytes, a.Bytes))
+		case stopped:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// realPath returns a path without symbolic links, such as /var/run.
+func realPath(path string) string {
+	if resolved, err := filepath.EvalSymlinks(path); err == nil {
+		return resolved
+	}
+	return path
+}
+
+// owner returns the process that has a socket; 0 if it is not known.
+func (r *readers) owner(inode uint32) int {
+	if r.o.Proc == nil {
+		return 0
+	}
+	want := fmt.Sprintf("socket:[%d]", inode)
+	files, _ := fs.Glob(r.o.Proc, "[0-9]*/fd/*")
+	for _, file := range files {
+		if target, err := fs.ReadLink(r.o.Proc, file); err == nil && target == want {
+			pid, _, _ := strings.Cut(file, "/")
+			n, _ := strconv.Atoi(pid)
+			return n
+		}
+	}
+	return 0
+}
