@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,15 +82,9 @@ func (p Process) withDefaults() Process {
 	if p.Environ == nil {
 		p.Environ = func() []string { return nil }
 	}
-	if p.Pressure == nil {
-		p.Pressure = os.DirFS("/proc/pressure")
-	}
-	if p.Cgroups == nil {
-		p.Cgroups = os.DirFS("/sys/fs/cgroup")
-	}
-	if p.Proc == nil {
-		p.Proc = os.DirFS("/proc")
-	}
+	p.Pressure = cmp.Or(p.Pressure, os.DirFS("/proc/pressure"))
+	p.Cgroups = cmp.Or(p.Cgroups, os.DirFS("/sys/fs/cgroup"))
+	p.Proc = cmp.Or(p.Proc, os.DirFS("/proc"))
 	if p.Sockets == nil {
 		p.Sockets = endpoint.WellKnown()
 	}

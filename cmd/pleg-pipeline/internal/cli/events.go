@@ -95,20 +95,8 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 var errNeedsDaemon = errors.New("--since needs a daemon: a pipeline in this process has no earlier events")
 
 func (c *eventsCommand) validateSince() error {
-	if c.fleet.given() {
-		if c.replay {
-			return errors.New("--since cannot be combined with --replay for a fleet: events that are no longer available are replaced by a replay")
-		}
-		if age, err := time.ParseDuration(c.since); err == nil && age >= 0 {
-			c.fleet.since = time.Now().Add(-age)
-			return nil
-		}
-		after, err := fleet.ParsePosition(c.since)
-		if err != nil {
-			return fmt.Errorf("--since: %w, or a time, such as 10m", err)
-		}
-		c.fleet.after = &after
-		return nil
+	if c.fleet.given() && c.replay {
+		return errors.New("--since cannot be combined with --replay for a fleet: events that are no longer available are replaced by a replay")
 	}
 	if c.source.own {
 		return errNeedsDaemon
@@ -118,11 +106,16 @@ func (c *eventsCommand) validateSince() error {
 		c.options.Since = time.Now().Add(-age)
 		return nil
 	}
-	after, err := pleg.ParsePosition(c.since)
+	var err error
+	if c.fleet.given() {
+		c.fleet.after = new(fleet.Position)
+		*c.fleet.after, err = fleet.ParsePosition(c.since)
+	} else {
+		c.options.After, err = pleg.ParsePosition(c.since)
+	}
 	if err != nil {
 		return fmt.Errorf("--since: %w, or a time, such as 10m", err)
 	}
-	c.options.After = after
 	return nil
 }
 

@@ -63,30 +63,24 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 }
 
-func TestEventsFilters(t *testing.T) {
-	t.Parallel()
-	out := newTranscript()
-	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerDied,ContainerRemoved",
-		"-o", "json", "--no-sandboxes")
-	out.await(t, string(pleg.ContainerRemoved))
-	s.stopAndWait(t)
-	for _, ev := range decode(t, out.String()) {
-		if ev.Type != pleg.ContainerDied && ev.Type != pleg.ContainerRemoved || ev.Sandbox || ev.ContainerName == "" || ev.PodNamespace == "" {
-			t.Errorf("event %+v, want the end or the removal of a container", ev)
-		}
-	}
-}
-
-// TestEventsOwnPipelineStartsNow checks that the pods of the first list, three with
-// two containers and a sandbox each, cause no events.
+// TestEventsOwnPipelineStartsNow checks that the pods of the first list, five with
+// two containers and a sandbox each, cause no events, and that only wanted events are printed.
 func TestEventsOwnPipelineStartsNow(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
-	s := start(t, out, "events", "--simulate=3", "--churn-rate", "20", "-o", "json")
-	out.await(t, "\n")
+	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerStarted,ContainerRemoved", "-o", "json", "--no-sandboxes")
+	out.await(t, string(pleg.ContainerRemoved))
 	s.stopAndWait(t)
-	if first := decode(t, out.String())[0]; first.Seq <= 9 || first.Replayed {
-		t.Errorf("the first event is %+v, want an event after the 9 of the first list", first)
+	for _, ev := range decode(t, out.String()) {
+		if ev.Type == pleg.Synced { // after a broken connection, on a busy machine
+			continue
+		}
+		if ev.Type != pleg.ContainerStarted && ev.Type != pleg.ContainerRemoved || ev.Sandbox || ev.ContainerName == "" || ev.PodNamespace == "" {
+			t.Errorf("event %+v, want the start or the removal of a container", ev)
+		}
+		if ev.Seq <= 15 || ev.Replayed {
+			t.Errorf("event %+v, want events after the 15 of the first list", ev)
+		}
 	}
 	if strings.Contains(s.stderr.String(), "--since") {
 		t.Errorf("stderr = %q, want no position: no process can resume after it", s.stderr)

@@ -18,6 +18,8 @@ import (
 type faultFlags struct {
 	texts []string
 	pod   string
+
+	faults []simruntime.Fault // set by validate
 }
 
 func (f *faultFlags) addFlags(cmd *cobra.Command) {
@@ -35,12 +37,14 @@ func (f *faultFlags) validate() error {
 		return fmt.Errorf("--fault-pod %q: want NAMESPACE/NAME, such as shop/web-0", f.pod)
 	}
 	for _, text := range f.texts {
-		if _, err := parseFault(text); err != nil {
+		fault, err := parseFault(text)
+		if err != nil {
 			return err
 		}
 		if f.pod != "" && !strings.Contains(text, "Status/") {
 			return fmt.Errorf("--fault %q: --fault-pod needs a call about one pod, PodSandboxStatus or ContainerStatus", text)
 		}
+		f.faults = append(f.faults, fault)
 	}
 	return nil
 }
@@ -54,11 +58,7 @@ func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []string, err err
 		}
 		keep = append(keep, uid)
 	}
-	for _, text := range f.texts {
-		fault, err := parseFault(text)
-		if err != nil {
-			return nil, err
-		}
+	for _, fault := range f.faults {
 		fault.PodUID = uid
 		if _, err := runtime.Inject(fault); err != nil {
 			return nil, err

@@ -35,8 +35,7 @@ type fleetFlags struct {
 
 	nodes      []string
 	namespaces []string        // of the pods to read. If empty, all
-	after      *fleet.Position // --since of events, or a time
-	since      time.Time
+	after      *fleet.Position // --since of events
 	// away is true while a watch is disconnected.
 	away bool
 }
@@ -58,7 +57,7 @@ func (f *fleetFlags) validate(flags *pflag.FlagSet, source *sourceFlags) error {
 // use calls fn with the cluster. With pods, the server must answer first.
 func (f *fleetFlags) use(ctx context.Context, out console, pods bool, fn func(context.Context, source) error) error {
 	return f.natsFlags.use(ctx, out, pods, func(ctx context.Context, js jetstream.JetStream) (err error) {
-		from := fleetSource{flags: f, js: js, out: out, after: f.after}
+		from := fleetSource{flags: f, js: js, out: out}
 		if pods {
 			if from.states, err = f.openStates(ctx, js); err != nil {
 				return interrupted(ctx, out, err)
@@ -84,11 +83,10 @@ type fleetSource struct {
 	js     jetstream.JetStream
 	states *fleet.States // nil if only events are asked for
 	out    console
-	after  *fleet.Position
 }
 
-// Events implements [top.Source]. They continue after the position of s. Unless the states are
-// open, the names of the cluster and its nodes are checked once the watch is connected.
+// Events implements [top.Source]. Unless the states are open, the names of the cluster and its nodes are
+// checked once the watch is connected.
 func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		checked := s.states != nil
@@ -107,7 +105,7 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconne
 func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
-		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.after, Since: s.flags.since, Bookmarks: o.Bookmarks,
+		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,
 		Filter: o.Filter,
 		Disconnected: func(err error, retryIn time.Duration) {
 			s.flags.away = true
@@ -179,12 +177,12 @@ func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem st
 // silentNodes returns the number of silent nodes, and the names of the first few.
 func silentNodes(names []string) string {
 	const most = 3
-	switch n := len(names); {
-	case n == 0:
+	n := len(names)
+	if n == 0 {
 		return "0"
-	case n > most:
-		return fmt.Sprintf("%d (%s, ...)", n, strings.Join(names[:most], ", "))
-	default:
-		return fmt.Sprintf("%d (%s)", n, strings.Join(names, ", "))
 	}
+	if n > most {
+		names = append(names[:most], "...")
+	}
+	return fmt.Sprintf("%d (%s)", n, strings.Join(names, ", "))
 }

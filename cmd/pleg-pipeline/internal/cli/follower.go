@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
@@ -81,54 +83,34 @@ func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	}
 }
 
-// awaitState waits until the source knows all pods except those that hang, which the user
+// errKnown ends the wait for the state of a daemon.
+var errKnown = errors.New("all pods are known except those that hang")
+
+// awaitState waits until a daemon knows all pods except those that hang, which the user
 // wants to see at once.
-func awaitState(ctx context.Context, from source) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		cancel(awaitOnlyHung(ctx, from))
-	}()
-	defer func() { cancel(nil); <-ended }()
-	o := client.WatchOptions{Name: Name + "-pods", Replay: true}
-	for ev, err := range from.Events(ctx, o, func(err error, _ time.Duration) { cancel(err) }) {
-		if err != nil {
-			if ctx.Err() == nil {
-				return err
-			}
-			break
-		}
-		if ev.Type == pleg.Synced && ev.Node == "" {
-			return nil
-		}
-	}
-	if cause := context.Cause(ctx); !errors.Is(cause, errOnlyHung) {
-		return cmp.Or(cause, pleg.ErrStopped)
+func awaitState(ctx context.Context, from daemonSource) error {
+	group, waiting := errgroup.WithContext(ctx)
+	group.Go(func() error { return cmp.Or(fromDaemon(waiting, from.client.WaitSynced(waiting)), errKnown) })
+	group.Go(func() error { return awaitOnlyHung(waiting, from) })
+	if err := group.Wait(); !errors.Is(err, errKnown) {
+		return cmp.Or(context.Cause(ctx), err)
 	}
 	return nil
 }
 
-// errOnlyHung ends the wait for the state of pods that hang.
-var errOnlyHung = errors.New("the inspections of the other pods hang")
-
-// hungPeriod is the time between two looks for such pods, and the time in which the events of the
-// others arrive.
+// hungPeriod is the time between two looks for pods that hang.
 const hungPeriod = 500 * time.Millisecond
 
-// awaitOnlyHung blocks until each pod that is not known yet hangs, and then returns
-// [errOnlyHung], or until ctx ends.
-func awaitOnlyHung(ctx context.Context, from source) error {
-	ticker := time.NewTicker(hungPeriod)
-	defer ticker.Stop()
+// awaitOnlyHung blocks until each pod that is not known yet hangs, or until ctx ends.
+func awaitOnlyHung(ctx context.Context, from daemonSource) error {
 	for {
 		select {
-		case <-ticker.C:
+		case <-time.After(hungPeriod):
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if now, err := from.Status(ctx); err == nil && onlyHung(now) {
-			return errOnlyHung
+		if now, err := from.Status(ctx); err != nil || onlyHung(now) {
+			return cmp.Or(err, errKnown)
 		}
 	}
 }

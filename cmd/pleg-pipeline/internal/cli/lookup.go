@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,19 +78,15 @@ func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
 func (c *lookupCommand) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.query.Wait+answerTimeout, errNoAnswer)
 	defer cancel()
-	socket, err := c.source.findDaemon(ctx, c.process, logFlags{level: "error"}.console(io.Discard))
-	if err != nil {
-		return err
-	}
-	daemon, err := newClient(c.process.Dial, socket, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = daemon.Close() }()
 	out := logFlags{level: "error"}.console(c.process.Err)
-	from := daemonSource{client: daemon, process: c.process, socket: socket}
+	return c.source.use(ctx, c.process, out, func(ctx context.Context, from source) error {
+		return c.print(ctx, out, from.(daemonSource))
+	})
+}
+
+func (c *lookupCommand) print(ctx context.Context, out console, from daemonSource) error {
 	waiting := startWait(ctx, out, from, "")
-	found, err := daemon.Lookup(ctx, c.query)
+	found, err := from.client.Lookup(ctx, c.query)
 	if waiting.end(); err != nil {
 		err = c.explain(fromDaemon(ctx, err))
 		if waiting.why == "" && (errors.Is(err, lookup.ErrNotYet) || errors.Is(err, pleg.ErrNotSynced)) {

@@ -150,7 +150,7 @@ func (c *podsCommand) current(ctx context.Context, out console, from source) ([]
 	defer cancel()
 	if !c.fleet.given() { // a cluster has what is known
 		state := startWait(ctx, out, from, "")
-		err := awaitState(ctx, from)
+		err := awaitState(ctx, from.(daemonSource))
 		if state.end(); errors.Is(err, errNoAnswer) && state.why != "" {
 			err = fmt.Errorf("no answer within %v: %s", answerTimeout, state.why)
 		}

@@ -58,7 +58,7 @@ func settle(ctx context.Context, out console, from source) error {
 	waiting, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
 	state := startWait(ctx, out, from, "")
-	err := awaitState(waiting, from)
+	err := awaitState(waiting, from.(daemonSource))
 	state.end()
 	if errors.Is(err, context.DeadlineExceeded) {
 		if now, err := from.Status(ctx); err == nil && !now.Healthy {

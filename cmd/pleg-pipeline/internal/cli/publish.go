@@ -142,19 +142,23 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 		return fmt.Errorf("--nats: %w", err)
 	}
 	d.parts = append(d.parts, publisher.Run)
-	d.states = append(d.states, httpserver.Part{Name: "nats", State: func() string { return publishingState(publisher.Status()) }})
+	d.states = append(d.states, httpserver.Part{Name: "nats", State: func() string {
+		s := publisher.Status()
+		text := progress("publish", "acknowledged", s.LastAck, s.Err)
+		if s.Cut > 0 {
+			text += fmt.Sprintf("; %d events and states were too large and are published in part", s.Cut)
+		}
+		return text
+	}})
 	d.out.say(ctx, "publishing as node %s of cluster %s; to see the events: %s events --fleet %s --cluster %s", node, f.nats.cluster, Name, f.nats.url, f.nats.cluster)
 	return nil
 }
 
-// publishingState says how publishing goes.
-func publishingState(s fleet.PublisherStatus) string {
-	text := fmt.Sprintf("nothing acknowledged for %v", time.Since(s.LastAck).Round(time.Second))
-	if s.Err != nil {
-		text = fmt.Sprintf("cannot publish: %v; %s", s.Err, text)
-	}
-	if s.Cut > 0 {
-		text += fmt.Sprintf("; %d events and states were too large and are published in part", s.Cut)
+// progress says how sending events to another machine goes.
+func progress(do, done string, last time.Time, err error) string {
+	text := fmt.Sprintf("nothing %s for %v", done, time.Since(last).Round(time.Second))
+	if err != nil {
+		text = fmt.Sprintf("cannot %s: %v; %s", do, err, text)
 	}
 	return text
 }
@@ -178,16 +182,10 @@ func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, regi
 		return err
 	}
 	d.parts = append(d.parts, exporter.Run)
-	d.states = append(d.states, httpserver.Part{Name: "otlp", State: func() string { return exportingState(exporter.Status()) }})
+	d.states = append(d.states, httpserver.Part{Name: "otlp", State: func() string {
+		last, err := exporter.Status()
+		return progress("export", "accepted", last, err)
+	}})
 	d.out.say(ctx, "exporting OpenTelemetry logs as node %s to %s", node, f.endpoint)
 	return nil
-}
-
-// exportingState says how exporting goes.
-func exportingState(lastAck time.Time, err error) string {
-	text := fmt.Sprintf("nothing accepted for %v", time.Since(lastAck).Round(time.Second))
-	if err != nil {
-		text = fmt.Sprintf("cannot export: %v; %s", err, text)
-	}
-	return text
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -37,10 +38,11 @@ func readUntil(t *testing.T, r *bufio.Reader, wanted func(string) bool) string {
 	}
 }
 
+// TestRunPrintsJSON has events, log lines and notices as JSON.
 func TestRunPrintsJSON(t *testing.T) {
 	t.Parallel()
 	r, w := io.Pipe()
-	s := start(t, w, "run", "--simulate=4", "--churn-rate", "50", "--relist-period", "50ms", "-o", "json")
+	s := start(t, w, "run", "--simulate=4", "--churn-rate", "50", "--relist-period", "50ms", "-o", "json", "--log-format", "json", "-v", "debug")
 	out := bufio.NewReader(r)
 	seq := uint64(0)
 	types := make(map[pleg.EventType]bool)
@@ -62,10 +64,15 @@ func TestRunPrintsJSON(t *testing.T) {
 	s.ends(t, cli.ExitOK)
 	_ = w.Close()
 	<-rest
+	for line := range strings.Lines(s.stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("line %q in stderr, want JSON", line)
+		}
+	}
 	for _, want := range []string{
-		`(?m)^pleg-pipeline: the runtime is simulated: 4 pods, 50 changes/s, seed 1$`,
-		`(?m)^pleg-pipeline: connected to simruntime .* at unix:///`,
-		`(?m)^pleg-pipeline: context canceled after [0-9.]+m?s: [0-9]+ relists, [0-9]+ events, 0 missed by subscribers$`,
+		`"msg":"the runtime is simulated: 4 pods, 50 changes/s, seed 1"`,
+		`"msg":"connected to simruntime .* at unix:///`,
+		`"msg":"context canceled after [0-9.]+m?s: [0-9]+ relists, [0-9]+ events, 0 missed by subscribers"`,
 	} {
 		if !regexp.MustCompile(want).MatchString(s.stderr.String()) {
 			t.Errorf("stderr = %q, want a match of %q", s.stderr, want)
@@ -145,70 +152,68 @@ func get(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// TestRunServesHTTP listens for this machine, and where others can connect. The output says that
-// these clients see no pods; package httpserver tests that they do not.
+// TestRunServesHTTP has listeners for this machine, for others and for probes, with and without a
+// web configuration. A row has paths of the page's listener, of the health listener (H), and of that
+// as another machine sees it (O), which must not learn the names of servers and pods.
 func TestRunServesHTTP(t *testing.T) {
 	t.Parallel()
+	dir := t.TempDir()
+	password, plain := filepath.Join(dir, "password"), filepath.Join(dir, "plain")
+	kit.Must(t, os.WriteFile(password, []byte("basic_auth_users: {jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrzT7pYv2440S2lbW84d4x6}\n"), 0o600))
+	kit.Must(t, os.WriteFile(plain, []byte("http_server_config: {http2: false}\n"), 0o600))
 	for _, test := range []struct {
-		address, said string
-		answers       []string // path, code and a part of the body
+		args, said string
+		answers    []string // path, code and a part of the body
 	}{
-		{"0", "serving a page, metrics, health, pods and events on", []string{
+		{"--listen 0 --health-listen 0.0.0.0:0 --kubelet-metric-names --node n1 --otlp http://127.0.0.1:1 --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
 			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 kubelet_pleg_relist_duration_seconds_count",
 			`/metrics 200 kubelet_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", `/pods 200 "state":"ready"`,
+			"/metrics 200 pleg_server_connections 0", `/stages 200 "node":"n1"`,
+			"/readyz?verbose 200 [+]otlp: ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
 		}},
-		{"0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/metrics 200 "}},
+		{"--listen 0.0.0.0:0", "pods and events only to clients that --web-config authenticates", []string{"/metrics 200 "}},
+		{"--listen 0 --health-listen 0.0.0.0:0 --web-config " + password, "", []string{"/livez 401 ", "/pods 401 ", "H/livez 200 ", "H/readyz 200 ", "H/metrics 404 "}},
+		{"--listen 0.0.0.0:0 --web-config " + plain, "", []string{"/pods 403 encryption"}},
 	} {
 		out := newTranscript()
-		s := start(t, out, "run", "--simulate=2", "--listen", test.address, "--kubelet-metric-names")
+		s := start(t, out, strings.Fields("run --simulate=1 --churn-rate 0 "+test.args)...)
 		out.await(t, "(sandbox)")
-		port := regexp.MustCompile(`http://\S+:([0-9]+)`).FindStringSubmatch(s.stderr.String())
-		if port == nil || !strings.Contains(s.stderr.String(), test.said) {
-			t.Fatalf("stderr = %q, want the address and %q", s.stderr, test.said)
+		ports := regexp.MustCompile(`on http\S+:([0-9]+)`).FindAllStringSubmatch(s.stderr.String(), -1)
+		if len(ports) != strings.Count(test.args, "listen ") || !strings.Contains(s.stderr.String(), test.said) {
+			t.Fatalf("%s: stderr = %q, want the addresses and %q", test.args, s.stderr, test.said)
 		}
 		for _, answer := range test.answers {
-			path, want, _ := strings.Cut(answer, " ")
-			code, body := get(t, "http://127.0.0.1:"+port[1]+path)
+			of, path, _ := strings.Cut(answer, "/")
+			path, want, _ := strings.Cut(path, " ")
+			host, port := "127.0.0.1", ports[0][1]
+			if of != "" {
+				port = ports[1][1]
+			}
+			if of == "O" {
+				if host = otherAddress(t); host == "" {
+					continue
+				}
+			}
+			code, body := get(t, "http://"+host+":"+port+"/"+path)
 			if got := fmt.Sprintf("%d %s", code, body); !strings.HasPrefix(got, want[:4]) || !strings.Contains(got, want[4:]) {
-				t.Errorf("%s: GET %s = %s, want %s", test.address, path, got, want)
+				t.Errorf("%s: GET %s = %s, want %s", test.args, answer, got, want)
 			}
 		}
 		s.stopAndWait(t)
 	}
 }
 
-// TestRunServesHealth probes the health listener while the other listener demands a password.
-func TestRunServesHealth(t *testing.T) {
-	t.Parallel()
-	config := filepath.Join(t.TempDir(), "web.yaml")
-	kit.Must(t, os.WriteFile(config, []byte("basic_auth_users: {jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrzT7pYv2440S2lbW84d4x6}\n"), 0o600))
-	out := newTranscript()
-	s := start(t, out, "run", "--simulate=1", "--listen", "0", "--web-config", config, "--health-listen", "0.0.0.0:0")
-	out.await(t, "(sandbox)")
-	urls := regexp.MustCompile(`on (http\S*://\S+)`).FindAllStringSubmatch(s.stderr.String(), -1)
-	if len(urls) != 2 {
-		t.Fatalf("stderr = %q, want two addresses", s.stderr)
-	}
-	page, health := strings.Replace(urls[0][1], "http(s)", "http", 1), urls[1][1]
-	for url, want := range map[string]int{page + "/livez": 401, page + "/pods": 401, health + "/livez": 200, health + "/readyz": 200, health + "/metrics": 404} {
-		if code, body := get(t, url); code != want {
-			t.Errorf("GET %s = %d %s, want %d", url, code, body, want)
+// otherAddress returns an address of this machine that others reach; "" if there is none.
+func otherAddress(t *testing.T) string {
+	t.Helper()
+	addresses, err := net.InterfaceAddrs()
+	kit.Must(t, err)
+	for _, a := range addresses {
+		if ip, ok := a.(*net.IPNet); ok && ip.IP.To4() != nil && !ip.IP.IsLoopback() {
+			return ip.IP.String()
 		}
 	}
-	s.stopAndWait(t)
-}
-
-func TestRunJSONLogsAreAllJSON(t *testing.T) {
-	t.Parallel()
-	out := newTranscript()
-	s := start(t, out, "run", "--simulate=1", "--log-format", "json", "-v", "debug", "-o", "json")
-	out.await(t, "\n")
-	s.stopAndWait(t)
-	for line := range strings.Lines(s.stderr.String()) {
-		if !json.Valid([]byte(line)) {
-			t.Errorf("line %q in stderr, want JSON", line)
-		}
-	}
+	return ""
 }
 
 // TestRunWaitsForTheRuntime starts before there is a runtime, or while nothing answers at
@@ -285,5 +290,21 @@ func TestRunBoundsClients(t *testing.T) {
 	defer func() { _ = third.Close() }()
 	if _, err := plegv1.NewPLEGClient(third).GetStatus(ctx, &plegv1.GetStatusRequest{}); status.Code(err) != codes.Unavailable {
 		t.Errorf("a connection too many: %v, want %v", err, codes.Unavailable)
+	}
+}
+
+// TestRunStopsBeforeRuntimeAnswers is Ctrl-C while the check of a runtime, which accepts
+// and never answers, is still running.
+func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
+	t.Parallel()
+	l, path := listen(t)
+	s := start(t, newTranscript(), "run", "-r", path)
+	conn, err := l.Accept()
+	kit.Must(t, err)
+	defer conn.Close()
+	s.stop()
+	s.ends(t, cli.ExitOK)
+	if want := "before there was an answer"; !strings.Contains(s.stderr.String(), want) {
+		t.Errorf("stderr = %q, want %q", s.stderr, want)
 	}
 }

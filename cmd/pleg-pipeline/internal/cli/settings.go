@@ -13,8 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.yaml.in/yaml/v2"
-
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 )
 
 // otelEndpoint is the environment variable for the receiver of all of OpenTelemetry's signals.
@@ -74,14 +72,7 @@ func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error
 		if s.sources[name] != "" {
 			continue
 		}
-		if off, isBool := values[name].(bool); isBool && !off && name == "events" { // YAML reads it so
-			values[name] = string(pipeline.EventsOff)
-		}
-		text, err := settingText(values[name])
-		if err == nil {
-			err = s.set(flags, name, text, s.file)
-		}
-		if err != nil {
+		if err := s.set(flags, name, values[name], s.file); err != nil {
 			return fmt.Errorf("--config-file: %s: %s: %w", s.file, name, err)
 		}
 	}
@@ -157,8 +148,9 @@ func (s *settings) name(flag string) string {
 	return "--" + flag
 }
 
-// readSettings reads a mapping whose keys are unique.
-func readSettings(file string) (values map[string]any, err error) {
+// readSettings reads a mapping whose keys are unique. The values are what the file has, such as off
+// or 1e3, and not what YAML makes of it.
+func readSettings(file string) (values map[string]string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
@@ -167,26 +159,6 @@ func readSettings(file string) (values map[string]any, err error) {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	return values, nil
-}
-
-// settingText returns a value as the command line has it.
-func settingText(value any) (string, error) {
-	switch v := value.(type) {
-	case string, bool, int, int64, uint64, float64:
-		return fmt.Sprint(v), nil
-	case []any:
-		texts := make([]string, len(v))
-		for i := range v {
-			text, err := settingText(v[i])
-			if err != nil {
-				return "", err
-			}
-			texts[i] = text
-		}
-		return strings.Join(texts, ","), nil
-	default:
-		return "", fmt.Errorf("got %v: want a text, a number, true or false", value)
-	}
 }
 
 // inEnvironment reports whether a variable may set a flag, and isSetting whether a file may.

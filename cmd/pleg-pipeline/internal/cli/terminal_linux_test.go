@@ -63,3 +63,16 @@ func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 	}
 	return user, terminal
 }
+
+// Only Linux has /dev/full.
+func TestRunReportsFullDisk(t *testing.T) {
+	t.Parallel()
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	kit.Must(t, err)
+	defer full.Close()
+	s := start(t, full, "run", "--simulate=1")
+	s.ends(t, cli.ExitFailure)
+	if want := "write output: "; !strings.Contains(s.stderr.String(), want) {
+		t.Errorf("stderr = %q, want %q", s.stderr, want)
+	}
+}

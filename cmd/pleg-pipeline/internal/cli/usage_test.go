@@ -1,17 +1,16 @@
 package cli_test
 
 import (
-	"encoding/json"
 	"os"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
+	"time"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -166,6 +165,25 @@ func TestUsageErrors(t *testing.T) {
 	}
 }
 
+// TestFlagsReachTheirOptions gives each flag a value of its own.
+func TestFlagsReachTheirOptions(t *testing.T) {
+	got, client, err := cli.OptionsOf("--relist-period=2s", "--relist-threshold=3m", "--list-timeout=5s", "--inspect-timeout=6s",
+		"--events=auto", "--relist-period-with-events=7s", "--inspectors=8", "--max-quarantine=9m", "--history=1001", "--kubelet-metric-names")
+	kit.Must(t, err)
+	want := pipeline.Options{
+		RelistPeriod: 2 * time.Second, RelistThreshold: 3 * time.Minute, ListTimeout: 5 * time.Second, InspectTimeout: 6 * time.Second,
+		Events: pipeline.EventsAuto, RelistPeriodWithEvents: 7 * time.Second, Inspectors: 8, MaxQuarantine: 9 * time.Minute,
+		History: 1001, KubeletMetricNames: true,
+	}
+	if got.Registerer, got.Runtime = nil, nil; !reflect.DeepEqual(got, want) {
+		t.Errorf("the options of the pipeline are\n%+v, want\n%+v", got, want)
+	}
+	of := cri.Options{ListTimeout: 5 * time.Second, StatusTimeout: 6 * time.Second, KubeletMetricNames: true}
+	if client.Registerer = nil; !reflect.DeepEqual(client, of) {
+		t.Errorf("the options of the client are\n%+v, want\n%+v", client, of)
+	}
+}
+
 // TestHelp compares the help, which is the manual, with golden files. Read a difference
 // as a user would, and accept it with UPDATE_GOLDEN=1.
 func TestHelp(t *testing.T) {
@@ -232,39 +250,5 @@ func TestCompletion(t *testing.T) {
 	}
 	if code, stdout, _ := run(t, "completion", "bash"); code != cli.ExitOK || !strings.Contains(stdout, "complete") {
 		t.Errorf("completion bash = %d and %d bytes", code, len(stdout))
-	}
-}
-
-// TestDoctorOfSimulatedRuntime examines a runtime without a problem: a busy disk is a
-// warning. It repeats the examination while the runtime is slow: it takes milliseconds,
-// except on a busy machine.
-func TestDoctorOfSimulatedRuntime(t *testing.T) {
-	for disk, want := range map[string][]string{
-		"0.00":  {"OK: no known cause", "ContainerStatus   6 "},
-		"61.00": {"WARNING: processes waited for the disk in 61 %"},
-	} {
-		for try := 1; ; try++ {
-			p := cli.Process{Pressure: fstest.MapFS{"io": {Data: []byte("some avg10=" + disk + " avg60=0.00 avg300=0.00 total=1\n")}}}
-			code, out, errs := execute(t, p, "doctor", "--simulate=3", "--churn-rate", "0")
-			missing := func(text string) bool { return !strings.Contains(out, text) }
-			if code == cli.ExitOK && !slices.ContainsFunc(want, missing) {
-				break
-			}
-			if !strings.Contains(out, "takes ") || try == 30 {
-				t.Fatalf("exit code %d, output %q, stderr %q, want %q", code, out, errs, want)
-			}
-		}
-	}
-}
-
-func TestDoctorOfNoRuntime(t *testing.T) {
-	t.Parallel()
-	code, stdout, stderr := run(t, "doctor", "-r", "/nonexistent/s", "-o", "json")
-	var r doctor.Report
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || len(r.Findings) != 1 || r.Findings[0].Cause != verdict.RuntimeStopped {
-		t.Errorf("output %q, %v, want that the runtime is stopped", stdout, err)
-	}
-	if code != cli.ExitUnhealthy || stderr != "" {
-		t.Errorf("exit code %d and stderr %q, want %d and nothing", code, stderr, cli.ExitUnhealthy)
 	}
 }
