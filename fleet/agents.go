@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -150,32 +148,4 @@ func (p *Publisher) beat(ctx context.Context) error {
 		p.loop.Works(ctx)
 	}
 	return p.refresh(ctx)
-}
-
-// agents returns the agents that publish now, by their nodes.
-func agents(ctx context.Context, js jetstream.JetStream, cluster string, nodes []string) (map[string]agentState, error) {
-	bucket, err := openBucket(ctx, js, nil)
-	if err != nil {
-		return nil, err
-	}
-	all := make(map[string]agentState)
-	subjects := subjectsOf(cluster, nodes, func(cluster, node string) string { return leaseSubject(nodeKey(cluster, node)) })
-	_, err = bucket.snapshot(ctx, searchTimeout, subjects, func(m *stored) {
-		var state agentState
-		if delete(all, nodeOf(m.Subject)); json.Unmarshal(m.Data, &state) == nil { // else it ended
-			all[nodeOf(m.Subject)] = state
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
-	}
-	return all, nil
-}
-
-// old returns the verdict on a node whose agent publishes in the first layout; nil for other nodes.
-func (a agentState) old() *Verdict {
-	if a.Agent == "" || a.Layout == layout {
-		return nil
-	}
-	return new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
 }

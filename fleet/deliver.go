@@ -10,10 +10,9 @@ import (
 
 // progress is how far a watch has come with one node.
 type progress struct {
-	// epoch and seq are of the last event that was delivered or replayed, if known is true.
+	// epoch and seq are of the last event that was delivered or replayed; empty before the first one.
 	epoch string
 	seq   uint64
-	known bool
 	// replayed is the sequence number of the message up to which a replay had everything.
 	replayed uint64
 }
@@ -21,37 +20,27 @@ type progress struct {
 // note takes over what a message that was delivered or replayed says of its node.
 func (p *progress) note(m *message) {
 	if m.kind != ofAgent {
-		p.epoch, p.seq, p.known = m.Epoch, m.Seq, true
+		p.epoch, p.seq = m.Epoch, m.Seq
 	}
 }
 
-// action is what a watch does with a message.
-type action int
-
-const (
-	skip action = iota
-	deliver
-	// replayGap replays the state of the node, because the message is a Gap.
-	replayGap
-	// replayHole does so because messages before this are missing.
-	replayHole
-)
-
-// judge returns what to do with the next message of the node.
-func (p *progress) judge(m *message) action {
+// judge returns whether the event in the next message of the node is to be delivered, or the Gap after which
+// the state of the node is.
+func (p *progress) judge(m *message) (deliver bool, gap *pleg.Event) {
 	switch {
 	case m.kind == ofGap:
-		return replayGap
-	case m.kind == ofState || m.kind == ofAgent:
-		return skip
-	case !p.known:
-		return deliver
-	case m.Epoch != p.epoch || m.Seq > p.seq+1:
-		return replayHole
-	case m.Seq <= p.seq:
-		return skip
+		return false, &m.Event
+	case m.kind != ofEvent || m.Epoch == p.epoch && m.Seq <= p.seq:
+		return false, nil
+	case p.epoch == "" || m.Epoch == p.epoch && m.Seq == p.seq+1:
+		return true, nil
 	}
-	return deliver
+	hole := m.Event // messages before this are missing
+	hole.Reason, hole.Missed = pleg.HistoryTooShort, 0
+	if m.Epoch == p.epoch {
+		hole.Missed = m.Seq - 1 - p.seq
+	}
+	return false, &hole
 }
 
 // handle delivers what one message says.
@@ -96,22 +85,16 @@ func (w *watch) deliver(ctx context.Context, subject, node string, m *message, a
 		}
 		w.seen = nil // from here on it is what happens
 	}
-	switch p.judge(m) {
-	case replayGap:
-		return w.replayNode(ctx, node, m, at)
-	case replayHole:
-		hole := *m
-		hole.Reason, hole.Missed = pleg.HistoryTooShort, 0
-		if m.Epoch == p.epoch {
-			hole.Missed = m.Seq - 1 - p.seq
-		}
-		return w.replayNode(ctx, node, &hole, at)
-	case deliver:
-		p.note(m)
-		if w.filter.WantsEvent(&m.Event) && w.filter.WantsLabels(m.Pod.Labels) {
-			return w.send(Event{Event: m.Event, Node: node, At: w.position(at)})
-		}
-	case skip:
+	deliver, gap := p.judge(m)
+	if gap != nil {
+		return w.replayNode(ctx, node, gap, at)
+	}
+	if !deliver {
+		return nil
+	}
+	p.note(m)
+	if w.filter.WantsEvent(&m.Event) && w.filter.WantsLabels(m.Pod.Labels) {
+		return w.send(Event{Event: m.Event, Node: node, At: w.position(at)})
 	}
 	return nil
 }
@@ -133,7 +116,7 @@ func (w *watch) replayPod(node string, m *message) error {
 }
 
 // replayNode delivers a Gap and then the present state of a node.
-func (w *watch) replayNode(ctx context.Context, node string, gap *message, at place) error {
+func (w *watch) replayNode(ctx context.Context, node string, gap *pleg.Event, at place) error {
 	broken := w.broken
 	w.broken = true
 	if err := w.send(Event{Node: node, Event: pleg.Event{

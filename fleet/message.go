@@ -67,24 +67,21 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// encode begins a message, a CloudEvent 1.0 in JSON: its data, and the message, have no end. docs/fleet.md
+// begin begins a message, a CloudEvent 1.0 in JSON: its data, and the message, have no end. docs/fleet.md
 // describes it. The fields are those of inner.
-func encode(to object, source string, k kind, ev *pleg.Event, fields object) (id string, o object, err error) {
+func begin(to object, source string, k kind, ev *pleg.Event, fields object) (id string, o object) {
 	seq := strconv.FormatUint(ev.Seq, 10)
 	name, id := string(k), ev.Epoch+"/"+seq
-	switch info := eventtype.Of(ev.Type); {
-	case k != ofEvent:
+	if k == ofEvent {
+		name = strings.ReplaceAll(eventtype.Of(ev.Type).Name, "_", "")
+	} else {
 		id = fmt.Sprintf("%s/%s/%s/%x", id, name, ev.PodUID, ev.ObservedAt.UnixNano())
-	case info.Class == eventtype.ClassMark || info.Number == 0:
-		return "", nil, fmt.Errorf("event type %q cannot be published", ev.Type)
-	default:
-		name = strings.ReplaceAll(info.Name, "_", "")
 	}
 	o = append(to, `{"specversion":"1.0"`...)
 	o = o.text("id", id).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
 	o = o.time("time", ev.ObservedAt).text("datacontenttype", "application/json").text("sequence", strings.Repeat("0", 20-len(seq))+seq)
 	o = append(append(o.name("data"), '{'), fields...)
-	return id, o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace), nil
+	return id, o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace)
 }
 
 // message is what a reader makes of a message.

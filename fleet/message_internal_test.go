@@ -40,9 +40,10 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
 	s.setStatus(status)
-	id, body, cut, err := s.encode(nil, ceSource("prod", "n1"), ofEvent, &corrected, inner(&corrected), 1<<20)
-	if err != nil || cut != "" || id != "e/4" {
-		t.Fatal(id, cut, err)
+	id, head := begin(nil, ceSource("prod", "n1"), ofEvent, &corrected, inner(&corrected))
+	body, cut := s.end(head, 1<<20)
+	if cut != "" || id != "e/4" {
+		t.Fatal(id, cut)
 	}
 	const begins = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
 		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,`
@@ -61,8 +62,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		s.apply(new(event(5, pleg.ContainerRemoved, id)), nil)
 	}
-	_, body, _, err = s.encode(nil, "", ofState, &base, inner(&base), 1<<20)
-	kit.Must(t, err)
+	_, head = begin(nil, "", ofState, &base, inner(&base))
+	body, _ = s.end(head, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
 	}
@@ -124,9 +125,6 @@ func TestBadMessages(t *testing.T) {
 			t.Errorf("%s is read as %+v, want an error", body, m)
 		}
 	}
-	if _, _, err := encode(nil, "", ofEvent, &pleg.Event{Type: pleg.Bookmark}, nil); err == nil {
-		t.Error("a bookmark can be published")
-	}
 }
 
 // What the server refused may have left a stale state behind, other errors not.
@@ -147,30 +145,36 @@ func TestIsRefused(t *testing.T) {
 	}
 }
 
-// What a watch does with each message, by what it knows of the node.
+// What a watch does with each message, by what it knows of the node: it delivers the event, passes over it, or
+// delivers a Gap.
 func TestJudge(t *testing.T) {
-	known := progress{epoch: "e", seq: 7, known: true}
-	said := func(k kind, epoch string, seq uint64) *message {
-		return &message{k, data{Event: pleg.Event{Epoch: epoch, Seq: seq}}}
-	}
+	known := progress{epoch: "e", seq: 7}
 	for name, tt := range map[string]struct {
-		p    progress
-		m    *message
-		want action
+		p       progress
+		kind    kind
+		epoch   string
+		seq     uint64
+		deliver bool
+		gap     string
+		missed  uint64
 	}{
-		"the next event":                  {known, said(ofEvent, "e", 8), deliver},
-		"an event again":                  {known, said(ofEvent, "e", 7), skip},
-		"a hole":                          {known, said(ofEvent, "e", 9), replayHole},
-		"an event of another epoch":       {known, said(ofEvent, "f", 8), replayHole},
-		"the first event of a node":       {progress{}, said(ofEvent, "e", 9), deliver},
-		"a state that is published again": {known, said(ofState, "e", 7), skip},
-		"a state of another epoch":        {known, said(ofState, "f", 3), skip},
-		"the Gap":                         {known, said(ofGap, "f", 3), replayGap},
-		"the Gap of an unknown node":      {progress{}, said(ofGap, "f", 3), replayGap},
-		"an agent":                        {known, said(ofAgent, "", 0), skip},
+		"the next event":                  {p: known, kind: ofEvent, epoch: "e", seq: 8, deliver: true},
+		"an event again":                  {p: known, kind: ofEvent, epoch: "e", seq: 7},
+		"a hole":                          {p: known, kind: ofEvent, epoch: "e", seq: 9, gap: pleg.HistoryTooShort, missed: 1},
+		"an event of another epoch":       {p: known, kind: ofEvent, epoch: "f", seq: 8, gap: pleg.HistoryTooShort},
+		"the first event of a node":       {kind: ofEvent, epoch: "e", seq: 9, deliver: true},
+		"a state that is published again": {p: known, kind: ofState, epoch: "e", seq: 7},
+		"a state of another epoch":        {p: known, kind: ofState, epoch: "f", seq: 3},
+		"the Gap":                         {p: known, kind: ofGap, epoch: "f", seq: 3, gap: pleg.OtherEpoch},
+		"the Gap of an unknown node":      {kind: ofGap, epoch: "f", seq: 3, gap: pleg.OtherEpoch},
+		"an agent":                        {p: known, kind: ofAgent},
 	} {
-		if got := tt.p.judge(tt.m); got != tt.want {
-			t.Errorf("%s: action %d, want %d", name, got, tt.want)
+		deliver, gap := tt.p.judge(&message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, Reason: pleg.OtherEpoch}}})
+		if gap == nil {
+			gap = &pleg.Event{}
+		}
+		if deliver != tt.deliver || gap.Reason != tt.gap || gap.Missed != tt.missed {
+			t.Errorf("%s: it delivers: %t, with the Gap %+v, want %+v", name, deliver, gap, tt)
 		}
 	}
 }

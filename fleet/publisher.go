@@ -95,7 +95,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	js, err := jetstream.New(o.Conn, jetstream.WithPublishAsyncTimeout(requestTimeout))
+	js, err := jetstream.New(o.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}

@@ -12,6 +12,7 @@ import (
 
 // record is what the publisher knows of a pod. What the messages of a pod have in common is encoded once.
 type record struct {
+	uid             pleg.PodUID
 	name, namespace string
 	// stored is when its last message was acknowledged.
 	stored time.Time
@@ -63,13 +64,9 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 // gone reports whether no container of the pod is left.
 func (r *record) gone() bool { return len(r.events) == 0 }
 
-// encode returns a message about the pod of at most limit bytes, and its id. What it leaves out for
-// that, it says. The fields are those of inner.
-func (r *record) encode(to object, source string, k kind, ev *pleg.Event, fields object, limit int) (id string, body []byte, cut string, err error) {
-	id, head, err := encode(to, source, k, ev, fields)
-	if err != nil {
-		return "", nil, "", err
-	}
+// end returns the message about the pod that begins with head. If it would have more bytes than limit, it
+// leaves something out, and says so, also in cut.
+func (r *record) end(head object, limit int) (body object, cut string) {
 	for parts := 3; ; parts-- {
 		o := append(head.name("pod"), '{').bool("gone", r.gone())
 		if parts > 0 {
@@ -87,7 +84,7 @@ func (r *record) encode(to object, source string, k kind, ev *pleg.Event, fields
 		}
 		body = append(o.text("error", cut), "}}}"...)
 		if len(body) <= limit || parts == 0 {
-			return id, body, cut, nil
+			return body, cut
 		}
 		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
 	}

@@ -12,7 +12,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if p.store, err = openStream(ctx, p.js, p.o.Cluster, &p.o.Limits); err != nil {
 		return err
 	}
-	if p.agents, err = openBucket(ctx, p.js, nil); err != nil {
+	if p.agents, err = openBucket(ctx, p.js, &p.o.Limits); err != nil {
 		return err
 	}
 	if n := p.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
@@ -21,39 +21,35 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if err := p.takeLease(ctx); err != nil {
 		return err
 	}
-	p.owned, p.queue, p.at, p.last = true, nil, pleg.Position{}, 0
-	own, err := p.lastSequence(ctx, p.node)
-	if err != nil {
+	p.owned, p.queue, p.at, p.last, p.pods = true, nil, pleg.Position{}, 0, make(map[string]*record)
+	p.beginReplay(pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch})
+	if p.fence, err = p.lastSequence(ctx, p.node); err != nil {
 		return err
 	}
-	p.fence = own
 	if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
 		return err
 	}
-	p.pods, p.strays = make(map[pleg.PodUID]*record), make(map[string]pleg.Event)
 	_, err = p.snapshot(ctx, requestTimeout, allOf(p.o.Cluster, p.o.Node), func(m *stored) {
 		of, err := decode(m.Data)
 		switch {
 		case m.Subject == p.node || err == nil && of.Pod != nil && of.Pod.Gone:
-			delete(p.strays, m.Subject)
+			delete(p.pods, m.Subject)
 		case err != nil:
 			p.log.WarnContext(ctx, "cannot read the last message of a pod", "subject", m.Subject, "err", err)
 			fallthrough
 		default:
-			p.strays[m.Subject] = of.Event
+			p.pods[m.Subject] = &record{uid: of.PodUID, name: of.PodName, namespace: of.PodNamespace}
 		}
 	})
-	p.beginReplay(pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch})
 	return err
 }
 
-// beginReplay makes what follows the present state, before a Gap.
+// beginReplay makes what follows the present state, before a Gap. Pods that it does not have are gone.
 func (p *Publisher) beginReplay(gap pleg.Event) {
 	p.gap = &gap
-	for uid, r := range p.pods {
-		p.strays[podSubject(p.o.Cluster, p.o.Node, uid)] = pleg.Event{PodUID: uid, PodName: r.name, PodNamespace: r.namespace}
+	for subject, r := range p.pods {
+		p.pods[subject] = &record{uid: r.uid, name: r.name, namespace: r.namespace}
 	}
-	p.pods = make(map[pleg.PodUID]*record)
 }
 
 // publishReplay publishes the states of all pods, and that others are gone, and then the Gap: its
@@ -62,59 +58,48 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 	gap := *p.gap
 	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	p.at = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}
-	for uid, r := range p.pods {
-		if r.gone() { // it has come and gone
-			delete(p.pods, uid)
-			continue
+	for subject, r := range p.pods {
+		p.enqueueState(ctx, subject, r)
+		if r.gone() {
+			delete(p.pods, subject)
 		}
-		delete(p.strays, podSubject(p.o.Cluster, p.o.Node, uid))
-		if err := p.enqueueState(ctx, uid, r); err != nil {
-			return err
-		}
-	}
-	for subject, ev := range p.strays {
-		ev.Epoch, ev.Seq, ev.ObservedAt = p.at.Epoch, p.at.Seq, time.Now()
-		if err := p.enqueue(ctx, ofState, subject, &ev, inner(&ev), &record{}); err != nil {
-			return err
-		}
-	}
-	if err := p.flush(ctx); err != nil {
-		return err
 	}
 	if err := p.writeNode(ctx, ofGap, gap); err != nil {
 		return err
 	}
 	p.gap = nil
-	clear(p.strays)
 	p.loop.Works(ctx)
 	return nil
 }
 
 // enqueueState makes the message with the state of a pod.
-func (p *Publisher) enqueueState(ctx context.Context, uid pleg.PodUID, r *record) error {
-	ev := pleg.Event{PodUID: uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now()}
-	return p.enqueue(ctx, ofState, podSubject(p.o.Cluster, p.o.Node, uid), &ev, inner(&ev), r)
+func (p *Publisher) enqueueState(ctx context.Context, subject string, r *record) {
+	ev := pleg.Event{PodUID: r.uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now()}
+	p.enqueue(ctx, ofState, subject, &ev, inner(&ev), r)
 }
 
-// refresh publishes some states again that had no message for half of the age at which the server
-// removes them.
+// fenceSpan is the number of messages after which the node's own message is written again: the
+// server looks for it with each message, and has the newest messages in memory.
+const fenceSpan = 20_000
+
+// refresh publishes the message about the node again before the server has to look long for it, and
+// what had no message for half of the age at which the server removes it.
 func (p *Publisher) refresh(ctx context.Context) error {
-	age := p.stream.CachedInfo().Config.MaxAge
-	if p.gap != nil || age == 0 {
+	if p.gap != nil {
 		return nil
 	}
-	if time.Since(p.fenced) > age/2 {
+	age := p.stream.CachedInfo().Config.MaxAge
+	old := func(at time.Time) bool { return age > 0 && time.Since(at) > age/2 }
+	if old(p.fenced) || p.last > p.fence+fenceSpan {
 		if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
 			return err
 		}
 	}
-	most := 1 + int(4*time.Duration(len(p.pods))*beatPeriod/age) // they may all be of one time
-	for uid, r := range p.pods {
-		if most > 0 && time.Since(r.stored) > age/2 {
+	most := 1 + int(4*time.Duration(len(p.pods))*beatPeriod/max(age, 1)) // they may all be of one time
+	for subject, r := range p.pods {
+		if most > 0 && old(r.stored) {
 			most--
-			if err := p.enqueueState(ctx, uid, r); err != nil {
-				return err
-			}
+			p.enqueueState(ctx, subject, r)
 		}
 	}
 	return p.flush(ctx)

@@ -2,6 +2,8 @@ package fleet
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"sync"
@@ -13,33 +15,69 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// outgoing is a message that is not acknowledged.
+// outbox is what is not acknowledged. The server answers in the order in which it got the messages, so
+// that one channel has all answers: package jetstream would need a timer, a map and two channels for
+// each message.
+type outbox struct {
+	// queue are messages that are not acknowledged, of which the first ones are sent.
+	queue []outgoing
+	sent  int
+	// answers come to the subjects inbox.1, inbox.2 and so on. number is that of the newest.
+	answers chan *nats.Msg
+	inbox   string
+	number  uint64
+	// late fires when the next answer has not come in time.
+	late *time.Timer
+}
+
 type outgoing struct {
 	kind        kind
 	observedAt  time.Time
 	subject, id string
 	body        object
-	record      *record
-	ack         jetstream.PubAckFuture
+	record      *record // nil in a message about the node
+	reply       string
+}
+
+// openInbox subscribes to the answers of a session, which sends the queue again.
+func (b *outbox) openInbox(conn *nats.Conn) (*nats.Subscription, error) {
+	b.sent, b.inbox, b.answers, b.late = 0, conn.NewInbox()+".", make(chan *nats.Msg, mostSent), time.NewTimer(requestTimeout)
+	subscription, err := conn.ChanSubscribe(b.inbox+"*", b.answers)
+	if err != nil {
+		return nil, fmt.Errorf("subscribe to answers: %w", explain(conn, err))
+	}
+	return subscription, nil
 }
 
 // bodies are the bodies of acknowledged messages, to be used again.
 var bodies sync.Pool
 
-// enqueue makes the message about a pod. The fields are those of inner.
-func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, fields object, r *record) error {
+// enqueue makes a message about a pod, or about the node if there is no record. The fields are those of inner.
+func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, fields object, r *record) {
 	const headers = 1024
 	to, _ := bodies.Get().(object)
-	id, body, cut, err := r.encode(to, p.source, k, ev, fields, int(p.o.Conn.MaxPayload())-headers)
-	if err != nil {
-		return fmt.Errorf("encode pod %s: %w", ev.PodUID, err)
-	}
-	if cut != "" {
+	id, body := begin(to, p.source, k, ev, fields)
+	cut := ""
+	if r == nil {
+		body = append(body.text("agent", p.agent), "}}"...)
+	} else if body, cut = r.end(body, int(p.o.Conn.MaxPayload())-headers); cut != "" {
 		p.cut(ctx, ev, cut)
 	}
-	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, p.key + "/" + id, body, r, nil})
-	return nil
+	p.queue = append(p.queue, outgoing{kind: k, observedAt: ev.ObservedAt, subject: subject, id: p.key + "/" + id, body: body, record: r})
 }
+
+// writeNode publishes the message about the node that the next messages name, as the successor of
+// the message that they named so far.
+func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
+	if err := p.flush(ctx); err != nil {
+		return err
+	}
+	p.enqueue(ctx, k, p.node, &ev, inner(&ev), nil)
+	return p.flush(ctx)
+}
+
+// mostSent is the largest number of messages that may be under way.
+const mostSent = 256
 
 // window is the number of messages that may be under way. If one server refuses a message for the fence,
 // it refuses the messages behind it too. Several servers refuse a message that names the same fence as a
@@ -48,38 +86,30 @@ func (p *Publisher) window() int {
 	if p.stream.CachedInfo().Config.Replicas > 1 {
 		return 1
 	}
-	return 256
+	return mostSent
 }
 
-// fenceSpan is the number of messages after which the node's own message is written again: the
-// server looks for it with each message, and has the newest messages in memory.
-const fenceSpan = 20_000
-
 // transmit sends what of the queue may be under way.
-func (p *Publisher) transmit(ctx context.Context) error {
+func (p *Publisher) transmit() error {
 	// The newest message must not hide what the server has lost meanwhile.
 	if p.o.Conn.Stats().Reconnects != p.reconnects {
 		return errReconnected
-	}
-	if p.sent < len(p.queue) && p.last > p.fence+fenceSpan {
-		if p.sent > 0 {
-			return nil
-		}
-		if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
-			return err
-		}
 	}
 	header := nats.Header{
 		"Content-Type":                                {contentType},
 		jetstream.ExpectedLastSubjSeqHeader:           {strconv.FormatUint(p.fence, 10)},
 		"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
+		jetstream.MsgIDHeader:                         {""},
 	}
-	noRetry := jetstream.WithRetryAttempts(0) // it would change the order
 	for ; p.sent < min(p.window(), len(p.queue)); p.sent++ {
 		o := &p.queue[p.sent]
-		header[jetstream.MsgIDHeader] = []string{o.id}
-		var err error
-		if o.ack, err = p.js.PublishMsgAsync(&nats.Msg{Subject: o.subject, Data: o.body, Header: header}, noRetry); err != nil {
+		if p.sent == 0 {
+			p.late.Reset(requestTimeout)
+		}
+		p.number++
+		o.reply = p.inbox + strconv.FormatUint(p.number, 10)
+		header[jetstream.MsgIDHeader][0] = o.id
+		if err := p.o.Conn.PublishMsg(&nats.Msg{Subject: o.subject, Reply: o.reply, Data: o.body, Header: header}); err != nil {
 			return p.failed(err)
 		}
 	}
@@ -89,20 +119,14 @@ func (p *Publisher) transmit(ctx context.Context) error {
 // flush returns once all messages are acknowledged.
 func (p *Publisher) flush(ctx context.Context) error {
 	for {
-		if err := p.transmit(ctx); err != nil {
+		if err := p.transmit(); err != nil {
 			return err
 		}
 		if len(p.queue) == 0 {
 			break
 		}
-		ok, failed := p.answer()
-		select {
-		case ack := <-ok:
-			p.acknowledged(ack)
-		case err := <-failed:
-			return p.failed(err)
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := p.wait(ctx, nil, nil); err != nil {
+			return err
 		}
 	}
 	if p.gap == nil {
@@ -111,45 +135,46 @@ func (p *Publisher) flush(ctx context.Context) error {
 	return nil
 }
 
-// answer returns where the answer to the first message of the queue comes; nil if it is not sent.
-func (p *Publisher) answer() (<-chan *jetstream.PubAck, <-chan error) {
-	if p.sent == 0 {
-		return nil, nil
-	}
-	return p.queue[0].ack.Ok(), p.queue[0].ack.Err()
-}
-
 func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
 
-// acknowledged notes that the server has the first message of the queue.
-func (p *Publisher) acknowledged(ack *jetstream.PubAck) {
-	now, o := time.Now(), p.queue[0]
-	p.queue, p.sent = p.queue[1:], p.sent-1
-	bodies.Put(o.body[:0]) //nolint:staticcheck // a slice is small beside what it saves
-	o.record.stored, p.last = now, max(p.last, ack.Sequence)
-	if o.kind == ofEvent {
-		p.metrics.published.Inc()
-		p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
+// answered acts on the answer to the first message of the queue.
+func (p *Publisher) answered(m *nats.Msg) error {
+	var ack struct {
+		Error    *jetstream.APIError `json:"error"`
+		Sequence uint64              `json:"seq"`
 	}
-	p.loop.Acknowledged()
-}
-
-// writeNode publishes the message about the node that the next messages name, as the successor of
-// the message that they named so far.
-func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
-	_, o, err := encode(nil, p.source, k, &ev, inner(&ev))
-	if err != nil {
-		return fmt.Errorf("encode message: %w", err)
+	err := json.Unmarshal(m.Data, &ack)
+	switch {
+	case len(m.Data) == 0:
+		err = nats.ErrNoResponders
+	case err == nil && ack.Error != nil:
+		err = ack.Error
+	case err == nil && (p.sent == 0 || m.Subject != p.queue[0].reply):
+		err = errors.New("an answer was lost")
 	}
-	body := append(o.text("agent", p.agent), "}}"...)
-	expected := p.fence
-	p.fence = 0 // until it is known
-	ack, err := p.js.PublishMsg(ctx, &nats.Msg{Subject: p.node, Data: body, Header: nats.Header{"Content-Type": {contentType}}},
-		jetstream.WithExpectLastSequencePerSubject(expected))
 	if err != nil {
 		return p.failed(err)
 	}
-	p.fence, p.fenced, p.last = ack.Sequence, time.Now(), max(p.last, ack.Sequence)
-	p.loop.Acknowledged()
+	p.sent--
+	p.late.Reset(requestTimeout)
+	p.acknowledged(ack.Sequence)
 	return nil
+}
+
+// acknowledged notes that the server has the first message of the queue.
+func (p *Publisher) acknowledged(sequence uint64) {
+	now, o := time.Now(), p.queue[0]
+	p.queue, p.last = p.queue[1:], max(p.last, sequence)
+	bodies.Put(o.body[:0]) //nolint:staticcheck // a slice is small beside what it saves
+	switch {
+	case o.record == nil:
+		p.fence, p.fenced = sequence, now
+	case o.kind == ofEvent:
+		p.metrics.published.Inc()
+		p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
+		fallthrough
+	default:
+		o.record.stored = now
+	}
+	p.loop.Acknowledged()
 }

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -32,15 +33,12 @@ type session struct {
 	// last is the sequence number of the newest message that the server acknowledged.
 	last uint64
 	// at is the position of the last event of which a message has been made.
-	at   pleg.Position
-	pods map[pleg.PodUID]*record
-	// strays are pods that the server has and the present state may not, by their subjects.
-	strays map[string]pleg.Event
+	at pleg.Position
+	// pods are those that the server may have, by their subjects.
+	pods map[string]*record
 	// gap is not nil while the present state is being replayed: it is published at its end.
 	gap *pleg.Event
-	// queue are messages that are not acknowledged, of which the first ones are sent.
-	queue []outgoing
-	sent  int
+	outbox
 
 	// reconnects is how often the connection had been opened again when the session began.
 	reconnects  uint64
@@ -73,8 +71,13 @@ func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, 
 func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
 	defer stop()
-	p.reconnects, p.currentAsOf, p.sent = p.o.Conn.Stats().Reconnects, time.Time{}, 0
-	err := p.resume(connected)
+	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
+	answers, err := p.openInbox(p.o.Conn)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answers.Unsubscribe() }() // it fails if the connection is closed
+	err = p.resume(connected)
 	if err == nil {
 		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true}
 		if o.Replay = p.gap != nil; !o.Replay {
@@ -98,6 +101,15 @@ func (p *Publisher) resume(ctx context.Context) error {
 	if p.fence == 0 {
 		return p.begin(ctx)
 	}
+	if len(p.queue) > 0 && p.queue[0].subject == p.node { // a server that has it refuses it
+		m, err := p.message(ctx, wanted{Last: p.node})
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(m.Data, p.queue[0].body) {
+			p.acknowledged(m.Sequence)
+		}
+	}
 	last, err := p.lastSequence(ctx, allOf(p.o.Cluster, p.o.Node)...)
 	if err == nil && last < p.last {
 		p.fence, err = 0, errLost
@@ -116,28 +128,35 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
 			incoming = nil
 		}
 		if p.sent == 0 || len(p.queue)-p.sent >= window/8 { // many at once cost less
-			if err := p.transmit(ctx); err != nil {
+			if err := p.transmit(); err != nil {
 				return err
 			}
 		}
-		ok, failed := p.answer()
-		select {
-		case ev, open := <-incoming:
-			if !open {
-				return errors.Join(ctx.Err(), p.flush(ctx), exporter.ErrSourceEnded)
-			}
-			err = p.accept(ctx, ev)
-		case ack := <-ok:
-			p.acknowledged(ack)
-		case err = <-failed:
-			err = p.failed(err)
-		case <-beat.C:
-			err = p.beat(ctx)
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+		err = p.wait(ctx, incoming, beat.C)
 	}
 	return err
+}
+
+// wait acts on what comes next: an event, the time to beat, or an answer.
+func (p *Publisher) wait(ctx context.Context, events <-chan pleg.Event, beat <-chan time.Time) error {
+	select {
+	case ev, open := <-events:
+		if !open {
+			return errors.Join(ctx.Err(), p.flush(ctx), exporter.ErrSourceEnded)
+		}
+		return p.accept(ctx, ev)
+	case m := <-p.answers:
+		return p.answered(m)
+	case <-p.late.C:
+		if p.sent > 0 {
+			return p.failed(nats.ErrTimeout)
+		}
+		return nil
+	case <-beat:
+		return p.beat(ctx)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // accept makes the message about an event, adds it to the present state, or acts on a mark.
@@ -148,17 +167,18 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	switch {
 	case ev.Type == pleg.Bookmark:
 		p.currentAsOf = ev.ObservedAt
+		return nil
 	case ev.Type == pleg.Gap:
 		if err := p.flush(ctx); err != nil {
 			return err
 		}
 		p.beginReplay(ev)
+		return nil
 	case ev.Type == pleg.Synced && p.gap != nil:
 		return p.publishReplay(ctx, ev)
 	case ev.Type == pleg.Synced:
-	case p.gap != nil:
-		p.record(&ev).apply(&ev, inner(&ev))
-	default:
+		return nil
+	case p.gap == nil:
 		isNew, err := exporter.IsNew(&ev, p.at)
 		if err != nil {
 			p.fence = 0
@@ -166,21 +186,22 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 		if !isNew {
 			return err
 		}
-		r, fields := p.record(&ev), inner(&ev)
-		if r.apply(&ev, fields); r.gone() {
-			delete(p.pods, ev.PodUID)
-		}
-		p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
-		return p.enqueue(ctx, ofEvent, podSubject(p.o.Cluster, p.o.Node, ev.PodUID), &ev, fields, r)
 	}
+	subject := podSubject(p.o.Cluster, p.o.Node, ev.PodUID)
+	r, fields := p.pods[subject], inner(&ev)
+	if r == nil {
+		r = new(record)
+		p.pods[subject] = r
+	}
+	r.uid, r.name, r.namespace = ev.PodUID, ev.PodName, ev.PodNamespace
+	r.apply(&ev, fields)
+	if p.gap != nil {
+		return nil
+	}
+	if r.gone() {
+		delete(p.pods, subject)
+	}
+	p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
+	p.enqueue(ctx, ofEvent, subject, &ev, fields, r)
 	return nil
-}
-
-func (p *Publisher) record(ev *pleg.Event) *record {
-	r, ok := p.pods[ev.PodUID]
-	if !ok {
-		r = &record{name: ev.PodName, namespace: ev.PodNamespace}
-		p.pods[ev.PodUID] = r
-	}
-	return r
 }

@@ -3,9 +3,11 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -52,42 +54,44 @@ type Node struct {
 	health health
 }
 
-// Nodes returns all nodes that have published, sorted by name.
+// Nodes returns all nodes that have published, or have an agent, sorted by name.
 func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 	known, err := s.nodes(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	all := make([]Node, 0, len(known))
-	for _, n := range known {
-		all = append(all, *n)
-	}
-	slices.SortFunc(all, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	return all, nil
+	return slices.SortedFunc(maps.Values(known), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }), err
 }
 
 // nodes returns some nodes by their names; without names, all.
-func (s *States) nodes(ctx context.Context, names []string) (map[string]*Node, error) {
-	running, err := agents(ctx, s.js, s.cluster, names)
+func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, error) {
+	bucket, err := openBucket(ctx, s.js, nil)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]*Node)
-	for name, agent := range running {
-		if v := agent.old(); v != nil {
-			known[name] = &Node{Name: name, Agent: agent.Agent, Verdict: v}
+	known := make(map[string]Node)
+	leases := subjectsOf(s.cluster, names, func(cluster, node string) string { return leaseSubject(nodeKey(cluster, node)) })
+	_, err = bucket.snapshot(ctx, searchTimeout, leases, func(m *stored) {
+		name, agent := nodeOf(m.Subject), agentState{}
+		if delete(known, name); json.Unmarshal(m.Data, &agent) != nil { // it has ended
+			return
 		}
+		if agent.Layout != layout {
+			agent.Verdict = new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
+		}
+		known[name] = Node{name, agent.Agent, agent.CurrentAsOf, agent.Verdict, agent.health}
+	})
+	if err != nil {
+		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
 	}
 	_, err = s.snapshot(ctx, searchTimeout, subjectsOf(s.cluster, names, nodeSubject), func(m *stored) {
-		name := nodeOf(m.Subject)
-		agent := running[name]
-		known[name] = &Node{name, agent.Agent, agent.CurrentAsOf, cmp.Or(agent.old(), agent.Verdict), agent.health}
+		if name := nodeOf(m.Subject); known[name].Name == "" {
+			known[name] = Node{Name: name}
+		}
 	})
-	for _, n := range known {
+	for name, n := range known {
 		if n.Agent == "" && err == nil {
 			var m stored
-			m, err = s.message(ctx, wanted{Last: allOf(s.cluster, n.Name)[0]})
+			m, err = s.message(ctx, wanted{Last: allOf(s.cluster, name)[0]})
 			n.Verdict = new(verdict.Silent("has no agent and has published nothing", m.Time))
+			known[name] = n
 		}
 	}
 	return known, err
@@ -144,10 +148,10 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 }
 
 // podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
-func podOf(nodes map[string]*Node, of *stored) (Pod, bool) {
-	node := nodes[nodeOf(of.Subject)]
+func podOf(nodes map[string]Node, of *stored) (Pod, bool) {
+	node, known := nodes[nodeOf(of.Subject)]
 	m, err := decode(of.Data)
-	if err != nil || node == nil || m.Pod == nil || m.Pod.Gone {
+	if err != nil || !known || m.Pod == nil || m.Pod.Gone {
 		return Pod{}, false
 	}
 	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
@@ -172,7 +176,7 @@ func (s *States) Check(ctx context.Context, nodes []string) error {
 		err = fmt.Errorf("no node of cluster %q has published", s.cluster)
 	}
 	for _, node := range nodes {
-		if err == nil && known[node] == nil {
+		if _, ok := known[node]; err == nil && !ok {
 			err = s.unknown(node)
 		}
 	}
@@ -190,9 +194,9 @@ func (s *States) Forget(ctx context.Context, node string) error {
 		return err
 	}
 	known, err := s.nodes(ctx, []string{node})
-	switch n := known[node]; {
+	switch n, ok := known[node]; {
 	case err != nil:
-	case n == nil:
+	case !ok:
 		return s.unknown(node)
 	case n.Agent != "":
 		err = fmt.Errorf("an agent publishes as this node: %s", n.Agent)

@@ -21,11 +21,6 @@ type store struct {
 	stream jetstream.Stream
 }
 
-func openStore(ctx context.Context, js jetstream.JetStream, name string) (*store, error) {
-	stream, err := js.Stream(ctx, name)
-	return &store{js, stream}, err
-}
-
 const (
 	// requestTimeout bounds one request, such as to a leader that is gone.
 	requestTimeout = 5 * time.Second
@@ -41,7 +36,7 @@ func explain(conn *nats.Conn, err error) error {
 		err = nats.ErrDisconnected
 	}
 	last := conn.LastError()
-	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout)
+	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	switch {
 	case err == nil:
 		return nil

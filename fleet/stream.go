@@ -55,6 +55,9 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 		return fmt.Errorf("create fleet: %w", err)
 	}
 	s, err := openStream(ctx, js, cluster, &limits)
+	if err == nil {
+		_, err = openBucket(ctx, js, &limits)
+	}
 	if err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
@@ -68,8 +71,7 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 // errNothingPublished is the error of a reader that began before the first agent.
 var errNothingPublished = errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
 
-// openStream opens the stream of a cluster. It creates the stream and the bucket if they are missing
-// and limits is not nil.
+// openStream opens the stream of a cluster. It creates the stream if it is missing and limits is not nil.
 func openStream(ctx context.Context, js jetstream.JetStream, cluster string, limits *Limits) (*store, error) {
 	if !js.Conn().IsConnected() {
 		return nil, explain(js.Conn(), errors.New("no server answers"))
@@ -82,26 +84,18 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
 	}
 	name, subjects := StreamName(cluster), []string{subjectPrefix + token(cluster) + ".>"}
-	s, err := openStore(ctx, js, name)
-	switch {
-	case errors.Is(err, jetstream.ErrStreamNotFound) && limits == nil:
-		return nil, errNothingPublished
-	case errors.Is(err, jetstream.ErrStreamNotFound):
-		_, err = js.CreateStream(ctx, jetstream.StreamConfig{
+	s, err := openStore(ctx, js, name, limits, func() error {
+		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: subjects, Description: "Pod lifecycle events and states of pleg-pipeline", Compression: jetstream.S2Compression,
 			MaxAge: limits.MaxAge, MaxBytes: cmp.Or(limits.MaxBytes, -1), Discard: jetstream.DiscardNew, Replicas: limits.Replicas,
 		})
-		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
-			s, err = openStore(ctx, js, name)
-		}
+		return err
+	})
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, errNothingPublished
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
-	}
-	if limits != nil {
-		if _, err := openBucket(ctx, js, limits); err != nil {
-			return nil, err
-		}
+		return nil, err
 	}
 	config := s.stream.CachedInfo().Config
 	if !slices.Equal(config.Subjects, subjects) {
@@ -113,19 +107,27 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 	return s, nil
 }
 
-// openBucket opens [AgentBucket]. It creates it if it is missing and limits is not nil.
+// openBucket opens the stream of [AgentBucket]. It creates it if it is missing and limits is not nil.
 func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (*store, error) {
-	s, err := openStore(ctx, js, "KV_"+AgentBucket)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && limits != nil {
-		_, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+	return openStore(ctx, js, "KV_"+AgentBucket, limits, func() error {
+		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: AgentBucket, TTL: LeaseTTL, Replicas: limits.Replicas, Description: "Agents of pleg-pipeline",
 		})
-		if err == nil || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
-			s, err = openStore(ctx, js, "KV_"+AgentBucket)
+		return err
+	})
+}
+
+// openStore opens a stream, which it creates if it is missing and limits is not nil.
+func openStore(ctx context.Context, js jetstream.JetStream, name string, limits *Limits, create func() error) (*store, error) {
+	stream, err := js.Stream(ctx, name)
+	if limits != nil && errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = create()
+		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
+			stream, err = js.Stream(ctx, name)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
+		return nil, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
 	}
-	return s, nil
+	return &store{js, stream}, nil
 }

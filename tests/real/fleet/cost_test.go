@@ -7,6 +7,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -73,13 +74,16 @@ func (b *burst) Watch(ctx context.Context, _ pleg.SubscribeOptions) iter.Seq2[pl
 	}
 }
 
-// BenchmarkBurst publishes a burst of events, and then the same bytes with nats.go alone.
+// BenchmarkBurst publishes a burst of events, and then the same bytes with nats.go alone. It reports the medians
+// of its iterations.
 func BenchmarkBurst(b *testing.B) {
 	const events = 15_000
 	s := startServer(b, "")
 	conn := connect(b, s.URL)
 	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(256)) // the agent has as many under way
 	kit.Must(b, err)
+	all := make(map[string][]float64)
+	report := func(value float64, unit string) { all[unit] = append(all[unit], value) }
 	for b.Loop() {
 		_ = js.DeleteStream(b.Context(), fleet.StreamName(cluster))
 		source := newBurst(events)
@@ -105,13 +109,17 @@ func BenchmarkBurst(b *testing.B) {
 		agentTook, agentCPU := time.Since(began), use(os.Getpid()).CPU-cpu
 		_ = stop()
 
-		b.ReportMetric(float64(agentCPU.Microseconds())/events, "agent-CPU-µs/event")
+		report(float64(agentCPU.Microseconds())/events, "agent-CPU-µs/event")
 		messages := messagesOf(b, js, 2+events)
 		for name, headers := range map[string]bool{"bare": false, "bare-with-headers": true} {
 			took, cpu := publishBare(b, js, messages, headers)
-			b.ReportMetric(float64((agentCPU-cpu).Microseconds())/events, "µs-more-than-"+name)
-			b.ReportMetric(took.Seconds()/agentTook.Seconds(), "of-rate-of-"+name)
+			report(float64((agentCPU-cpu).Microseconds())/events, "µs-more-than-"+name)
+			report(took.Seconds()/agentTook.Seconds(), "of-rate-of-"+name)
 		}
+	}
+	for unit, values := range all {
+		slices.Sort(values)
+		b.ReportMetric(values[len(values)/2], unit)
 	}
 }
 

@@ -26,6 +26,7 @@ const smallMessages = "max_payload: 65536"
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const stoppedFor = 30 * time.Second
+	shortLived := fleet.Limits{MaxAge: 8 * time.Second} // the node's own message is written again every 4 s
 	var large atomic.Bool
 	tests := []struct {
 		name   string
@@ -61,6 +62,14 @@ func TestFaults(t *testing.T) {
 		}},
 		// States too: a watch that begins late finds nothing stale.
 		{name: "messages lost under way", times: 3, within: 10 * time.Second, fault: func(f *field) { f.a.lose(f.relay) }},
+		{name: "the node's own message lost", o: fieldOptions{a: agentOptions{limits: shortLived}}, within: 10 * time.Second, fault: func(f *field) {
+			<-f.relay.holdAt("node-a.= ")
+			f.relay.cut()
+			f.relay.release()
+		}},
+		{name: "answer to the node's own message lost", o: fieldOptions{a: agentOptions{limits: shortLived}}, within: 10 * time.Second, fault: func(f *field) {
+			f.loseAnswers("pleg.v2.test_example.node-a.=", 0)
+		}},
 		{name: "more events than wait for the agent", within: 10 * time.Second, fault: func(f *field) {
 			f.relay.hold()
 			f.a.steps(1500)

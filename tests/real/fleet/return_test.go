@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func TestAgentsReadLittle(t *testing.T) {
 	for range 3 {
 		f.a.lose(f.relay)
 		f.converges()
-		f.loseAnswers()
+		f.loseAnswers("pleg.v2.test_example.node-a.>", 5)
 		f.converges()
 	}
 	if m, err := searches.NextMsg(0); err == nil {
@@ -72,15 +71,22 @@ func TestPodsThatAreGone(t *testing.T) {
 	f.late()
 }
 
-// loseAnswers makes the first agent send events that arrive, and cuts its connection before the answers come.
-func (f *field) loseAnswers() {
+// loseAnswers cuts the connection of the first agent once a message with this subject has arrived, before the
+// answer comes.
+func (f *field) loseAnswers(subject string, steps int) {
+	f.t.Helper()
 	stream := streamAt(f.t, f.server.URL)
-	before := stateOf(f.t, stream).LastSeq
+	newest := func() uint64 {
+		m, err := stream.GetLastMsgForSubject(f.t.Context(), subject)
+		kit.Must(f.t, err)
+		return m.Sequence
+	}
+	before := newest()
 	f.relay.delay.Store(int64(300 * time.Millisecond))
-	f.a.steps(5)
+	f.a.steps(steps)
 	until(f.t, func() error {
-		if stateOf(f.t, stream).LastSeq == before {
-			return errors.New("no event has arrived")
+		if newest() == before {
+			return fmt.Errorf("no message for %s has arrived", subject)
 		}
 		return nil
 	})
