@@ -99,7 +99,7 @@ func (h health) of(uid pleg.PodUID) *Finding {
 // the newer of the two, and this agent waits until the lease of the other has expired.
 func (p *Publisher) takeLease(ctx context.Context) error {
 	// The leader is asked: a replica may still have the lease of before, or none.
-	m, err := p.agents.message(ctx, wanted{Last: leaseSubject(p.key)})
+	m, err := p.agents.message(ctx, wanted{Last: p.lease})
 	if err != nil {
 		return err
 	}
@@ -107,19 +107,19 @@ func (p *Publisher) takeLease(ctx context.Context) error {
 	if json.Unmarshal(m.Data, &holder) == nil && holder.Agent != p.agent && p.owned { // what cannot be read is replaced
 		return fmt.Errorf("%w: %s", errHeld, holder.Agent)
 	}
-	p.health = p.examine(ctx)
-	return p.renewLease(ctx)
+	return p.renewLease(ctx, p.examine(ctx))
 }
 
-func (p *Publisher) renewLease(ctx context.Context) error {
-	value, err := json.Marshal(agentState{layout, p.agent, p.currentAsOf, p.health})
-	if err != nil {
-		return fmt.Errorf("encode lease: %w", err)
+// renewLease says in AgentBucket that this agent publishes, and what it says of its node.
+func (p *Publisher) renewLease(ctx context.Context, h health) error {
+	value, err := json.Marshal(agentState{layout, p.agent, p.currentAsOf, h})
+	if err == nil {
+		_, err = p.js.Publish(ctx, p.lease, value)
 	}
-	if _, err := p.js.Publish(ctx, leaseSubject(p.key), value); err != nil {
+	if err != nil {
 		return fmt.Errorf("renew lease: %w", explain(p.o.Conn, err))
 	}
-	p.renewed = time.Now()
+	p.health, p.renewed = h, time.Now()
 	p.loop.Acknowledged()
 	return nil
 }
@@ -127,25 +127,25 @@ func (p *Publisher) renewLease(ctx context.Context) error {
 // beat renews the lease, if that is due or the verdict on the node has changed, and publishes old
 // states again.
 func (p *Publisher) beat(ctx context.Context) error {
-	if now := p.examine(ctx); time.Since(p.renewed) >= LeaseTTL/3 || !slices.Equal(now.causes(), p.causes()) {
-		// Somebody may have removed the messages of the node or replaced the agent, which no answer shows
-		// while it is quiet.
-		err := p.flush(ctx) // currentAsOf is behind what waits
-		var seq uint64
-		if err == nil {
-			seq, err = p.lastSequence(ctx, p.node)
-		}
-		if err == nil && seq != p.fence {
-			p.fence, err = 0, errLost
-		}
-		if err != nil {
-			return err
-		}
-		p.health = now
-		if err := p.renewLease(ctx); err != nil {
-			return err
-		}
-		p.loop.Works(ctx)
+	now := p.examine(ctx)
+	if time.Since(p.renewed) < LeaseTTL/3 && slices.Equal(now.causes(), p.causes()) {
+		return p.refresh(ctx)
 	}
+	if err := p.flush(ctx); err != nil { // currentAsOf is behind what waits
+		return err
+	}
+	// Somebody may have removed the messages of the node or replaced the agent, which no answer shows
+	// while it is quiet.
+	seq, err := p.lastSequence(ctx, p.node)
+	if err == nil && seq != p.fence {
+		p.fence, err = 0, errLost
+	}
+	if err == nil {
+		err = p.renewLease(ctx, now)
+	}
+	if err != nil {
+		return err
+	}
+	p.loop.Works(ctx)
 	return p.refresh(ctx)
 }

@@ -19,18 +19,18 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 	}
 	config.FilterSubjects = w.subjects
 	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
-	if w.nodes == nil {
-		w.nodes, w.at, w.owes = make(map[string]*progress), w.end, true
+	if w.at == (place{}) && !w.broken {
+		w.owes = true
 		switch {
 		case w.o.Replay:
 			return w.beginReplay(config), nil
 		case !w.o.Since.IsZero():
-			w.at, config.DeliverPolicy, config.OptStartTime = place{}, jetstream.DeliverByStartTimePolicy, &w.o.Since
+			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &w.o.Since
 			return config, nil
 		case w.o.After != nil:
 			w.at, _ = parsePlace(string(*w.o.After)) // the empty id is of no stream
 		default:
-			w.owes = false
+			w.at, w.owes = w.end, false
 			if w.o.Bookmarks {
 				err = w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
 			}

@@ -12,7 +12,10 @@ import (
 // is not renewed disappears after [LeaseTTL].
 const AgentBucket = "pleg-agents"
 
-const subjectPrefix = "pleg.v2."
+const (
+	subjectPrefix = "pleg.v2."
+	leasePrefix   = "$KV." + AgentBucket + "."
+)
 
 // StreamName returns the name of the stream of a cluster. It takes the subjects
 // pleg.v2.CLUSTER.NODE.UID, one for each pod, and pleg.v2.CLUSTER.NODE.= for each node.
@@ -36,16 +39,13 @@ func podSubject(cluster, node string, uid pleg.PodUID) string {
 	return subjectPrefix + nodeKey(cluster, node) + "." + last
 }
 
-func leaseSubject(key string) string { return "$KV." + AgentBucket + "." + key }
-
-// subjectsOf returns the subjects of some nodes of a cluster, which each returns; without nodes, those
-// of all.
-func subjectsOf(cluster string, nodes []string, each func(cluster, node string) string) (all []string) {
+// subjects returns the subjects of some nodes of a cluster; without nodes, those of all.
+func subjects(prefix, cluster string, nodes []string, suffix string) (all []string) {
 	if len(nodes) == 0 {
 		nodes = []string{"*"}
 	}
 	for _, node := range nodes {
-		all = append(all, each(cluster, node))
+		all = append(all, prefix+nodeKey(cluster, node)+suffix)
 	}
 	return all
 }
@@ -56,7 +56,7 @@ func allOf(cluster string, nodes ...string) []string {
 	if len(nodes) == 0 {
 		return []string{subjectPrefix + token(cluster) + ".>"}
 	}
-	return subjectsOf(cluster, nodes, func(cluster, node string) string { return subjectPrefix + nodeKey(cluster, node) + ".>" })
+	return subjects(subjectPrefix, cluster, nodes, ".>")
 }
 
 // nodeOf returns the node in a subject of the stream, pleg.v2.CLUSTER.NODE.UID, or of the bucket,

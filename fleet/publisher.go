@@ -79,12 +79,12 @@ type Publisher struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	metrics *metrics
-	// agent names this publisher on the server, key the node in the bucket, and node is the subject of
-	// its own message.
-	agent, key, node string
-	source           string // of its CloudEvents
-	loop             exporter.Loop
-	cuts             atomic.Uint64
+	// agent names this publisher on the server, and key the node. The subjects of the node's lease and of its
+	// own message are lease and node.
+	agent, key, lease, node string
+	source                  string // of its CloudEvents
+	loop                    exporter.Loop
+	cuts                    atomic.Uint64
 
 	session // Run owns it
 }
@@ -103,8 +103,8 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	p := &Publisher{
 		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node), source: ceSource(o.Cluster, o.Node),
 		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()), key: nodeKey(o.Cluster, o.Node),
-		node: nodeSubject(o.Cluster, o.Node),
 	}
+	p.lease, p.node = leasePrefix+p.key, nodeSubject(o.Cluster, o.Node)
 	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
 	p.loop.Backoff = backoff.Backoff{Min: minBackoff, Max: maxBackoff}
 	p.loop.Count = func(error) time.Duration { p.metrics.retries.Inc(); return 0 }

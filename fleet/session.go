@@ -87,10 +87,10 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 		if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 			defer cancel()
-			_, _ = p.js.Publish(ctx, leaseSubject(p.key), nil) // the node counts as silent at once
+			_, _ = p.js.Publish(ctx, p.lease, nil) // the node counts as silent at once
 		}
 	}
-	if p.gap != nil || isRefused(err) {
+	if p.gap != nil || isRefused(err) && !p.writesNode() {
 		p.fence = 0
 	}
 	return cmp.Or(context.Cause(connected), err)
@@ -101,13 +101,16 @@ func (p *Publisher) resume(ctx context.Context) error {
 	if p.fence == 0 {
 		return p.begin(ctx)
 	}
-	if len(p.queue) > 0 && p.queue[0].subject == p.node { // a server that has it refuses it
+	if p.writesNode() {
 		m, err := p.message(ctx, wanted{Last: p.node})
 		if err != nil {
 			return err
 		}
 		if bytes.Equal(m.Data, p.queue[0].body) {
 			p.acknowledged(m.Sequence)
+		} else if m.Sequence != p.fence {
+			p.fence = 0
+			return errLost
 		}
 	}
 	last, err := p.lastSequence(ctx, allOf(p.o.Cluster, p.o.Node)...)
@@ -116,6 +119,10 @@ func (p *Publisher) resume(ctx context.Context) error {
 	}
 	return err
 }
+
+// writesNode reports whether the message about the node waits for its answer. Nothing else is under way then. If the
+// server refuses it, it may have it already: it names its predecessor.
+func (p *Publisher) writesNode() bool { return len(p.queue) > 0 && p.queue[0].subject == p.node }
 
 // run publishes the events until an error occurs or the channel is closed.
 func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {

@@ -67,8 +67,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 		return nil, err
 	}
 	known := make(map[string]Node)
-	leases := subjectsOf(s.cluster, names, func(cluster, node string) string { return leaseSubject(nodeKey(cluster, node)) })
-	_, err = bucket.snapshot(ctx, searchTimeout, leases, func(m *stored) {
+	_, err = bucket.snapshot(ctx, searchTimeout, subjects(leasePrefix, s.cluster, names, ""), func(m *stored) {
 		name, agent := nodeOf(m.Subject), agentState{}
 		if delete(known, name); json.Unmarshal(m.Data, &agent) != nil { // it has ended
 			return
@@ -81,7 +80,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
 	}
-	_, err = s.snapshot(ctx, searchTimeout, subjectsOf(s.cluster, names, nodeSubject), func(m *stored) {
+	_, err = s.snapshot(ctx, searchTimeout, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *stored) {
 		if name := nodeOf(m.Subject); known[name].Name == "" {
 			known[name] = Node{Name: name}
 		}

@@ -78,7 +78,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 		if err != nil {
 			err = option.Invalid(err)
 		} else {
-			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...)}
+			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...), nodes: make(map[string]*progress)}
 			err = w.run(ctx)
 		}
 		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
@@ -125,9 +125,9 @@ type watch struct {
 	// also have gone to a leader that is gone.
 	patience time.Duration
 
-	nodes map[string]*progress // nil before the first connection
-	// at is how far the watch has come: it has every message up to there. end is the end of the stream
-	// when the connection began.
+	nodes map[string]*progress
+	// at is how far the watch has come: it has every message up to there; zero before it has any. end is the end
+	// of the stream when the connection began.
 	at, end place
 	// seen are the subjects whose states the watch has, while it receives the present state of all nodes;
 	// otherwise nil.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
@@ -29,6 +30,19 @@ func start(t *testing.T, out *kit.Log, environment []string, args ...string) {
 	t.Cleanup(func() { kit.Must(t, p.Interrupt()) })
 }
 
+// awaitNodes waits until nodes of the cluster prod have published: before that, a command ends with an error.
+func awaitNodes(t *testing.T, url string, nodes ...string) {
+	t.Helper()
+	js := jetStream(t, connect(t, url))
+	until(t, func() error {
+		states, err := fleet.OpenStates(t.Context(), js, "prod")
+		if err == nil {
+			err = states.Check(t.Context(), nodes)
+		}
+		return err
+	})
+}
+
 func await(t *testing.T, out *kit.Log, part string) {
 	t.Helper()
 	until(t, func() error {
@@ -47,6 +61,7 @@ func TestProgram(t *testing.T) {
 	run := []string{"run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod"}
 	start(t, &kit.Log{}, nil, append(run, "--node", "n1.example.com")...)
 	start(t, &kit.Log{}, []string{"NODE_NAME=n2"}, append(run, "--seed", "2")...)
+	awaitNodes(t, s.URL, "n1.example.com", "n2")
 
 	events := &kit.Log{}
 	start(t, events, nil, append([]string{"events", "--replay", "-o", "json"}, place...)...)
@@ -99,9 +114,8 @@ func TestTop(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
 	start(t, &kit.Log{}, nil, "run", "--simulate=3", "--churn-rate", "0", "--quiet", "--nats", s.URL, "--cluster", "prod", "--node", "n1")
-	rows, screen := &kit.Log{}, &kit.Log{}
-	start(t, rows, nil, "events", "--fleet", s.URL, "--cluster", "prod", "--replay")
-	await(t, rows, "n1") // the node publishes
+	awaitNodes(t, s.URL, "n1")
+	screen := &kit.Log{}
 	c := exec.CommandContext(t.Context(), "script", "-qec", "stty rows 24 cols 80; exec "+command(t).Path+" top --fleet "+s.URL+" --cluster prod", "/dev/null")
 	c.Env, c.Stdout = append(c.Environ(), "TERM=xterm"), screen
 	keys, err := c.StdinPipe()

@@ -155,7 +155,8 @@ func TestBadPositionIsAGap(t *testing.T) {
 	}
 }
 
-// A watch since a time gets the events of that time and later, and then Synced, also if there are none.
+// A watch since a time gets the events of that time and later, and then Synced, also if there are none, and if its first
+// connection breaks before it gets any.
 func TestWatchSince(t *testing.T) {
 	t.Parallel()
 	s, agents := startAgents(t, 4)
@@ -167,8 +168,14 @@ func TestWatchSince(t *testing.T) {
 	agents[0].steps(10)
 	c.converges()
 	for at, want := range map[time.Time]int{since: len(agents[0].node.Published()) - before, time.Now(): 0} {
-		got := 0
-		for ev, err := range fleet.Watch(t.Context(), jetStream(t, connect(t, s.URL)), fleet.WatchOptions{Cluster: cluster, Since: at, Filter: pleg.Filter{NetworkEvents: true}}) {
+		got, path := 0, newRelay(t, s.URL)
+		sprung := path.holdAt("CONSUMER.CREATE")
+		go func() {
+			<-sprung
+			path.cut()
+			path.release()
+		}()
+		for ev, err := range fleet.Watch(t.Context(), jetStream(t, connect(t, path.url)), fleet.WatchOptions{Cluster: cluster, Since: at, Filter: pleg.Filter{NetworkEvents: true}}) {
 			kit.Must(t, err)
 			if ev.Type == pleg.Synced {
 				break
