@@ -66,9 +66,17 @@ func TestFaults(t *testing.T) {
 			<-f.relay.holdAt("node-a.= ")
 			f.relay.cut()
 			f.relay.release()
+			f.a.steps(1)
+		}},
+		{name: "the node's own message late", o: fieldOptions{a: agentOptions{limits: fleet.Limits{MaxAge: 3 * shortLived.MaxAge}}}, within: 10 * time.Second, fault: func(f *field) {
+			<-f.relay.holdAt("node-a.= ")
+			time.Sleep(7 * time.Second) // its agent has given it up
+			f.relay.release()
+			f.a.steps(1)
 		}},
 		{name: "answer to the node's own message lost", o: fieldOptions{a: agentOptions{limits: shortLived}}, within: 10 * time.Second, fault: func(f *field) {
 			f.loseAnswers("pleg.v2.test_example.node-a.=", 0)
+			f.a.steps(1)
 		}},
 		{name: "more events than wait for the agent", within: 10 * time.Second, fault: func(f *field) {
 			f.relay.hold()

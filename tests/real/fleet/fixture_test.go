@@ -3,7 +3,6 @@ package fleet_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -203,7 +202,6 @@ type consumer struct {
 	t  *testing.T
 	mu sync.Mutex
 	*oracle
-	broken error
 	events []fleet.Event
 	last   time.Time // of an event
 	// reasons counts the Gaps by their reason.
@@ -242,25 +240,22 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 	go func() {
 		defer close(c.done)
 		for ev, err := range fleet.Watch(ctx, js, o) { //nolint:contextcheck // Fresh needs no context: it does not wait
-			c.stall.Lock()
-			c.stall.Unlock() //nolint:staticcheck // it only waits
-			c.mu.Lock()
-			if err == nil {
-				c.last = time.Now()
-				if ev.Type == pleg.Gap {
-					c.reasons[ev.Reason]++
-				}
-				if !discard {
-					c.events = append(c.events, ev)
-				}
-				c.Add(ev)
-			}
-			c.broken = errors.Join(c.broken, err)
-			c.mu.Unlock()
 			if err != nil {
 				t.Error(err)
 				return
 			}
+			c.stall.Lock()
+			c.stall.Unlock() //nolint:staticcheck // it only waits
+			c.mu.Lock()
+			c.last = time.Now()
+			if ev.Type == pleg.Gap {
+				c.reasons[ev.Reason]++
+			}
+			if !discard {
+				c.events = append(c.events, ev)
+			}
+			c.Add(ev)
+			c.mu.Unlock()
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-c.done })
@@ -281,9 +276,6 @@ func (c *consumer) eventually(ok func() error) {
 	until(c.t, func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.broken != nil {
-			c.t.Fatal(c.broken)
-		}
 		return ok()
 	})
 }

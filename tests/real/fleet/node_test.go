@@ -38,7 +38,6 @@ type simNode struct {
 	order     []pleg.PodUID
 	made      int
 	published []pleg.Event
-	count     int // of events
 	closed    bool
 }
 
@@ -117,15 +116,13 @@ func (n *simNode) SetClock(offset time.Duration) {
 }
 
 // Step makes one change: a new pod, a container that dies or is started again, or the
-// removal of a pod. It publishes up to about ten events and returns their number.
-func (n *simNode) Step() int {
+// removal of a pod. It publishes up to about ten events.
+func (n *simNode) Step() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	before := n.count
 	if !n.closed {
 		n.step()
 	}
-	return n.count - before
 }
 
 // Truth returns the state of every container and sandbox.

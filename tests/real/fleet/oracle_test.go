@@ -19,7 +19,6 @@ type oracle struct {
 
 	Synced bool // the last replay of all nodes is complete
 	Gaps   int
-	Events int
 
 	streams map[string]*promises.Stream
 	replay  bool            // the replay of all nodes is not complete
@@ -47,11 +46,8 @@ func (c *oracle) stream(node string) *promises.Stream {
 // Add adds the next event of the watch. A Gap and a Synced of all nodes belong to each
 // stream, except that the replay of one node ends with a Synced of its own.
 func (c *oracle) Add(ev fleet.Event) {
-	switch {
-	case ev.Type == pleg.Gap:
+	if ev.Type == pleg.Gap {
 		c.Gaps++
-	case ev.PodUID != "" && !ev.Replayed:
-		c.Events++
 	}
 	switch {
 	case ev.Type == pleg.Bookmark:

@@ -11,8 +11,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// startGuardedServer returns a server with the permissions of deploy/, and a function for its address as one of its users: node-a, reader or operator.
-func startGuardedServer(t *testing.T) (as func(user string) string) {
+// startGuardedServer returns a function for the address of a server with the permissions of deploy/, as one of its
+// users: node-a, reader or operator. The operator publishes as node-b.
+func startGuardedServer(t *testing.T) (as func(user string) string, b *agent) {
 	t.Helper()
 	conf, err := os.ReadFile("../../../deploy/overlays/fleet/nats.conf")
 	kit.Must(t, err)
@@ -21,17 +22,18 @@ func startGuardedServer(t *testing.T) (as func(user string) string) {
 		".example.", ".test_example.", "pleg-v2-example", "pleg-v2-test_example",
 	).Replace(string(conf))
 	s := startServer(t, named)
-	return func(user string) string { return strings.Replace(s.URL, "nats://", "nats://"+user+":x@", 1) }
+	as = func(user string) string { return strings.Replace(s.URL, "nats://", "nats://"+user+":x@", 1) }
+	b = startAgent(t, as("operator"), "node-b", agentOptions{})
+	b.steps(10)
+	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, b).converges()
+	return as, b
 }
 
 func TestPermissionsSuffice(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
-	o := startAgent(t, as("operator"), "node-b", agentOptions{})
-	o.steps(10)
-	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	as, b := startGuardedServer(t)
 	a := startAgent(t, as("node-a"), "node-a", agentOptions{})
-	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, a, o)
+	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, a, b)
 	a.steps(30)
 	c.converges()
 	a.restart()
@@ -54,10 +56,7 @@ func TestPermissionsSuffice(t *testing.T) {
 
 func TestPermissionsRefuse(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
-	o := startAgent(t, as("operator"), "node-b", agentOptions{})
-	o.steps(10)
-	watch(t, as("operator"), fleet.WatchOptions{Replay: true}, o).converges()
+	as, _ := startGuardedServer(t)
 	others := []string{
 		"pleg.v2.test_example.node-b.uid", "pleg.v2.test_example.node-b.=", "pleg.v2.test_example.node-a", "pleg.v2.other.node-a.uid",
 		"$KV.pleg-agents.test_example.node-b", "$JS.API.STREAM.CREATE.pleg-v2-test_example", "$JS.API.STREAM.UPDATE.pleg-v2-test_example",
@@ -89,10 +88,8 @@ func TestPermissionsRefuse(t *testing.T) {
 // node's own subject, its agent begins again.
 func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	as := startGuardedServer(t)
-	b := startAgent(t, as("operator"), "node-b", agentOptions{})
+	as, b := startGuardedServer(t)
 	c := watch(t, as("reader"), fleet.WatchOptions{Replay: true}, b)
-	b.steps(10)
 	c.converges()
 	conn := connect(t, as("node-a"))
 	for _, last := range []string{"=", "uid", "node-b-000001"} {
