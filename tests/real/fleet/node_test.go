@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -129,18 +130,12 @@ func (n *simNode) Step() {
 func (n *simNode) Truth() promises.Truth {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	truth := make(promises.Truth)
-	for uid, p := range n.pods {
-		pod := promises.Pod{Namespace: p.namespace, Name: p.name, Containers: make(map[pleg.ContainerID]promises.Container)}
-		for _, c := range p.containers {
-			pod.Containers[c.id] = promises.Container{Sandbox: c.sandbox, State: states[c.running], ExitCode: int32(c.attempt)}
-		}
-		truth[uid] = pod
+	var entries []cache.Entry
+	for _, uid := range n.order {
+		entries = append(entries, cache.Entry{UID: uid, Status: n.statusOf(uid)})
 	}
-	return truth
+	return promises.CachedTruth(entries)
 }
-
-var states = map[bool]pleg.State{true: pleg.StateRunning, false: pleg.StateExited}
 
 func (n *simNode) spoil(ev *pleg.Event, status *pleg.PodStatus) {
 	if n.o.spoil != nil {
@@ -166,10 +161,14 @@ func (n *simNode) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[
 	}
 }
 
-// status is that of the dispatcher.
 func (n *simNode) status(uid pleg.PodUID) *pleg.PodStatus {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.statusOf(uid)
+}
+
+// statusOf returns what an inspection finds.
+func (n *simNode) statusOf(uid pleg.PodUID) *pleg.PodStatus {
 	status := &pleg.PodStatus{UID: uid, ObservedAt: time.Now().Add(n.o.offset)}
 	p := n.pods[uid]
 	if p == nil {
@@ -185,7 +184,11 @@ func (n *simNode) status(uid pleg.PodUID) *pleg.PodStatus {
 			status.Sandboxes = append(status.Sandboxes, &pleg.SandboxStatus{ID: c.id, Attempt: c.attempt, Ready: c.running, Labels: labels(p)})
 			continue
 		}
-		status.Containers = append(status.Containers, &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: states[c.running]})
+		now := &pleg.ContainerStatus{ID: c.id, Name: c.name, Attempt: c.attempt, State: pleg.StateRunning}
+		if !c.running {
+			now.State, now.ExitCode = pleg.StateExited, int32(c.attempt)
+		}
+		status.Containers = append(status.Containers, now)
 	}
 	n.spoil(new(pleg.Event), status)
 	return status

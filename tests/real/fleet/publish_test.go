@@ -1,9 +1,9 @@
 package fleet_test
 
 import (
-	"maps"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -64,28 +64,14 @@ func TestStates(t *testing.T) {
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "node-a" || nodes[0].Agent == "" || nodes[1].Name != f.b.name {
 		t.Errorf("nodes %+v, %v", nodes, err)
 	}
-	got := make(map[string]map[pleg.ContainerID]bool)
+	got := make(map[string][]cache.Entry)
 	for pod, err := range states.Pods(t.Context(), nil, nil) {
 		kit.Must(t, err)
-		if got[pod.Node] == nil {
-			got[pod.Node] = make(map[pleg.ContainerID]bool)
-		}
-		for _, c := range pod.Status.Containers {
-			got[pod.Node][c.ID] = c.State == pleg.StateRunning
-		}
-		for _, sandbox := range pod.Status.Sandboxes {
-			got[pod.Node][sandbox.ID] = sandbox.Ready
-		}
+		got[pod.Node] = append(got[pod.Node], pod.Entry)
 	}
-	for _, agent := range []*agent{f.a, f.b} {
-		want := make(map[pleg.ContainerID]bool)
-		for _, pod := range agent.node.Truth() {
-			for id, c := range pod.Containers {
-				want[id] = c.State == pleg.StateRunning
-			}
-		}
-		if !maps.Equal(got[agent.name], want) {
-			t.Errorf("%s has the states %v, want %v", agent.name, got[agent.name], want)
+	for _, a := range []*agent{f.a, f.b} {
+		if diff := a.node.Truth().Diff(got[a.name]); len(diff) > 0 {
+			t.Errorf("the states of %s: %q", a.name, diff)
 		}
 	}
 	some := 0
