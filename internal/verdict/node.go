@@ -45,6 +45,6 @@ func (l Limits) fullDisk(s pleg.Status) []Finding {
 	}
 	return []Finding{{
 		Cause: Disk, Severity: Problem, Subject: d.Path, What: "is almost full", Since: d.Since, AtLeast: l.unwatched(d.Since),
-		Rest: fmt.Sprintf(": %.0f %% of its bytes and %.0f %% of its inodes are in use", d.Used, d.Inodes),
+		Rest: fmt.Sprintf(": %.0f %% of its bytes and %.0f %% of its inodes are available", 100-d.Used, 100-d.Inodes),
 	}}
 }

@@ -148,7 +148,7 @@ func TestOf(t *testing.T) {
 		}, "WARNING: a client of the runtime does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
 		"a disk is full": {func(s *pleg.Status) {
 			s.Disk = &pleg.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}
-		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 97 % of its bytes and 10 % of its inodes are in use", "crictl rmi"},
+		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 3 % of its bytes and 90 % of its inodes are available", "crictl rmi"},
 		"since yesterday": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
 			"PROBLEM: shop/web-0 hangs since Feb 28 10:00 (26h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
