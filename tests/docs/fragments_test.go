@@ -45,10 +45,12 @@ var names = []struct{ name, is, uses string }{
 	{"use", "func(any)", ""},
 }
 
-// TestFragmentsCompile builds each Go fragment of the pages as the body of a function.
+// TestFragmentsCompile builds the Go fragments of the pages, each as the body of a function.
 // Full programs, a change to the kubelet's own source, and the nested module fleet have
 // tests of their own.
 func TestFragmentsCompile(t *testing.T) {
+	dir := t.TempDir()
+	var sources []string
 	for path, text := range files(t, ".md") {
 		if folder := filepath.Base(filepath.Dir(path)); folder != ".." && folder != "docs" {
 			continue
@@ -57,27 +59,24 @@ func TestFragmentsCompile(t *testing.T) {
 			if strings.Contains(m[1], "package ") || strings.Contains(m[1], "klet.") || strings.Contains(m[1], "fleet.") {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s %d", filepath.Base(path), n+1), func(t *testing.T) {
-				t.Parallel()
-				source := filepath.Join(t.TempDir(), "fragment.go")
-				kit.Must(t, os.WriteFile(source, []byte(wrapped(m[1])), 0o600))
-				build(t, source, os.DevNull)
-			})
+			source := filepath.Join(dir, fmt.Sprintf("%s-%d.go", filepath.Base(path), n+1))
+			kit.Must(t, os.WriteFile(source, []byte(wrapped(m[1])), 0o600))
+			sources = append(sources, source)
 		}
 	}
+	build(t, os.DevNull, sources...)
 }
 
-// build builds a source. It uses the race detector if this test does: then most of what it
-// needs is compiled already.
-func build(t *testing.T, source, to string) {
+// build builds sources. It uses the race detector if this test does: then most of what they
+// need is compiled already.
+func build(t *testing.T, to string, sources ...string) {
 	t.Helper()
 	args := []string{"build", "-o", to}
 	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
 		args = append(args, "-race")
 	}
-	if output, err := exec.CommandContext(t.Context(), "go", append(args, source)...).CombinedOutput(); err != nil {
-		text, _ := os.ReadFile(source)
-		t.Fatalf("%v\n%s\n%s", err, output, text)
+	if output, err := exec.CommandContext(t.Context(), "go", append(args, sources...)...).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, output)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestReadmeProgram(t *testing.T) {
 	source := filepath.Join(t.TempDir(), "main.go")
 	kit.Must(t, os.WriteFile(source, []byte(strings.ReplaceAll(program, socket, missing)), 0o600))
 	binary := filepath.Join(t.TempDir(), "podwatch")
-	build(t, source, binary)
+	build(t, binary, source)
 	output, err := exec.CommandContext(t.Context(), binary).CombinedOutput()
 	if err == nil || !strings.Contains(string(output), missing) {
 		t.Errorf("without a runtime: %v, output %q, want an error that names %s", err, output, missing)
