@@ -81,18 +81,12 @@ func TestRecordOfEachEvent(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := line(otlp.NewRecord(&tc.event)); got != tc.want {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
+			tc.event.ObservedAt = time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
+			r := otlp.NewRecord(&tc.event)
+			if got := line(r); got != tc.want || !r.Timestamp().Equal(tc.event.ObservedAt) || !r.ObservedTimestamp().Equal(tc.event.ObservedAt) {
+				t.Errorf("at %v and %v, got\n%s, want at %v\n%s", r.Timestamp(), r.ObservedTimestamp(), got, tc.event.ObservedAt, tc.want)
 			}
 		})
-	}
-}
-
-func TestRecordHasTheTimeOfTheObservation(t *testing.T) {
-	at := time.Date(2026, 3, 1, 12, 0, 0, 5, time.UTC)
-	r := otlp.NewRecord(&pleg.Event{Type: pleg.PodSync, ObservedAt: at})
-	if !r.Timestamp().Equal(at) || !r.ObservedTimestamp().Equal(at) {
-		t.Errorf("times %v and %v, want %v", r.Timestamp(), r.ObservedTimestamp(), at)
 	}
 }
 
