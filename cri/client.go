@@ -49,8 +49,8 @@ type Client struct {
 	runtime  runtimeapi.RuntimeServiceClient
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
-	// known is the result of the last list; nil before the first.
-	known atomic.Pointer[known]
+	// last is the result of the last list; nil before the first.
+	last atomic.Pointer[lastList]
 	// unlisted are the sandboxes that a container names and no list has, each an
 	// unlistedSandbox by its id.
 	unlisted sync.Map

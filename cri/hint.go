@@ -46,21 +46,21 @@ func (c *Client) podOf(h pleg.Hint, e *runtimeapi.ContainerEventResponse) pleg.P
 	for _, st := range e.GetContainersStatuses() {
 		uid = cmp.Or(uid, pleg.PodUID(st.GetLabels()[labelPodUID]))
 	}
-	k := c.known.Load()
-	if k == nil {
+	last := c.last.Load()
+	if last == nil {
 		return uid
 	}
 	shared := func(p *pleg.Pod) bool { return strings.HasPrefix(string(p.UID), string(uid)+"@") }
-	if uid != "" && !slices.ContainsFunc(k.pods, shared) {
+	if uid != "" && !slices.ContainsFunc(last.pods, shared) {
 		return uid
 	}
-	return cmp.Or(k.owner(h.Container), k.owner(h.Sandbox))
+	return cmp.Or(last.owner(h.Container), last.owner(h.Sandbox))
 }
 
 // owner returns the pod of a sandbox or container; empty if it is not there.
-func (k *known) owner(id pleg.ContainerID) pleg.PodUID {
+func (l *lastList) owner(id pleg.ContainerID) pleg.PodUID {
 	has := func(listed *pleg.Container) bool { return listed.ID == id }
-	for _, p := range k.pods {
+	for _, p := range l.pods {
 		if slices.ContainsFunc(p.Sandboxes, has) || slices.ContainsFunc(p.Containers, has) {
 			return p.UID
 		}

@@ -141,7 +141,7 @@ func TestHints(t *testing.T) {
 			}
 			tt.change(e)
 			tt.want(&want)
-			c.known.Store(&known{
+			c.last.Store(&lastList{
 				pods: []*pleg.Pod{
 					{UID: "u1", Containers: []*pleg.Container{{ID: "listed"}}},
 					{UID: "u2"},

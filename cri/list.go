@@ -78,7 +78,7 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	}
 	clear(l.seen)
 	if c.join(callCtx, l) {
-		c.known.Store(&known{pods: l.last, unlabelled: l.joiner.unlabelled})
+		c.last.Store(&lastList{pods: l.last, unlabelled: l.joiner.unlabelled})
 		c.forgetUnlisted(l.joiner.orphans)
 	}
 	for _, s := range allSkipped(l.sandboxes.table, l.containers.table, l.joiner) {

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// known is the result of the last list of all pods. It is immutable.
-type known struct {
+// lastList is the result of the last list of all pods. It is immutable.
+type lastList struct {
 	pods []*pleg.Pod
 	// unlabelled are the pods with sandboxes or containers that the kubelet's label
 	// does not find, because another client created them.
@@ -43,14 +43,14 @@ func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error
 // last list. If the pod is not in the list, the label finds it if no pod in the list is
 // unlabelled.
 func (c *Client) labelFinds(uid pleg.PodUID) bool {
-	k := c.known.Load()
-	if k == nil {
+	last := c.last.Load()
+	if last == nil {
 		return false
 	}
-	if _, ok := k.unlabelled[uid]; ok {
+	if _, ok := last.unlabelled[uid]; ok {
 		return false
 	}
-	return len(k.unlabelled) == 0 || slices.ContainsFunc(k.pods, func(p *pleg.Pod) bool { return p.UID == uid })
+	return len(last.unlabelled) == 0 || slices.ContainsFunc(last.pods, func(p *pleg.Pod) bool { return p.UID == uid })
 }
 
 // listLabelled lists everything with the label of a pod. The result is certain if it

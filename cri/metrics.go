@@ -69,8 +69,8 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 
 // intercept measures each call of a known method.
 func (m *metrics) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	op, known := m.operations[method]
-	if !known {
+	op, ok := m.operations[method]
+	if !ok {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
 	start := time.Now()

@@ -97,24 +97,16 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	calls.SetLimit(podCalls)
 	for _, i := range containers { // first, since they take longer
 		listed := q.pod.Containers[i]
-		calls.Go(func() error {
-			st, err := q.client.containerStatus(ctx, q.pod.UID, listed)
-			if err != nil {
-				return &pleg.CallError{Call: containerCall(q.pod.UID, listed), Err: err}
-			}
-			q.containers[i] = st
-			return nil
+		calls.Go(func() (err error) {
+			q.containers[i], err = q.client.containerStatus(ctx, q.pod.UID, listed)
+			return err
 		})
 	}
 	for n, i := range sandboxes {
 		listed := q.pod.Sandboxes[i]
-		calls.Go(func() error {
-			st, statuses, err := q.client.sandboxStatus(ctx, q.pod.UID, listed)
-			if err != nil {
-				return &pleg.CallError{Call: sandboxCall(q.pod.UID, listed), Err: err}
-			}
-			q.sandboxes[i], carried[n] = st, statuses
-			return nil
+		calls.Go(func() (err error) {
+			q.sandboxes[i], carried[n], err = q.client.sandboxStatus(ctx, q.pod.UID, listed)
+			return err
 		})
 	}
 	if err := calls.Wait(); err != nil {

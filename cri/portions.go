@@ -79,7 +79,7 @@ func (c *Client) listByID(ctx context.Context, l *lists) error {
 		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
 		case status.Code(err) == codes.NotFound:
 		case status.Code(err) == codes.ResourceExhausted && known != nil:
-			l.sandboxes.place(known) // it exists; a sandbox that no list has shown yet must not count as gone
+			l.sandboxes.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
 		case err != nil:
 			return c.wrapList("list pod sandbox "+id, err)
 		}

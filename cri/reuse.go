@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -51,16 +49,14 @@ var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simrunti
 // or once for each inspection that begins meanwhile. A runtime that does not say its name within
 // Options.ConnectTimeout is not.
 func (c *Client) keepsAddresses(ctx context.Context, on *connection) bool {
-	if known := on.keepsAddresses.Load(); known != nil {
-		return *known
+	if keeps := on.keepsAddresses.Load(); keeps != nil {
+		return *keeps
 	}
-	callCtx, cancel := context.WithTimeout(ctx, c.opts.ConnectTimeout)
-	defer cancel()
-	answer, err := c.runtime.Version(callCtx, &runtimeapi.VersionRequest{})
+	version, err := c.Check(ctx)
 	if ctx.Err() != nil {
 		return false
 	}
-	keeps := err == nil && keepAddresses[answer.GetRuntimeName()]
+	keeps := err == nil && keepAddresses[version.RuntimeName]
 	on.keepsAddresses.Store(&keeps)
 	return keeps
 }

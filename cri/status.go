@@ -16,14 +16,15 @@ import (
 )
 
 // containerStatus returns the status of a listed container, or nil if the runtime
-// no longer knows it.
+// no longer knows it. The error is a [pleg.CallError].
 func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (*pleg.ContainerStatus, error) {
-	answer, err := statusCall(ctx, c, containerCall(uid, listed), c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
+	call := pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
+	answer, err := statusCall(ctx, c, call, c.runtime.ContainerStatus, &runtimeapi.ContainerStatusRequest{ContainerId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil
 	}
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.ContainerState_name, listed); err != nil {
-		return nil, err
+		return nil, &pleg.CallError{Call: call, Err: err}
 	}
 	return newContainerStatus(answer.GetStatus(), listed), nil
 }
@@ -32,12 +33,13 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 // containers, if the answer has them as of this call.
 func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	began := time.Now()
-	answer, err := statusCall(ctx, c, sandboxCall(uid, listed), c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
+	call := sandboxCall(uid, listed.ID)
+	answer, err := statusCall(ctx, c, call, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
 	if status.Code(err) == codes.NotFound {
 		return nil, nil, nil
 	}
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
-		return nil, nil, err
+		return nil, nil, &pleg.CallError{Call: call, Err: err}
 	}
 	c.uncarried.Store(answer.GetTimestamp() <= 0) // it is set only together with the containers' statuses
 	if answer.GetTimestamp() >= began.UnixNano() {
@@ -46,12 +48,8 @@ func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *ple
 	return newSandboxStatus(answer.GetStatus(), listed), carried, nil
 }
 
-func containerCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
-	return pleg.Call{Method: "ContainerStatus", PodUID: uid, ID: listed.ID, Container: listed.Name}
-}
-
-func sandboxCall(uid pleg.PodUID, listed *pleg.Container) pleg.Call {
-	return pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: listed.ID}
+func sandboxCall(uid pleg.PodUID, id pleg.ContainerID) pleg.Call {
+	return pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: id}
 }
 
 // checkStatus returns the error of a call, or an error if its answer is not a status of what was

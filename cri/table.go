@@ -115,7 +115,7 @@ func (t *table) add(raw []byte) error {
 	id, seen := t.fields.scan(t.seed, raw)
 	known := t.known[string(id)]
 	if known != nil && known.print == seen {
-		t.place(known)
+		t.include(known)
 		return nil
 	}
 	it, labels, err := t.decode(raw)
@@ -137,7 +137,7 @@ func (t *table) add(raw []byte) error {
 		known.item, known.print = it, seen
 		t.changed = true
 	}
-	t.place(known)
+	t.include(known)
 	return nil
 }
 
@@ -162,12 +162,12 @@ func (t *table) addMalformed(it *item, known *knownItem) {
 		known.item, known.print = &changed, fingerprint{}
 		t.changed = true
 	}
-	t.place(known)
+	t.include(known)
 }
 
-// place adds a known item to the list, unless the list already has an item with its
+// include adds a known item to the list, unless the list already has an item with its
 // id.
-func (t *table) place(known *knownItem) {
+func (t *table) include(known *knownItem) {
 	if known.seenIn == t.current {
 		if t.portioned {
 			return

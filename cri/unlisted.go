@@ -38,11 +38,11 @@ func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 	if s, ok := c.unlisted.Load(id); ok {
 		return s.(unlistedSandbox).sandbox
 	}
-	k := c.known.Load()
-	if k == nil || id == "" {
+	last := c.last.Load()
+	if last == nil || id == "" {
 		return nil
 	}
-	for _, p := range k.pods {
+	for _, p := range last.pods {
 		if i := slices.IndexFunc(p.Sandboxes, func(s *pleg.Container) bool { return s.ID == id }); i >= 0 {
 			uid, _, _ := strings.Cut(string(p.UID), "@") // of one that shares its UID
 			s := &item{Container: p.Sandboxes[i], podUID: pleg.PodUID(uid), podName: p.Name, podNamespace: p.Namespace, labels: p.Labels}
@@ -61,8 +61,8 @@ func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 	var ids []pleg.ContainerID
 	for _, o := range j.orphans {
 		g := j.find(o)
-		known, asked := c.unlisted.Load(o.SandboxID)
-		ask := !asked || known.(unlistedSandbox).sandbox == nil && time.Since(known.(unlistedSandbox).asked) >= askAgain
+		s, asked := c.unlisted.Load(o.SandboxID)
+		ask := !asked || s.(unlistedSandbox).sandbox == nil && time.Since(s.(unlistedSandbox).asked) >= askAgain
 		if ask && o.SandboxID != "" && (g == nil || len(g.sandboxes) == 0) && !slices.Contains(ids, o.SandboxID) {
 			ids = append(ids, o.SandboxID)
 		}
@@ -86,7 +86,7 @@ func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 
 // askSandbox asks for one sandbox.
 func (c *Client) askSandbox(ctx context.Context, id pleg.ContainerID) unlistedSandbox {
-	answer, err := statusCall(ctx, c, sandboxCall("", &pleg.Container{ID: id}), c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(id)})
+	answer, err := statusCall(ctx, c, sandboxCall("", id), c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(id)})
 	st := answer.GetStatus()
 	s := sandboxItem(&runtimeapi.PodSandbox{Id: st.GetId(), Metadata: st.GetMetadata(), Labels: st.GetLabels()})
 	if err != nil || s.ID != id || s.podUID == "" {
