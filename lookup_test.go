@@ -56,8 +56,10 @@ func TestLookup(t *testing.T) {
 // A container that is not known is not listed yet, or is none of this node. A list that begins
 // later says which.
 func TestLookupWaits(t *testing.T) {
+	errStop := errors.New("the test ends it")
 	for name, tc := range map[string]struct {
 		after func(p *kit.Pipeline)
+		ends  time.Duration // the context, if not 0
 		err   error
 		took  time.Duration
 	}{
@@ -88,15 +90,21 @@ func TestLookupWaits(t *testing.T) {
 		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
 		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},
 		"the pipeline ends":         {after: func(p *kit.Pipeline) { _ = p.Stop() }, err: pleg.ErrStopped},
+		"its context ends":          {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, ends: time.Second, err: errStop, took: time.Second},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})
 			p.StartBetweenLists(t)
 			tc.after(p)
 			began := time.Now()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			if tc.ends > 0 {
+				time.AfterFunc(tc.ends, func() { cancel(errStop) })
+			}
 			q := container("c")
 			q.Wait = 10 * time.Second
-			if _, err := p.Lookup(t.Context(), q); !errors.Is(err, tc.err) {
+			if _, err := p.Lookup(ctx, q); !errors.Is(err, tc.err) {
 				t.Errorf("Lookup = %v, want %v", err, tc.err)
 			}
 			if took := time.Since(began); took != tc.took {
@@ -114,7 +122,7 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})
 			p.Runtime.SetPodFault("shop/web", fault)
 			p.Runtime.Set("shop/web", "nginx=running job=exited /sandbox=running")
-			p.Runtime.Set("db", "postgres=running /d=running")
+			p.Runtime.Set("db", "postgres=running job2=exited:137:OOMKilled /d=running")
 			p.StartBetweenLists(t)
 			synctest.Wait()
 			if _, err := p.Lookup(t.Context(), container("nginx")); name == "hangs" && !errors.Is(err, lookup.ErrNotYet) {
@@ -132,7 +140,7 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 			}
 
 			p.Runtime.SetPodFault("db", fault) // it was inspected before
-			p.Runtime.Set("db", "postgres=exited new=running /d=running")
+			p.Runtime.Set("db", "postgres=exited job2=exited:137:OOMKilled new=running /d=running")
 			kit.Relist(3)
 			if c, err := p.Lookup(t.Context(), container("new")); err != nil || c.PodUID != "db" {
 				t.Errorf("Lookup of a new container = %+v, %v", c, err)
@@ -142,8 +150,8 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 			if c, err := p.Lookup(t.Context(), q); err != nil || c.PodUID != "shop/web" {
 				t.Errorf("Lookup that waits = %+v, %v", c, err)
 			}
-			if c, err := p.Lookup(t.Context(), container("postgres")); err != nil || c.PodUID != "db" {
-				t.Errorf("Lookup of a container that was inspected = %+v, %v", c, err)
+			if c, err := p.Lookup(t.Context(), container("job2")); err != nil || c.PodUID != "db" || c.ExitCode != 137 || !c.RemovedAt.IsZero() {
+				t.Errorf("Lookup of a container that was inspected = %+v, %v, want its last good status, not removed", c, err)
 			}
 			p.Runtime.Remove("shop/web")
 			kit.Relist(1)
@@ -152,34 +160,6 @@ func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Of a pod whose inspection fails, the containers of its last good status are known.
-func TestLookupOfAPodWhoseInspectionFails(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.Set("web", "c=exited:137:OOMKilled /s=running")
-		p.StartBetweenLists(t)
-		p.Runtime.SetPodFault("web", plegtest.Fail(errors.New("broken")))
-		p.Runtime.Set("web", "c=exited:137:OOMKilled new=running /s=running")
-		kit.Relist(2)
-		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.ExitCode != 137 || !c.RemovedAt.IsZero() {
-			t.Errorf("Lookup = %+v, %v, want its last good status, not removed", c, err)
-		}
-	})
-}
-
-func TestLookupOfWhatWasRemoved(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.Set("web", "c=running /s=running")
-		p.StartBetweenLists(t)
-		p.Runtime.Set("web", "/s=running")
-		kit.Relist(1)
-		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "web" || c.RemovedAt.IsZero() {
-			t.Errorf("Lookup = %+v, %v, want it known", c, err)
-		}
-	})
 }
 
 func failOnce(rt *plegtest.Runtime) {
@@ -203,22 +183,6 @@ func TestLookupOfAStoppedPipeline(t *testing.T) {
 		}
 		if _, err := p.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("of an unknown one: %v", err)
-		}
-	})
-}
-
-func TestLookupEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.SetListFault(plegtest.Hang)
-		p.Start(t)
-		errStop := errors.New("the test ends it")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errStop) })
-		q := container("c")
-		q.Wait = time.Hour
-		if _, err := p.Lookup(ctx, q); !errors.Is(err, errStop) {
-			t.Errorf("Lookup = %v, want the cause of its context", err)
 		}
 	})
 }

@@ -93,8 +93,7 @@ func TestStatusBesideError(t *testing.T) {
 		broken := errors.New("broken")
 		partial := &kubecontainer.PodStatus{ID: "1", Name: "partial"}
 		f.runtime.set("1", "c1=running")
-		f.runtime.breakPod("1", broken)
-		f.runtime.beside("1", partial)
+		f.runtime.disturb("1", func(f *podFault) { f.err, f.partial = broken, partial })
 		f.relist()
 		if status, err := f.cache.Get("1"); status != partial || err != broken { //nolint:errorlint // must be the same error
 			t.Errorf("cache has %+v, %v", status, err)
@@ -105,7 +104,7 @@ func TestStatusBesideError(t *testing.T) {
 // A request for a pod that has no containers any more, because it was removed before the next
 // relist, ends with a PodSync, and the pod cache forgets the pod.
 func TestReinspectOfRemovedPodWithoutContainers(t *testing.T) {
-	runFixture(t, func(r *fakeRuntime) { r.setEmpty("1") }, func(f *fixture) {
+	runFixture(t, func(r *fakeRuntime) { r.set("1", " ") }, func(f *fixture) {
 		f.events()
 		f.pleg.RequestReinspect("1")
 		f.runtime.set("1", "")

@@ -16,36 +16,27 @@ import (
 func TestNewPanicsOnInvalidArgument(t *testing.T) {
 	events := make(chan *pleg.PodLifecycleEvent, 1)
 	durations := &pleg.RelistDuration{}
-	cache := kubecontainer.NewCache()
-	for _, test := range []struct {
-		name string
-		make func()
-	}{
-		{"no runtime", func() { kubelet.New(nil, events, durations, cache, clock.RealClock{}) }},
-		{"no channel", func() { kubelet.New(newFakeRuntime(), nil, durations, cache, clock.RealClock{}) }},
-		{"no durations", func() { kubelet.New(newFakeRuntime(), events, nil, cache, clock.RealClock{}) }},
-		{"no cache", func() { kubelet.New(newFakeRuntime(), events, durations, nil, clock.RealClock{}) }},
-		{"no clock", func() { kubelet.New(newFakeRuntime(), events, durations, cache, nil) }},
-		{"another clock", func() {
-			kubelet.New(newFakeRuntime(), events, durations, cache, testingclock.NewFakeClock(time.Time{}))
-		}},
-		{"negative period", func() {
-			kubelet.New(newFakeRuntime(), events, &pleg.RelistDuration{RelistPeriod: -1}, cache, clock.RealClock{})
-		}},
-		{"negative inspectors", func() {
-			kubelet.NewWithOptions(kubelet.Options{Inspectors: -1}, newFakeRuntime(), events, durations, cache, clock.RealClock{})
-		}},
-		{"negative timeout", func() {
-			kubelet.NewWithOptions(kubelet.Options{RuntimeRequestTimeout: -1}, newFakeRuntime(), events, durations, cache, clock.RealClock{})
-		}},
+	rt, cache, wall := newFakeRuntime(), kubecontainer.NewCache(), clock.RealClock{}
+	for name, create := range map[string]func(){
+		"no runtime":          func() { kubelet.New(nil, events, durations, cache, wall) },
+		"no channel":          func() { kubelet.New(rt, nil, durations, cache, wall) },
+		"no durations":        func() { kubelet.New(rt, events, nil, cache, wall) },
+		"no cache":            func() { kubelet.New(rt, events, durations, nil, wall) },
+		"no clock":            func() { kubelet.New(rt, events, durations, cache, nil) },
+		"another clock":       func() { kubelet.New(rt, events, durations, cache, testingclock.NewFakeClock(time.Time{})) },
+		"negative period":     func() { kubelet.New(rt, events, &pleg.RelistDuration{RelistPeriod: -1}, cache, wall) },
+		"negative inspectors": func() { kubelet.NewWithOptions(kubelet.Options{Inspectors: -1}, rt, events, durations, cache, wall) },
+		"negative timeout": func() {
+			kubelet.NewWithOptions(kubelet.Options{RuntimeRequestTimeout: -1}, rt, events, durations, cache, wall)
+		},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			defer func() {
 				if recover() == nil {
 					t.Error("no panic")
 				}
 			}()
-			test.make()
+			create()
 		})
 	}
 }

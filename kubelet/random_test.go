@@ -67,13 +67,13 @@ func (w *random) mutate() string {
 		if w.broken[uid] {
 			err = errInspect
 		}
-		w.each(func(r *fakeRuntime) { r.breakPod(uid, err) })
+		w.each(func(r *fakeRuntime) { r.disturb(uid, func(f *podFault) { f.err = err }) })
 		return fmt.Sprintf("pod %s broken %v", uid, w.broken[uid])
 	case 1:
 		return w.failLists(w.rand.IntN(2) == 0)
 	case 2:
 		stripped := w.rand.IntN(2) == 0
-		w.each(func(r *fakeRuntime) { r.strip(uid, stripped) })
+		w.each(func(r *fakeRuntime) { r.disturb(uid, func(f *podFault) { f.addressless = stripped }) })
 		return fmt.Sprintf("pod %s without address %v", uid, stripped)
 	case 3:
 		return w.put(uid, nil)

@@ -19,26 +19,27 @@ import (
 type fakeRuntime struct {
 	*containertest.FakeRuntime
 
-	mu          sync.Mutex
-	broken      map[types.UID]error
-	partial     map[types.UID]*kubecontainer.PodStatus
-	delay       map[types.UID]time.Duration
-	addressless map[types.UID]bool
-	lists       time.Duration
+	mu     sync.Mutex
+	faults map[types.UID]podFault
+	lists  time.Duration
+}
+
+// podFault is how the inspections of a pod go: how long they take, the error, the status beside it,
+// and whether the pod has no address.
+type podFault struct {
+	delay       time.Duration
+	err         error
+	partial     *kubecontainer.PodStatus
+	addressless bool
 }
 
 func newFakeRuntime() *fakeRuntime {
-	return &fakeRuntime{
-		FakeRuntime: &containertest.FakeRuntime{},
-		broken:      make(map[types.UID]error),
-		partial:     make(map[types.UID]*kubecontainer.PodStatus),
-		delay:       make(map[types.UID]time.Duration),
-		addressless: make(map[types.UID]bool),
-	}
+	return &fakeRuntime{FakeRuntime: &containertest.FakeRuntime{}, faults: make(map[types.UID]podFault)}
 }
 
 // set sets the containers of a pod, newest first, or removes the pod if words is
-// empty. "c1=running" is a container and its state, "/s1=running" a sandbox.
+// empty. "c1=running" is a container and its state, "/s1=running" a sandbox. A blank is a pod
+// that has neither.
 func (r *fakeRuntime) set(uid types.UID, words string) {
 	r.Lock()
 	defer r.Unlock()
@@ -62,13 +63,6 @@ func (r *fakeRuntime) set(uid types.UID, words string) {
 	r.AllPodList = append(r.AllPodList, &containertest.FakePod{Pod: pod})
 }
 
-// setEmpty adds a pod that has neither containers nor sandboxes.
-func (r *fakeRuntime) setEmpty(uid types.UID) {
-	r.Lock()
-	defer r.Unlock()
-	r.AllPodList = append(r.AllPodList, &containertest.FakePod{Pod: &kubecontainer.Pod{ID: uid, Name: string(uid), Namespace: "test"}})
-}
-
 // fail makes lists fail until err is nil.
 func (r *fakeRuntime) fail(err error) {
 	r.Lock()
@@ -76,32 +70,18 @@ func (r *fakeRuntime) fail(err error) {
 	r.Err = err
 }
 
-// breakPod makes inspections of the pod fail until err is nil.
-func (r *fakeRuntime) breakPod(uid types.UID, err error) {
+// disturb changes how inspections of the pod go.
+func (r *fakeRuntime) disturb(uid types.UID, change func(f *podFault)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.broken[uid] = err
-}
-
-// beside sets the status that comes with the error of an inspection.
-func (r *fakeRuntime) beside(uid types.UID, status *kubecontainer.PodStatus) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.partial[uid] = status
-}
-
-// strip removes the pod's address, or restores it.
-func (r *fakeRuntime) strip(uid types.UID, stripped bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.addressless[uid] = stripped
+	f := r.faults[uid]
+	change(&f)
+	r.faults[uid] = f
 }
 
 // slow makes each inspection of the pod take this long.
 func (r *fakeRuntime) slow(uid types.UID, d time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.delay[uid] = d
+	r.disturb(uid, func(f *podFault) { f.delay = d })
 }
 
 // slowLists makes each list take this long.
@@ -142,12 +122,11 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 // code 3, and a pod with a ready sandbox has an address.
 func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	r.mu.Lock()
-	delay, err, addressless := r.delay[pod.ID], r.broken[pod.ID], r.addressless[pod.ID]
-	partial := r.partial[pod.ID]
+	fault := r.faults[pod.ID]
 	r.mu.Unlock()
-	time.Sleep(delay)
-	if err != nil {
-		return partial, err
+	time.Sleep(fault.delay)
+	if fault.err != nil {
+		return fault.partial, fault.err
 	}
 	status := &kubecontainer.PodStatus{ID: pod.ID, Name: pod.Name, Namespace: pod.Namespace, TimeStamp: pod.Timestamp}
 	for _, c := range pod.Containers {
@@ -161,7 +140,7 @@ func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*
 		s := &runtimeapi.PodSandboxStatus{Id: c.ID.ID, State: runtimeapi.PodSandboxState_SANDBOX_NOTREADY}
 		if c.State == kubecontainer.ContainerStateRunning {
 			s.State = runtimeapi.PodSandboxState_SANDBOX_READY
-			if !addressless {
+			if !fault.addressless {
 				status.IPs = []string{address(pod.ID)}
 			}
 		}

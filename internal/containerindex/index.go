@@ -115,7 +115,7 @@ func (x *Index) get(ids []pleg.ContainerID) (c lookup.Container, changed <-chan 
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, id := range ids {
-		if e, ok := x.known(id); ok {
+		if e, ok := x.find(id); ok {
 			return newContainer(id, e), nil, nil
 		}
 		full, err := x.expand(id)
@@ -129,8 +129,8 @@ func (x *Index) get(ids []pleg.ContainerID) (c lookup.Container, changed <-chan 
 	return lookup.Container{}, x.changed, lookup.ErrNotYet
 }
 
-// known returns a container that exists or was removed not long ago. It is called with mu held.
-func (x *Index) known(id pleg.ContainerID) (entry, bool) {
+// find returns a container that exists or was removed not long ago. It is called with mu held.
+func (x *Index) find(id pleg.ContainerID) (entry, bool) {
 	e, ok := x.byID[id]
 	return e, ok && (e.removedAt.IsZero() || time.Since(e.removedAt) <= lookup.KeepRemoved)
 }
@@ -145,7 +145,7 @@ func (x *Index) expand(digits pleg.ContainerID) (full pleg.ContainerID, err erro
 		if !begins(id, digits) {
 			continue
 		}
-		if _, ok := x.known(id); !ok {
+		if _, ok := x.find(id); !ok {
 			continue
 		}
 		if full != "" {

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
@@ -47,16 +48,20 @@ type fixture struct {
 
 func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixture {
 	t.Helper()
-	f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing), start: time.Now()}
+	return newFixtureWith(t, rt, nil, period, 0)
+}
+
+// newFixtureWith has room for some listings that nobody receives.
+func newFixtureWith(t *testing.T, rt *plegtest.Runtime, prober pleg.Prober, period time.Duration, room int) *fixture {
+	t.Helper()
+	f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, room), start: time.Now()}
 	var err error
 	f.lister, err = lister.New(lister.Options{
-		Runtime: rt, Ticks: new(stage.Ticks),
+		Runtime: rt, Prober: prober, Ticks: new(stage.Ticks),
 		RelistPeriod: period, RelistThreshold: threshold, RelistPeriodWithEvents: periodWithEvents,
 		Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
 	})
-	if err != nil {
-		t.Fatalf("New: %v", err)
-	}
+	kit.Must(t, err)
 	kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
 	return f
 }

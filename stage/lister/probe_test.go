@@ -8,13 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
-	"github.com/pleg-pipeline/pleg-pipeline/stage"
-	"github.com/pleg-pipeline/pleg-pipeline/stage/lister"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // probe is a runtime's cheapest call.
@@ -28,21 +22,13 @@ func TestProbesBetweenLists(t *testing.T) {
 		var probes atomic.Int64
 		var silent atomic.Bool
 		rt := plegtest.New()
-		f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, 100), start: time.Now()}
-		var err error
-		f.lister, err = lister.New(lister.Options{
-			Runtime: rt, Ticks: new(stage.Ticks), RelistPeriod: time.Minute, RelistThreshold: threshold, RelistPeriodWithEvents: time.Minute,
-			Prober: probe(func(context.Context) error {
-				if probes.Add(1); silent.Load() {
-					time.Sleep(3 * time.Second)
-					return errors.New("no answer")
-				}
-				return nil
-			}),
-			Logger: f.logged.Logger(), Metrics: instrument.Registry{Registerer: f.metrics},
-		})
-		kit.Must(t, err)
-		kit.Run(t, func(ctx context.Context) error { return f.lister.Run(ctx, f.listings) })
+		f := newFixtureWith(t, rt, probe(func(context.Context) error {
+			if probes.Add(1); silent.Load() {
+				time.Sleep(3 * time.Second)
+				return errors.New("no answer")
+			}
+			return nil
+		}), time.Minute, 100)
 		f.sleepUntil(21 * time.Second)
 		if probes, lists := probes.Load(), rt.Counts().Lists; probes != 10 || lists != 1 {
 			t.Errorf("%d probes and %d lists in 21 s, want 10 and 1", probes, lists)
