@@ -115,12 +115,7 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	e := c.entries[uid]
-	if e == nil { // the pod is gone, which releases those who wait for it
-		e = &entry{gone: true}
-		c.entries[uid] = e
-		c.gone = append(c.gone, uid)
-	}
+	e := c.entryOf(uid) // if the pod is gone, that releases those who wait for it
 	if e.at.After(at) {
 		return
 	}
@@ -134,12 +129,7 @@ func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, pod := range pending {
-		e := c.entries[pod.UID]
-		if e == nil {
-			e = &entry{gone: true}
-			c.entries[pod.UID] = e
-			c.gone = append(c.gone, pod.UID)
-		}
+		e := c.entryOf(pod.UID)
 		if !c.isPending(e) {
 			e.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
 		}
@@ -161,6 +151,17 @@ func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	for uid := range c.waiters {
 		c.wake(uid)
 	}
+}
+
+// entryOf returns the entry of a pod, a new one if there is none.
+func (c *Cache) entryOf(uid pleg.PodUID) *entry {
+	e := c.entries[uid]
+	if e == nil {
+		e = &entry{gone: true}
+		c.entries[uid] = e
+		c.gone = append(c.gone, uid)
+	}
+	return e
 }
 
 func (c *Cache) put(uid pleg.PodUID, e entry) {

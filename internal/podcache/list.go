@@ -12,20 +12,15 @@ import (
 // UID. A pod whose first inspection has not ended is included. List does not
 // wait for the runtime.
 func (c *Cache) List() []cache.Entry {
-	entries := c.list()
-	slices.SortFunc(entries, func(a, b cache.Entry) int { return cmp.Compare(a.UID, b.UID) })
-	return entries
-}
-
-func (c *Cache) list() []cache.Entry {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	entries := make([]cache.Entry, 0, len(c.entries))
 	for uid, e := range c.entries {
 		if !e.gone || c.isPending(e) {
 			entries = append(entries, c.entry(uid, e))
 		}
 	}
+	c.mu.Unlock()
+	slices.SortFunc(entries, func(a, b cache.Entry) int { return cmp.Compare(a.UID, b.UID) })
 	return entries
 }
 

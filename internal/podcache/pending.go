@@ -12,11 +12,18 @@ import (
 // Pending returns the pods that wait for an inspection since the last listing or
 // longer, the longest wait first. It does not wait for the runtime.
 func (c *Cache) Pending() []cache.Pending {
-	backlog := c.backlog()
-	slices.SortFunc(backlog, func(a, b cache.Pending) int {
+	c.mu.Lock()
+	var pending []cache.Pending
+	for uid, e := range c.entries {
+		if c.isPending(e) {
+			pending = append(pending, cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.listed, Since: e.since})
+		}
+	}
+	c.mu.Unlock()
+	slices.SortFunc(pending, func(a, b cache.Pending) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 	})
-	return backlog
+	return pending
 }
 
 // Uninspected returns the pods whose listed change has not been inspected successfully: their
@@ -31,16 +38,4 @@ func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
 		}
 	}
 	return pods
-}
-
-func (c *Cache) backlog() []cache.Pending {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	var backlog []cache.Pending
-	for uid, e := range c.entries {
-		if c.isPending(e) {
-			backlog = append(backlog, cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.listed, Since: e.since})
-		}
-	}
-	return backlog
 }

@@ -1,6 +1,7 @@
 package podcache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -28,13 +29,7 @@ func (c *Cache) wake(uid pleg.PodUID) {
 func (c *Cache) removeWaiter(uid pleg.PodUID, w *waiter) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	kept := c.waiters[uid][:0]
-	for _, other := range c.waiters[uid] {
-		if other != w {
-			kept = append(kept, other)
-		}
-	}
-	c.setWaiters(uid, kept)
+	c.setWaiters(uid, slices.DeleteFunc(c.waiters[uid], func(other *waiter) bool { return other == w }))
 }
 
 func (c *Cache) setWaiters(uid pleg.PodUID, waiters []*waiter) {
