@@ -75,7 +75,7 @@ type Options struct {
 	ListTimeout time.Duration
 	// Inspectors is the greatest number of pods inspected at once, which bounds the load on the
 	// runtime. As many inspections again may hang; see [pleg.Inspection]. If no inspection has
-	// ended for a second and all places are taken, one more begins. If zero, [DefaultInspectors].
+	// ended for a second and all slots are taken, one more begins. If zero, [DefaultInspectors].
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer. If zero,
 	// [DefaultInspectTimeout].
@@ -83,7 +83,7 @@ type Options struct {
 	// MaxQuarantine is the longest wait for the next inspection of a pod whose last inspection
 	// hung, or failed after a second or more; see [pleg.Quarantined]. If zero,
 	// [DefaultMaxQuarantine]. If negative, or at most RelistPeriod, such a pod is inspected at
-	// every relist.
+	// every relist. With less than four Inspectors, and the defaults, it holds for 28 such pods at most.
 	MaxQuarantine time.Duration
 	// History is the number of events in the log, about 300 bytes each. A subscriber that is at
 	// most this number of events behind gets no Gap. If zero, [DefaultHistory]; if negative,

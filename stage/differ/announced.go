@@ -25,10 +25,6 @@ type announced struct {
 	recent, older, found map[pleg.ContainerID]kind
 }
 
-func newAnnounced() announced {
-	return announced{make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind)}
-}
-
 // hear notes an event, which announces the steps before it too: CRI-O may announce the start of
 // a container after its end, or never.
 func (a *announced) hear(h pleg.Hint) {

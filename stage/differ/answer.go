@@ -107,7 +107,7 @@ func (m *machine) addPassed(rec *record, over []passed) {
 }
 
 // consider decides what follows from the newest answer: nothing, an inspection, as soon as there
-// is a place, or the end of the pod, which needs no inspection.
+// is a slot, or the end of the pod, which needs no inspection.
 func (m *machine) consider(rec *record) {
 	if rec.inFlight {
 		if rec.superseded() {

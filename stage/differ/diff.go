@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -31,7 +32,7 @@ func kindOf(s pleg.State) kind {
 	}
 }
 
-// transition returns the types of the events for a container's step from one kind to
+// transition returns the types of the events for a container that goes from one kind to
 // another (kubelet v1.37, generateEvents).
 func transition(from, to kind) []pleg.EventType {
 	switch {
@@ -76,13 +77,10 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 	if same(old, cur) && len(passed) == 0 {
 		return nil
 	}
-	pod := cur
-	if pod == nil {
-		pod = old
-	}
+	pod := cmp.Or(cur, old)
 	before, after := kindsOf(old), kindsOf(cur) // a pod may have thousands of sandboxes
 	var out []pleg.Event
-	step := func(c *pleg.Container, sandbox bool) {
+	tell := func(c *pleg.Container, sandbox bool) {
 		from, to := before[c.ID], after[c.ID]
 		for _, t := range transition(from, to) {
 			if from == absent && c.State == pleg.StateCreated {
@@ -94,15 +92,15 @@ func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
 			out = append(out, containerEvent(t, pod, c, sandbox, at))
 		}
 	}
-	each(old, step)
+	each(old, tell)
 	for _, p := range passed {
 		for _, t := range p.told(cur) {
 			out = append(out, containerEvent(t, p.pod, p.container, p.sandbox, at))
 		}
 	}
 	each(cur, func(c *pleg.Container, sandbox bool) {
-		if _, known := before[c.ID]; !known {
-			step(c, sandbox)
+		if _, ok := before[c.ID]; !ok {
+			tell(c, sandbox)
 		}
 	})
 	return out

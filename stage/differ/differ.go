@@ -92,8 +92,8 @@ func New(o Options) (*Differ, error) {
 func newMachine(o Options) machine {
 	return machine{
 		records:     make(map[pleg.PodUID]*record),
-		announced:   newAnnounced(),
-		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, places: max(1, o.Inspectors/2)},
+		announced:   announced{make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind)},
+		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, slots: max(1, o.Inspectors/2)},
 	}
 }
 

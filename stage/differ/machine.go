@@ -136,7 +136,7 @@ func (m *machine) cut(rec *record) {
 	rec.cut = m.now
 	after := m.quarantines.first
 	if q := rec.quarantine; q != nil {
-		after <<= min(q.times, 10)
+		after <<= min(q.Hung, 10)
 	}
 	m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: after})
 }

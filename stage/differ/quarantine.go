@@ -10,56 +10,51 @@ import (
 )
 
 // firstDeadline is the timeout of the first retry. It doubles with each retry, but among many pods
-// for one retry at a time only, so that hung pods hand the places on by themselves.
+// for one retry at a time only, so that hung pods hand the slots on by themselves.
 const firstDeadline = 10 * time.Second
 
 // quarantines are the pods whose last inspection hung. A wait that doubles goes before each
 // retry, and pods that are well go first. Neither makes a pod wait longer than longest: half of
-// it is for the wait, half for a place.
+// it is for the wait, half for a slot.
 //
 // If an inspection only takes long before it fails, the runtime may be slow: such pods wait for a
 // relist period, and one of them is inspected at a time, as by the serial kubelet.
 type quarantines struct {
 	// first and longest bound the wait.
 	first, longest time.Duration
-	// places is how many retries the inspector accepts at once.
-	places int
+	// slots is how many retries the inspector accepts at once.
+	slots int
 	// pods are in the order in which their waits end.
 	pods []*record
 	// changed is set when what is published has changed.
 	changed bool
 }
 
-// quarantine is what is known of a pod in quarantine.
+// quarantine is a pod in quarantine.
 type quarantine struct {
-	// since is when the first inspection that hung began, tried when the last inspection ended, due
-	// when the wait ends.
-	since, tried, due time.Time
-	// times is the number of inspections in a row that hung or failed late; hung is set if the
-	// last one hung.
-	times int
-	hung  bool
-	// err is the error of the last inspection, call what it waited for; nil if that is not
-	// known.
-	err  error
-	call *pleg.Call
+	pleg.Quarantined
+	// tried is when the last inspection ended; late is set if it failed late and did not hang.
+	tried time.Time
+	late  bool
 }
 
 // add quarantines a pod whose inspection hung, or makes it wait longer. It reports whether the
 // pod is new.
 func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered bool) {
 	if entered = rec.quarantine == nil; entered {
-		rec.quarantine = &quarantine{since: now.Add(-s.Took)}
+		rec.quarantine = &quarantine{Quarantined: pleg.Quarantined{
+			UID: rec.uid, Namespace: rec.named.Namespace, Name: rec.named.Name, Since: now.Add(-s.Took),
+		}}
 		q.pods = append(q.pods, rec)
 	}
 	h := rec.quarantine
-	h.times++
-	h.hung, h.tried, h.err = s.Hung, now, s.Err
+	h.Hung++
+	h.late, h.tried, h.Err = !s.Hung, now, s.Err
 	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
-		h.call = &of.Call
+		h.Call = &of.Call
 	}
 	wait := q.first
-	for n := 1; n < h.times && wait < q.longest && h.hung; n++ {
+	for n := 1; n < h.Hung && wait < q.longest && s.Hung; n++ {
 		wait *= 2
 	}
 	if rec.urgent {
@@ -71,8 +66,8 @@ func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered 
 
 // wait sets when the pod's next retry is due.
 func (q *quarantines) wait(rec *record, until time.Time) {
-	rec.quarantine.due = until
-	slices.SortStableFunc(q.pods, func(a, b *record) int { return a.quarantine.due.Compare(b.quarantine.due) })
+	rec.quarantine.NextTry = until
+	slices.SortStableFunc(q.pods, func(a, b *record) int { return a.quarantine.NextTry.Compare(b.quarantine.NextTry) })
 	q.changed = true
 }
 
@@ -86,7 +81,7 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 		return
 	}
 	for _, next := range q.pods {
-		if !next.inFlight && next.quarantine.due.After(now) {
+		if !next.inFlight && next.quarantine.NextTry.After(now) {
 			q.wait(next, now)
 			return
 		}
@@ -98,15 +93,15 @@ func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
 // there is none. Pods that are well go first, but for no longer than the longest wait. If nothing
 // happens, ask again at the time again; zero if never.
 func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change, again time.Time) {
-	slow := slices.ContainsFunc(q.pods, func(r *record) bool { return !r.quarantine.hung && r.inFlight })
+	slow := slices.ContainsFunc(q.pods, func(r *record) bool { return r.quarantine.late && r.inFlight })
 	for _, rec := range q.pods {
 		h := rec.quarantine
 		overdue := h.tried.Add(q.longest)
 		switch {
-		case h.due.After(now):
-			return nil, stage.Earlier(again, h.due)
+		case h.NextTry.After(now):
+			return nil, stage.Earlier(again, h.NextTry)
 		case rec.next == nil: // in flight, or not listed again
-		case !overdue.After(now), (rec.urgent || !othersWait) && (h.hung || !slow):
+		case !overdue.After(now), (rec.urgent || !othersWait) && (!h.late || !slow):
 			rec.next.Timeout = q.timeout(rec, now)
 			return rec.next, time.Time{}
 		default:
@@ -118,16 +113,19 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 
 // timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be tried
 // within the longest wait, however many there are. One retry at a time may take longer (with a
-// single place, one in each longest wait): otherwise nothing would ever end on a runtime that was
-// stuck and now is slow.
+// single slot, one in each longest wait, for what the others leave of it): otherwise nothing would ever
+// end on a runtime that was stuck and now is slow.
 func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
-	if !rec.quarantine.hung {
+	if rec.quarantine.late {
 		return 0
 	}
-	full := firstDeadline << min(rec.quarantine.times-1, 6)
-	fair := max(firstDeadline, q.longest/2*time.Duration(max(1, q.places-1))/time.Duration(len(q.pods)))
+	full := firstDeadline << min(rec.quarantine.Hung-1, 6)
+	fair := max(firstDeadline, q.longest/2*time.Duration(max(1, q.slots-1))/time.Duration(len(q.pods)))
+	if left := q.longest - fair*time.Duration(len(q.pods)); q.slots == 1 && left > fair {
+		full = min(full, left)
+	}
 	long := func(r *record) bool {
-		return r.sent.timeout > fair && (r.inFlight || q.places == 1 && now.Sub(r.quarantine.tried) < q.longest)
+		return r.sent.timeout > fair && (r.inFlight || q.slots == 1 && now.Sub(r.quarantine.tried) < q.longest)
 	}
 	if slices.ContainsFunc(q.pods, long) {
 		return min(full, fair)
@@ -139,11 +137,7 @@ func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
 func (q *quarantines) published() []pleg.Quarantined {
 	pods := make([]pleg.Quarantined, 0, len(q.pods))
 	for _, rec := range q.pods {
-		h := rec.quarantine
-		pods = append(pods, pleg.Quarantined{
-			UID: rec.uid, Namespace: rec.named.Namespace, Name: rec.named.Name,
-			Since: h.since, Hung: h.times, NextTry: h.due, Err: h.err, Call: h.call,
-		})
+		pods = append(pods, rec.quarantine.Quarantined)
 	}
 	return pods
 }

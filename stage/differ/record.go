@@ -9,16 +9,16 @@ import (
 )
 
 // record is what the differ knows of one pod (the kubelet's podRecord). A pod is settled, or its
-// change waits for a place, or is in flight:
+// change waits for a slot, or is in flight:
 //
 //	   +--------- inspection succeeded ---------+
 //	   v                                        |
-//	settled --changed--> next --place--> sent --+
+//	settled --changed--> next --slot---> sent --+
 //	   |                  ^                |    |
 //	   |                  +- next answer --+----+
 //	   +------------- gone ------------> sent  failed
 //
-// A pod that is gone needs no place, and no inspection of it is waited for.
+// A pod that is gone needs no slot, and no inspection of it is waited for.
 type record struct {
 	uid pleg.PodUID
 	// old is the pod that the cache and the log have; nil before its first change is
@@ -36,7 +36,7 @@ type record struct {
 	passed []passed
 	heard  []life
 
-	// next is the change that waits for a place: in the queue, or as a retry.
+	// next is the change that waits for a slot: in the queue, or as a retry.
 	next *stage.Change
 	// sent is the change in flight, or the last change.
 	inFlight bool

@@ -301,14 +301,14 @@ func hintOf(words string) pleg.Hint {
 func TestRetriesShareTheLongestWait(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, pods := range []int{1, 4, 40} {
-		q := quarantines{first: time.Second, longest: 5 * time.Minute, places: 4}
+		q := quarantines{first: time.Second, longest: 5 * time.Minute, slots: 4}
 		for n := range pods {
-			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n))}, stage.Settled{Hung: true}, now)
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), named: &pleg.Pod{}}, stage.Settled{Hung: true}, now)
 		}
 		if got, want := q.timeout(q.pods[0], now), 10*time.Second; got != want {
 			t.Errorf("%d pods: the first retry has %v, want %v", pods, got, want)
 		}
-		q.pods[0].quarantine.times = 5
+		q.pods[0].quarantine.Hung = 5
 		if got, want := q.timeout(q.pods[0], now), 160*time.Second; got != want {
 			t.Errorf("%d pods: the fifth retry has %v, want %v", pods, got, want)
 		}
@@ -356,7 +356,7 @@ func TestUnannouncedChanges(t *testing.T) {
 
 // A hang is reported since its first inspection began, with the call that it waited for.
 func TestQuarantineIsReported(t *testing.T) {
-	q := quarantines{first: time.Second, longest: time.Minute, places: 4}
+	q := quarantines{first: time.Second, longest: time.Minute, slots: 4}
 	rec := &record{uid: explorePod, named: podOf("a=running")}
 	now, hung := time.Unix(1000, 0), &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus"}, Err: errors.New("no answer")}
 	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now)

@@ -67,7 +67,7 @@ func (m *machine) settleFailed(rec *record, s stage.Settled) {
 		if m.quarantines.add(rec, s, m.now) {
 			m.do.quarantined = append(m.do.quarantined, []any{
 				"podUID", rec.uid, "pod", rec.podName(), "age", s.Took, "failedLate", s.Late,
-				"nextTry", rec.quarantine.due.Sub(m.now), "err", s.Err,
+				"nextTry", rec.quarantine.NextTry.Sub(m.now), "err", s.Err,
 			})
 		}
 	case rec.quarantine != nil: // it does not hang any more: the next answer is enough
@@ -87,7 +87,7 @@ func (m *machine) release(rec *record, inspected bool) {
 		return
 	}
 	m.do.released = append(m.do.released, []any{
-		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.since).Round(time.Millisecond), "hung", q.times,
+		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.Since).Round(time.Millisecond), "hung", q.Hung,
 	})
 	m.quarantines.release(rec, inspected, m.now)
 }

@@ -16,18 +16,18 @@ import (
 func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	status := *s
 	status.UID, status.ObservedAt = c.UID, c.At
-	status.Containers = known(status.Containers, c.Pod.Containers, func(s *pleg.ContainerStatus) pleg.ContainerID { return s.ID })
-	status.Sandboxes = known(status.Sandboxes, c.Pod.Sandboxes, func(s *pleg.SandboxStatus) pleg.ContainerID { return s.ID })
+	status.Containers = observed(status.Containers, c.Pod.Containers, func(s *pleg.ContainerStatus) pleg.ContainerID { return s.ID })
+	status.Sandboxes = observed(status.Sandboxes, c.Pod.Sandboxes, func(s *pleg.SandboxStatus) pleg.ContainerID { return s.ID })
 	if last != nil && len(status.IPs) == 0 && !status.SandboxReady() {
 		status.IPs = last.IPs
 	}
 	return &status
 }
 
-// known returns a copy without the statuses of what was not observed.
-func known[S any](statuses []S, observed []*pleg.Container, id func(S) pleg.ContainerID) []S {
+// observed returns a copy without the statuses of what the pod does not have.
+func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.ContainerID) []S {
 	return slices.DeleteFunc(slices.Clone(statuses), func(s S) bool {
-		return !slices.ContainsFunc(observed, func(c *pleg.Container) bool { return c.ID == id(s) })
+		return !slices.ContainsFunc(has, func(c *pleg.Container) bool { return c.ID == id(s) })
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// crowded is how long nothing may begin or end, although all places are taken, before an
+	// crowded is how long nothing may begin or end, although all slots are taken, before an
 	// inspection is cancelled; in multiples of Options.HungAfter. For a hung inspection it is also
 	// in multiples of the time that others take.
 	crowded = 4
@@ -53,9 +53,9 @@ func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 // flights are the inspections in progress, with the rules that say which inspection may begin and
 // which must end. It has no clock.
 type flights struct {
-	places    int
+	slots     int
 	hungAfter time.Duration
-	// all are in the order in which they began. They take a place each.
+	// all are in the order in which they began. They take a slot each.
 	all []*flight
 	// moved is when an inspection last began, ended or was cancelled.
 	moved time.Time
@@ -95,17 +95,20 @@ func (s *flights) next(now time.Time) (p plan) {
 			}
 		}
 	}
-	if len(s.all) >= 2*s.places {
+	if len(s.all) >= 2*s.slots {
 		p.cancel = s.victim(&p, now)
 		return p
 	}
 	// While nothing ends, one more begins: if it ends, the older ones hang.
-	p.begin = well < s.places || p.due(s.moved.Add(s.hungAfter), now)
-	p.retry = p.begin && retries < max(1, s.places/2)
+	p.begin = well < s.slots || p.due(s.moved.Add(s.hungAfter), now)
+	// While a retry is in flight, the next begins only if nothing else does: of retries that begin
+	// together, a slow runtime that serves the last call first serves only the newest.
+	apart := max(s.hungAfter, min(s.took, 2*s.hungAfter))
+	p.retry = p.begin && (retries == 0 || retries < s.slots/2 && p.due(s.moved.Add(apart), now))
 	return p
 }
 
-// victim returns what to cancel, as all places are taken: the oldest hung inspection, or else the
+// victim returns what to cancel, as all slots are taken: the oldest hung inspection, or else the
 // youngest of all. Never the oldest of all: a runtime that serves its calls in order works on it.
 // Few inspections that do not hang are cancelled: a slow runtime must not pay for what cannot be
 // known.
@@ -114,7 +117,7 @@ func (s *flights) victim(p *plan, now time.Time) *flight {
 	for _, f := range s.all {
 		switch {
 		case f.over(now):
-			return nil // it leaves its place soon
+			return nil // it leaves its slot soon
 		case hung == nil && f.hung(now, s.hungAfter):
 			hung = f
 		case oldest == nil:

@@ -66,18 +66,18 @@ func (f *fixture) hang(t *testing.T, uids ...pleg.PodUID) {
 }
 
 // Inspectors is a bound while nothing is older than HungAfter. An inspection that hangs takes no
-// place: the bound is twice as high then.
-func TestHungInspectionsTakeNoPlaces(t *testing.T) {
+// slot: the bound is twice as high then.
+func TestHungInspectionsTakeNoSlots(t *testing.T) {
 	testHanging(t, 2, func(t *testing.T, f *fixture) {
-		want := func(step string, places int) {
+		want := func(step string, slots int) {
 			t.Helper()
-			for n := range places {
+			for n := range slots {
 				if !f.accepts(one(pleg.PodUID("hung-" + step + fmt.Sprint(n)))) {
-					t.Errorf("%s: %d more began, want %d", step, n, places)
+					t.Errorf("%s: %d more began, want %d", step, n, slots)
 				}
 			}
 			if f.accepts(one("hung-more")) {
-				t.Errorf("%s: more than %d began", step, places)
+				t.Errorf("%s: more than %d began", step, slots)
 			}
 		}
 		f.inspect <- one("hung-0")
@@ -113,7 +113,7 @@ func TestWhatIsOvertaken(t *testing.T) {
 	}
 }
 
-// If every place is taken and nothing ends, the youngest inspection is cancelled each four times
+// If every slot is taken and nothing ends, the youngest inspection is cancelled each four times
 // HungAfter, and the oldest never: a runtime that serves its calls in order works on it. If the
 // runtime answered before, it is more likely to be slow, and few are cancelled.
 func TestCancelledWhileNothingEnds(t *testing.T) {

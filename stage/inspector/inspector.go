@@ -34,7 +34,7 @@ type Cache interface {
 type Options struct {
 	Runtime Runtime
 	Cache   Cache
-	// Inspectors is the number of pods inspected at once, and of the extra places while
+	// Inspectors is the number of pods inspected at once, and of the extra slots while
 	// inspections hang; at least 1.
 	Inspectors int
 	// InspectTimeout ends an inspection that takes longer; positive.
@@ -77,7 +77,7 @@ func New(o Options) (*Inspector, error) {
 		opts: o, log: o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		failing: make(map[pleg.PodUID]bool),
-		flights: flights{places: o.Inspectors, hungAfter: o.HungAfter},
+		flights: flights{slots: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}
 	i.state.Store(&State{})
@@ -89,7 +89,7 @@ func New(o Options) (*Inspector, error) {
 // Inputs are what the differ sends.
 type Inputs struct {
 	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on any of
-	// the channels. Changes from Retry take at most half of the places.
+	// the channels. Changes from Retry take at most half of the slots.
 	Inspect, Retry <-chan stage.Change
 	// Gone are pods that need no inspection.
 	Gone   <-chan stage.Change

@@ -13,22 +13,26 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// On a node that is never idle, a quarantined pod is still tried, and soon on request.
+// On a node that is never idle, a quarantined pod is still tried, and soon on request or if a hint comes.
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	const (
 		busy          = 40 // more than eight inspectors can do in a period
 		timeout, wait = 10 * time.Second, 30 * time.Second
 	)
 	for name, tc := range map[string]struct {
-		request func(p *pipeline.Pipeline)
+		events  pipeline.EventsMode
+		request func(p *kit.Pipeline)
 		most    time.Duration
 	}{
-		"without a request": {func(*pipeline.Pipeline) {}, wait + 5*time.Second},
-		"RequestReinspect":  {func(p *pipeline.Pipeline) { p.RequestReinspect("hung") }, 5 * time.Second},
-		"RequestRelist":     {func(p *pipeline.Pipeline) { p.RequestRelist("hung") }, 5 * time.Second},
+		"without a request": {"", func(*kit.Pipeline) {}, wait + 5*time.Second},
+		"RequestReinspect":  {"", func(p *kit.Pipeline) { p.RequestReinspect("hung") }, 5 * time.Second},
+		"RequestRelist":     {"", func(p *kit.Pipeline) { p.RequestRelist("hung") }, 5 * time.Second},
+		"a hint":            {pipeline.EventsAuto, func(p *kit.Pipeline) { p.Runtime.Announce("hung", "c") }, 5 * time.Second},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			p := kit.New(t, pipeline.Options{InspectTimeout: timeout, MaxQuarantine: wait})
+			rt := plegtest.New()
+			p := kit.New(t, pipeline.Options{Runtime: rt, InspectTimeout: timeout, MaxQuarantine: wait, Events: tc.events})
+			p.Runtime = rt
 			p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
 			p.Runtime.Set("hung", "c=running")
 			p.Runtime.SetPodFault("hung", plegtest.Hang)
@@ -41,10 +45,13 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				}
 				return ctx.Err()
 			})
-			time.Sleep(timeout + wait + timeout + wait/3) // it has hung twice, and waits
+			time.Sleep(timeout + wait + timeout) // it has hung twice
+			for time.Until(p.Status().Quarantined[0].NextTry) < 6*time.Second {
+				time.Sleep(time.Second)
+			}
 			p.Runtime.SetPodFault("hung", nil)
 			recovered := time.Now()
-			tc.request(p.Pipeline)
+			tc.request(p)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
 			if _, err := p.Cache().GetNewerThan(ctx, "hung", recovered); err != nil {
@@ -59,9 +66,9 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 
 // No quarantined pod waits longer for its next try than MaxQuarantine and one list. This is so on
 // an idle node too, where nothing shows that retries hang. (If 100 of 110 hang, which take all
-// places before any is overtaken, it is two or three minutes more.)
+// slots before any is overtaken, it is two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
-	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}} {
+	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}, {19, 1}, {28, 1}} {
 		hung := tc.hung
 		kit.Bubble(t, fmt.Sprintf("%d, %d inspectors", hung, tc.inspectors), func(t *testing.T) {
 			p, _ := startNode(t, pipeline.Options{Inspectors: tc.inspectors}, nodePods)

@@ -280,32 +280,6 @@ func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	})
 }
 
-// A request for one pod in quarantine and a hint about it end its wait.
-func TestWaitInQuarantineEnds(t *testing.T) {
-	for name, ask := range map[string]func(*kit.Pipeline, *plegtest.Runtime){
-		"a request": func(r *kit.Pipeline, _ *plegtest.Runtime) { r.RequestRelist("p0") },
-		"a hint":    func(_ *kit.Pipeline, runtime *plegtest.Runtime) { runtime.Announce("p0", "c") },
-	} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			runtime := plegtest.New()
-			r := kit.New(t, pipeline.Options{Runtime: runtime, Events: pipeline.EventsAuto, InspectTimeout: 5 * time.Second})
-			kit.Fill(runtime, 1, "c=running")
-			runtime.SetPodFault("p0", plegtest.Hang)
-			r.Start(t)
-			time.Sleep(10 * time.Minute)
-			for len(r.Status().Quarantined) == 0 || time.Until(r.Status().Quarantined[0].NextTry) < time.Minute {
-				time.Sleep(time.Second)
-			}
-			runtime.SetPodFault("p0", nil)
-			ask(r, runtime)
-			time.Sleep(2 * time.Second)
-			if q := r.Status().Quarantined; len(q) > 0 {
-				t.Errorf("quarantined %+v two seconds later", q)
-			}
-		})
-	}
-}
-
 // A pod that only a list of itself has shown counts. What a hint says of a container that no list
 // shows is kept for a minute.
 func TestBetweenTwoLists(t *testing.T) {

@@ -9,41 +9,50 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/inspector"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Retries take at most half of the places.
-func TestRetriesLeavePlaces(t *testing.T) {
-	testHanging(t, 8, func(t *testing.T, f *fixture) {
-		retries := 0
-		for n := range 8 {
-			if f.acceptsRetry(one(pleg.PodUID(fmt.Sprint("hung-again-", n)))) {
-				retries++
+// Retries take at most half of the slots. While none ends, they begin as far apart as the last
+// inspection took, but at least HungAfter and at most twice that.
+func TestRetriesLeaveSlots(t *testing.T) {
+	for took, apart := range map[time.Duration]time.Duration{0: hungAfter, 3 * hungAfter / 2: 3 * hungAfter / 2, 5 * hungAfter: 2 * hungAfter} {
+		kit.Bubble(t, took.String(), func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{Inspectors: 8, HungAfter: hungAfter})
+			f.runtime.SetPodFault("slow", plegtest.Delay(took))
+			f.do(one("slow"))
+			f.runtime.SetInspectFault(plegtest.Hang)
+			for n, uid := range uids("hung", 5) {
+				if began := f.acceptsRetry(one(uid)); began != (n < 4) {
+					t.Errorf("retry %d began: %v, want 4", n, began)
+				}
+				time.Sleep(apart - 1)
+				if n < 3 && f.acceptsRetry(one("early")) {
+					t.Errorf("after retry %d another began sooner than %v later", n, apart)
+				}
+				time.Sleep(1)
 			}
-		}
-		if retries != 4 {
-			t.Errorf("%d retries at once, want 4", retries)
-		}
-		if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
-			t.Errorf("a healthy pod settled with %v", s.Err)
-		}
-	})
+			f.runtime.SetInspectFault(nil)
+			if s, _, ok := f.do(one("healthy")); s.Err != nil || !ok {
+				t.Errorf("a healthy pod settled with %v", s.Err)
+			}
+		})
+	}
 }
 
-// A retry begins as soon as any place is free, on a busy node too.
-func TestRetryNeedsOneFreePlace(t *testing.T) {
-	testHanging(t, 4, func(t *testing.T, f *fixture) {
-		for _, uid := range uids("hung", 3) {
-			f.inspect <- one(uid)
-		}
-		if !f.acceptsRetry(one("hung-again-0")) {
-			t.Error("no retry began, although a place is free")
-		}
-		if f.acceptsRetry(one("hung-again-1")) {
-			t.Error("a retry began, although all places are taken")
-		}
-	})
+// A retry begins as soon as any slot is free, on a busy node too.
+func TestRetryNeedsOneFreeSlot(t *testing.T) {
+	for busy, want := range map[int]bool{3: true, 4: false} {
+		testHanging(t, 4, func(t *testing.T, f *fixture) {
+			for _, uid := range uids("hung", busy) {
+				f.inspect <- one(uid)
+			}
+			if began := f.acceptsRetry(one("hung-again")); began != want {
+				t.Errorf("with %d of 4 slots taken a retry began: %v", busy, began)
+			}
+		})
+	}
 }
 
 // An error of the runtime's own is no hang, however late it comes.
