@@ -27,8 +27,8 @@
 // While the inspection of a pod fails, its events wait: the pod is inspected again
 // at each relist, and what has changed by then is delivered.
 //
-// A subscriber is a place in a log of the last events. Nobody waits for a subscriber. If the
-// log has moved past its place, it gets a Gap and the present state; see [Subscription].
+// A subscriber is a position in a log of the last events. Nobody waits for a subscriber. If the
+// log has moved past its position, it gets a Gap and the present state; see [Subscription].
 // Events in flight when the context of Run ends are dropped; the next process lists
 // everything again.
 //

@@ -15,7 +15,7 @@ import (
 // SubscribeOptions configure one subscriber: see [pleg.SubscribeOptions].
 type SubscribeOptions = pleg.SubscribeOptions
 
-// Subscription is a place in the log of the pipeline: see [pleg.Subscription].
+// Subscription is a position in the log of the pipeline: see [pleg.Subscription].
 type Subscription = pleg.Subscription
 
 // Subscribe adds a subscriber, before or while the pipeline runs. The subscriber gets every event

@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Subscription is a place in the log of the daemon's pipeline: see [pleg.Subscription].
+// Subscription is a position in the log of the daemon's pipeline: see [pleg.Subscription].
 type Subscription = pleg.Subscription
 
 // Subscribe returns a subscription that reconnects and resumes as [Client.Watch] does. It connects

@@ -100,7 +100,7 @@ type Quarantined struct {
 	Since time.Time
 	Hung  int
 	// NextTry is when the wait ends. The pod is inspected at the first relist after that, as
-	// soon as there is a place.
+	// soon as there is a slot.
 	NextTry time.Time
 	// Err is the error of the last inspection. Call is the call to the runtime that it waited for;
 	// nil if it is not known.

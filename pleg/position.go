@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Position is a place in the event stream of one pipeline. A subscriber that stores it
+// Position is a position in the event stream of one pipeline. A subscriber that stores it
 // can resume there.
 type Position struct {
 	// Epoch names the pipeline. Sequence numbers of different pipelines have nothing
@@ -36,7 +36,7 @@ func (p Position) String() string {
 	return p.Epoch + ":" + strconv.FormatUint(p.Seq, 10)
 }
 
-// Position returns the place of an event. It returns false for a Gap, because a replay follows the
+// Position returns the position of an event. It returns false for a Gap, because a replay follows the
 // Gap: a subscriber that resumes there could miss something.
 func (e Event) Position() (Position, bool) {
 	return Position{Epoch: e.Epoch, Seq: e.Seq}, e.Epoch != "" && e.Type != Gap

@@ -17,7 +17,7 @@
 // towards no limit of calls. Of the lists of one pod that clients request, at most 10 begin in a
 // second: further requests get RESOURCE_EXHAUSTED, and package client makes them again.
 //
-// Each watcher is a place in the log of the pipeline. A goroutine of its own reads the log and
+// Each watcher is a position in the log of the pipeline. A goroutine of its own reads the log and
 // waits for the client, so that a client that does not read, or is stopped, delays nobody. A
 // client stays connected as long as it answers keepalive pings.
 //

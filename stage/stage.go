@@ -12,7 +12,7 @@
 // others are channels.
 //
 // A Change takes one of three channels. If it needs an inspection, it waits for a free
-// place. If the pod is quarantined, it may take only half of the places. If the pod is
+// slot. If the pod is quarantined, it may take only half of the slots. If the pod is
 // gone, it never waits.
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only

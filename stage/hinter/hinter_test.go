@@ -58,13 +58,13 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 	})
 }
 
-// While all places are taken, a list of all pods serves the requests that wait.
-func TestRequestWhileAllPlacesAreTakenListsAll(t *testing.T) {
+// While all slots are taken, a list of all pods serves the requests that wait.
+func TestRequestWhileAllSlotsAreTakenListsAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
 		f.runtime.SetListFault(plegtest.Hang)
 		f.request("w x y z")
 		if f.lister.soon.Load() > 0 {
-			f.t.Error("a list of all pods was requested although a place was free")
+			f.t.Error("a list of all pods was requested although a slot was free")
 		}
 		f.request("a")
 		if f.lister.soon.Load() == 0 {

@@ -102,5 +102,5 @@ q       quit
 The first line says what is wrong. Pods whose inspection hangs come first, the
 longest first, then those whose inspection is slow or failed, those that do not
 run, then the busiest. EV/M are the events of the last minute, RST restarts.
-Inspections that hang or are slow hold up no others: those get extra places
+Inspections that hang or are slow hold up no others: those get extra slots
 (8 of 8 + 6 beside 6 hung).`

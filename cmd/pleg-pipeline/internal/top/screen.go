@@ -86,7 +86,7 @@ func (s *screen) drawSummary(m *model, now time.Time) (y int) {
 		s.fields(y, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
 	} else {
 		s.fields(y, m.lists(now))
-		figures = append([]field{{"inspecting", view.Places(m.status)}}, figures...)
+		figures = append([]field{{"inspecting", view.Slots(m.status)}}, figures...)
 	}
 	s.fields(y+1, figures)
 	return y + 2

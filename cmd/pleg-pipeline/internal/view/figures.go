@@ -67,11 +67,11 @@ type Differ struct {
 
 // Inspector has the figures of the inspections.
 type Inspector struct {
-	// InFlight is the number of pods being inspected, Inspectors its limit, and Places a text with
+	// InFlight is the number of pods being inspected, Inspectors its limit, and Slots a text with
 	// both. Hung are inspections that others have overtaken.
 	InFlight   int    `json:"inFlight"`
 	Inspectors int    `json:"inspectors"`
-	Places     string `json:"places"`
+	Slots      string `json:"slots"`
 	Hung       int    `json:"hung"`
 	// Inspections counts the inspections that ended, InspectionSeconds is the sum of their
 	// durations, Errors counts the failed ones.
@@ -121,13 +121,13 @@ func (f *Figures) addStatus(s pleg.Status) {
 		f.Lister.RunningSeconds = s.At.Sub(s.Relist.Started).Seconds()
 	}
 	f.Differ.Queue, f.Differ.Quarantined = s.Waiting, len(s.Quarantined)
-	f.Inspector.InFlight, f.Inspector.Inspectors, f.Inspector.Places = s.InFlight, s.Inspectors, Places(s)
+	f.Inspector.InFlight, f.Inspector.Inspectors, f.Inspector.Slots = s.InFlight, s.Inspectors, Slots(s)
 	f.Inspector.Hung, _ = CountHung(s)
 }
 
-// Places says how many inspections are in flight, of the places, and which of them take long. Hung
+// Slots says how many inspections are in flight, of the slots, and which of them take long. Hung
 // inspections do not count towards the bound, so there may be more.
-func Places(s pleg.Status) string {
+func Slots(s pleg.Status) string {
 	text := fmt.Sprintf("%d of %d", min(s.InFlight, s.Inspectors), s.Inspectors)
 	var why []string
 	hung, _ := CountHung(s)

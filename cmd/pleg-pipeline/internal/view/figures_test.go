@@ -80,7 +80,7 @@ func TestReadNamesSomePods(t *testing.T) {
 	})
 }
 
-func TestPlacesSayWhyThereAreMore(t *testing.T) {
+func TestSlotsSayWhyThereAreMore(t *testing.T) {
 	for want, test := range map[string]struct{ inFlight, hung, slow int }{
 		"0 of 8":                              {0, 0, 0},
 		"8 of 8":                              {8, 0, 0},
@@ -93,7 +93,7 @@ func TestPlacesSayWhyThereAreMore(t *testing.T) {
 		for n := range test.hung + test.slow {
 			s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(fmt.Sprint(n)), Hung: n < test.hung})
 		}
-		if got := view.Places(s); got != want {
+		if got := view.Slots(s); got != want {
 			t.Errorf("%+v: %q, want %q", test, got, want)
 		}
 	}

@@ -29,7 +29,7 @@ export class Stages {
 			queue: count(differ.queue),
 			quarantined: count(differ.quarantined),
 			inspectionRate: perSecond(this.#rates.inspections),
-			inFlight: inspector.places,
+			inFlight: inspector.slots,
 			inspectionDuration: seconds(this.#inspectionDuration),
 			inspectionErrors: count(inspector.errors),
 			eventRate: perSecond(this.#rates.events),
