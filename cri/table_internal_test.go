@@ -2,12 +2,15 @@ package cri
 
 import (
 	"cmp"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
@@ -179,4 +182,88 @@ func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestManyItemsAreRefused reads lists in several answers, as a stream has them, of items that
+// are well-formed, empty, or one many times.
+func TestManyItemsAreRefused(t *testing.T) {
+	const most = 100
+	items := 0
+	duplicate := []byte{0x0a, 0x05, 0x0a, 0x01, 'a', 0x1a, 0x00} // field 1 with the id and metadata
+	for name, item := range map[string]func() []byte{
+		"empty":     func() []byte { return []byte{0x0a, 0x00} },
+		"duplicate": func() []byte { return duplicate },
+		"new": func() []byte {
+			items++
+			return append(fmt.Appendf([]byte{0x0a, 0x0c, 0x0a, 0x08}, "%08d", items), 0x1a, 0x00)
+		},
+	} {
+		table := newContainerTable()
+		if table.most != maxItems {
+			t.Errorf("a table has at most %d items, want %d", table.most, maxItems)
+		}
+		table.most = most
+		next := func(n int) error {
+			var answer []byte
+			for range n {
+				answer = append(answer, item()...)
+			}
+			return table.read(pieces(answer))
+		}
+		table.startList()
+		if err := next(most); err != nil || max(len(table.items), len(table.skipped)) < most-1 {
+			t.Errorf("%s: %d items, %d skipped, %v, want as many as allowed", name, len(table.items), len(table.skipped), err)
+		}
+		if err := next(2); err == nil || !strings.Contains(err.Error(), "more than 100 items") {
+			t.Errorf("%s: got %v, want an error", name, err)
+		}
+		for range 2 { // lists with other items that fail too
+			table.startList()
+			if err := next(10 * most); err == nil {
+				t.Errorf("%s: a list with too many items was read", name)
+			}
+		}
+		if len(table.items) > most+1 || len(table.skipped) > most+1 || len(table.known) > 2*most+2 {
+			t.Errorf("%s: %d items are kept, %d skipped, %d are known", name, len(table.items), len(table.skipped), len(table.known))
+		}
+		if err := table.readList(pieces(duplicate)); err != nil || len(table.items) != 1 {
+			t.Errorf("%s: the next list has %d items, %v, want 1", name, len(table.items), err)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// node returns the answers of a kubelet's runtime with this number of pods, with two containers
+// each and the usual labels and annotations. Each call encodes the maps in a different order.
+func node(t testing.TB, pods int) (sandboxes, containers []byte) {
+	t.Helper()
+	var s runtimeapi.ListPodSandboxResponse
+	var c runtimeapi.ListContainersResponse
+	for pod := range pods {
+		id, uid := fmt.Sprintf("%064d", pod), fmt.Sprintf("%08d-1111-2222-3333-444444444444", pod)
+		created := 1_700_000_000_000_000_000 + int64(pod)
+		labels := map[string]string{
+			labelPodName: fmt.Sprintf("web-%d", pod), labelPodNamespace: "production",
+			labelPodUID: uid, "app": "web", "pod-template-hash": "6b7c9d",
+		}
+		s.Items = append(s.Items, &runtimeapi.PodSandbox{
+			Id: id, Metadata: &runtimeapi.PodSandboxMetadata{Name: labels[labelPodName], Namespace: "production", Uid: uid},
+			CreatedAt: created, Labels: labels,
+			Annotations: map[string]string{
+				"kubernetes.io/config.seen": "2026-01-01T00:00:00Z", "kubernetes.io/config.source": "api", "prometheus.io/scrape": "true",
+			},
+		})
+		for i := range 2 {
+			c.Containers = append(c.Containers, &runtimeapi.Container{
+				Id: fmt.Sprintf("%063d%d", pod, i), PodSandboxId: id,
+				Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprintf("container-%d", i)},
+				Image:    &runtimeapi.ImageSpec{Image: "sha256:0123", UserSpecifiedImage: "nginx:1"},
+				ImageRef: "sha256:0123456789abcdef", ImageId: "sha256:0123", State: runtimeapi.ContainerState_CONTAINER_RUNNING,
+				CreatedAt: created, Labels: labels,
+				Annotations: map[string]string{"io.kubernetes.container.hash": "d0c4f5a1", "io.kubernetes.container.restartCount": "0"},
+			})
+		}
+	}
+	return encode(t, &s), encode(t, &c)
 }

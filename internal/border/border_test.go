@@ -275,32 +275,26 @@ func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
 	}
 }
 
+// A pod that the runtime does not have is nil, without an error.
 func TestMalformedAnswersAreRefused(t *testing.T) {
-	r := guard(t, fake{
-		one:    func(context.Context) (*pleg.Pod, error) { return &pleg.Pod{UID: "another"}, nil },
-		status: func(context.Context) (*pleg.PodStatus, error) { return nil, nil },
-	})
-	if _, err := r.PodLister().ListPod(t.Context(), "a"); err == nil {
-		t.Error("ListPod accepted another pod")
-	}
-	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
-		t.Error("PodStatus accepted neither a status nor an error")
-	}
-	r = guard(t, fake{
-		one: func(context.Context) (*pleg.Pod, error) { return nil, nil },
-		status: func(context.Context) (*pleg.PodStatus, error) {
-			return &pleg.PodStatus{Sandboxes: make([]*pleg.SandboxStatus, 1)}, nil
-		},
-	})
-	if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || err != nil {
-		t.Errorf("ListPod of a removed pod = %v, %v, want nil and no error", pod, err)
-	}
-	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
-		t.Error("PodStatus accepted a nil sandbox")
-	}
-	r = guard(t, fake{status: func(context.Context) (*pleg.PodStatus, error) { return &pleg.PodStatus{UID: "another"}, nil }})
-	if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
-		t.Error("PodStatus accepted the status of another pod")
+	for name, tc := range map[string]struct {
+		pod    *pleg.Pod
+		status *pleg.PodStatus
+	}{
+		"another pod":   {&pleg.Pod{UID: "another"}, &pleg.PodStatus{UID: "another"}},
+		"nothing":       {nil, nil},
+		"a nil sandbox": {nil, &pleg.PodStatus{Sandboxes: make([]*pleg.SandboxStatus, 1)}},
+	} {
+		r := guard(t, fake{
+			one:    func(context.Context) (*pleg.Pod, error) { return tc.pod, nil },
+			status: func(context.Context) (*pleg.PodStatus, error) { return tc.status, nil },
+		})
+		if pod, err := r.PodLister().ListPod(t.Context(), "a"); pod != nil || (err != nil) != (tc.pod != nil) {
+			t.Errorf("%s: ListPod = %v, %v", name, pod, err)
+		}
+		if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "a"}, nil, timeout); err == nil {
+			t.Errorf("%s: PodStatus accepted it", name)
+		}
 	}
 }
 

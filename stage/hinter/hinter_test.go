@@ -1,11 +1,23 @@
 package hinter_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/hinter"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -91,4 +103,94 @@ func TestManyRequestsListAll(t *testing.T) {
 		f.request(many[0])
 		f.requireObserved(time.Minute, many[0]) // the others are not listed singly
 	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var errUnavailable = errors.New("unavailable")
+
+// fakeLister records what the hinter requests. began is the tick of the newest list of all pods.
+type fakeLister struct {
+	relists, soon atomic.Int64
+	began         atomic.Uint64
+}
+
+func (l *fakeLister) RelistNow()        { l.relists.Add(1) }
+func (l *fakeLister) RelistSoon()       { l.soon.Add(1) }
+func (l *fakeLister) LastBegan() uint64 { return l.began.Load() }
+
+// fixture is a hinter that runs, and its runtime. The test acts as differ.
+type fixture struct {
+	*hinter.Hinter
+	t       *testing.T
+	ticks   stage.Ticks
+	runtime *plegtest.Runtime
+	lister  fakeLister
+	metrics *prometheus.Registry
+	out     chan stage.Observation
+}
+
+// testHinter runs a test with a hinter in a bubble. change may be nil.
+func testHinter(t *testing.T, change func(*hinter.Options), test func(f *fixture)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{t: t, runtime: plegtest.New(), metrics: prometheus.NewPedanticRegistry(), out: make(chan stage.Observation)}
+		o := hinter.Options{
+			Pods: f.runtime, Ticks: &f.ticks, Lister: &f.lister,
+			Logger: slog.New(slog.DiscardHandler), Metrics: instrument.Registry{Registerer: f.metrics},
+		}
+		if change != nil {
+			change(&o)
+		}
+		var err error
+		f.Hinter, err = hinter.New(o)
+		kit.Must(t, err)
+		kit.Run(t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
+		test(f)
+	})
+}
+
+// request requests lists of these pods, one after the other.
+func (f *fixture) request(uids string) {
+	for uid := range strings.FieldsSeq(uids) {
+		f.RequestRelist(pleg.PodUID(uid))
+		synctest.Wait()
+	}
+}
+
+// slow makes each list of a pod take a second.
+func (f *fixture) slow() { f.runtime.SetListFault(plegtest.Delay(time.Second)) }
+
+// observations returns the pods of the observations that are ready now.
+func (f *fixture) observations() []string {
+	var uids []string
+	for {
+		synctest.Wait()
+		select {
+		case o := <-f.out:
+			if uids = append(uids, string(o.UID)); o.Began == 0 || o.Began >= o.Answered || o.At.IsZero() {
+				f.t.Errorf("%+v has no time", o)
+			}
+		default:
+			return uids
+		}
+	}
+}
+
+// requireObserved waits d, and requires observations of these pods, in any order.
+func (f *fixture) requireObserved(d time.Duration, want string) {
+	f.t.Helper()
+	time.Sleep(d)
+	if got := slices.Sorted(slices.Values(f.observations())); strings.Join(got, " ") != want {
+		f.t.Errorf("observed %q, want %q", got, want)
+	}
+}
+
+// requireCalls requires that the hinter has made this number of lists of single pods, and requested
+// this number of lists of all.
+func (f *fixture) requireCalls(pods int, all int64) {
+	f.t.Helper()
+	if gotPods, gotAll := f.runtime.Counts().PodLists, f.lister.relists.Load(); gotPods != pods || gotAll != all {
+		f.t.Errorf("%d lists of single pods and %d of all, want %d and %d", gotPods, gotAll, pods, all)
+	}
 }

@@ -2,7 +2,6 @@ package inspector_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -140,40 +139,6 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 	}
 }
 
-func TestInspectionsInFlightAreBounded(t *testing.T) {
-	const bound = 3
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		f := newFixture(t, nil, inspector.Options{Inspectors: bound})
-		f.runtime.SetInspectFault(plegtest.Block(release))
-		next := func(n int) stage.Change { return change(1, plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), "")) }
-		for n := range bound {
-			if !f.accepts(next(n)) {
-				t.Fatalf("change %d not accepted, want %d in flight", n, bound)
-			}
-		}
-		if f.accepts(next(3)) {
-			t.Fatalf("one more than %d accepted", bound)
-		}
-		f.gone <- stage.Change{UID: "gone", At: at(1)}
-		if s := <-f.settled; s.UID != "gone" {
-			t.Errorf("settled %+v, want the removed pod", s)
-		}
-		release <- struct{}{}
-		<-f.settled
-		if !f.accepts(next(3)) {
-			t.Error("no change accepted after an inspection ended")
-		}
-		close(release)
-		for range bound {
-			<-f.settled
-		}
-		if peak := f.runtime.Counts().Peak; peak != bound {
-			t.Errorf("most inspections in flight = %d, want %d", peak, bound)
-		}
-	})
-}
-
 func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got []*pleg.PodStatus
@@ -200,5 +165,100 @@ func TestInspectionGetsTheLastSuccessfulStatus(t *testing.T) {
 				t.Errorf("inspection %d got %+v, want %+v", n, got[n], want[n])
 			}
 		}
+	})
+}
+
+// An inspection that was overtaken is reported early, any other once nobody waits for it. It is
+// overdue from HungAfter until it ends.
+func TestHangIsReportedOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		overtaken bool
+		at        time.Duration
+	}{"overtaken": {true, hungAfter / 2}, "not overtaken": {false, 5 * hungAfter}} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, hanging(nil), inspector.Options{Inspectors: 4, HungAfter: hungAfter / 2})
+			began := time.Now()
+			f.inspect <- one("hung")
+			time.Sleep(hungAfter / 4)
+			if tc.overtaken {
+				f.do(one("quick"))
+			}
+			requireOverdue := func(want ...pleg.Inspection) {
+				t.Helper()
+				synctest.Wait()
+				if s := f.inspector.State(); !slices.Equal(s.Overdue, want) || s.InFlight != 1 {
+					t.Errorf("after %v: %+v, want one in flight, overdue: %+v", time.Since(began), s, want)
+				}
+			}
+			time.Sleep(hungAfter/4 - 1)
+			requireOverdue()
+			time.Sleep(1)
+			requireOverdue(pleg.Inspection{UID: "hung", Namespace: "ns", Name: "name-hung", Started: began, Hung: tc.overtaken})
+			if s := <-f.settled; s != (stage.Settled{UID: "hung", Hangs: true}) || time.Since(began) != tc.at {
+				t.Errorf("settled %+v after %v, want that it hangs after %v", s, time.Since(began), tc.at)
+			}
+			f.inspect <- one("quick")
+			if s := <-f.settled; s.UID != "quick" {
+				t.Errorf("settled %+v, want the other one", s)
+			}
+			if s := <-f.settled; s.Hangs || !s.Hung || s.Took != timeout {
+				t.Errorf("settled %+v, want the end after %v", s, timeout)
+			}
+		})
+	}
+}
+
+// Between the end of a hung inspection and the quarantine of its pod, no look may find the pod in
+// neither: it would count as failed, and the trouble as over.
+func TestHangIsVisibleUntilTheQuarantine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixtureWithBuffer(t, hanging(nil), inspector.Options{HungAfter: hungAfter}, 0)
+		f.inspect <- one("hung")
+		f.end()
+		synctest.Wait() // the differ applies what it received
+		if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
+			t.Errorf("overdue %+v, want the inspection that hung", overdue)
+		}
+		<-f.settled
+		synctest.Wait()
+		if overdue := f.inspector.State().Overdue; len(overdue) != 0 {
+			t.Errorf("overdue %+v, want none", overdue)
+		}
+	})
+}
+
+func TestRetryMayHaveAShorterTimeout(t *testing.T) {
+	for own, want := range map[time.Duration]time.Duration{0: timeout, 3 * time.Second: 3 * time.Second, time.Hour: timeout} {
+		kit.Bubble(t, own.String(), func(t *testing.T) {
+			f := newFixture(t, hanging(nil), inspector.Options{})
+			c := one("hung")
+			c.Retry, c.Timeout = true, own
+			f.retry <- c
+			if s := <-f.settled; s.Took != want || !s.Hung {
+				t.Errorf("settled %+v, want the timeout of %v", s, want)
+			}
+		})
+	}
+}
+
+// TestFailureIsLoggedOnce has a pod whose inspections fail, then one succeeds.
+func TestFailureIsLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil, inspector.Options{})
+		inspect := func(fault plegtest.Fault) {
+			f.runtime.SetInspectFault(fault)
+			f.do(one("a"))
+		}
+		failing := func(context.Context) error { return errInspect }
+		inspect(failing)
+		inspect(failing)
+		f.logged.RequireLines(t, 1, "inspection failed, will be retried")
+		inspect(nil)
+		inspect(failing)
+		f.logged.RequireLines(t, 2, "inspection failed, will be retried")
+		f.gone <- stage.Change{UID: "a", Last: one("a").Pod}
+		<-f.settled
+		inspect(failing)
+		f.logged.RequireLines(t, 3, "inspection failed, will be retried")
 	})
 }

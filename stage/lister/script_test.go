@@ -2,9 +2,11 @@ package lister_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -223,4 +225,88 @@ func TestNextRelistWaitsUntilTheListingIsReceived(t *testing.T) {
 // a bubble no list would be due, because time stands still there.
 func TestRunEndsAlthoughAListIsDue(t *testing.T) {
 	newFixture(t, faultyRuntime(plegtest.Hang), 1)
+}
+
+// Each list takes a period and fails, then the next one waits for a period.
+func TestStatusOfFailedLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, faultyRuntime(func(context.Context) error { time.Sleep(period); return errList }), period)
+		for n, failures := range []int{0, 1, 1, 2} {
+			f.sleepUntil(time.Duration(n)*period + period/2)
+			s := f.lister.Status()
+			if runs := !s.Started.IsZero(); runs != (n%2 == 0) || s.Failures != failures || n > 0 && !s.Failing.Equal(f.start) {
+				t.Errorf("after %d.5 s: %+v, want %d failures since the start", n, s, failures)
+			}
+		}
+	})
+}
+
+func TestMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		rt := faultyRuntime(func(ctx context.Context) error {
+			switch calls++; calls {
+			case 2:
+				return errList
+			case 4:
+				return plegtest.Hang(ctx)
+			default:
+				time.Sleep(200 * time.Millisecond)
+				return nil
+			}
+		})
+		f := newFixture(t, rt, period)
+		f.next(t)
+		f.next(t)
+		time.Sleep(period + 3*time.Second)
+		// A bubble starts at 2000-01-01 00:00:00 UTC. The third list began 2.2 s later, the fourth
+		// has been running for 3 s; each list after the first has an interval.
+		for name, want := range map[string]float64{
+			"pleg_last_seen_seconds": 946684802.2, "pleg_relist_errors_total": 1, "pleg_relist_running_seconds": 3,
+			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3,
+		} {
+			kit.RequireMetric(t, f.metrics, want, name)
+		}
+	})
+}
+
+// probe is a runtime's cheapest call.
+type probe func(context.Context) error
+
+func (p probe) Probe(ctx context.Context) error { return p(ctx) }
+
+// TestProbesBetweenLists has a runtime that stops to answer between two lists that are far apart.
+func TestProbesBetweenLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var probes atomic.Int64
+		var silent atomic.Bool
+		rt := plegtest.New()
+		f := newFixtureWith(t, rt, probe(func(context.Context) error {
+			if probes.Add(1); silent.Load() {
+				time.Sleep(3 * time.Second)
+				return errors.New("no answer")
+			}
+			return nil
+		}), time.Minute, 100)
+		f.sleepUntil(21 * time.Second)
+		if probes, lists := probes.Load(), rt.Counts().Lists; probes != 10 || lists != 1 {
+			t.Errorf("%d probes and %d lists in 21 s, want 10 and 1", probes, lists)
+		}
+		silent.Store(true)
+		rt.SetListFault(func(context.Context) error { time.Sleep(20 * time.Second); return nil })
+		f.sleepUntil(30 * time.Second)
+		s := f.lister.Status()
+		if got := s.Failing.Sub(f.start); got != 22*time.Second || s.Failures != 1 || s.FailedAfter != 3*time.Second {
+			t.Errorf("failing since %v, %d times, after %v, want the probe of second 22", got, s.Failures, s.FailedAfter)
+		}
+		if got := s.Started.Sub(f.start); got != 25*time.Second {
+			t.Errorf("the list began at %v, want 25 s", got)
+		}
+		silent.Store(false)
+		rt.SetListFault(nil)
+		f.sleepUntil(46 * time.Second)
+		if s := f.lister.Status(); s.Failures != 0 || s.Took != 20*time.Second {
+			t.Errorf("after the answer: %+v", s)
+		}
+	})
 }
