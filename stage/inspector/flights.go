@@ -173,11 +173,6 @@ func (s *flights) find(uid pleg.PodUID) *flight {
 	return nil
 }
 
-// remove removes an inspection that has returned.
-func (s *flights) remove(f *flight) {
-	s.all = slices.DeleteFunc(s.all, func(other *flight) bool { return other == f })
-}
-
 // answer notes that an inspection, which has left, had ended by itself. It overtook earlier
 // inspections if it took at most half of their age: they do not wait for the same thing.
 func (s *flights) answer(f *flight, took time.Duration, now time.Time) {

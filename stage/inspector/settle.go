@@ -3,6 +3,7 @@ package inspector
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -13,7 +14,7 @@ import (
 // or the end of Run, is no answer of the runtime: the cache keeps the status before.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	f, c, now := r.flight, r.flight.change, time.Now()
-	i.flights.remove(f)
+	i.flights.all = slices.DeleteFunc(i.flights.all, func(other *flight) bool { return other == f })
 	f.cancel(nil)
 	if !r.cancelled {
 		i.flights.answer(f, r.took, now)
