@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -85,13 +86,8 @@ func (l *lab) fail(err error) {
 }
 
 func (l *lab) pause(ctx context.Context, d time.Duration) {
-	if l.err != nil {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-		l.err = context.Cause(ctx)
+	if l.err == nil {
+		l.err = backoff.Wait(ctx, d)
 	}
 }
 

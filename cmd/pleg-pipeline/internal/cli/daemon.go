@@ -22,6 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -212,9 +213,7 @@ func identify(ctx context.Context, client *cri.Client, name *atomic.Value) error
 		if version, err := client.Check(ctx); err == nil {
 			name.Store(view.Printable(version.RuntimeName + " " + version.RuntimeVersion))
 		}
-		select {
-		case <-time.After(identifyPeriod):
-		case <-ctx.Done():
+		if backoff.Wait(ctx, identifyPeriod) != nil {
 			return nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -104,10 +105,8 @@ const hungPeriod = 500 * time.Millisecond
 // awaitOnlyHung blocks until each pod that is not known yet hangs, or until ctx ends.
 func awaitOnlyHung(ctx context.Context, from daemonSource) error {
 	for {
-		select {
-		case <-time.After(hungPeriod):
-		case <-ctx.Done():
-			return context.Cause(ctx)
+		if err := backoff.Wait(ctx, hungPeriod); err != nil {
+			return err
 		}
 		if now, err := from.Status(ctx); err != nil || onlyHung(now) {
 			return cmp.Or(err, errKnown)

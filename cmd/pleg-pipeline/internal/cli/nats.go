@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // natsFlags say how to connect to a NATS server. Except for the flag with the URL they have the
@@ -113,9 +114,7 @@ func (f *natsFlags) await(ctx context.Context, conn *nats.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	for !conn.IsConnected() {
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
+		if backoff.Wait(ctx, 10*time.Millisecond) != nil {
 			return fmt.Errorf("--%s %s: %w", f.urlFlag, f.url, cmp.Or(conn.LastError(), errors.New("no server answers")))
 		}
 	}

@@ -62,15 +62,10 @@ func (f *runtimeFlags) replay(
 	}
 	server := recording.NewServer(r, f.replaySpeed)
 	ended := func(ctx context.Context, _ net.Listener) error {
-		if f.once {
+		if f.once || server.WaitPlayed(ctx) != nil {
 			return nil
 		}
-		select {
-		case <-server.Ended():
-			return replayEnded{}
-		case <-ctx.Done():
-			return nil
-		}
+		return replayEnded{}
 	}
 	return servePrivately(ctx, func(ctx context.Context, address string) error {
 		return fn(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})

@@ -14,6 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // howFound is part of the help of every command that talks to a runtime.
@@ -107,10 +108,8 @@ const awaitPeriod = time.Second
 // awaitRuntime looks for a runtime until there is one or ctx ends.
 func (f *runtimeFlags) awaitRuntime(ctx context.Context, p Process) (endpoint.Endpoint, error) {
 	for {
-		select {
-		case <-time.After(awaitPeriod):
-		case <-ctx.Done():
-			return endpoint.Endpoint{}, context.Cause(ctx)
+		if err := backoff.Wait(ctx, awaitPeriod); err != nil {
+			return endpoint.Endpoint{}, err
 		}
 		if found, err := f.resolve(ctx, p); !errors.Is(err, endpoint.ErrNone) {
 			return found, err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -45,9 +46,7 @@ func startWait(ctx context.Context, out console, from statusSource, server strin
 func (w *wait) run(ctx context.Context) {
 	defer close(w.ended)
 	for began := time.Now(); ; {
-		select {
-		case <-time.After(patience):
-		case <-ctx.Done():
+		if backoff.Wait(ctx, patience) != nil {
 			return
 		}
 		why, trouble := whyWaiting(ctx, w.from)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // patience is how early a client may ask, in the time of the recording.
@@ -129,7 +131,7 @@ func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {
 			return nil
 		}
 		// It cannot be earlier, and is later if the clock stands still meanwhile.
-		if err := sleep(ctx, max(time.Millisecond, time.Duration(float64(left)/s.speed))); err != nil {
+		if err := backoff.Wait(ctx, max(time.Millisecond, time.Duration(float64(left)/s.speed))); err != nil {
 			return err
 		}
 	}

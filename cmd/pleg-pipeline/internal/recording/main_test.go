@@ -210,7 +210,7 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late
 	dial, _ := serving(t, server.Serve)
 	_ = connect(t, dial).Close() // starts the clock
 	time.Sleep(late)
-	return runPipeline(t, dial, o, func() { <-server.Ended() })
+	return runPipeline(t, dial, o, func() { _ = server.WaitPlayed(t.Context()) })
 }
 
 // churn changes the runtime for a while, and then waits for the pipeline.

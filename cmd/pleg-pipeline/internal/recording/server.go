@@ -3,18 +3,18 @@ package recording
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // quiet is how long after the end of the recording the client may still make the calls that
@@ -26,7 +26,6 @@ type Server struct {
 	recording *Recording
 	speed     float64
 	called    chan struct{} // closed by the first call
-	ended     chan struct{} // closed when everything has been played
 
 	mu    sync.Mutex
 	zero  time.Time      // when the time of the recording was 0: at the first call
@@ -40,45 +39,37 @@ type Server struct {
 // duration of calls included. speed must be positive.
 func NewServer(r *Recording, speed float64) *Server {
 	return &Server{
-		recording: r, speed: speed, called: make(chan struct{}), ended: make(chan struct{}),
-		asked: [2]bool{true, true}, given: make(map[string]int),
+		recording: r, speed: speed, called: make(chan struct{}), asked: [2]bool{true, true}, given: make(map[string]int),
 	}
 }
-
-// Ended is closed when the recording has been played: each list that differs from the list before
-// has been asked for, and the client had the time to make the calls that follow.
-func (s *Server) Ended() <-chan struct{} { return s.ended }
 
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
 // calls under way and returns the cause.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
-	parts, ctx := errgroup.WithContext(ctx)
-	parts.Go(func() error {
-		if err := server.Serve(listener); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
-			return fmt.Errorf("serve a recording: %w", err)
-		}
-		return nil
-	})
-	parts.Go(func() error {
-		s.waitForEnd(ctx)
-		<-ctx.Done()
+	stopped := make(chan struct{})
+	defer context.AfterFunc(ctx, func() {
+		defer close(stopped)
 		server.Stop()
+	})()
+	err := server.Serve(listener)
+	if ctx.Err() != nil {
+		<-stopped
 		return context.Cause(ctx)
-	})
-	return parts.Wait()
+	}
+	return fmt.Errorf("serve a recording: %w", err)
 }
 
-// waitForEnd closes ended when everything has been played, unless ctx ends before.
-func (s *Server) waitForEnd(ctx context.Context) {
+// WaitPlayed waits until the recording has been played: each list that differs from the list before
+// has been asked for, and the client had the time to make the calls that follow. It returns the
+// cause of ctx if that ends before.
+func (s *Server) WaitPlayed(ctx context.Context) error {
 	select {
 	case <-s.called:
 	case <-ctx.Done():
-		return
+		return context.Cause(ctx)
 	}
-	if s.waitUntil(ctx, s.recording.Length) == nil && sleep(ctx, quiet) == nil {
-		close(s.ended)
-	}
+	return cmp.Or(s.waitUntil(ctx, s.recording.Length), backoff.Wait(ctx, quiet))
 }
 
 // handle answers any call. There are no events and no streamed lists.
@@ -113,26 +104,11 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 // A call that had no answer hangs.
 func (s *Server) play(ctx context.Context, c *call) error {
 	if c.pending {
-		return hang(ctx)
+		<-ctx.Done()
+		return context.Cause(ctx)
 	}
 	if err := s.waitUntil(ctx, c.at); err != nil {
 		return err
 	}
-	return cmp.Or(sleep(ctx, time.Duration(float64(c.took)/s.speed)), c.err)
-}
-
-func hang(ctx context.Context) error {
-	<-ctx.Done()
-	return status.FromContextError(ctx.Err()).Err()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return hang(ctx)
-	}
+	return cmp.Or(backoff.Wait(ctx, time.Duration(float64(c.took)/s.speed)), c.err)
 }
