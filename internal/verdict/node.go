@@ -16,7 +16,7 @@ func (l Limits) unread(s pleg.Status) []Finding {
 	of := make([]Finding, len(s.Unread))
 	for n, u := range s.Unread {
 		f := Finding{
-			Cause: ClientNotReading, Severity: Warning, Subject: "a client of the runtime", What: "does not read from the runtime",
+			Cause: ClientNotReading, Severity: Warning, Subject: "a client", What: "does not read from the runtime",
 			Since: u.Since, AtLeast: l.unwatched(u.Since), Rest: fmt.Sprintf("; %d bytes are unread", u.Bytes),
 		}
 		switch p := u.Client; {

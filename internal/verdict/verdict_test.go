@@ -145,7 +145,7 @@ func TestOf(t *testing.T) {
 		}, "WARNING: other and 1 more client do not read from the runtime since 11:59 (9.0s): PID 8; 900 bytes are unread", "find out why"},
 		"an unknown client does not read": {func(s *pleg.Status) {
 			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Bytes: 900}}
-		}, "WARNING: a client of the runtime does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
+		}, "WARNING: a client does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
 		"a disk is full": {func(s *pleg.Status) {
 			s.Disk = &pleg.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}
 		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 3 % of its bytes and 90 % of its inodes are available", "crictl rmi"},

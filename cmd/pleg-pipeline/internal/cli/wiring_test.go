@@ -67,7 +67,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 		kit.Must(t, stop())
-		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim", "a client of the runtime does not read"} {
+		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim", "a client does not read from the runtime"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("stderr has no %q:\n%s", want, out)
 			}
