@@ -48,16 +48,10 @@ func serve(t *testing.T, handler http.Handler, webConfig string) string {
 	return l.Addr().String()
 }
 
-func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig string) {
+func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig string) (stop func() error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- httpserver.Serve(ctx, l, handler, webConfig, slog.New(slog.DiscardHandler)) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-served; err != nil {
-			t.Errorf("Serve() = %v", err)
-		}
+	return kit.Run(t, func(ctx context.Context) error {
+		return httpserver.Serve(ctx, l, handler, webConfig, slog.New(slog.DiscardHandler))
 	})
 }
 
@@ -133,17 +127,14 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newPipeListener(1)
 		client := l.connect(t)
-		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan error, 1)
 		large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
-		go func() { served <- httpserver.Serve(ctx, l, large, "", slog.New(slog.DiscardHandler)) }()
+		stop := serveOn(t, l, large, "")
 		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		began := time.Now()
-		cancel()
-		if err := <-served; err != nil || time.Since(began) > time.Second {
+		if err := stop(); err != nil || time.Since(began) > time.Second {
 			t.Errorf("Serve() = %v after %v", err, time.Since(began))
 		}
 		if n, err := client.Read(make([]byte, 1)); err == nil {
