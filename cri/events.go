@@ -9,8 +9,6 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -44,7 +42,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
 	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
-	decode := grpc.ForceCodecV2(eventCodec{encoding.GetCodecV2(codec.Name), c.metrics.malformed[notUTF8].Inc})
+	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed[notUTF8].Inc})
 	began := time.Now()
 	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, decode)
 	if err == nil {

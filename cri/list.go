@@ -10,8 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	codec "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -139,7 +137,7 @@ func (c *Client) list(ctx context.Context, uid pleg.PodUID, l *list, request pro
 // invoke makes one call and adds what it answers to the table.
 func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request proto.Message) error {
 	defer c.inFlight.begin(pleg.Call{Method: path.Base(l.method), PodUID: uid})()
-	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(codec.Name)}))
+	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{protobuf}))
 }
 
 // join joins the items of both tables, and what the runtime says of sandboxes that they lack. It

@@ -47,10 +47,8 @@ func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	if last == nil {
 		return false
 	}
-	if _, ok := last.unlabelled[uid]; ok {
-		return false
-	}
-	return len(last.unlabelled) == 0 || slices.ContainsFunc(last.pods, func(p *pleg.Pod) bool { return p.UID == uid })
+	_, unlabelled := last.unlabelled[uid]
+	return !unlabelled && (len(last.unlabelled) == 0 || slices.ContainsFunc(last.pods, func(p *pleg.Pod) bool { return p.UID == uid }))
 }
 
 // listLabelled lists everything with the label of a pod. The result is certain if it

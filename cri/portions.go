@@ -54,16 +54,14 @@ func (c *Client) listPortions(ctx context.Context, l *lists) error {
 			return c.wrapList("list pod sandboxes of a state", err)
 		}
 	}
-	if whole {
-		l.sandboxes.finishList()
-		return nil
-	}
-	byState := len(l.sandboxes.items)
-	if err := c.listByID(ctx, l); err != nil {
-		return err
-	}
-	if len(l.sandboxes.items) == byState { // an empty list would be wrong
-		return fmt.Errorf("%w; none is known by its id", *c.degraded.Load())
+	if !whole {
+		byState := len(l.sandboxes.items)
+		if err := c.listByID(ctx, l); err != nil {
+			return err
+		}
+		if len(l.sandboxes.items) == byState { // an empty list would be wrong
+			return fmt.Errorf("%w; none is known by its id", *c.degraded.Load())
+		}
 	}
 	l.sandboxes.finishList()
 	return nil
