@@ -192,7 +192,7 @@ func TestHangIsReportedOnce(t *testing.T) {
 			}
 			time.Sleep(hungAfter/4 - 1)
 			requireOverdue()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			requireOverdue(pleg.Inspection{UID: "hung", Namespace: "ns", Name: "name-hung", Started: began, Hung: tc.overtaken})
 			if s := <-f.settled; s != (stage.Settled{UID: "hung", Hangs: true}) || time.Since(began) != tc.at {
 				t.Errorf("settled %+v after %v, want that it hangs after %v", s, time.Since(began), tc.at)
