@@ -78,11 +78,11 @@ func buildProgram(flags []string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	root, err := Output(context.Background(), "go", "list", "-m", "-f", "{{.Dir}}", "github.com/pleg-pipeline/pleg-pipeline")
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/pleg-pipeline/pleg-pipeline").Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("find the repository: %w", err)
 	}
-	root = strings.TrimSpace(root)
+	root := strings.TrimSpace(string(out))
 	path := filepath.Join(root, "bin", filepath.Base(of)+strings.Join(flags, ""), "pleg-pipeline")
 	build := exec.Command("go", slices.Concat([]string{"build", "-C", root, "-o", path}, flags, []string{"./cmd/pleg-pipeline"})...)
 	if out, err := build.CombinedOutput(); err != nil {
@@ -95,7 +95,7 @@ func buildProgram(flags []string) (string, error) {
 // enough for a socket.
 func Dir(t testing.TB) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "pleg-")
+	dir, err := os.MkdirTemp("", "pleg-") //nolint:usetesting // the path of t.TempDir is too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,12 +29,12 @@ import (
 var browser context.Context
 
 func TestMain(m *testing.M) {
-	tabs, stop, err := startBrowser(context.Background())
-	if err != nil {
+	var stop func()
+	var err error
+	if browser, stop, err = startBrowser(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	browser = tabs
 	code := m.Run()
 	stop()
 	os.Exit(code)
