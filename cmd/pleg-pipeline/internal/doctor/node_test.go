@@ -79,7 +79,6 @@ func TestExamineNode(t *testing.T) {
 		},
 		{"not ready", []*runtimeapi.RuntimeCondition{{Type: "RuntimeReady", Reason: "Broken"}}, quiet, 50, 10, verdict.RuntimeUnready, verdict.Problem, "Broken"},
 		{"full disk", nil, quiet, 97, 10, verdict.Disk, verdict.Problem, "/var/lib/images is almost full"},
-		{"no inodes", nil, quiet, 50, 99, verdict.Disk, verdict.Problem, "/var/lib/images is almost full"},
 		{"busy disk", nil, busy, 50, 10, verdict.NetworkPlugin, verdict.Warning, ""},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
