@@ -74,7 +74,7 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}, {19, 1}, {28, 1}} {
 		hung := tc.hung
 		kit.Bubble(t, fmt.Sprintf("%d, %d inspectors", hung, tc.inspectors), func(t *testing.T) {
-			p, _ := startNode(t, pipeline.Options{Inspectors: tc.inspectors}, nodePods)
+			p, _ := startNode(t, pipeline.Options{Inspectors: tc.inspectors, RelistPeriod: 5 * time.Second}, nodePods)
 			p.Runtime.SetInspectFault(plegtest.Delay(20 * time.Millisecond))
 			var mu sync.Mutex
 			var longest time.Duration
