@@ -15,28 +15,28 @@ import (
 )
 
 // maxHealthCalls is the greatest number of calls of the health service at the same time: they
-// are counted apart, so that a probe is answered while all other places are taken.
+// are counted apart, so that a probe is answered while all other slots are taken.
 const maxHealthCalls = 64
 
 // limits are the calls on all connections together.
 type limits struct {
-	watchers, health, calls places
+	watchers, health, calls slots
 	metrics                 *metrics
 }
 
 func newLimits(o Options, m *metrics) *limits {
-	return &limits{newPlaces("watchers", o.MaxWatchers), newPlaces("health calls", maxHealthCalls), newPlaces("calls", o.MaxCalls), m}
+	return &limits{newSlots("watchers", o.MaxWatchers), newSlots("health calls", maxHealthCalls), newSlots("calls", o.MaxCalls), m}
 }
 
-// places are a limited number of calls of one kind.
-type places struct {
+// slots are a limited number of calls of one kind.
+type slots struct {
 	what string
 	free chan struct{}
 }
 
-func newPlaces(what string, n int) places { return places{what, make(chan struct{}, n)} }
+func newSlots(what string, n int) slots { return slots{what, make(chan struct{}, n)} }
 
-// acquire takes a place for a call of a method, or returns the error that there are too many.
+// acquire takes a slot for a call of a method, or returns the error that there are too many.
 func (l *limits) acquire(method string) (release func(), err error) {
 	p, refused := l.calls, l.metrics.refusedCalls
 	switch {

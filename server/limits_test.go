@@ -34,8 +34,8 @@ func (f *fixture) list() error {
 	return err
 }
 
-// Calls that wait take all places, lists that are not read too. Further ones are refused;
-// watchers and the health service have places of their own.
+// Calls that wait take all slots, lists that are not read too. Further ones are refused;
+// watchers and the health service have slots of their own.
 func TestTooManyCalls(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxCalls: 3}, func(t *testing.T, f *fixture) {
 		other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})

@@ -424,7 +424,7 @@ func TestEventsAtTheEnd(t *testing.T) {
 				got = append(got, ev)
 			}
 			want := strings.TrimSpace(strings.Repeat("a:PodSync ", min(1, events)))
-			if events > 1 { // there is one place in the channel
+			if events > 1 { // the channel has one slot
 				want = fmt.Sprintf("Gap(Stopped)*%d", events)
 			}
 			if words := wordsOf(got); words != want {
