@@ -166,7 +166,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		future := time.Now().Add(time.Hour)
 		ctx, cancel := context.WithCancel(t.Context())
 		var waiting sync.WaitGroup
-		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all places
+		for range server.DefaultMaxCalls / server.DefaultMaxStreams { // they take all slots
 			c := f.newClient(nil)
 			for range server.DefaultMaxStreams {
 				waiting.Go(func() { _, _ = c.PodStatus(ctx, "a", future) })
@@ -177,7 +177,7 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		time.AfterFunc(time.Minute, cancel)
 		got, err := f.client.PodStatus(t.Context(), "a", time.Time{})
 		if took := time.Since(began); err != nil || got.Container("c1") == nil || took < time.Minute || took > 2*time.Minute {
-			t.Errorf("got %+v, %v after %v, want the status once there is a place", got, err, took)
+			t.Errorf("got %+v, %v after %v, want the status once there is a slot", got, err, took)
 		}
 		waiting.Wait()
 	})

@@ -105,7 +105,7 @@ func TestWatchEnds(t *testing.T) {
 		{"type", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
 		{"mark", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, codes.InvalidArgument, `unknown event type "Synced"`},
 		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
-		{"two places", client.WatchOptions{After: pleg.Position{Epoch: "e"}, Since: time.Now()}, codes.Unknown, "After and Since exclude each other"},
+		{"two positions", client.WatchOptions{After: pleg.Position{Epoch: "e"}, Since: time.Now()}, codes.Unknown, "After and Since exclude each other"},
 		{"bare number", client.WatchOptions{After: pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be of another pipeline"},
 	}
 	for _, tt := range tests {

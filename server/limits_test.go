@@ -94,7 +94,7 @@ func TestWaitingCallsAreNotCut(t *testing.T) {
 	})
 }
 
-// A watcher that does not read costs nobody else an event: it has a place in the log, and
+// A watcher that does not read costs nobody else an event: it has a position in the log, and
 // learns what it missed.
 func TestUnreadWatch(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 5}, server.Options{}, func(t *testing.T, f *fixture) {

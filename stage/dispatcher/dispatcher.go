@@ -40,10 +40,10 @@ type Dispatcher struct {
 	metrics *metrics
 	log     *log
 
-	// callers are subscribers that wait for a place in the log, or have closed.
+	// callers are subscribers that wait for a position in the log, or have closed.
 	callers *mailbox.Box[*Subscription]
 	names   atomic.Uint64
-	// subscribers are the subscribers that have a place. Only the loop replaces the list.
+	// subscribers are the subscribers that have a position. Only the loop replaces the list.
 	subscribers subscribers
 	// stopping is closed when Run has published its last state.
 	stopping chan struct{}
@@ -169,7 +169,7 @@ func (d *Dispatcher) publish() {
 	}
 }
 
-// answer gives a place to each subscriber that waits for it, and forgets the subscribers that have
+// answer gives a position to each subscriber that waits for it, and forgets the subscribers that have
 // closed.
 func (d *Dispatcher) answer(callers []*Subscription) {
 	for _, s := range callers {
@@ -181,15 +181,15 @@ func (d *Dispatcher) answer(callers []*Subscription) {
 	}
 }
 
-// place gives a subscriber its place, and the present state if it needs that.
+// place gives a subscriber its position, and the present state if it needs that.
 func (d *Dispatcher) place(s *Subscription) {
 	after, newest := s.options.After, d.last.newest
 	if s.counts == nil {
 		d.subscribers.add(s)
-	} else { // it had a place, and the log has moved past that
+	} else { // it had a position, and the log has moved past that
 		after = pleg.Position{Epoch: d.epoch, Seq: s.at.Load()}
 	}
-	p := place{seq: newest, at: newest}
+	p := position{seq: newest, at: newest}
 	switch {
 	case after == pleg.Position{}:
 	case after.Epoch != d.epoch || after.Seq > newest:
@@ -206,7 +206,7 @@ func (d *Dispatcher) place(s *Subscription) {
 		p.pods = d.pods
 	}
 	s.at.Store(p.at) // until the reader takes it
-	s.places <- p
+	s.positions <- p
 }
 
 // stop publishes the last state, which ends the subscriptions, and waits for their pumps.

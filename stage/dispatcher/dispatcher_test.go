@@ -44,7 +44,7 @@ func TestEverySubscriberGetsEveryEvent(t *testing.T) {
 	})
 }
 
-// A subscriber has the same place in the log whether it asks for the state, a position or a time.
+// A subscriber has the same position in the log whether it asks for the state, a position or a time.
 func TestBeginning(t *testing.T) {
 	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
 	for name, test := range map[string]struct {
@@ -102,7 +102,7 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// The log has moved past the place of a subscriber, before it begins or while it reads: it gets
+// The log has moved past the position of a subscriber, before it begins or while it reads: it gets
 // one Gap, the state and then live events.
 func TestGap(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
@@ -128,7 +128,7 @@ func TestGap(t *testing.T) {
 	})
 }
 
-// A subscriber at any place within the log has lost nothing, and at any place before has a Gap.
+// A subscriber at any position within the log has lost nothing, and at any position before has a Gap.
 func TestPlaceInTheLog(t *testing.T) {
 	const length = 8
 	for behind := range 2 * length {
@@ -364,7 +364,7 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// A reader's wait ends with its context, and the next wait goes on at the same place.
+// A reader's wait ends with its context, and the next wait goes on at the same position.
 func TestNextEndsWithItsContext(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{})

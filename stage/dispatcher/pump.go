@@ -9,7 +9,7 @@ import (
 // pump passes the events of a subscription to a channel. It alone waits for the reader of it.
 type pump struct {
 	events chan pleg.Event
-	// before is the place before the event that waits in the channel.
+	// before is the position before the event that waits in the channel.
 	before atomic.Uint64
 	ended  chan struct{}
 }

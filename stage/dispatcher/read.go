@@ -40,7 +40,7 @@ func (s *Subscription) wait(ended <-chan struct{}) {
 		changed = s.seen.changed
 	}
 	select {
-	case p := <-s.places:
+	case p := <-s.positions:
 		s.place(p)
 	case <-changed:
 	case <-s.left:
@@ -48,8 +48,8 @@ func (s *Subscription) wait(ended <-chan struct{}) {
 	}
 }
 
-// place goes on at a place.
-func (s *Subscription) place(p place) {
+// place goes on at a position.
+func (s *Subscription) place(p position) {
 	s.placed = true
 	s.synced, s.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()
 	at := p.at
@@ -114,7 +114,7 @@ func (s *Subscription) wants(e *entry) bool {
 		(e.event.Seq > s.skip || !happened(&e.event).Before(s.options.Since))
 }
 
-// fallenOut asks for the present state, because the log has moved past the place. If no more
+// fallenOut asks for the present state, because the log has moved past the position. If no more
 // comes, the subscriber only learns what it missed.
 func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	if !s.seen.stopped && s.d.callers.Put(s) {

@@ -10,27 +10,27 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Subscription is a place in the log. Its reader reads the log, applies the filter and waits,
+// Subscription is a position in the log. Its reader reads the log, applies the filter and waits,
 // all in its own goroutine: the loop only says where it begins.
 type Subscription struct {
 	d       *Dispatcher
 	options pleg.SubscribeOptions
 	filter  filter.Filter
 
-	// places has what the loop answers to a subscriber in its mailbox. There is one answer at
+	// positions has what the loop answers to a subscriber in its mailbox. There is one answer at
 	// a time.
-	places chan place
-	closed atomic.Bool
-	left   chan struct{} // closed by Close
-	pump   atomic.Pointer[pump]
+	positions chan position
+	closed    atomic.Bool
+	left      chan struct{} // closed by Close
+	pump      atomic.Pointer[pump]
 	// at is the number of the last event that the reader has passed.
 	at atomic.Uint64
-	// counts is nil until the loop has given it a place.
+	// counts is nil until the loop has given it a position.
 	counts *counts
 
 	// The reader owns the fields below.
 
-	// placed is set unless it waits for a place, seen is the last state that it has seen.
+	// placed is set unless it waits for a position, seen is the last state that it has seen.
 	placed bool
 	seen   *state
 	gap    *pleg.Event // comes next
@@ -45,8 +45,8 @@ type Subscription struct {
 	warned bool // by the loop, which owns this
 }
 
-// place is where a subscriber goes on.
-type place struct {
+// position is where a subscriber goes on.
+type position struct {
 	at, seq uint64 // where it reads on, and the last event that was published
 	// gap is the reason of the Gap that comes first, if any, and missed what it counts.
 	gap    string
@@ -55,7 +55,7 @@ type place struct {
 }
 
 func newSubscription(d *Dispatcher, o pleg.SubscribeOptions, f filter.Filter) *Subscription {
-	return &Subscription{d: d, options: o, filter: f, places: make(chan place, 1), left: make(chan struct{})}
+	return &Subscription{d: d, options: o, filter: f, positions: make(chan position, 1), left: make(chan struct{})}
 }
 
 // Name implements [pleg.Subscription].

@@ -101,10 +101,10 @@ func (s *flights) next(now time.Time) (p plan) {
 	}
 	// While nothing ends, one more begins: if it ends, the older ones hang.
 	p.begin = well < s.slots || p.due(s.moved.Add(s.hungAfter), now)
-	// While a retry is in flight, the next begins only if nothing else does: of retries that begin
-	// together, a slow runtime that serves the last call first serves only the newest.
-	apart := max(s.hungAfter, min(s.took, 2*s.hungAfter))
-	p.retry = p.begin && (retries == 0 || retries < s.slots/2 && p.due(s.moved.Add(apart), now))
+	// Of retries that begin together, a slow runtime that serves the last call first serves only the
+	// newest: there they begin one after the other.
+	quick, apart := s.took < s.hungAfter, min(s.took, 2*s.hungAfter)
+	p.retry = p.begin && (retries == 0 || retries < s.slots/2 && (quick || p.due(s.moved.Add(apart), now)))
 	return p
 }
 

@@ -129,6 +129,32 @@ func TestSlowAfterItWasStuck(t *testing.T) {
 	}
 }
 
+// A runtime that was stuck until every pod was in quarantine, and that then answers as before, is known
+// within ten seconds: its pods do not wait for one another.
+func TestAllPodsRecoverSoon(t *testing.T) {
+	const stuck, takes = 5 * time.Minute, 400 * time.Millisecond
+	synctest.Test(t, func(t *testing.T) {
+		p, recovered := kit.New(t, pipeline.Options{}), make(chan struct{})
+		kit.Fill(p.Runtime, nodePods, "c=running")
+		p.Runtime.SetInspectFault(func(ctx context.Context) error {
+			select {
+			case <-recovered:
+				return plegtest.Delay(takes)(ctx)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		events := p.Events(t, nodePods)
+		p.Start(t)
+		time.Sleep(stuck)
+		close(recovered)
+		time.Sleep(10 * time.Second)
+		if got := len(events); got != nodePods {
+			t.Errorf("%d of %d pods were told", got, nodePods)
+		}
+	})
+}
+
 // Inspections that fail late are retried as often as the serial kubelet would.
 func TestLateFailuresRecoverSoon(t *testing.T) {
 	for _, pods := range []int{1, 30} {
