@@ -31,6 +31,13 @@ build: ## build bin/pleg-pipeline, static as in releases
 	@echo "building bin/pleg-pipeline"
 	@CGO_ENABLED=0 $(GO) build -ldflags '-X $(CLI).version=$(VERSION) -X $(CLI).revision=$(REVISION)' -o bin/pleg-pipeline ./cmd/pleg-pipeline
 
+# Where install puts the program: DESTDIR is for packages.
+PREFIX ?= /usr/local
+
+.PHONY: install
+install: build ## install the program in PREFIX/bin (/usr/local/bin)
+	install -D -m 0755 bin/pleg-pipeline $(DESTDIR)$(PREFIX)/bin/pleg-pipeline
+
 # On a terminal, set -m gives the program its own process group: Ctrl-C then reaches
 # only the program, and make sees its exit code.
 .PHONY: run
