@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Position is a position in the event stream of one pipeline. A subscriber that stores it
-// can resume there.
+// Position is where an event is in the log of one pipeline. A subscriber that stores it can resume
+// there.
 type Position struct {
 	// Epoch names the pipeline. Sequence numbers of different pipelines have nothing
 	// to do with each other, so that a position without an epoch cannot be resumed.
