@@ -143,4 +143,7 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 
 // Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
 // retried with backoff; Run returns none. A publisher runs once; a second call is an error.
-func (p *Publisher) Run(ctx context.Context) error { return p.loop.Run(ctx, p.publishOnce) }
+func (p *Publisher) Run(ctx context.Context) error {
+	defer p.closeInbox()
+	return p.loop.Run(ctx, p.publishOnce)
+}

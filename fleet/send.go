@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,7 +25,7 @@ type outbox struct {
 	sent  int
 	// answers come to the subjects inbox.1, inbox.2 and so on. number is that of the newest.
 	answers chan *nats.Msg
-	inbox   string
+	inbox   *nats.Subscription
 	number  uint64
 	// late fires when the next answer has not come in time.
 	late *time.Timer
@@ -36,17 +37,31 @@ type outgoing struct {
 	subject, id string
 	body        object
 	record      *record // nil in a message about the node
-	reply       string
+	number      uint64  // of its answer
 }
 
-// openInbox subscribes to the answers of a session, which sends the queue again.
-func (b *outbox) openInbox(conn *nats.Conn) (*nats.Subscription, error) {
-	b.sent, b.inbox, b.answers, b.late = 0, conn.NewInbox()+".", make(chan *nats.Msg, mostSent), time.NewTimer(requestTimeout)
-	subscription, err := conn.ChanSubscribe(b.inbox+"*", b.answers)
-	if err != nil {
-		return nil, fmt.Errorf("subscribe to answers: %w", explain(conn, err))
+// openInbox prepares for a session, which sends the queue again. All sessions have one inbox: at the
+// end of each subscription to a wildcard the server searches all answers that anybody waits for.
+func (b *outbox) openInbox(conn *nats.Conn) error {
+	b.sent, b.late = 0, time.NewTimer(requestTimeout)
+	if b.inbox != nil {
+		for len(b.answers) > 0 {
+			<-b.answers
+		}
+		return nil
 	}
-	return subscription, nil
+	var err error
+	b.answers = make(chan *nats.Msg, 2*mostSent) // of this session and the last one
+	if b.inbox, err = conn.ChanSubscribe(conn.NewInbox()+".*", b.answers); err != nil {
+		return fmt.Errorf("subscribe to answers: %w", explain(conn, err))
+	}
+	return nil
+}
+
+func (b *outbox) closeInbox() {
+	if b.inbox != nil {
+		_ = b.inbox.Unsubscribe() // it fails if the connection is closed
+	}
 }
 
 // bodies are the bodies of acknowledged messages, to be used again.
@@ -107,9 +122,10 @@ func (p *Publisher) transmit() error {
 			p.late.Reset(requestTimeout)
 		}
 		p.number++
-		o.reply = p.inbox + strconv.FormatUint(p.number, 10)
+		o.number = p.number
+		reply := strings.TrimSuffix(p.inbox.Subject, "*") + strconv.FormatUint(p.number, 10)
 		header[jetstream.MsgIDHeader][0] = o.id
-		if err := p.o.Conn.PublishMsg(&nats.Msg{Subject: o.subject, Reply: o.reply, Data: o.body, Header: header}); err != nil {
+		if err := p.o.Conn.PublishMsg(&nats.Msg{Subject: o.subject, Reply: reply, Data: o.body, Header: header}); err != nil {
 			return p.failed(err)
 		}
 	}
@@ -137,8 +153,12 @@ func (p *Publisher) flush(ctx context.Context) error {
 
 func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
 
-// answered acts on the answer to the first message of the queue.
+// answered acts on the answer to the first message of the queue. Answers of the last session may still come.
 func (p *Publisher) answered(m *nats.Msg) error {
+	number, _ := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
+	if p.sent == 0 || number < p.queue[0].number {
+		return nil
+	}
 	var ack struct {
 		Error    *jetstream.APIError `json:"error"`
 		Sequence uint64              `json:"seq"`
@@ -149,7 +169,7 @@ func (p *Publisher) answered(m *nats.Msg) error {
 		err = nats.ErrNoResponders
 	case err == nil && ack.Error != nil:
 		err = ack.Error
-	case err == nil && (p.sent == 0 || m.Subject != p.queue[0].reply):
+	case err == nil && number != p.queue[0].number:
 		err = errors.New("an answer was lost")
 	}
 	if err != nil {

@@ -72,12 +72,10 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
 	defer stop()
 	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
-	answers, err := p.openInbox(p.o.Conn)
-	if err != nil {
+	if err := p.openInbox(p.o.Conn); err != nil {
 		return err
 	}
-	defer func() { _ = answers.Unsubscribe() }() // it fails if the connection is closed
-	err = p.resume(connected)
+	err := p.resume(connected)
 	if err == nil {
 		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true}
 		if o.Replay = p.gap != nil; !o.Replay {
