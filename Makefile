@@ -181,7 +181,7 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test package otlp with a real OpenTelemetry Collector; builds it first
 	$(GO) test -C tests/real/otlp -count=1 -timeout 20m ./...
 
-# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -three". It needs 16 GB.
+# How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -three". It needs 20 GB, or 17 with GOMEMLIMIT=13GiB.
 FLEET ?= -nodes 5000 -pods 110 -connections 50 -rate 2000 -duration 30s
 
 .PHONY: fleet-scale
