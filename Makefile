@@ -211,7 +211,7 @@ siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE rea
 	@bin/siege $(SIEGE)
 
 .PHONY: bench
-bench: ## compare with the kubelet's PLEG (40 minutes)
+bench: ## compare with the kubelet's PLEG (25 minutes)
 	$(MAKE) -C bench all
 
 .PHONY: reproduce
