@@ -51,6 +51,10 @@ run-fleet: build ## print the events of 20 simulated nodes, through a real nats-
 # The race detector needs cgo, which needs a C compiler.
 RACE = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race)
 
+# Many tests wait for a timeout or another process: the tests of two packages for each
+# processor keep it busy.
+PACKAGES = $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 # A program that the race detector checks sleeps for a second at its end, which is for the
 # reports of other goroutines: the tests end with none.
 test: export GORACE = atexit_sleep_ms=0
@@ -58,7 +62,7 @@ test: export GORACE = atexit_sleep_ms=0
 test: ## vet and test with the race detector: everything, or PKG and RUN
 	$(GO) vet $(PKG)
 	@[ -n "$(RACE)" ] || echo "no C compiler: the tests run without the race detector"
-	$(GO) test $(RACE) -timeout 20m$(if $(RUN), -run '$(RUN)') $(PKG)
+	$(GO) test $(RACE) -p $(PACKAGES) -timeout 20m$(if $(RUN), -run '$(RUN)') $(PKG)
 
 .PHONY: lint
 lint: tidy-check ## run the linters; check formatting and go.mod
