@@ -9,8 +9,6 @@ PKG ?= ./...
 RUN ?=
 # Further arguments of the program: make run ARGS="-o json"
 ARGS ?=
-# How long "make soak" takes.
-DURATION ?= 30m
 
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
@@ -203,15 +201,10 @@ CLUSTER ?=
 e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
 	GO=$(GO) tests/real/cluster/run.sh $(CLUSTER)
 
-.PHONY: soak
-soak: build ## run the program under faults for DURATION, and check every promise
-	@$(GO) build -o bin/soak ./tests/load/soak
-	@bin/soak -duration $(DURATION)
-
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege
 siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
-	@$(GO) build -o bin/siege ./tests/load/siege
+	@$(GO) build -o bin/siege ./tests/siege
 	@bin/siege $(SIEGE)
 
 .PHONY: bench

@@ -19,9 +19,6 @@ type State struct {
 	Look func(pleg.PodUID) (*pleg.PodStatus, error)
 	// Statuses says that the events have the status, so that Look is not called.
 	Statuses bool
-	// Gaps counts the gaps, and Missed the events that they report.
-	Gaps   int
-	Missed uint64
 
 	pods map[pleg.PodUID]map[pleg.ContainerID]bool // whether each runs
 	// unsure are the pods whose inspection had failed when they were looked at:
@@ -29,16 +26,11 @@ type State struct {
 	unsure map[pleg.PodUID]bool
 }
 
-// Reset forgets all pods, because a replay follows.
-func (s *State) Reset() { s.pods, s.unsure = nil, nil }
-
 // Add applies an event.
 func (s *State) Add(ev pleg.Event) {
 	switch {
 	case ev.Type == pleg.Gap:
-		s.Gaps++
-		s.Missed += ev.Missed
-		s.Reset()
+		s.pods, s.unsure = nil, nil // a replay follows
 	case ev.Type == pleg.PodSync || s.unsure[ev.PodUID]:
 		switch {
 		case s.Statuses:

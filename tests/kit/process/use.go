@@ -3,7 +3,6 @@ package process
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -37,22 +36,4 @@ func UseOf(pid int) (Use, error) {
 		}
 	}
 	return Use{RSS: n[2] * int64(os.Getpagesize()), CPU: time.Duration(n[0]+n[1]) * time.Second / 100}, nil
-}
-
-// WaitOf returns how long the threads of a process have waited for a processor, all together.
-// If that is longer than its CPU time, the machine is overloaded.
-func WaitOf(pid int) (waited time.Duration, err error) {
-	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	for _, thread := range threads {
-		text, err := os.ReadFile(thread)
-		if err != nil {
-			continue // it has ended
-		}
-		var ran, runnable int64
-		if _, err := fmt.Sscan(string(text), &ran, &runnable); err != nil {
-			return 0, fmt.Errorf("%s: %w", thread, err)
-		}
-		waited += time.Duration(runnable)
-	}
-	return waited, err
 }

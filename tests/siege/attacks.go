@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // attack repeats one kind of abuse. A round ends by itself or after 5 s.
@@ -159,7 +159,7 @@ func httpPods(ctx context.Context, a *attack) {
 					a.refused.Add(1)
 				}
 				_ = resp.Body.Close()
-				load.Sleep(ctx, 100*time.Millisecond)
+				_ = backoff.Wait(ctx, 100*time.Millisecond)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 // Command siege attacks a daemon while hundreds of readers follow it, and checks that no
-// reader loses an event without being told, that memory stays bounded, and that the daemon
-// answers its probe. It uses only sockets, as anybody could.
+// reader loses an event without being told, that memory stays bounded, that the daemon
+// answers its probe, and that it keeps nothing of the siege. It uses only sockets, as anybody
+// could.
 package main
 
 import (
@@ -13,15 +14,17 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strconv"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
 const (
@@ -38,14 +41,19 @@ const (
 	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
 	// operator sets it below the limit of the cgroup.
 	memoryLimit = "GOMEMLIMIT=200MiB"
+	// restTime is how long the daemon may take to forget the siege.
+	restTime = 30 * time.Second
 )
+
+// mayRemain is how much more of each metric there may be after a siege. Resident memory says
+// less than the heap: Go returns it slowly.
+var mayRemain = map[string]float64{"go_goroutines": 10, "process_open_fds": 5, "go_gc_heap_live_bytes": 32 << 20}
 
 // siege is what is attacked, and how.
 type siege struct {
 	program                 string
 	duration                time.Duration
 	grpcReaders, sseReaders int
-	attacked                bool
 	only                    string
 	// part is what this process does, and socket the daemon's socket; empty in the process that
 	// starts the others.
@@ -58,25 +66,30 @@ func main() {
 	flag.DurationVar(&s.duration, "duration", 3*time.Minute, "how long the siege lasts")
 	flag.IntVar(&s.grpcReaders, "grpc", 500, "readers of the socket")
 	flag.IntVar(&s.sseReaders, "sse", 200, "readers of server-sent events")
-	flag.BoolVar(&s.attacked, "attacks", true, "attack")
 	flag.StringVar(&s.only, "only", "", "attack only in ways whose names contain this `TEXT`")
 	flag.StringVar(&s.part, "part", "", "only be the `PART` read or attack of a siege")
 	flag.StringVar(&s.socket, "socket", "", "the `PATH` of the daemon's socket, for -part")
 	flag.Parse()
-	r := load.NewRun("siege", os.Stdout)
-	os.Exit(load.Main(r, func(ctx context.Context) error {
-		switch s.part {
-		case "read":
-			return json.NewEncoder(os.Stdout).Encode(s.read(ctx))
-		case "attack":
-			s.attack(ctx)
-			return nil
-		}
-		return s.run(ctx, r)
-	}))
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := s.do(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "siege:", err)
+		os.Exit(1)
+	}
 }
 
-func (s *siege) run(ctx context.Context, r *load.Run) error {
+func (s *siege) do(ctx context.Context) error {
+	switch s.part {
+	case "read":
+		return json.NewEncoder(os.Stdout).Encode(s.read(ctx))
+	case "attack":
+		s.attack(ctx)
+		return nil
+	}
+	return s.run(ctx)
+}
+
+func (s *siege) run(ctx context.Context) (err error) {
 	dir, err := os.MkdirTemp("", "siege")
 	if err != nil {
 		return err
@@ -94,36 +107,32 @@ func (s *siege) run(ctx context.Context, r *load.Run) error {
 	if err != nil {
 		return err
 	}
-	defer func() { r.Require(d.Stop() == nil, "the daemon did not end in order: %s", d.Tail()) }()
+	defer func() { err = errors.Join(err, d.Stop()) }()
 	fmt.Println(memoryLimit, d.Cmd)
-	ctx, cancel := context.WithTimeout(ctx, s.duration)
+	before, err := d.Metrics(ctx)
+	if err != nil {
+		return err
+	}
+	besieged, cancel := context.WithTimeout(ctx, s.duration)
 	defer cancel()
 	s.socket = d.Socket
 	var parts errgroup.Group
 	readers := make([][]*reader, readerProcesses)
 	for i := range readers {
 		parts.Go(func() error {
-			out, err := s.start(ctx, "read")
+			out, err := s.start(besieged, "read")
 			return cmp.Or(err, json.Unmarshal(out, &readers[i]))
 		})
 	}
 	var attacks []byte
-	if s.attacked {
-		parts.Go(func() (err error) { attacks, err = s.start(ctx, "attack"); return err })
-	}
-	probes, peak, err := probe(ctx, d.PID())
-	use, useErr := process.UseOf(d.PID())
-	waited, waitErr := process.WaitOf(d.PID())
+	parts.Go(func() (err error) { attacks, err = s.start(besieged, "attack"); return err })
+	probes, peak, err := probe(besieged, d.PID())
 	cancel()
-	if err := errors.Join(err, useErr, waitErr, parts.Wait()); err != nil {
+	if err := errors.Join(err, parts.Wait()); err != nil {
 		return err
 	}
 	fmt.Printf("%s", attacks)
-	judgeReaders(r, slices.Concat(readers...))
-	fmt.Printf("processor the daemon ran for %v and waited for %v, so the machine was %.1f times too small\n",
-		use.CPU.Round(time.Second), waited.Round(time.Second), (use.CPU+waited).Seconds()/use.CPU.Seconds())
-	judgeDaemon(r, probes, peak)
-	return nil
+	return errors.Join(judgeReaders(slices.Concat(readers...)), judgeDaemon(probes, peak), judgeRest(ctx, d, before))
 }
 
 // start runs a part of the siege in a process of its own until ctx ends, and returns what it
@@ -144,7 +153,15 @@ func (s *siege) start(ctx context.Context, part string) ([]byte, error) {
 	return out, nil
 }
 
-func judgeReaders(r *load.Run, readers []*reader) {
+// require returns an error unless ok.
+func require(ok bool, format string, args ...any) error {
+	if ok {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
+}
+
+func judgeReaders(readers []*reader) error {
 	var sum struct {
 		served, events, told, ended int
 		lost, repeated              uint64
@@ -163,12 +180,19 @@ func judgeReaders(r *load.Run, readers []*reader) {
 	}
 	fmt.Printf("readers   %d of %d served, %d events; %d were told that they missed some; %d streams ended early; %d events lost without a Gap\n",
 		sum.served, len(readers), sum.events, sum.told, sum.ended, sum.lost)
-	r.Require(sum.lost == 0, "%d events were lost without a Gap", sum.lost)
-	r.Require(sum.repeated == 0, "%d events came twice", sum.repeated)
-	r.Require(sum.served == len(readers) && sum.events > 0, "%d of %d readers were served, with %d events", sum.served, len(readers), sum.events)
+	return errors.Join(
+		require(sum.lost == 0, "%d events were lost without a Gap", sum.lost),
+		require(sum.repeated == 0, "%d events came twice", sum.repeated),
+		require(sum.served == len(readers) && sum.events > 0, "%d of %d readers were served, with %d events", sum.served, len(readers), sum.events),
+	)
 }
 
-func judgeDaemon(r *load.Run, probes load.Times, peak int64) {
+func judgeDaemon(probes []time.Duration, peak int64) error {
+	if len(probes) == 0 {
+		return errors.New("no probe was made")
+	}
+	slices.Sort(probes)
+	quantile := func(share float64) time.Duration { return probes[min(len(probes)-1, int(float64(len(probes))*share))] }
 	slow, failed := 0, 0
 	for _, took := range probes {
 		if took > maxProbe {
@@ -178,20 +202,41 @@ func judgeDaemon(r *load.Run, probes load.Times, peak int64) {
 			failed++
 		}
 	}
-	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v, %d failed\n", len(probes), probes.Quantile(0.5).Round(time.Microsecond),
-		probes.Quantile(0.99).Round(time.Microsecond), probes.Quantile(1).Round(time.Microsecond), slow, maxProbe, failed)
+	fmt.Printf("/livez    %d probes: median %v, 99 %% %v, longest %v; %d above %v, %d failed\n", len(probes), quantile(0.5).Round(time.Microsecond),
+		quantile(0.99).Round(time.Microsecond), quantile(1).Round(time.Microsecond), slow, maxProbe, failed)
 	fmt.Printf("memory    at most %d MiB\n", peak>>20)
-	r.Require(len(probes) > 0, "no probe was made")
-	r.Require(failed == 0, "%d probes of /livez failed", failed)
-	r.Require(probes.Quantile(0.99) <= maxProbe, "/livez took %v, more than %v", probes.Quantile(0.99), maxProbe)
-	r.Require(peak <= maxRSS, "the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20)
+	return errors.Join(
+		require(failed == 0, "%d probes of /livez failed", failed),
+		require(quantile(0.99) <= maxProbe, "/livez took %v, more than %v", quantile(0.99), maxProbe),
+		require(peak <= maxRSS, "the daemon took %d MiB, more than %d", peak>>20, maxRSS>>20),
+	)
+}
+
+// judgeRest waits until the daemon keeps no more than [mayRemain].
+func judgeRest(ctx context.Context, d *daemon.Daemon, before map[string]float64) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, restTime)
+	defer cancel()
+	return process.Await(ctx, func(ctx context.Context) error {
+		after, err := d.Metrics(ctx)
+		for metric, most := range mayRemain {
+			_, known := after[metric]
+			err = errors.Join(err, require(known && after[metric] <= before[metric]+most, "%s was %v before the siege and is %v", metric, before[metric], after[metric]))
+		}
+		if err == nil {
+			fmt.Printf("rest      after %v: %v goroutines, before %v; %v files, before %v; %.0f MiB of heap, before %.0f\n", time.Since(began).Round(time.Second),
+				after["go_goroutines"], before["go_goroutines"], after["process_open_fds"], before["process_open_fds"],
+				after["go_gc_heap_live_bytes"]/(1<<20), before["go_gc_heap_live_bytes"]/(1<<20))
+		}
+		return err
+	})
 }
 
 // probe asks for /livez five times a second, each time on a new connection as the kubelet
 // does, until ctx ends. It returns how long that took and the highest RSS of the daemon.
-func probe(ctx context.Context, pid int) (probes load.Times, peak int64, err error) {
+func probe(ctx context.Context, pid int) (probes []time.Duration, peak int64, err error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeTimeout}
-	for load.Sleep(ctx, probePeriod) {
+	for backoff.Wait(ctx, probePeriod) == nil {
 		began := time.Now()
 		resp, err := client.Get("http://" + health + "/livez")
 		took := time.Since(began)

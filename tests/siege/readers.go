@@ -14,15 +14,55 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/load"
 )
 
-// reader is what one reader got. Its goroutine owns it until the siege is over.
+// reader is what one reader of all events got. It keeps no events, so that there may be many
+// readers. Its goroutine owns it until the siege is over.
 type reader struct {
-	load.Numbers
-	Ended int // streams that the daemon ended
+	Ended  int // streams that the daemon ended
+	Events int
+	Told   int // Gaps
+	// Lost counts the events that are missing without a Gap, Repeated the events that came twice.
+	Lost, Repeated uint64
+	Position       pleg.Position // from where to resume
+	Served         bool          // it got something
+
+	// last is the number up to which the reader has everything, if known.
+	last  uint64
+	known bool
+}
+
+// add checks the number of an event.
+func (r *reader) add(ev pleg.Event) {
+	r.Served = true
+	if at, ok := ev.Position(); ok {
+		r.Position = at
+	}
+	mark := ev.Type == pleg.Synced || ev.Type == pleg.Bookmark
+	switch {
+	case ev.Type == pleg.Gap:
+		r.Told++
+		r.known, r.last = false, 0
+		return
+	case ev.Replayed && (!r.known || ev.Seq <= r.last):
+		return // later replayed events count: they are of pods that the daemon found when it started
+	case !mark:
+		r.Events++
+	}
+	if r.known {
+		switch next := r.last + 1; {
+		case mark && ev.Seq >= next: // a mark has the number of the event before it
+			r.Lost += ev.Seq - r.last
+		case !mark && ev.Seq > next:
+			r.Lost += ev.Seq - next
+		case !mark && ev.Seq < next:
+			r.Repeated++
+		}
+	}
+	r.last, r.known = max(r.last, ev.Seq), true
 }
 
 // read follows all events with many readers until ctx ends. When their stream ends they resume.
@@ -37,7 +77,7 @@ func (s *siege) read(ctx context.Context) []*reader {
 			follow = func(ctx context.Context) { r.watch(ctx, s.socket) }
 		}
 		running.Go(func() {
-			for ok := true; ok; ok = load.Sleep(ctx, time.Second) {
+			for again := true; again; again = backoff.Wait(ctx, time.Second) == nil {
 				follow(ctx)
 				r.Ended++
 			}
@@ -63,7 +103,7 @@ func (r *reader) watch(ctx context.Context, socket string) {
 	for err == nil {
 		var answer *plegv1.WatchResponse
 		if answer, err = stream.Recv(); err == nil {
-			r.Add(wire.ToEvent(answer.GetEvent()))
+			r.add(wire.ToEvent(answer.GetEvent()))
 		}
 	}
 }
@@ -93,7 +133,7 @@ func (r *reader) serverSent(ctx context.Context) {
 		}
 		var ev pleg.Event // complete once an empty line follows
 		if lines.Text() == "" && data != "" && json.Unmarshal([]byte(data), &ev) == nil {
-			r.Add(ev)
+			r.add(ev)
 			data = ""
 		}
 	}
