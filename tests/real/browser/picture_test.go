@@ -48,7 +48,6 @@ var scenes = []scene{
 	{"healthy", 60, 1280, 760, false, nil, severity + ` === "ok" && !document.getElementById("pipeline").open && node.textContent !== "" && runtime.textContent.startsWith("simruntime ")`},
 	{"hang", 60, 1280, 760, false, (*node).hang, severity + ` !== "ok" && document.getElementById("verdict").textContent.endsWith(" hangs")`},
 	{"outage", 60, 1280, 760, false, func(n *node) { n.stopRuntime() }, severity + ` === "problem" && document.querySelector("[data-figure=listRate]").textContent === "0/s"`},
-	{"silence", 60, 1280, 760, false, func(n *node) { n.daemon.Kill() }, `document.body.classList.contains("old")`},
 	{"many", 1000, 1120, 760, false, nil, `document.querySelectorAll("#rows [role=row]").length < 60 && /^(9..|1,0..)$/.test(document.getElementById("count").textContent)`},
 	{"none", 0, 1280, 760, false, nil, `document.getElementById("empty").textContent === "no pods on this node"`},
 	{"dark", 60, 1280, 760, true, (*node).hang, severity + ` !== "ok"`},

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
@@ -46,14 +47,13 @@ func stoppedAgent(ctx context.Context, f *fixture) {
 	f.sleepIntoFault(ctx, 10*time.Second)
 	polling.paused = outage{from, time.Now()}
 	following.paused = polling.paused
-	f.endFault()
 	f.continueAgents()
 	f.checkAfterFault(ctx)
 	// No list shows a pod that lived only during the outage.
-	if n := len(polling.events(podUID(hidden))); n != 0 {
+	if n := polling.countEvents(hidden); n != 0 {
 		t.Errorf("%s: %d events of a pod that no list has shown", polling.name, n)
 	}
-	if n := len(following.events(podUID(hidden))); n != 6 {
+	if n := following.countEvents(hidden); n != 6 {
 		t.Errorf("%s: %d events of a pod that lived during the outage, want 6", following.name, n)
 	}
 }
@@ -104,13 +104,12 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 	}
 	last, since := 0, time.Now()
 	for time.Since(since) < 4*time.Second && time.Since(from) < 49*time.Second {
-		must(t, sleepUntil(ctx, time.Now().Add(100*time.Millisecond)))
+		must(t, backoff.Wait(ctx, 100*time.Millisecond))
 		if n := len(l.History().All()); n != last {
 			last, since = n, time.Now()
 		}
 	}
 	t.Logf("after %d steps containerd did nothing for %v", last-before, time.Since(since).Round(time.Second))
-	f.endFault()
 	f.continueAgents()
 	must(t, work.Wait())
 	f.instances[0].paused = outage{from, time.Now()}
@@ -127,7 +126,7 @@ func outOfFiles(ctx context.Context, f *fixture) {
 	}
 	f.restartWithDeath(ctx, oldest(f.pods[0]))
 	must(t, f.lab.Trigger(ctx, ended))
-	must(t, sleepUntil(ctx, time.Now().Add(8*time.Second)))
+	must(t, backoff.Wait(ctx, 8*time.Second))
 	for i, a := range f.instances {
 		if a.reportedEnd(ended.ID) {
 			t.Errorf("%s reported an end without a connection: the limit has no effect", a.name)

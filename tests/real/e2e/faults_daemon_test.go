@@ -14,7 +14,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
 )
 
 // daemonFaults break containerd itself.
@@ -33,7 +32,7 @@ var daemonFaults = []fault{
 func freeze(lasts time.Duration) func(context.Context, *fixture) {
 	return func(ctx context.Context, f *fixture) {
 		t, l := f.t, f.lab
-		before := truth.Of(l)
+		before := truthOf(l)
 		must(t, l.Freeze(ctx))
 		victim, exits := oldest(f.pods[0]), oldest(f.pods[1])
 		must(t, l.KillProcess(ctx, victim))
@@ -45,7 +44,6 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 		})
 		f.sleepIntoFault(ctx, lasts)
 		f.checkStates(ctx, before)
-		f.endFault()
 		must(t, l.Thaw())
 		must(t, l.AwaitDied(ctx, victim))
 		must(t, l.AwaitDied(ctx, exits))
@@ -64,7 +62,7 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 func restart(end func(*lab.Lab), down time.Duration) func(context.Context, *fixture) {
 	return func(ctx context.Context, f *fixture) {
 		t, l := f.t, f.lab
-		before := truth.Of(l)
+		before := truthOf(l)
 		oldSocket := inode(t, l)
 		end(l)
 		var dead []*lab.Container
@@ -80,7 +78,6 @@ func restart(end func(*lab.Lab), down time.Duration) func(context.Context, *fixt
 		f.sleepIntoFault(ctx, down)
 		f.checkStates(ctx, before)
 		must(t, l.Revive(ctx))
-		f.endFault()
 		if kept && inode(t, l) == oldSocket {
 			t.Error("the socket is the old one")
 		}

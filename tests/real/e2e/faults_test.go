@@ -4,12 +4,11 @@ package e2e_test
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
@@ -102,12 +101,10 @@ func (row *fault) runOn(t *testing.T) {
 	f.changePods(ctx)
 }
 
-func (f *fixture) endFault() { f.faultEnded = time.Now() }
-
 // sleepIntoFault waits until the fault has lasted for this long.
 func (f *fixture) sleepIntoFault(ctx context.Context, d time.Duration) {
 	f.t.Helper()
-	must(f.t, sleepUntil(ctx, f.faultBegan.Add(d)))
+	must(f.t, backoff.Wait(ctx, time.Until(f.faultBegan.Add(d))))
 }
 
 // checkStates fails the test if the cache of an instance differs during the fault.
@@ -127,27 +124,14 @@ func (f *fixture) checkAfterFault(ctx context.Context) {
 	t := f.t
 	t.Helper()
 	f.checked = true
-	if f.faultEnded.IsZero() {
-		f.endFault()
-	}
-	complete := time.Since(f.faultEnded)
-	took, err := f.awaitAllSince(ctx, f.faultEnded)
-	must(t, err)
-	must(t, sleepUntil(ctx, time.Now().Add(quietTime)))
-	for i, in := range f.instances {
+	f.awaitAll(ctx)
+	must(t, backoff.Wait(ctx, quietTime))
+	for _, in := range f.instances {
 		if err := f.diff(ctx, in); err != nil {
 			t.Errorf("%v later: %v", quietTime, err)
 		}
 		must(t, in.awaitHealth(ctx))
-		f.logFigure(ctx, in, "history complete %.2f s, known %.2f s after the fault", complete.Seconds(), took[i].Seconds())
 	}
-}
-
-func (f *fixture) logFigure(ctx context.Context, in *instance, format string, args ...any) {
-	f.t.Helper()
-	_, row, _ := strings.Cut(f.t.Name(), "/")
-	f.t.Logf("FIGURE | %s | %s | fault %.1f s | %s | unannounced changes %v", strings.ReplaceAll(row, "_", " "),
-		in.name, f.faultEnded.Sub(f.faultBegan).Seconds(), fmt.Sprintf(format, args...), in.metric(ctx, f.t, unannouncedChanges))
 }
 
 // changePods checks that pods and their changes are reported as before the fault. It waits

@@ -18,7 +18,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/truth"
 )
 
 // podsAtOnce is the number of pods that one step changes at the same time. The
@@ -35,10 +34,9 @@ type fixture struct {
 	// timeout bounds awaitAll.
 	timeout time.Duration
 
-	// checked: the check after the fault has run.
-	checked bool
-	// faultBegan and faultEnded bound the fault of a row of the fault matrix.
-	faultBegan, faultEnded time.Time
+	// checked: the check after the fault of a row of the fault matrix has run.
+	checked    bool
+	faultBegan time.Time
 }
 
 // newFixture starts a lab. It is removed when the test ends, also by Ctrl-C.
@@ -198,25 +196,15 @@ func (f *fixture) concurrently(ctx context.Context, step func(context.Context, i
 // is called after every step, it proves the order of the events of all pods.
 func (f *fixture) awaitAll(ctx context.Context) {
 	f.t.Helper()
-	_, err := f.awaitAllSince(ctx, time.Now())
-	must(f.t, err)
-}
-
-// awaitAllSince is awaitAll. It returns how long after a time each instance was
-// complete.
-func (f *fixture) awaitAllSince(ctx context.Context, since time.Time) ([]time.Duration, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, f.timeout, fmt.Errorf("incomplete after %v", f.timeout))
 	defer cancel()
-	took := make([]time.Duration, len(f.instances))
-	g := new(errgroup.Group)
-	for i, in := range f.instances {
+	var g errgroup.Group
+	for _, in := range f.instances {
 		g.Go(func() error {
-			err := process.Await(ctx, func(ctx context.Context) error { return f.diff(ctx, in) })
-			took[i] = time.Since(since)
-			return err
+			return process.Await(ctx, func(ctx context.Context) error { return f.diff(ctx, in) })
 		})
 	}
-	return took, g.Wait()
+	must(f.t, g.Wait())
 }
 
 // diff returns how an instance differs from the history: its events, the state that follows
@@ -232,7 +220,7 @@ func (f *fixture) diff(ctx context.Context, in *instance) error {
 			return fmt.Errorf("%s: %w", in.name, err)
 		}
 	}
-	if err := in.checkStream(truth.Of(f.lab), known); err != nil {
+	if err := in.checkStream(truthOf(f.lab), known); err != nil {
 		return fmt.Errorf("%s: %w", in.name, err)
 	}
 	return nil

@@ -55,12 +55,3 @@ func eventually(ctx context.Context, f func() bool) error {
 		return nil
 	})
 }
-
-func sleepUntil(ctx context.Context, at time.Time) error {
-	select {
-	case <-time.After(time.Until(at)):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

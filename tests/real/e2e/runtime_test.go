@@ -19,7 +19,8 @@ import (
 // network setup failed, as no other runtime does: then network events report that a pod has its
 // address, or that it will get none.
 func TestContainerd16(t *testing.T) {
-	ctx, f := newFixture(t, lab.Options{Runtime: lab.Containerd16})
+	t.Setenv(lab.RuntimeEnv, string(lab.Containerd16))
+	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
 	in := f.run(ctx, instanceOptions{name: "off", settings: polling})
 	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(daemon.Settings{"events": "auto"})})

@@ -11,6 +11,7 @@ import (
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
@@ -56,7 +57,7 @@ func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container
 		}
 	}
 	says(stepTimeout, healthy)
-	must(t, sleepUntil(ctx, time.Now().Add(3*time.Second))) // three looks
+	must(t, backoff.Wait(ctx, 3*time.Second)) // three looks
 	return ctx, f, nginx, says
 }
 
@@ -101,7 +102,7 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 	must(t, err)
 	says(2*foundWithin, healthy) // CRI-O takes 3.7 s for the status
 	for range 10 {               // inspections that took long are over
-		must(t, sleepUntil(ctx, time.Now().Add(time.Second)))
+		must(t, backoff.Wait(ctx, time.Second))
 		says(time.Second, healthy)
 	}
 }

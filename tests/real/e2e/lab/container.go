@@ -73,11 +73,7 @@ func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (
 		}
 	}
 	began := time.Now()
-	request := &runtimeapi.CreateContainerRequest{PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.config}
-	resp, err := l.runtime.CreateContainer(ctx, request)
-	for err != nil && l.removeOrphan(err) {
-		resp, err = l.runtime.CreateContainer(ctx, request)
-	}
+	resp, err := l.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.config})
 	if err != nil {
 		return nil, fmt.Errorf("create container %s/%s: %w", p.Name, spec.Name, err)
 	}

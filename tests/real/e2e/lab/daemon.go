@@ -59,39 +59,24 @@ func poll(ctx context.Context, what string, f func() (done bool, err error)) err
 // FreezeShim stops the shim of a pod with SIGSTOP, or the monitor of its first container.
 // Until [Lab.ThawShim] the runtime learns nothing new about what it watches.
 func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
-	pid, err := l.shim(p)
+	pid, err := l.signalShim(p, syscall.SIGSTOP)
 	if err != nil {
 		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
-		return fmt.Errorf("freeze the shim of %s: %w", p.Name, err)
 	}
 	return poll(ctx, "the stop of the shim of "+p.Name, func() (bool, error) { return stopped(pid) })
 }
 
 // ThawShim continues a shim that [Lab.FreezeShim] stopped.
 func (l *Lab) ThawShim(p *Pod) error {
-	pid, err := l.shim(p)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
-		return fmt.Errorf("thaw the shim of %s: %w", p.Name, err)
-	}
-	return nil
+	_, err := l.signalShim(p, syscall.SIGCONT)
+	return err
 }
 
 // KillMonitor kills what [Lab.FreezeShim] stops. A container of CRI-O continues, and CRI-O
 // never learns its end.
 func (l *Lab) KillMonitor(p *Pod) error {
-	pid, err := l.shim(p)
-	if err != nil {
-		return err
-	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		return fmt.Errorf("kill the shim of %s: %w", p.Name, err)
-	}
-	return nil
+	_, err := l.signalShim(p, syscall.SIGKILL)
+	return err
 }
 
 // KillShim kills the shim of a pod. containerd then ends the containers of the pod
@@ -119,9 +104,9 @@ func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error 
 	return err
 }
 
-// shim returns the process of the pod's shim, or of the monitor of its first container; its
-// command line has the id of what it watches.
-func (l *Lab) shim(p *Pod) (int, error) {
+// signalShim signals the pod's shim, or the monitor of its first container; its command line
+// has the id of what it watches.
+func (l *Lab) signalShim(p *Pod, signal syscall.Signal) (pid int, err error) {
 	ids := []string{p.SandboxID}
 	if containers := p.Containers(); len(containers) > 0 {
 		ids = append(ids, containers[0].ID)
@@ -130,10 +115,10 @@ func (l *Lab) shim(p *Pod) (int, error) {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		watches := func(id string) bool { return bytes.Contains(cmdline, []byte("\x00"+id+"\x00")) }
 		if slices.ContainsFunc(ids, watches) {
-			return pid, nil
+			return pid, syscall.Kill(pid, signal)
 		}
 	}
-	return 0, fmt.Errorf("find the shim of %s: it has no process", p.Name)
+	return 0, fmt.Errorf("%v to the shim of %s: it has no process", signal, p.Name)
 }
 
 // shims returns the shims and monitors of all pods.

@@ -58,19 +58,6 @@ func (l *History) All() []Entry {
 	return slices.Clone(l.entries)
 }
 
-// Pod returns the entries of one pod, in order.
-func (l *History) Pod(uid string) []Entry {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var out []Entry
-	for _, e := range l.entries {
-		if e.PodUID == uid {
-			out = append(out, e)
-		}
-	}
-	return out
-}
-
 // Last returns the newest step of a container or sandbox; empty if the history
 // does not have the id.
 func (l *History) Last(containerID string) Step {

@@ -3,15 +3,15 @@
 package lab
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync/atomic"
+	"slices"
 	"syscall"
 	"time"
 
@@ -46,21 +46,17 @@ var cniPlugins = []string{"bridge", "host-local", "loopback"}
 
 // Options are the settings of a lab.
 type Options struct {
-	// Runtime is what to run. If empty, it is the value of [RuntimeEnv], and
-	// [Containerd] if that is empty too.
-	Runtime Runtime
 	// DiskSize is the size in bytes of two file systems in memory for containerd's
 	// root and state, which [Lab.FillDisk] fills. If zero, they are folders.
 	DiskSize int64
 }
 
 // Check returns an error if this machine cannot run a lab with the default runtime.
-func Check() error { return check(DefaultRuntime()) }
-
-func check(r Runtime) error {
-	e, err := findEngine(r)
-	if err != nil {
-		return err
+func Check() error {
+	r := DefaultRuntime()
+	e, ok := engines[r]
+	if !ok {
+		return fmt.Errorf("there is no runtime %q: want one of %q", r, slices.Sorted(maps.Keys(engines)))
 	}
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("the lab needs root to mount and to make cgroups and a bridge (uid is %d)", os.Geteuid())
@@ -92,20 +88,17 @@ type Lab struct {
 	images   runtimeapi.ImageServiceClient
 	history  *History
 	daemon   *process.Process
-	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
-	revived atomic.Int64
-	full    bool // by [Lab.FillDisk]
+	full     bool // by [Lab.FillDisk]
 }
 
 // Start runs a runtime and returns once it answers over CRI and has the pod
 // image. If tests/real/e2e/.bin does not have the runtime, Start builds it first, which
 // takes minutes; ctx bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
-	opts.Runtime = cmp.Or(opts.Runtime, DefaultRuntime())
-	if err := check(opts.Runtime); err != nil {
+	if err := Check(); err != nil {
 		return nil, err
 	}
-	e := engines[opts.Runtime]
+	e := engines[DefaultRuntime()]
 	b, err := provide(ctx, e)
 	if err != nil {
 		return nil, err
@@ -196,7 +189,7 @@ func (l *Lab) importImage(ctx context.Context) error {
 }
 
 // Traits returns what a test must know about the runtime of this lab.
-func (l *Lab) Traits() Traits { return l.opts.Runtime.Traits() }
+func (l *Lab) Traits() Traits { return l.engine.traits }
 
 // Endpoint returns the address of the CRI socket, with scheme unix.
 func (l *Lab) Endpoint() string { return "unix://" + l.place.socket() }

@@ -4,8 +4,6 @@ package lab
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,10 +29,10 @@ const (
 	CRIOWithoutEvents Runtime = "cri-o-without-events"
 )
 
-// RuntimeEnv is the environment variable that names the default runtime of labs.
+// RuntimeEnv is the environment variable that names the runtime of labs, [Containerd] if it is empty.
 const RuntimeEnv = "PLEG_E2E_RUNTIME"
 
-// DefaultRuntime returns the runtime of a lab whose [Options] name none.
+// DefaultRuntime returns the runtime of labs.
 func DefaultRuntime() Runtime { return cmp.Or(Runtime(os.Getenv(RuntimeEnv)), Containerd) }
 
 // Traits are what a test must know about a runtime.
@@ -107,14 +105,6 @@ var engines = map[Runtime]engine{
 	}),
 	CRIO:              crio(Traits{Events: true, ForgetsEnds: true}),
 	CRIOWithoutEvents: crio(Traits{ForgetsEnds: true}),
-}
-
-func findEngine(r Runtime) (engine, error) {
-	e, ok := engines[r]
-	if !ok {
-		return e, fmt.Errorf("there is no runtime %q: want one of %q", r, slices.Sorted(maps.Keys(engines)))
-	}
-	return e, nil
 }
 
 func containerd(e engine) engine {

@@ -165,7 +165,7 @@ const shimSockets = "/run/containerd/s"
 // sockets of killed shims and libcni's results for loopback interfaces. Both are
 // named after the sandbox, which only the history has.
 func (l *Lab) removeOldFiles() {
-	if l.opts.Runtime != Containerd16 && l.opts.Runtime != Containerd17 {
+	if !l.engine.old {
 		return
 	}
 	for _, e := range l.history.All() {

@@ -1,7 +1,6 @@
 //go:build linux
 
-// Package truth says what a lab's pods are, by its history and by its runtime.
-package truth
+package e2e_test
 
 import (
 	"context"
@@ -29,8 +28,8 @@ func sandboxState(s runtimeapi.PodSandboxState) pleg.State {
 	return pleg.StateExited
 }
 
-// Of returns what exists according to the history of a lab.
-func Of(l *lab.Lab) promises.Truth {
+// truthOf returns what exists according to the history of a lab.
+func truthOf(l *lab.Lab) promises.Truth {
 	truth := make(promises.Truth)
 	for _, e := range l.History().All() {
 		uid, id := pleg.PodUID(e.PodUID), pleg.ContainerID(e.ContainerID)
@@ -60,8 +59,8 @@ func Of(l *lab.Lab) promises.Truth {
 	return truth
 }
 
-// Listed returns the states that the runtime lists.
-func Listed(ctx context.Context, l *lab.Lab) (map[pleg.ContainerID]pleg.State, error) {
+// listed returns the states that the runtime lists.
+func listed(ctx context.Context, l *lab.Lab) (map[pleg.ContainerID]pleg.State, error) {
 	containers, err := l.Runtime().ListContainers(ctx, &runtimeapi.ListContainersRequest{})
 	if err != nil {
 		return nil, fmt.Errorf("list containers: %w", err)
@@ -70,12 +69,12 @@ func Listed(ctx context.Context, l *lab.Lab) (map[pleg.ContainerID]pleg.State, e
 	if err != nil {
 		return nil, fmt.Errorf("list sandboxes: %w", err)
 	}
-	listed := make(map[pleg.ContainerID]pleg.State)
+	states := make(map[pleg.ContainerID]pleg.State)
 	for _, c := range containers.GetContainers() {
-		listed[pleg.ContainerID(c.GetId())] = criStates[c.GetState()]
+		states[pleg.ContainerID(c.GetId())] = criStates[c.GetState()]
 	}
 	for _, s := range sandboxes.GetItems() {
-		listed[pleg.ContainerID(s.GetId())] = sandboxState(s.GetState())
+		states[pleg.ContainerID(s.GetId())] = sandboxState(s.GetState())
 	}
-	return listed, nil
+	return states, nil
 }
