@@ -95,7 +95,6 @@ func (s *Server) podList(kind int, uid string) *call {
 	return &call{at: list.at, took: list.took, reply: filtered(list.reply, func(pod string) bool { return pod == uid })}
 }
 
-// filtered returns a list with the items of some pods.
 func filtered(list proto.Message, keep func(pod string) bool) proto.Message {
 	reply := empty(list)
 	to, from := itemsOf(reply), itemsOf(list)
@@ -118,7 +117,6 @@ func (s *Server) limit() time.Duration {
 	return math.MaxInt64
 }
 
-// now returns the time of the recording.
 func (s *Server) now() time.Duration { return min(s.elapsed(), s.limit()) }
 
 // waitUntil waits for a time of the recording. It must not hold the lock.

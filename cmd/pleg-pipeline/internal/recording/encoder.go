@@ -86,7 +86,6 @@ func (e *encoder) text(m proto.Message) json.RawMessage {
 	return text
 }
 
-// writer writes a recording.
 type writer struct {
 	out  io.Writer
 	last map[string][]*item // the last full list of each kind

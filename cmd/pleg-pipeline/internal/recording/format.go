@@ -59,7 +59,6 @@ var methods = map[string]struct{ request, reply proto.Message }{
 // kinds are the lists, whose question without a filter is the method.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
-// call is a call with its answer.
 type call struct {
 	at, took time.Duration
 	method   string
@@ -139,7 +138,6 @@ type failure struct {
 	Message string `json:"message,omitempty"`
 }
 
-// status returns the failure as an error.
 func (f *failure) status() (failed, err error) {
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {
 		if code.String() == f.Code {

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	// lookPeriod is the time between two looks at the verdict.
 	lookPeriod = time.Second
 	// incidentEnds is how long the verdict must be good before another incident: a verdict that
 	// flaps is one incident.

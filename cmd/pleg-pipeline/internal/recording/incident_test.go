@@ -31,7 +31,9 @@ func TestIncidents(t *testing.T) {
 		runtime, log, stop := watchIncidents(t, incidents)
 		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
 			time.Sleep(quiet)
-			hangForAWhile(t, runtime)
+			id := hang(t, runtime)
+			time.Sleep(20 * time.Second)
+			runtime.Clear(id)
 			if files, _ := filepath.Glob(filepath.Join(dir, "incident-*")); len(files) != 8 {
 				t.Errorf("after hang %d the files are %q, want 8", n, files)
 			}
@@ -84,15 +86,6 @@ func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simr
 	}
 }
 
-// hangForAWhile lets a container that restarts hang for twenty seconds.
-func hangForAWhile(t *testing.T, runtime *simruntime.Runtime) {
-	t.Helper()
-	id := hang(t, runtime)
-	time.Sleep(20 * time.Second)
-	runtime.Clear(id)
-}
-
-// hang lets a container hang that restarts.
 func hang(t *testing.T, runtime *simruntime.Runtime) (id simruntime.FaultID) {
 	t.Helper()
 	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})

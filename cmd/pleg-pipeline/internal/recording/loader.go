@@ -22,7 +22,6 @@ type round struct {
 	lists [2]*call // by kind; nil before the first
 }
 
-// loader builds a recording from its lines.
 type loader struct {
 	*Recording
 	ended         bool
@@ -41,7 +40,6 @@ func newLoader(h Header) *loader {
 	}
 }
 
-// addLine adds one line. It ignores calls that only a later program records.
 func (l *loader) addLine(text []byte) error {
 	l.fields += bytes.Count(text, []byte(":")) + 3*bytes.Count(text, []byte("{"))
 	l.items += bytes.Count(text, []byte(","))
@@ -65,10 +63,8 @@ func (l *loader) addLine(text []byte) error {
 	case r.End:
 		l.ended, l.Cut = true, ""
 		return nil
-	case r.Method == "":
-		return errors.New("no method in it")
 	case !recorded:
-		return nil
+		return fmt.Errorf("unknown method %q", r.Method)
 	}
 	var err error
 	if r.Error != nil {
@@ -115,7 +111,6 @@ func (l *loader) add(c *call) {
 	}
 }
 
-// list returns a list of this type with its items.
 func (l *loader) list(of proto.Message, r *line, q string) (proto.Message, error) {
 	last := l.lists[q] // nil of a list with a filter
 	switch {

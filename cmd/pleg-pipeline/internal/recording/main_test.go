@@ -44,7 +44,6 @@ type observed struct {
 	total  int
 }
 
-// runPipeline runs a pipeline until end has returned.
 func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, end func()) observed {
 	t.Helper()
 	client := connect(t, dial)
@@ -108,7 +107,6 @@ func describe(t *testing.T, known cache.Entry) string {
 	return fmt.Sprintf("%s %v", text, known.Err)
 }
 
-// requireEqual compares what two pipelines observed.
 func (s observed) requireEqual(t *testing.T, want observed) {
 	t.Helper()
 	requireSame(t, "events", s.events, want.events)
@@ -141,14 +139,6 @@ func newRuntime(
 	return runtime, dial, stop
 }
 
-// startRecorder returns a recorder, and what its Run will return.
-func startRecorder(out recording.Output, o recording.Options) (*recording.Recorder, <-chan error) {
-	recorder := recording.NewRecorder(out, o)
-	written := make(chan error, 1)
-	go func() { written <- recorder.Run() }()
-	return recorder, written
-}
-
 // scenario is a runtime, and a pipeline on it that is recorded.
 type scenario struct {
 	simulated simruntime.Options
@@ -178,12 +168,12 @@ func (s scenario) record(t *testing.T) (observed, []byte) {
 func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOption, finish func()) {
 	t.Helper()
 	if !s.window {
-		recorder, written := startRecorder(out, recording.Options{Program: "test", Redact: s.redact})
+		recorder := recording.NewRecorder(out, recording.Options{Program: "test", Redact: s.redact})
+		written := make(chan error, 1)
+		go func() { written <- recorder.Run() }()
 		return recorder.DialOptions(), func() {
 			recorder.Stop()
-			if err := <-written; err != nil {
-				t.Error(err)
-			}
+			kit.Must(t, <-written)
 		}
 	}
 	incidents, err := recording.NewIncidents(t.TempDir(), "test")
@@ -194,9 +184,7 @@ func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOpti
 	})
 	return incidents.DialOptions(), func() {
 		_ = stop()
-		if err := incidents.Save(out); err != nil {
-			t.Error(err)
-		}
+		kit.Must(t, incidents.Save(out))
 	}
 }
 
@@ -215,14 +203,8 @@ func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late
 
 // churn changes the runtime for a while, and then waits for the pipeline.
 func churn(rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
-	return churnSeed(3, rate, actions)
-}
-
-func churnSeed(seed uint64, rate float64, actions int) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
-		if err := runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: seed, Rate: rate, Actions: actions}); err != nil {
-			t.Error(err)
-		}
+		kit.Must(t, runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: 3, Rate: rate, Actions: actions}))
 		time.Sleep(5 * time.Second) // of the bubble
 	}
 }

@@ -99,7 +99,6 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return text, err
 }
 
-// parseHeader reads the first line.
 func parseHeader(text []byte) (h Header, err error) {
 	if len(text) == 0 {
 		return h, errEmpty

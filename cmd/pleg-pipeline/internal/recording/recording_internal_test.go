@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -76,7 +77,6 @@ func TestClockWaitsForALateList(t *testing.T) {
 			rounds:  []round{{at: 0}, {at: time.Second}},
 			answers: map[string][]*call{question("ContainerStatus", request): {before, after}},
 		}, 1)
-		s.zero = time.Now()
 		for round, want := range []*call{before, after} {
 			s.choose(listSandboxes, &cri.ListPodSandboxRequest{})
 			s.choose(listContainers, &cri.ListContainersRequest{})
@@ -84,6 +84,31 @@ func TestClockWaitsForALateList(t *testing.T) {
 			if got := s.choose("ContainerStatus", request); got != want {
 				t.Errorf("after list %d: the answer of %v, want that of %v", round, got.at, want.at)
 			}
+		}
+	})
+}
+
+// TestListsOfOnePodAreInLists has the list of a pod that was removed since the full list: later lists
+// do not have it.
+func TestListsOfOnePodAreInLists(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}
+{"at":"0s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"gone"}},{"id":"b","labels":{"io.kubernetes.pod.uid":"left"}}]}
+{"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
+`))
+		kit.Must(t, err)
+		s := NewServer(r, 1)
+		for _, wants := range [][3]int{{2, 1, 1}, {1, 0, 1}} {
+			for i, pod := range []string{"", "gone", "left"} {
+				request := &cri.ListContainersRequest{}
+				if pod != "" {
+					request.Filter = &cri.ContainerFilter{LabelSelector: map[string]string{labelPodUID: pod}}
+				}
+				if n := itemsOf(s.choose(listContainers, request).reply).Len(); n != wants[i] {
+					t.Errorf("the list of pod %q has %d containers, want %d", pod, n, wants[i])
+				}
+			}
+			time.Sleep(1500 * time.Millisecond)
 		}
 	})
 }

@@ -79,12 +79,11 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 	return r.word(value)
 }
 
-// message redacts m in place, unknown fields included.
+// message redacts m in place, except unknown fields, which its JSON does not have.
 func (r *redactor) message(m protoreflect.Message) {
 	if r == nil {
 		return
 	}
-	m.SetUnknown(nil)
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
 		case field.IsMap():

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
-
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -149,75 +147,22 @@ func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
 
 func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
-		churnSeed(3, 8, 40)(t, runtime)
+		churn(8, 40)(t, runtime)
 		if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
 			t.Fatal(err)
 		}
 		if rpc == "ContainerStatus" {
-			churnSeed(9, 8, 40)(t, runtime)
+			kit.Must(t, runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: 9, Rate: 8, Actions: 40}))
+			time.Sleep(5 * time.Second)
 		}
 		time.Sleep(2500 * time.Millisecond)
 	}
 }
 
-// TestListsOfOnePodAreInLists records the list of a pod that was removed since the full list. In a
-// replay, later lists do not have the pod. The UID is redacted.
-func TestListsOfOnePodAreInLists(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 2, Containers: 1})
-		addSecretPods(t, runtime)
-		var out memory
-		recorder, written := startRecorder(&out, recording.Options{Redact: true})
-		client, closeClient := newClient(t, append(dial, recorder.DialOptions()...))
-		count := func(client runtimeapi.RuntimeServiceClient, uid string) int {
-			t.Helper()
-			request := &runtimeapi.ListContainersRequest{}
-			if uid != "" {
-				request.Filter = &runtimeapi.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.uid": uid}}
-			}
-			list, err := client.ListContainers(t.Context(), request)
-			kit.Must(t, err)
-			return len(list.GetContainers())
-		}
-		before := count(client, "")
-		time.Sleep(time.Second)
-		gone := secret + "-0-uid"
-		kit.Must(t, runtime.RemovePod(gone))
-		count(client, gone)
-		time.Sleep(time.Second)
-		recorder.Stop()
-		kit.Must(t, <-written)
-		_, _ = closeClient(), stop()
-
-		r, err := recording.Read(t.Context(), bytes.NewReader(out.Bytes()))
-		kit.Must(t, err)
-		dial, _ = serving(t, recording.NewServer(r, 1).Serve)
-		client, closeClient = newClient(t, dial)
-		defer func() { _ = closeClient() }()
-		if n := count(client, ""); n != before {
-			t.Errorf("the first list has %d containers, want %d", n, before)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		if n := count(client, ""); n != before-2 {
-			t.Errorf("after the list of the removed pod, all pods have %d containers, want %d", n, before-2)
-		}
-		word := regexp.MustCompile(`"labelSelector":{"io.kubernetes.pod.uid":"(\w+)"}`).FindSubmatch(out.Bytes())
-		if n := count(client, string(word[1])); n != 0 {
-			t.Errorf("the removed pod has %d containers, want none", n)
-		}
-		for _, pod := range runtime.Pods() {
-			if n := len(pod.Containers); strings.Contains(pod.UID, "-4") && count(client, pod.UID) != n {
-				t.Errorf("pod %s has %d containers, want %d", pod.UID, count(client, pod.UID), n)
-			}
-		}
-	})
-}
-
 // TestWindowHasTheLastMinutes replays what a window has after twelve minutes: a pipeline on it must
 // have the same cache in the end, although it sees only the last minutes.
 func TestWindowHasTheLastMinutes(t *testing.T) {
-	long := churnSeed(3, 0.25, 180)
+	long := churn(0.25, 180)
 	polling := pipeline.Options{RelistPeriod: 4 * time.Second}
 	for name, test := range map[string]struct {
 		scenario
@@ -225,7 +170,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 	}{
 		"lists": {scenario{pods: 15, play: long, options: polling}, 6 * time.Minute, 9 * time.Minute},
 		"a container that hangs": {scenario{pods: 5, play: func(t *testing.T, runtime *simruntime.Runtime) {
-			churnSeed(3, 0.25, 125)(t, runtime)
+			churn(0.25, 125)(t, runtime)
 			churnUntilHung("ContainerStatus")(t, runtime)
 		}, options: polling}, 6 * time.Minute, 9 * time.Minute},
 	} {

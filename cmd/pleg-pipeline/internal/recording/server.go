@@ -25,22 +25,19 @@ const quiet = 500 * time.Millisecond
 type Server struct {
 	recording *Recording
 	speed     float64
-	called    chan struct{} // closed by the first call
 
 	mu    sync.Mutex
-	zero  time.Time      // when the time of the recording was 0: at the first call
+	zero  time.Time      // when the time of the recording was 0
 	next  int            // the round that comes next
 	shown round          // the one before
 	asked [2]bool        // which lists of it have been asked for
 	given map[string]int // how many answers to each question are used up
 }
 
-// NewServer returns a server that plays r speed times as fast as recorded, the
+// NewServer returns a server that plays r from now on, speed times as fast as recorded, the
 // duration of calls included. speed must be positive.
 func NewServer(r *Recording, speed float64) *Server {
-	return &Server{
-		recording: r, speed: speed, called: make(chan struct{}), asked: [2]bool{true, true}, given: make(map[string]int),
-	}
+	return &Server{recording: r, speed: speed, zero: time.Now(), asked: [2]bool{true, true}, given: make(map[string]int)}
 }
 
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
@@ -64,11 +61,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 // has been asked for, and the client had the time to make the calls that follow. It returns the
 // cause of ctx if that ends before.
 func (s *Server) WaitPlayed(ctx context.Context) error {
-	select {
-	case <-s.called:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 	return cmp.Or(s.waitUntil(ctx, s.recording.Length), backoff.Wait(ctx, quiet))
 }
 
@@ -84,12 +76,6 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 	if err := stream.RecvMsg(request); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	if s.zero.IsZero() {
-		s.zero = time.Now()
-		close(s.called)
-	}
-	s.mu.Unlock()
 	answer := s.choose(method, request)
 	if answer == nil {
 		return status.Errorf(codes.Unavailable, "the recording has no answer of %s for this", method)
