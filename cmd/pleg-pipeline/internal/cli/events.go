@@ -70,7 +70,8 @@ func (c *eventsCommand) addFlags(cmd *cobra.Command) {
 	flags.BoolVar(&c.replay, "replay", false, "first print the current state: the last event of each container")
 	flags.StringVar(&c.since, "since", "", "first print the events of this `TIME`, such as 10m, as far as\nthe daemon still has them, or those after a position,\nEPOCH:SEQ: the one that the last run printed, or the id of a\nserver-sent event")
 	c.filter.add(cmd)
-	typeFlag(cmd, &c.types)
+	flags.StringSliceVar(&c.types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
+	completeFlag(cmd, "type", eventTypes())
 	flags.StringSliceVar(&c.filter.names, "pod", nil, "only the pod with this `NAME`, NAMESPACE/NAME or UID; may be repeated")
 	flags.BoolVar(&c.filter.OmitSandboxes, "no-sandboxes", false, "no events of pod sandboxes")
 	c.output.add(cmd, "events")
@@ -128,7 +129,7 @@ func (c *eventsCommand) run(ctx context.Context) error {
 		}
 		sayReplayed(ctx, out)
 		if last := c.last.Load(); last != nil && !c.source.own {
-			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), position(*last))
+			out.say(ctx, "%v: to continue, use --since %s", context.Cause(ctx), view.Printable(position(*last)))
 		}
 		return nil
 	})
@@ -144,8 +145,12 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
+	follow := &follower{out: out, server: "the daemon"}
+	if c.fleet.given() {
+		follow.server, follow.fleet = "the server", &c.fleet
+	}
 	printed := false
-	err := c.follower(out).each(ctx, from, c.options, func(ev fleet.Event) error {
+	err := follow.each(ctx, from, c.options, func(ev fleet.Event) error {
 		if !c.follow && ev.Type == pleg.Synced && ev.Node == "" {
 			return errCaughtUp
 		}
@@ -182,22 +187,16 @@ func (c *eventsCommand) wants(ev fleet.Event) bool {
 	case pleg.Gap:
 		return marks
 	default:
-		return c.filter.wantsEvent(ev)
+		return c.filter.named(ev.PodUID, ev.PodNamespace, ev.PodName)
 	}
 }
 
-// eventTypes are the values of --type.
 func eventTypes() []string {
 	var words []string
 	for _, t := range eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest) {
 		words = append(words, string(t))
 	}
 	return words
-}
-
-func typeFlag(cmd *cobra.Command, types *[]string) {
-	cmd.Flags().StringSliceVar(types, "type", nil, "only events of this `TYPE`, such as ContainerDied; may be repeated.\nAn unknown one lists all")
-	completeFlag(cmd, "type", eventTypes())
 }
 
 func parseTypes(words []string) (types []pleg.EventType, err error) {

@@ -45,7 +45,10 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 		if f.fleet != nil {
 			first.end()
 		}
-		f.sayDisconnected(ctx, err)
+		if !f.disconnected { // one notice, however many attempts fail
+			f.disconnected = true
+			f.out.say(ctx, "waiting for %s: %v", f.server, err)
+		}
 	}
 	for ev, err := range from.Events(ctx, o, disconnected) {
 		first.end()
@@ -58,14 +61,6 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 		}
 	}
 	return nil
-}
-
-// sayDisconnected prints one notice, however many attempts to connect fail.
-func (f *follower) sayDisconnected(ctx context.Context, err error) {
-	if !f.disconnected {
-		f.disconnected = true
-		f.out.say(ctx, "waiting for %s: %v", f.server, err)
-	}
 }
 
 // sayConnected prints a notice if ev is a Gap, unless it is one of a node of a cluster, or
@@ -99,7 +94,6 @@ func awaitState(ctx context.Context, from daemonSource) error {
 	return nil
 }
 
-// hungPeriod is the time between two looks for pods that hang.
 const hungPeriod = 500 * time.Millisecond
 
 // awaitOnlyHung blocks until each pod that is not known yet hangs, or until ctx ends.

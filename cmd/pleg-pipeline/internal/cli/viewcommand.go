@@ -10,12 +10,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// viewCommand is what the commands events, pods and top have in common.
 type viewCommand struct {
 	process Process
 	source  sourceFlags
@@ -27,7 +25,6 @@ type viewCommand struct {
 	needsPods bool
 }
 
-// addSources adds the flags that say where events and pods come from.
 func (c *viewCommand) addSources(cmd *cobra.Command) {
 	c.source.add(cmd)
 	c.fleet.add(cmd)
@@ -51,14 +48,6 @@ func (c *viewCommand) use(ctx context.Context, out console, fn func(context.Cont
 		return c.fleet.use(ctx, out, c.needsPods, fn)
 	}
 	return c.source.use(ctx, c.process, out, fn)
-}
-
-// follower returns a follower of what use finds.
-func (c *viewCommand) follower(out console) *follower {
-	if c.fleet.given() {
-		return &follower{out: out, server: "the server", fleet: &c.fleet}
-	}
-	return &follower{out: out, server: "the daemon"}
 }
 
 type podFilter struct {
@@ -101,14 +90,8 @@ func (f *podFilter) nothing() error {
 	return fmt.Errorf("no pod in the namespace %s matches the selector %s", strings.Join(f.Namespaces, ", "), f.Selector)
 }
 
-// wants reports whether a pod is selected.
 func (f *podFilter) wants(p *view.Pod) bool {
 	return p.Wanted(&f.applied) && f.named(p.UID, p.Namespace, p.Name)
-}
-
-// wantsEvent reports whether an event of a watch is of a selected pod.
-func (f *podFilter) wantsEvent(ev fleet.Event) bool {
-	return f.named(ev.PodUID, ev.PodNamespace, ev.PodName)
 }
 
 func (f *podFilter) named(uid pleg.PodUID, namespace, name string) bool {

@@ -33,8 +33,6 @@ type terminal struct {
 	width, height int
 }
 
-// newTerminal returns a terminal whose screen, unlike the program's, does not remove control
-// characters: the view must.
 func newTerminal(t *testing.T, width, height int) *terminal {
 	t.Helper()
 	term := &terminal{T: t, MockTerm: vt.NewMockTerm(vt.MockOptSize{X: vt.Col(width), Y: vt.Row(height)}), width: width, height: height}
@@ -83,18 +81,6 @@ func (t *terminal) waitGone(gone string) {
 
 // write types a text, as a terminal sends it.
 func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
-
-// Keys as a terminal sends them.
-const (
-	keyEnter = "\r"
-	keyCtrlC = "\x03"
-)
-
-// escape presses Escape, and waits until it cannot be the start of another key.
-func (t *terminal) escape() {
-	t.write("\x1b")
-	time.Sleep(200 * time.Millisecond)
-}
 
 // source is a Source whose answers a test sets.
 type source struct {

@@ -88,7 +88,8 @@ func (s *screen) drawFeed(m *model, y, n int) {
 	if m.paused {
 		title = fmt.Sprintf("events: paused, %d new", m.missed)
 	}
-	s.rule(y, title)
+	used := s.text(0, y, s.width, "── "+title+" ", faint)
+	s.text(used, y, s.width-used, strings.Repeat("─", s.width-used), faint)
 	for i, ev := range m.events(n) {
 		s.drawEvent(y+1+i, ev)
 	}

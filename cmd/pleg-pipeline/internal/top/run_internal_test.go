@@ -27,9 +27,9 @@ func testKeys(t *testing.T) {
 	term.write("/beta") // typed in one go, as over a slow connection
 	term.wait("filter: beta")
 	term.waitGone("alpha")
-	term.write(keyEnter)
+	term.write("\r")
 	term.wait("s sort")
-	term.escape()
+	term.write("\x1b") // Escape
 	term.wait("gamma")
 
 	term.write("sss")
@@ -95,7 +95,7 @@ func TestEnds(t *testing.T) {
 		end  func(*terminal, *source)
 		want error
 	}{
-		"Ctrl-C, in the filter too": {func(term *terminal, _ *source) { term.write("/" + keyCtrlC) }, nil},
+		"Ctrl-C, in the filter too": {func(term *terminal, _ *source) { term.write("/\x03") }, nil},
 		"events fail":               {func(_ *terminal, s *source) { s.fail <- failed }, failed},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -105,18 +105,17 @@ func (s *screen) paragraph(y, most int, text string) int {
 	return len(lines)
 }
 
-// field is a name and a value.
 type field = [2]string
 
 func (m *model) lists(now time.Time) []field {
 	relist, took, age := m.status.Relist, "-", "-"
 	if !relist.Success.IsZero() {
-		took, age = view.Span(relist.Took), view.Ago(relist.Success, now)+" ago"
+		took, age = verdict.Span(relist.Took), view.Ago(relist.Success, now)+" ago"
 	}
 	return []field{
 		{"list", age},
 		{"took", took},
-		{"period", view.Span(relist.Period)},
+		{"period", verdict.Span(relist.Period)},
 		{"pods", strconv.Itoa(len(m.pods))},
 		{"queue", strconv.Itoa(m.status.Waiting)},
 		{"quarantined", strconv.Itoa(len(m.status.Quarantined))},
@@ -175,12 +174,6 @@ func (s *screen) text(x, y, width int, text string, style tcell.Style) int {
 
 // fill gives a line a style.
 func (s *screen) fill(y int, style tcell.Style) { s.FillArea(0, y, s.width, 1, ' ', style) }
-
-// rule draws a line with a title.
-func (s *screen) rule(y int, title string) {
-	used := s.text(0, y, s.width, "── "+title+" ", faint)
-	s.text(used, y, s.width-used, strings.Repeat("─", s.width-used), faint)
-}
 
 // fields writes a line of fields.
 func (s *screen) fields(y int, pairs []field) {

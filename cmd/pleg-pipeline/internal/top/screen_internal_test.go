@@ -1,7 +1,6 @@
 package top
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -113,34 +112,6 @@ func TestOnlyReadyIsGreen(t *testing.T) {
 		if got != want {
 			t.Errorf("pod %d is shown as %q, want %q", i, got, want)
 		}
-	}
-}
-
-// TestTextOfTheRuntimeIsHarmless shows names that control a terminal.
-func TestTextOfTheRuntimeIsHarmless(t *testing.T) {
-	term := newTerminal(t, 80, 24)
-	hostile := "a\x1b]0;owned\x07\x1b[2J\u009b31m\u202eb\r\nc"
-	pod := viewOf(hostile, 0, 0)
-	pod.Error, pod.Containers[0].Name, pod.Containers[0].Message = hostile, hostile, hostile
-	s := healthy()
-	s.Err = errors.New(hostile)
-	m := newModel(Options{})
-	m.apply(update{status: s, pods: []view.Pod{pod}}, noon)
-	m.addEvent(event(hostile, pleg.ContainerDied), noon)
-	m.disconnected = hostile
-	shown := &screen{Screen: term.screen}
-	shown.draw(m, noon)
-	for _, k := range []key{"Home", "Enter"} {
-		kit.Must(t, m.press(k, noon))
-		shown.draw(m, noon)
-	}
-	kit.Must(t, term.Drain())
-	text := term.text()
-	if term.GetTitle() != "" || term.Bells() != 0 || strings.ContainsAny(text, "\x1b\u009b\u202e\r\a") {
-		t.Errorf("title %q, %d bells:\n%q", term.GetTitle(), term.Bells(), text)
-	}
-	if !strings.Contains(text, "a?]0;owned??[2J?31m?b??c") {
-		t.Errorf("the name is not shown with question marks:\n%s", text)
 	}
 }
 

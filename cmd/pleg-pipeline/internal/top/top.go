@@ -51,7 +51,6 @@ type Options struct {
 // ssh must keep up.
 const framePeriod = 100 * time.Millisecond
 
-// errQuit means that the user has quit.
 var errQuit = errors.New("quit")
 
 // Run shows the view on a screen until the user quits, ctx ends or the source fails. It
@@ -62,10 +61,7 @@ func Run(ctx context.Context, on tcell.Screen, from Source, o Options) error {
 	events := make(chan eventMessage)
 	group.Go(func() error { return follow(ctx, from, events) })
 	group.Go(func() error { return ask(ctx, from, o.Interval, updates) })
-	group.Go(func() error {
-		l := loop{screen: &screen{Screen: on}, model: newModel(o)}
-		return l.run(ctx, updates, events)
-	})
+	group.Go(func() error { return loop(ctx, &screen{Screen: on}, newModel(o), updates, events) })
 	err := group.Wait()
 	if errors.Is(err, errQuit) || errors.Is(err, context.Canceled) {
 		return nil
@@ -116,7 +112,6 @@ func ask(ctx context.Context, from Source, interval time.Duration, updates chan<
 	}
 }
 
-// askTimeout is the time in which the source must answer.
 const askTimeout = 5 * time.Second
 
 func askOnce(ctx context.Context, from Source) (u update) {
@@ -159,40 +154,35 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 	return nil
 }
 
-// loop owns the model and the screen.
-type loop struct {
-	screen *screen
-	model  *model
-}
-
-func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eventMessage) error {
+// loop owns the screen and the model.
+func loop(ctx context.Context, s *screen, m *model, updates <-chan update, events <-chan eventMessage) error {
 	ticker := time.NewTicker(framePeriod)
 	defer ticker.Stop()
 	changed := true
 	for {
 		select {
 		case u := <-updates:
-			l.model.apply(u, time.Now())
+			m.apply(u, time.Now())
 			changed = true
-		case m := <-events:
-			if m.err != nil {
-				l.model.disconnected = m.err.Error()
+		case next := <-events:
+			if next.err != nil {
+				m.disconnected = next.err.Error()
 			} else {
-				l.model.addEvent(m.event, time.Now())
+				m.addEvent(next.event, time.Now())
 			}
 			changed = true
-		case ev, ok := <-l.screen.EventQ():
+		case ev, ok := <-s.EventQ():
 			if !ok {
 				return errQuit
 			}
-			if err := l.handle(ev); err != nil {
+			if err := handle(s, m, ev); err != nil {
 				return err
 			}
-			l.screen.draw(l.model, time.Now()) // a key has its effect at once
+			s.draw(m, time.Now()) // a key has its effect at once
 		case <-ticker.C:
 			if changed {
 				changed = false
-				l.screen.draw(l.model, time.Now())
+				s.draw(m, time.Now())
 			}
 		case <-ctx.Done():
 			return nil
@@ -201,14 +191,14 @@ func (l *loop) run(ctx context.Context, updates <-chan update, events <-chan eve
 }
 
 // handle reacts to a key or to a new size of the terminal.
-func (l *loop) handle(ev tcell.Event) error {
+func handle(s *screen, m *model, ev tcell.Event) error {
 	key, isKey := ev.(*tcell.EventKey)
 	_, resized := ev.(*tcell.EventResize)
 	switch {
 	case resized, isKey && key.Key() == tcell.KeyCtrlL:
-		l.screen.Sync()
+		s.Sync()
 	case isKey:
-		return l.model.press(keyOf(key), time.Now())
+		return m.press(keyOf(key), time.Now())
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func Why(ev *fleet.Event) string {
 		parts = append(parts, fmt.Sprintf("%d events missed", ev.Missed))
 	}
 	if !ev.StartedAt.IsZero() && !ev.FinishedAt.Before(ev.StartedAt) {
-		parts = append(parts, "ran "+Span(ev.FinishedAt.Sub(ev.StartedAt)))
+		parts = append(parts, "ran "+verdict.Span(ev.FinishedAt.Sub(ev.StartedAt)))
 	}
 	return strings.Join(parts, ", ")
 }
@@ -168,13 +168,10 @@ func (p *Pod) Complaint(now time.Time) string {
 	return p.Finding.Complaint(now)
 }
 
-// Ago returns the time since t as [Span] does; "-" if t is zero.
+// Ago returns the time since t in one unit, as kubectl does; "-" if t is zero.
 func Ago(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return Span(now.Sub(t))
+	return verdict.Span(now.Sub(t))
 }
-
-// Span returns a duration in one unit, as kubectl does.
-func Span(d time.Duration) string { return verdict.Span(d) }
