@@ -161,7 +161,6 @@ type failure struct{ error }
 
 func (f failure) Unwrap() error { return f.error }
 
-// fail marks err as a failure; nil stays nil.
 func fail(err error) error {
 	if err == nil {
 		return nil
@@ -179,10 +178,8 @@ them to other programs. It changes nothing in the runtime. To try it without one
   pleg-pipeline run --simulate
 
 Exit codes:
-  0  the command finished, or SIGINT, SIGTERM or SIGHUP ended it, or the reader
-     of its output closed it
-  1  the command failed: it could not use the runtime, the daemon or an address,
-     or it could not write its output
+  0  the command finished, or a signal or the reader of its output ended it
+  1  the runtime, the daemon, the address or the output cannot be used
   2  the command line is wrong
   3  "pleg-pipeline doctor" found a problem`
 

@@ -146,7 +146,6 @@ func (w watched) Report() pleg.Report {
 	return r
 }
 
-// newRegistry returns a registry with the metrics of the process.
 func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
@@ -219,7 +218,6 @@ func identify(ctx context.Context, client *cri.Client, name *atomic.Value) error
 	}
 }
 
-// daemon runs a pipeline and prints its events.
 type daemon struct {
 	out     console
 	command *runCommand
@@ -251,7 +249,6 @@ func (d *daemon) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// print prints all events until the pipeline has ended.
 func (d *daemon) print(ctx context.Context, subscription pipeline.Subscription) error {
 	printer := view.EventPrinter(d.command.process.Out, d.command.output.options(d.command.process))
 	if err := printer.Start(); err != nil {

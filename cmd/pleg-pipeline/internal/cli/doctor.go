@@ -21,27 +21,18 @@ import (
 const doctorLong = `Find out why "PLEG is not healthy". The first line is the verdict, with the pod
 and the call that cause it; the second line says what to do.
 
-It makes the calls of a relist to the container runtime and measures each: the
-version, the conditions, both lists, and the status of every sandbox and
-container, four at a time. It names the calls that hang, fail or take long, finds
-containers that the runtime calls running although their processes have ended,
-finds clients of the runtime that do not read its events, compares the lists with
-the relist period and with the 16 MiB that a kubelet accepts, counts dead
-containers, and checks the disk and the pressure of the node.
-It first asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
-the address of the runtime and since when a pod hangs. The report says what was
-asked. With --runtime-endpoint, --config or --simulate the daemon is not asked.
-
-It only reads. If the runtime hangs, the report is partial: it is printed
-within --timeout.
+It makes the calls of a relist to the container runtime and measures each, and
+examines the processes, the clients of the runtime and the disk of the node. It
+first asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
+the address of the runtime and since when a pod hangs. With --runtime-endpoint,
+--config or --simulate the daemon is not asked. It only reads. If the runtime hangs,
+the report is partial: it is printed within --timeout.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
-command. With --npd, those of a plugin of the node-problem-detector: 0 if it
-found no problem, 1 if it found one, 2 if it could not examine the node.
+command. With --npd: 1 if it found one, 2 if it could not examine the node.
 
-With --calls it measures the runtime instead, and prints a table for an issue: how
-long each call takes, and how much time is saved if 4 or 16 pods are inspected at
-once. It inspects all pods repeatedly; at least half of the time it waits. If it is
+With --calls it measures the runtime instead, and prints a table for an issue. It
+inspects all pods repeatedly; at least half of the time it waits. If it is
 interrupted, it prints what it has measured.
 
 With --fleet it asks no runtime: it ranks the nodes that publish on a NATS server
@@ -204,7 +195,6 @@ func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 	}
 }
 
-// examineFleet prints what the agents of a cluster say of their nodes.
 func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 	return c.fleet.use(ctx, out, true, func(ctx context.Context, s source) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoServer)
@@ -217,7 +207,6 @@ func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 	})
 }
 
-// print prints the report of a node or of a cluster.
 func (c *doctorCommand) print(r interface {
 	Print(w io.Writer, o doctor.TextOptions) error
 	Healthy() bool

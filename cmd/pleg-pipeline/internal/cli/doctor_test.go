@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -66,10 +64,25 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// TestFaultOfOnePod is the example of docs/cli.md.
+func TestFaultOfOnePod(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "2", "--churn-rate", "0",
+		"--fault", "ContainerStatus/hang", "--fault-pod", "shop/web-0")
+	simulated.stderr.await(t, "simulated runtime serves")
+	code, stdout, stderr := run(t, "doctor", "-r", "unix://"+socket)
+	want := regexp.MustCompile(`^PROBLEM: shop/web-0 hangs for at least \S+ in ContainerStatus of nginx; the other 2 pods answer\n`)
+	if code != cli.ExitUnhealthy || !want.MatchString(stdout) {
+		t.Errorf("exit code %d, stdout %q, stderr %q; want %v", code, stdout, stderr, want)
+	}
+	simulated.stopAndWait(t)
+}
+
 // isSlow reports whether the doctor found that the runtime is slow: on a busy machine, the
 // simulated runtime may be.
 func isSlow(report string) bool {
-	verdict, _, _ := strings.Cut(report, "\n")
+	verdict, _, _ := strings.Cut(report, "\n\n")
 	return strings.Contains(verdict, " takes ") || strings.Contains(verdict, " take ") || strings.Contains(verdict, "waited for the disk")
 }
 
@@ -77,18 +90,9 @@ func isSlow(report string) bool {
 // without a daemon.
 func TestDoctorAsksBoth(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	works, dead, frozen, cri := filepath.Join(dir, "works"), filepath.Join(dir, "dead"), filepath.Join(dir, "frozen"), filepath.Join(dir, "cri")
+	works, dead, cri := socketPath(t), abandoned(t), socketPath(t)
+	_, frozen := listen(t)
 	startDaemon(t, works)
-	for socket, keep := range map[string]bool{dead: false, frozen: true} {
-		l, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket})
-		kit.Must(t, err)
-		l.SetUnlinkOnClose(false)
-		t.Cleanup(func() { _ = l.Close() })
-		if !keep {
-			kit.Must(t, l.Close())
-		}
-	}
 	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
 	simulated.stderr.await(t, "serving")
 	own := fmt.Sprintf("%d/stat", os.Getpid())
@@ -121,10 +125,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 // TestStoppedDaemon requires that no command waits for a daemon that is stopped by a signal.
 func TestStoppedDaemon(t *testing.T) {
 	t.Parallel()
-	frozen := filepath.Join(t.TempDir(), "frozen")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: frozen})
-	kit.Must(t, err)
-	defer l.Close()
+	_, frozen := listen(t)
 	process := with(nil)
 	process.Proc = fstest.MapFS{"self/stat": {}, fmt.Sprintf("%d/stat", os.Getpid()): {Data: []byte("1 (x) T 1")}}
 	process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(vt.NewMockTerm()) }

@@ -14,7 +14,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// faultFlags are faults of a simulation, in all pods or in a single pod.
 type faultFlags struct {
 	texts []string
 	pod   string
@@ -81,10 +80,8 @@ func findOrAddPod(runtime *simruntime.Runtime, name string) (uid string, err err
 	return pod.UID, err
 }
 
-// faultRPCs are the calls that can fail.
 var faultRPCs = []string{"ContainerStatus", "GetContainerEvents", "ListContainers", "ListPodSandbox", "PodSandboxStatus", "Version"}
 
-// faultKinds are what can happen to a call.
 var faultKinds = map[string]simruntime.Fault{
 	"error":   {Code: codes.Internal},
 	"hang":    {Hang: true},
@@ -92,7 +89,6 @@ var faultKinds = map[string]simruntime.Fault{
 	"malform": {Malform: simruntime.NilMetadata},
 }
 
-// parseFault parses one value of --fault.
 func parseFault(text string) (simruntime.Fault, error) {
 	call, kind, _ := strings.Cut(text, "/")
 	if !slices.Contains(faultRPCs, call) {

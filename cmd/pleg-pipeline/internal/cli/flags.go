@@ -103,7 +103,6 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// podArgs accepts the names of pods.
 func podArgs(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 && cmd.Flags().Changed("simulate") {
 		if _, err := strconv.Atoi(args[0]); err == nil {
@@ -134,7 +133,6 @@ func notEmpty(flags *pflag.FlagSet, names ...string) error {
 	return nil
 }
 
-// longerThanZero returns an error unless all of these times are.
 func longerThanZero(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {
 		if d, err := flags.GetDuration(name); err != nil || d <= 0 {
@@ -147,7 +145,6 @@ func longerThanZero(flags *pflag.FlagSet, names ...string) error {
 // anyNumber is the upper bound of a number that needs none.
 const anyNumber = math.MaxInt32
 
-// between returns an error unless a number is.
 func between(flags *pflag.FlagSet, name string, least, most int) error {
 	switch n, err := flags.GetInt(name); {
 	case err == nil && n >= least && n <= most:
@@ -159,7 +156,6 @@ func between(flags *pflag.FlagSet, name string, least, most int) error {
 	}
 }
 
-// outputFlags say how a command prints.
 type outputFlags struct {
 	format    view.Format
 	noHeaders bool
@@ -175,7 +171,6 @@ func (f *outputFlags) options(p Process) view.PrintOptions {
 	return view.PrintOptions{Format: f.format, Headers: !f.noHeaders, Color: p.colorWanted(), Width: terminalWidth(p.Out)}
 }
 
-// enum is the value of a flag that allows only some words.
 type enum struct {
 	value   *string
 	allowed []string
@@ -208,7 +203,6 @@ func enumFlag(cmd *cobra.Command, value *string, name, shorthand, usage string, 
 	completeFlag(cmd, name, allowed)
 }
 
-// completeFlag lets the shell complete the words of a flag.
 func completeFlag(cmd *cobra.Command, name string, words []string) {
 	complete := cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 	if err := cmd.RegisterFlagCompletionFunc(name, complete); err != nil {

@@ -29,7 +29,6 @@ const howFleet = `
 With --fleet, the events and pods are those of all nodes that publish on a NATS
 server ("pleg-pipeline run --nats"), or of those named by --node.`
 
-// fleetFlags select the nodes of a cluster.
 type fleetFlags struct {
 	natsFlags
 
@@ -77,7 +76,6 @@ func (f *fleetFlags) openStates(ctx context.Context, js jetstream.JetStream) (*f
 	return states, states.Check(ctx, f.nodes)
 }
 
-// fleetSource is a cluster.
 type fleetSource struct {
 	flags  *fleetFlags
 	js     jetstream.JetStream
@@ -152,7 +150,6 @@ func fleetPod(pod fleet.Pod) view.Pod {
 // Status implements [top.Source]: a cluster has none.
 func (fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
 
-// nodes returns what is published of the nodes that were asked for.
 func (s fleetSource) nodes(ctx context.Context) ([]fleet.Node, error) {
 	all, err := s.states.Nodes(ctx)
 	wanted := s.flags.nodes

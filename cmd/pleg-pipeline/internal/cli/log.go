@@ -15,7 +15,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 )
 
-// logFlags are the flags of every command that writes log lines.
 type logFlags struct{ level, format string }
 
 // add adds the flags; the first level is the default.
@@ -80,11 +79,8 @@ const (
 	// the time after which the next one is.
 	logBurst = 20
 	logEvery = time.Second
-	// maxMessages is the number of messages that are counted. The program has fewer.
-	maxMessages = 1000
 )
 
-// notice returns a text as it is printed.
 func notice(text string) string { return view.PrintableLines(shortened(text, maxNotice)) }
 
 // shortened returns at most a number of bytes of a text, and how long it is.
@@ -104,7 +100,7 @@ type logLimiter struct {
 	lines *logLines
 }
 
-// logLines are the lines that were written, by message.
+// logLines are the lines that were written, by message: a constant of the program.
 type logLines struct {
 	mu       sync.Mutex
 	messages map[string]*logMessage
@@ -152,9 +148,6 @@ func (l *logLines) allow(message string, at time.Time) (bool, int) {
 	defer l.mu.Unlock()
 	m := l.messages[message]
 	if m == nil {
-		if len(l.messages) >= maxMessages {
-			clear(l.messages)
-		}
 		m = &logMessage{limit: rate.NewLimiter(rate.Every(logEvery), logBurst)}
 		l.messages[message] = m
 	}
@@ -167,7 +160,6 @@ func (l *logLines) allow(message string, at time.Time) (bool, int) {
 	return true, suppressed
 }
 
-// shorten cuts the value of an attribute that is a text.
 func shorten(_ []string, a slog.Attr) slog.Attr {
 	if kind := a.Value.Kind(); kind == slog.KindString || kind == slog.KindAny {
 		if text := a.Value.String(); len(text) > maxLogValue {

@@ -88,7 +88,7 @@ func (c *lookupCommand) print(ctx context.Context, out console, from daemonSourc
 	waiting := startWait(ctx, out, from, "")
 	found, err := from.client.Lookup(ctx, c.query)
 	if waiting.end(); err != nil {
-		err = c.explain(fromDaemon(ctx, err))
+		err = fromDaemon(ctx, err)
 		if waiting.why == "" && (errors.Is(err, lookup.ErrNotYet) || errors.Is(err, pleg.ErrNotSynced)) {
 			if why, _ := whyWaiting(ctx, from); why != "" {
 				err = fmt.Errorf("%w: %s", err, why)
@@ -101,15 +101,4 @@ func (c *lookupCommand) print(ctx context.Context, out console, from daemonSourc
 		return outputError(json.NewEncoder(view.JSONWriter(c.process.Out)).Encode(answer))
 	}
 	return outputError(answer.Print(c.process.Out))
-}
-
-// idLength is the length of the ids that containerd and CRI-O give.
-const idLength = 64
-
-// explain says what an id looks like, if no container was found and the text may not be an id.
-func (c *lookupCommand) explain(err error) error {
-	if id := c.query.Container; id == "" || len(id) >= idLength || !errors.Is(err, lookup.ErrNoContainer) {
-		return err
-	}
-	return fmt.Errorf("%w; want an id or its first digits, as events prints them", err)
 }

@@ -36,7 +36,6 @@ func newFleet(p Process) *cobra.Command {
 	return cmd
 }
 
-// manageCommand is what the commands of "fleet" have in common.
 type manageCommand struct {
 	process Process
 	nats    natsFlags

@@ -41,7 +41,6 @@ func (f *natsFlags) add(cmd *cobra.Command, urlFlag, usage string) {
 	flags.StringVar(&f.tlsCA, "tlsca", "", "`FILE` with the certificates that the server's must be signed by")
 }
 
-// given reports whether there is a URL.
 func (f *natsFlags) given() bool { return f.url != "" }
 
 func (f *natsFlags) validate(flags *pflag.FlagSet) error {
@@ -109,7 +108,6 @@ func (f *natsFlags) use(ctx context.Context, out console, now bool, fn func(cont
 // connectTimeout is how long a command waits for a server that it needs at once.
 const connectTimeout = 5 * time.Second
 
-// await waits until the connection has been made.
 func (f *natsFlags) await(ctx context.Context, conn *nats.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()

@@ -18,7 +18,6 @@ import (
 // shortestPeriod keeps a typing error, such as 1ms for 1m, from loading the runtime.
 const shortestPeriod = 10 * time.Millisecond
 
-// pipelineFlags configure a pipeline and the client of its runtime.
 type pipelineFlags struct {
 	pipeline.Options
 
@@ -57,11 +56,15 @@ func (f *pipelineFlags) addCalls(cmd *cobra.Command) {
 	}
 }
 
-// validate checks what the types of the flags do not.
 func (f *pipelineFlags) validate() error {
+	var times []string
+	f.all.VisitAll(func(flag *pflag.Flag) {
+		if flag.Value.Type() == "duration" {
+			times = append(times, flag.Name)
+		}
+	})
 	err := cmp.Or(
-		longerThanZero(f.all, "relist-period", "relist-threshold", "list-timeout", "relist-period-with-events",
-			"inspect-timeout", "max-quarantine"),
+		longerThanZero(f.all, times...),
 		between(f.all, "inspectors", 1, anyNumber),
 		between(f.all, "history", 1, anyNumber),
 	)

@@ -23,12 +23,10 @@ information, and what is wrong.
 ` + howConnected + `
 ` + howFleet + `
 
-STATE is "ready" as in kubectl, but without probes: the sandbox is ready, and all
-containers run. Otherwise it is "notready", or "hung", "slow" or "failed" if the
-pod cannot be inspected. RUNNING and RESTARTS count the newest container of each
-name, without init containers that have ended well.
-KNOWN is the age of this information: it grows while the pod cannot be inspected.
-DETAILS names the call that hangs, and since when.
+STATE is "ready" as in kubectl, but without probes, otherwise "notready", or "hung",
+"slow" or "failed" if the pod cannot be inspected. RUNNING and RESTARTS count the
+newest container of each name, without init containers that have ended well.
+KNOWN is the age of this information.
 
 "top" shows the pods as they change.`
 
@@ -87,7 +85,6 @@ func (c *podsCommand) run(ctx context.Context) error {
 	})
 }
 
-// print prints the selected pods.
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
 	pods, missing := c.current(ctx, out, from)
 	if len(pods) == 0 && missing != nil {

@@ -44,7 +44,6 @@ func (f *publishFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats and --otlp; otherwise the environment\nvariable NODE_NAME, otherwise the host name")
 }
 
-// given reports whether the events are sent anywhere.
 func (f *publishFlags) given() bool { return f.nats.given() || f.endpoint != "" }
 
 func (f *publishFlags) validate(flags *pflag.FlagSet, s *settings) error {
@@ -154,7 +153,6 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	return nil
 }
 
-// progress says how sending events to another machine goes.
 func progress(do, done string, last time.Time, err error) string {
 	text := fmt.Sprintf("nothing %s for %v", done, time.Since(last).Round(time.Second))
 	if err != nil {

@@ -27,11 +27,9 @@ Run the pipeline on the recording, on any machine:
 The commands events and pods accept a recording too. They end when it ends.
 
 A recording contains names, labels, annotations, addresses and messages of all
-pods of the node. --redact replaces each text by a word, equal texts by the same
-word, and different words in each recording. It keeps times, states, exit codes
-and all other numbers, random ids, well-known keys of labels and annotations,
-reasons of one word, and the name and version of the runtime. The node's name is
-never recorded.
+pods of the node. --redact replaces each text by a word. It keeps numbers, such as
+times and exit codes, random ids, well-known keys of labels and annotations, reasons
+of one word, and the name and version of the runtime.
 
 ` + howFound + howReplayed
 
@@ -114,7 +112,6 @@ func (c *recordCommand) run(ctx context.Context) error {
 	})
 }
 
-// record runs the pipeline and the recorder until ctx ends or one of them fails.
 func (c *recordCommand) record(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
 	if c.duration > 0 {
 		var cancel context.CancelFunc
@@ -148,7 +145,6 @@ func (c *recordCommand) record(ctx context.Context, out console, from endpoint.E
 	return err
 }
 
-// runPipeline runs a pipeline whose client is tapped.
 func (c *recordCommand) runPipeline(ctx context.Context, out console, from endpoint.Endpoint, recorder *recording.Recorder) error {
 	options := c.pipeline.clientOptions(out.log, nil)
 	options.DialOptions = recorder.DialOptions()

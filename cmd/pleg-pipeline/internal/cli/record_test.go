@@ -27,7 +27,6 @@ func TestReplay(t *testing.T) {
 	for _, test := range []struct{ args, out, err string }{
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", "replaying"},
-		{"run --replay-speed 3 -r replay:testdata/restart.jsonl", "ContainerDied", `the recording has ended after [0-9.m]+s: [0-9]+ relists, [0-9]+ events`},
 		{"run --relist-period 100ms --replay-speed 2 -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1`},
 		{"record --redact -r replay:testdata/restart.jsonl " + again, "^$", "the recording has ended"},
 	} {
@@ -41,7 +40,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRecord checks that a recording is complete after Ctrl-C, and that only its owner can read it.
+// TestRecord checks that a recording is complete after Ctrl-C.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "r.jsonl")
@@ -51,9 +50,6 @@ func TestRecord(t *testing.T) {
 	text, err := os.ReadFile(path)
 	if err != nil || !bytes.HasSuffix(text, []byte(`"end":true}`+"\n")) {
 		t.Errorf("the recording ends with %q, %v", text[max(0, len(text)-80):], err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
-		t.Errorf("the recording: %v, %v; want a file that only its owner can read", info, err)
 	}
 	said := regexp.MustCompile(`\n.* has [0-9]+ answers of [0-9.mµ]+s, [0-9]+ bytes\n$`)
 	if !said.MatchString(s.stderr.String()) {

@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -27,7 +26,6 @@ func (replayEnded) Error() string { return "the recording has ended" }
 // Is makes it a regular end, as a signal is.
 func (replayEnded) Is(target error) bool { return target == context.Canceled }
 
-// sayReplayed prints why the command ends, if the recording has ended.
 func sayReplayed(ctx context.Context, out console) {
 	if cause := context.Cause(ctx); errors.As(cause, new(replayEnded)) {
 		out.say(ctx, "%v", cause)
@@ -56,7 +54,8 @@ func (f *runtimeFlags) replay(
 	if err != nil {
 		return err
 	}
-	out.say(ctx, "replaying %s: %s", file, describe(r))
+	out.say(ctx, "replaying %s: %v of %s %s, recorded %s", file, r.Length.Round(time.Millisecond),
+		view.Printable(r.Runtime.GetRuntimeName()), view.Printable(r.Runtime.GetRuntimeVersion()), r.Header.Began.Format(time.RFC3339))
 	if r.Cut != "" {
 		out.say(ctx, "%s: %s", file, r.Cut)
 	}
@@ -70,19 +69,6 @@ func (f *runtimeFlags) replay(
 	return servePrivately(ctx, func(ctx context.Context, address string) error {
 		return fn(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
 	}, server.Serve, ended)
-}
-
-func describe(r *recording.Recording) string {
-	h := r.Header
-	var b strings.Builder
-	fmt.Fprintf(&b, "%v of %s %s, recorded %s", r.Length.Round(time.Millisecond), view.Printable(r.Runtime.GetRuntimeName()), view.Printable(r.Runtime.GetRuntimeVersion()), h.Began.Format(time.RFC3339))
-	if h.Program != "" {
-		fmt.Fprintf(&b, " by %s %s", Name, view.Printable(h.Program))
-	}
-	if h.Redacted {
-		b.WriteString(", redacted")
-	}
-	return b.String()
 }
 
 // servePrivately calls use with the endpoint of a private socket on which parts serve.

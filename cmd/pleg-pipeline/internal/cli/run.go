@@ -25,34 +25,16 @@ network and the other namespaces of a pod, counts as a container of the pod.
 ` + howFound + howReplayed + `
 
 --socket serves the events and the status of every pod over gRPC (pleg.v1) to
-other programs on this node, such as "pleg-pipeline events" and "pleg-pipeline
-pods". --listen serves over HTTP:
-  /            a page that shows the stages, the pods and the events in a browser
-  /metrics     metrics for Prometheus
-  /livez       200 while this process works, whatever the runtime does
-  /readyz      200 while the list of pods is fresh and the inspections keep up
-  /stages      the verdict and the figures of each stage; /hour is the last hour
-  /pods        the status of every pod; /pods/UID is the status of one
-  /events      the events as server-sent events
-/livez and /readyz accept ?verbose. With --health-listen they are also served
-alone, without the password that --web-config may require. What names pods (the page, /stages, /pods
-and /events) is available only to this machine, unless --web-config
-requires clients to authenticate.
-
---nats publishes the events and the state of every pod on a NATS server, where
-those of many nodes come together. --otlp exports the events as OpenTelemetry
-logs. Nothing here waits for these servers.
+other programs on this node, such as "pleg-pipeline events". --listen serves over
+HTTP a page for a browser at /, /metrics for Prometheus, the health as /livez and
+/readyz (with ?verbose, why), /stages, /hour, /pods and /events. What names pods is
+available only to this machine, unless --web-config requires clients to
+authenticate.
 
 Each flag may also be set by an environment variable, such as
-PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file.
-That of --socket is PLEG_PIPELINE_RUN_SOCKET: PLEG_PIPELINE_SOCKET says which
-daemon the other commands ask.
-The command line counts first, then the environment, then the file. OpenTelemetry's
-variables count, too: OTEL_EXPORTER_OTLP_ENDPOINT sets --otlp, and those such as
-OTEL_EXPORTER_OTLP_HEADERS have no flag. More flags only tune: --print-config
-prints all, and docs/operations.md explains them.
-
-The first Ctrl-C ends the program in order, the second one at once.`
+PLEG_PIPELINE_RELIST_PERIOD for --relist-period, or by a line of --config-file; that
+of --socket is PLEG_PIPELINE_RUN_SOCKET. OpenTelemetry's variables count, too. More
+flags only tune: --print-config prints all, and docs/operations.md explains them.`
 
 const runExample = `  # try it without a runtime
   pleg-pipeline run --simulate

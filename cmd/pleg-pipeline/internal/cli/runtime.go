@@ -31,7 +31,6 @@ const howReplayed = `
 replay:FILE in the place of a socket is the recording in FILE, see
 "pleg-pipeline record --help".`
 
-// runtimeFlags say which runtime a command talks to.
 type runtimeFlags struct {
 	endpoint, config string
 	replaySpeed      float64
@@ -102,10 +101,8 @@ func (f *runtimeFlags) use(ctx context.Context, p Process, out console, fn func(
 	return fn(ctx, found)
 }
 
-// awaitPeriod is the time between two looks for a runtime.
 const awaitPeriod = time.Second
 
-// awaitRuntime looks for a runtime until there is one or ctx ends.
 func (f *runtimeFlags) awaitRuntime(ctx context.Context, p Process) (endpoint.Endpoint, error) {
 	for {
 		if err := backoff.Wait(ctx, awaitPeriod); err != nil {

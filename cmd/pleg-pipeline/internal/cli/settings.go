@@ -30,8 +30,7 @@ const (
 	envPrefix = "PLEG_PIPELINE_"
 	// runSocketVariable is that of --socket: [socketVariable] names the daemon to ask.
 	runSocketVariable = envPrefix + "RUN_SOCKET"
-	// commandLine is the source of what the user typed.
-	commandLine = "command line"
+	commandLine       = "command line"
 )
 
 // settings gives flags their values from the environment and from a file. The command
@@ -48,7 +47,6 @@ func (s *settings) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&s.print, printConfigFlag, false, "print the value of every flag as such a file, and where it comes from, and exit")
 }
 
-// apply sets the flags that the command line does not set.
 func (s *settings) apply(flags *pflag.FlagSet, getenv func(string) string) error {
 	s.sources = make(map[string]string)
 	flags.Visit(func(f *pflag.Flag) { s.sources[f.Name] = commandLine })

@@ -48,13 +48,13 @@ func TestMisspeltVariables(t *testing.T) {
 
 func TestSettingsPrecedence(t *testing.T) {
 	env := map[string]string{"PLEG_PIPELINE_INSPECTORS": "6", "PLEG_PIPELINE_HISTORY": "60", "PLEG_PIPELINE_SERVICE_HOST": "a Service of that name"}
-	code, out, errs := printConfig(t, env, "inspectors: 4\nhistory: 40\nrelist-period: 4s\nsimulate: 5\nquiet: false\n", "--history", "10")
+	code, out, errs := printConfig(t, env, "inspectors: 4\nhistory: 40\nrelist-period: 4s\nsimulate: 5\nquiet: false\nevents: off\n", "--history", "10")
 	if code != cli.ExitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)
 	}
 	for _, want := range []string{
 		"history: 10 # command line\n", "inspectors: 6 # PLEG_PIPELINE_INSPECTORS\n", "relist-period: 4s # /", "simulate: 5 # /",
-		"quiet: false # /", "# max-quarantine: 5m0s # default\n",
+		"quiet: false # /", "events: \"off\" # /", "# max-quarantine: 5m0s # default\n",
 	} {
 		if !strings.Contains("\n"+out, "\n"+want) {
 			t.Errorf("no line %q in:\n%s", want, out)
@@ -124,13 +124,6 @@ func TestSettingsErrors(t *testing.T) {
 				t.Errorf("exit code %d, stdout %q, stderr %q, want a usage error with %q", code, out, errs, tc.want)
 			}
 		})
-	}
-}
-
-// TestEventsOffNeedsNoQuotes: YAML reads off as false.
-func TestEventsOffNeedsNoQuotes(t *testing.T) {
-	if code, out, errs := printConfig(t, nil, "events: off"); code != cli.ExitOK || !strings.Contains(out, "\nevents: \"off\" # ") {
-		t.Errorf("exit code %d, %s, %s; want events off", code, errs, out)
 	}
 }
 

@@ -23,10 +23,10 @@ Any CRI client can use it: this program, crictl, a test. Its pods crash, restart
 come and go as on a busy node, but no processes run. Clients can only read.
 
 --fault makes a call fail (KIND is error), hang, take 2 s (slow) or answer without
-metadata (malform), and with --fault-pod only the calls about one pod. CALL is
-Version, ListPodSandbox, ListContainers, PodSandboxStatus, ContainerStatus or
-GetContainerEvents. --seed determines the pods and their changes: the same flags
-repeat a run, which begins with the first call of a client.`
+metadata (malform). CALL is Version, ListPodSandbox, ListContainers,
+PodSandboxStatus, ContainerStatus or GetContainerEvents. --seed determines the pods
+and their changes: the same flags repeat a run, which begins with the first call of
+a client.`
 
 const simulateExample = `  # 110 pods, as many as a node has by default, that change 20 times a second
   pleg-pipeline simulate --socket /tmp/cri.sock --pods 110 --churn-rate 20
@@ -74,7 +74,6 @@ func (c *simulateCommand) validate(flags *pflag.FlagSet) error {
 	return cmp.Or(between(flags, "pods", 0, maxPods), c.faults.validate(), c.simulation.validate())
 }
 
-// run serves the runtime while its pods change.
 func (c *simulateCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	socket, err := filepath.Abs(c.socket)
@@ -113,7 +112,6 @@ const (
 	containersPerPod = 2
 )
 
-// simulation is a simulated runtime as the command line describes it.
 type simulation struct {
 	pods      int
 	seed      uint64
@@ -127,7 +125,6 @@ func (s *simulation) addFlags(cmd *cobra.Command) {
 		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that\ncome and go; 0 for none")
 }
 
-// simulationFlags are the flags that need a simulation.
 var simulationFlags = []string{"seed", "churn-rate"}
 
 func (s *simulation) validate() error {

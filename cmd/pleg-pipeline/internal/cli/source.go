@@ -26,10 +26,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// source is where events and pods come from: a daemon or a cluster.
 type source = top.Source
 
-// sourceFlags say where events and pods come from.
 type sourceFlags struct {
 	runtime runtimeFlags
 	connect string
@@ -70,7 +68,6 @@ func (f *sourceFlags) use(ctx context.Context, p Process, out console, fn func(c
 	})
 }
 
-// useDaemon calls fn with a daemon.
 func useDaemon(ctx context.Context, p Process, socket string, fn func(context.Context, source) error) error {
 	c, err := newClient(p.Dial, socket, nil)
 	if err != nil {
@@ -81,9 +78,7 @@ func useDaemon(ctx context.Context, p Process, socket string, fn func(context.Co
 }
 
 const (
-	// defaultSocket is the default socket of the daemon of this node.
-	defaultSocket = "/run/pleg-pipeline/pleg.sock"
-	// socketVariable can name another socket.
+	defaultSocket  = "/run/pleg-pipeline/pleg.sock"
 	socketVariable = "PLEG_PIPELINE_SOCKET"
 	// dialTimeout is generous: a unix socket accepts at once unless its backlog
 	// is full.
@@ -169,7 +164,6 @@ func dial(ctx context.Context, p Process, socket string) error {
 	return conn.Close()
 }
 
-// dialer connects to the socket of a daemon.
 type dialer = func(ctx context.Context, socket string) (net.Conn, error)
 
 func newClient(dial dialer, socket string, disconnected top.Disconnected) (*client.Client, error) {
@@ -179,14 +173,12 @@ func newClient(dial dialer, socket string, disconnected top.Disconnected) (*clie
 	})
 }
 
-// daemonSource is the daemon of this node, or a private daemon.
 type daemonSource struct {
 	client  *client.Client
 	process Process
 	socket  string
 }
 
-// answerTimeout is the time in which a daemon or a server must answer.
 const answerTimeout = 30 * time.Second
 
 var errNoAnswer = errors.New("the daemon does not answer")

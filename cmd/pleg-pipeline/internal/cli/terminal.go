@@ -13,8 +13,6 @@ import (
 
 	"github.com/gdamore/tcell/v3"
 	"golang.org/x/sys/unix"
-
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 )
 
 // errOutputClosed means that the reader of the output closed it: a normal end.
@@ -50,49 +48,19 @@ func (p Process) colorWanted() bool {
 	return terminalWidth(p.Out) > 0 && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb"
 }
 
-// hasScreen reports whether the output can be used as a whole screen.
 func (p Process) hasScreen() bool { return p.Terminal != nil || terminalWidth(p.Out) > 0 }
 
-// fullScreen is the terminal of a command that uses the whole screen. What is written to stderr
-// meanwhile would destroy the screen: it is held back.
-type fullScreen struct {
-	process Process
-	stderr  heldWriter
-}
-
-func newFullScreen(p Process) *fullScreen {
-	return &fullScreen{process: p, stderr: heldWriter{w: p.Err}}
-}
-
-// show shows a source until the user quits or ctx ends, and then restores the terminal.
-func (s *fullScreen) show(ctx context.Context, from top.Source, o top.Options) error {
-	open := s.process.Terminal
-	if open == nil {
-		open = s.open
+func (p Process) screen() (tcell.Screen, error) {
+	if p.Terminal != nil {
+		return p.Terminal()
 	}
-	screen, err := open()
-	if err != nil {
-		return fmt.Errorf("use the terminal: %w", err)
-	}
-	s.stderr.hold()
-	defer s.stderr.release()
-	if err := screen.Init(); err != nil {
-		return fmt.Errorf("use the terminal: %w", err)
-	}
-	defer screen.Fini()
-	return top.Run(ctx, screen, from, o)
-}
-
-// open returns the terminal of this process.
-func (s *fullScreen) open() (tcell.Screen, error) {
 	options := []tcell.TerminfoScreenOption{tcell.OptSanitizeContent(true)}
-	if s.process.Getenv("NO_COLOR") != "" {
+	if p.Getenv("NO_COLOR") != "" {
 		options = append(options, tcell.OptColors(0))
 	}
 	return tcell.NewTerminfoScreen(options...)
 }
 
-// maxHeld is the greatest number of bytes that a heldWriter holds back.
 const maxHeld = 64 << 10
 
 // heldWriter holds back what is written after hold until release.

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 )
@@ -32,7 +31,7 @@ type topCommand struct {
 }
 
 func newTop(p Process) *cobra.Command {
-	return newCommand(&topCommand{viewCommand: viewCommand{process: p, needsPods: true}}, &cobra.Command{
+	return newCommand(&topCommand{viewCommand{process: p, needsPods: true}, top.Options{Interval: time.Second}}, &cobra.Command{
 		Use:     "top",
 		Short:   "Show pods and events on the whole screen",
 		Long:    topLong,
@@ -41,27 +40,27 @@ func newTop(p Process) *cobra.Command {
 }
 
 func (c *topCommand) addFlags(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&c.options.Interval, "interval", time.Second, "`TIME` between two updates of the figures and the pods; events are shown at\nonce")
 	cmd.Flags().StringVar(&c.options.Filter, "filter", "", "show only pods and events that have each of these `WORDS`")
 	c.addSources(cmd)
-}
-
-// minInterval bounds what the view costs the daemon.
-const minInterval = 100 * time.Millisecond
-
-func (c *topCommand) validate(flags *pflag.FlagSet) error {
-	if c.options.Interval < minInterval {
-		return fmt.Errorf("--interval must be at least %v, got %v", minInterval, c.options.Interval)
-	}
-	return c.viewCommand.validate(flags)
 }
 
 func (c *topCommand) run(ctx context.Context) error {
 	if !c.process.hasScreen() {
 		return errors.New("top needs a terminal; to print the pods, use: " + Name + " pods")
 	}
-	screen := newFullScreen(c.process)
-	return c.use(ctx, c.log.console(&screen.stderr), func(ctx context.Context, from source) error {
-		return screen.show(ctx, from, c.options)
+	// What is written to stderr meanwhile would destroy the screen.
+	stderr := &heldWriter{w: c.process.Err}
+	return c.use(ctx, c.log.console(stderr), func(ctx context.Context, from source) error {
+		stderr.hold()
+		defer stderr.release()
+		screen, err := c.process.screen()
+		if err == nil {
+			err = screen.Init()
+		}
+		if err != nil {
+			return fmt.Errorf("use the terminal: %w", err)
+		}
+		defer screen.Fini()
+		return top.Run(ctx, screen, from, c.options)
 	})
 }

@@ -84,28 +84,6 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestPodsThatHangAreSeen has more pods than the terminal has lines.
-func TestPodsThatHangAreSeen(t *testing.T) {
-	t.Parallel()
-	runtime, socket := socketPath(t), socketPath(t)
-	simulated := start(t, newTranscript(), "simulate", "--socket", runtime, "--pods", "30", "--churn-rate", "0",
-		"--fault", "ContainerStatus/hang", "--fault-pod", "shop/web-0")
-	simulated.stderr.await(t, "simulated runtime serves")
-	daemon := start(t, newTranscript(), "run", "--quiet", "-r", "unix://"+runtime, "--socket", socket)
-	daemon.stderr.await(t, "connected to")
-	term, end := onTerminal(t, cli.Process{}, "top", "--connect", socket)
-	showing(t, term, "PROBLEM: shop/web-0 hangs since ")
-	showing(t, term, "LAST EVENT\nshop      web-0 ")
-	end()
-	once := start(t, newTranscript(), "pods", "--connect", socket)
-	once.ends(t, cli.ExitOK)
-	if want := ") in ContainerStatus of nginx; the other 30 pods answer\n"; !strings.Contains(once.stderr.String(), want) {
-		t.Errorf("stderr %q, want %q", once.stderr, want)
-	}
-	daemon.stopAndWait(t)
-	simulated.stopAndWait(t)
-}
-
 // TestTopNamesADaemonThatIsStoppedLater stops a daemon while top shows it.
 func TestTopNamesADaemonThatIsStoppedLater(t *testing.T) {
 	t.Parallel()

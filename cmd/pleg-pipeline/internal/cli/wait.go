@@ -35,7 +35,6 @@ type wait struct {
 	why    string // the last reason that was printed; to be read after end
 }
 
-// startWait starts a wait. The caller ends it.
 func startWait(ctx context.Context, out console, from statusSource, server string) *wait {
 	ctx, cancel := context.WithCancel(ctx)
 	w := &wait{from: from, server: server, out: out, cancel: cancel, ended: make(chan struct{})}
