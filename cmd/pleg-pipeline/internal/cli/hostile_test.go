@@ -116,6 +116,9 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	case <-time.After(watched):
 	}
 	checkPrinted(t, "the screen", shown(term))
+	if term.GetTitle() != "" || term.Bells() > 0 {
+		t.Errorf("the terminal has the title %q, and %d bells", term.GetTitle(), term.Bells())
+	}
 	cancel()
 	if !ended {
 		if got := <-code; got != cli.ExitOK {
