@@ -83,7 +83,7 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	}
 	first := late[0]
 	same := func(f Finding) bool { return f.Cause == first.Cause }
-	if len(late) >= manyPods && (!overtaken(s, "") || 2*len(late) >= s.Relist.Pods) {
+	if len(late) >= manyPods && (!overtaken(s, "") || 2*len(late) >= s.Relist.Pods || l.slowList(s.Relist)) {
 		return []Finding{{
 			Cause: RuntimeSlow, Severity: l.severity(s.At.Sub(first.Since)), Since: first.Since, AtLeast: first.AtLeast, Attempts: first.Attempts,
 			Subject: "the runtime", What: "does not answer inspections",

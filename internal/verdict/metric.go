@@ -9,10 +9,10 @@ import (
 )
 
 var since = prometheus.NewDesc("pleg_verdict_since_seconds",
-	"Unix time since when the verdict is what its labels say, or the time of the scrape if all is well.", []string{"level", "cause"}, nil)
+	"Unix time since when the verdict has a finding with these labels, or the time of the scrape if all is well.", []string{"level", "cause"}, nil)
 
-// Metric is the verdict on a pipeline with this status, for Prometheus: one series, with the
-// severity and the cause of the first finding.
+// Metric is the verdict on a pipeline with this status, for Prometheus: one series for each severity
+// and cause, so that a trouble that lasts hides no other from an alert.
 type Metric func() pleg.Status
 
 // Describe implements [prometheus.Collector].
@@ -21,14 +21,20 @@ func (m Metric) Describe(to chan<- *prometheus.Desc) { to <- since }
 // Collect implements [prometheus.Collector].
 func (m Metric) Collect(to chan<- prometheus.Metric) {
 	s := m()
-	v := Of(s)
-	first := Finding{Cause: "none"}
-	if len(v.Findings) > 0 {
-		first = v.Findings[0]
+	began := make(map[[2]string]time.Time) // of those with the same severity and cause, the first
+	for _, f := range Of(s).Findings {
+		labels := [2]string{string(f.Severity), string(f.Cause)}
+		if at, ok := began[labels]; !ok || f.Since.Before(at) {
+			began[labels] = f.Since
+		}
 	}
-	if first.Since.IsZero() {
-		first.Since = s.At
+	if len(began) == 0 {
+		began[[2]string{string(OK), "none"}] = s.At
 	}
-	seconds := float64(first.Since.UnixNano()) / float64(time.Second)
-	to <- prometheus.MustNewConstMetric(since, prometheus.GaugeValue, seconds, string(v.Severity), string(first.Cause))
+	for labels, at := range began {
+		if at.IsZero() {
+			at = s.At
+		}
+		to <- prometheus.MustNewConstMetric(since, prometheus.GaugeValue, float64(at.UnixNano())/float64(time.Second), labels[:]...)
+	}
 }

@@ -23,8 +23,8 @@ type Limits struct {
 // DefaultLimits are several relist periods of a second.
 var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
 
-// manyPods that hang at the same time, if they are half of all or none was overtaken by
-// another, mean a slow runtime, not a few hung containers.
+// manyPods that hang at the same time, if they are half of all, none was overtaken by another, or the
+// lists are slow too, mean a slow runtime, not a few hung containers.
 const manyPods = 3
 
 // Of returns the verdict on a pipeline, with [DefaultLimits].

@@ -100,6 +100,17 @@ func (v *Verdict) Full() string {
 	return strings.Join(parts, "; ")
 }
 
+// Brief returns the text with the other problems.
+func (v *Verdict) Brief() string {
+	text := v.Text
+	for _, f := range v.Findings[min(1, len(v.Findings)):] {
+		if f.Severity == Problem {
+			text += "; also " + f.Summary
+		}
+	}
+	return text
+}
+
 // Lasting returns the text without ages and counts, so that it stays the same for as long as the
 // trouble does.
 func (v *Verdict) Lasting() string {

@@ -201,6 +201,10 @@ func TestOf(t *testing.T) {
 		"a slow runtime no longer answers": {func(s *pleg.Status) {
 			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("a", 8*time.Second, false), overdue("b", 8*time.Second, false), overdue("c", 8*time.Second, false)}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
+		"pods and lists are slow": {func(s *pleg.Status) {
+			s.Relist.Took, s.Since.Slow = 9*time.Second, ago(5*time.Second)
+			s.Overdue = []pleg.Inspection{overdue("a", 8*time.Second, true), overdue("b", 8*time.Second, true), overdue("c", 8*time.Second, false)}
+		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
 		"a fallback": {
 			func(s *pleg.Status) {
 				s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)

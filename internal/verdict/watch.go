@@ -3,6 +3,7 @@ package verdict
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -16,7 +17,7 @@ const watchPeriod = time.Second
 func Watch(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	ticker := time.NewTicker(watchPeriod)
 	defer ticker.Stop()
-	told := make(map[Cause]Finding)
+	told := make(map[trouble]Finding)
 	for {
 		select {
 		case <-ticker.C:
@@ -27,22 +28,32 @@ func Watch(ctx context.Context, status func() pleg.Status, log *slog.Logger) err
 	}
 }
 
+// trouble is a cause and the pod that a finding begins with, if it is of pods.
+type trouble struct {
+	cause Cause
+	pod   pleg.PodUID
+}
+
 // tell logs what has begun and what has ended. A warning begins once it is as old as a problem is,
 // because most become problems by then.
-func tell(ctx context.Context, s pleg.Status, told map[Cause]Finding, log *slog.Logger) {
-	now := make(map[Cause]bool)
+func tell(ctx context.Context, s pleg.Status, told map[trouble]Finding, log *slog.Logger) {
+	now := make(map[trouble]bool)
 	for _, f := range Of(s).Findings {
-		now[f.Cause] = true
-		if _, already := told[f.Cause]; already || f.Severity != Problem && s.At.Sub(f.Since) < DefaultLimits.Problem {
+		t := trouble{cause: f.Cause}
+		if f.Pod != "" && strings.HasPrefix(f.Subject, f.Pod) {
+			t.pod = f.PodUID
+		}
+		now[t] = true
+		if _, already := told[t]; already || f.Severity != Problem && s.At.Sub(f.Since) < DefaultLimits.Problem {
 			continue
 		}
-		told[f.Cause] = f
+		told[t] = f
 		log.WarnContext(ctx, "trouble begins", "severity", f.Severity, "cause", f.Cause, "since", f.Since, "what", f.lasting(), "do", f.Advice)
 	}
-	for cause, f := range told {
-		if !now[cause] {
-			delete(told, cause)
-			log.InfoContext(ctx, "trouble ended", "cause", cause, "what", f.lasting(), "after", s.At.Sub(f.Since).Round(time.Millisecond))
+	for t, f := range told {
+		if !now[t] {
+			delete(told, t)
+			log.InfoContext(ctx, "trouble ended", "cause", t.cause, "what", f.lasting(), "after", s.At.Sub(f.Since).Round(time.Millisecond))
 		}
 	}
 }

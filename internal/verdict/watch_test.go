@@ -3,6 +3,7 @@ package verdict_test
 import (
 	"context"
 	"errors"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -97,6 +98,35 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWatchNamesEachPod has two pods that hang one after the other, and recover in this order.
+func TestWatchNamesEachPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		began := time.Now()
+		status := func() pleg.Status {
+			s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 9}}
+			for n, name := range []string{"web-0", "web-1"} {
+				from := began.Add(time.Duration(n) * 10 * time.Second)
+				if age := s.At.Sub(from); age >= 0 && age < 30*time.Second {
+					s.Overdue = append(s.Overdue, pleg.Inspection{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Started: from, Hung: true})
+				}
+			}
+			return s
+		}
+		kit.Run(t, func(ctx context.Context) error { return verdict.Watch(ctx, status, logged.Logger()) })
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		for _, pod := range []string{"web-0", "web-1"} {
+			for _, line := range []string{`trouble begins" .*what="shop/` + pod + ` hangs since`, `trouble ended" .*what="shop/` + pod + ` hangs since .* after=30`} {
+				if n := len(regexp.MustCompile(line).FindAllString(logged.String(), -1)); n != 1 {
+					t.Errorf("%d lines of %s in\n%s", n, line, logged.String())
+				}
+			}
+		}
+		logged.RequireLines(t, 4, "trouble")
+	})
 }
 
 // TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.

@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
@@ -190,7 +189,6 @@ func (c *doctorCommand) useRuntime(ctx context.Context, out console, daemon *doc
 func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 	return doctor.Options{
 		Endpoint: at.Address, Source: at.Source, Timeout: c.timeout, CallTimeout: c.callTimeout,
-		Period: pipeline.DefaultRelistPeriod, Threshold: pipeline.DefaultRelistThreshold,
 		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: host.Usage, Sockets: host.Sockets,
 	}
 }

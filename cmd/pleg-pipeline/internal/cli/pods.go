@@ -133,6 +133,7 @@ func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, 
 			return err
 		}
 		v = verdict.Of(now)
+		v.Text = v.Brief()
 	}
 	if v.Severity != verdict.OK {
 		width := terminalWidth(c.process.Err) - len(Name+": ")

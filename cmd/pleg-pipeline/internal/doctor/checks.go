@@ -101,8 +101,8 @@ func (e *examination) slow(s *signs) {
 	for _, c := range e.report.Calls {
 		switch c.Method {
 		case "ListPodSandbox", "ListContainers":
-			if c.Hung == 0 && c.LongestSecs > e.Period.Seconds() { // first, as the daemon has it
-				s.texts = slices.Insert(s.texts, lists, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), e.Period))
+			if c.Hung == 0 && c.LongestSecs > period.Seconds() { // first, as the daemon has it
+				s.texts = slices.Insert(s.texts, lists, fmt.Sprintf("%s takes %s, longer than the period of %v", c.Method, seconds(c.LongestSecs), period))
 				lists++
 			}
 		case "Version", "Status":
@@ -115,8 +115,8 @@ func (e *examination) slow(s *signs) {
 			}
 		}
 	}
-	if one := e.report.Relist.OneByOneSeconds; one > e.Threshold.Seconds() && len(s.texts) > 0 {
-		s.add(false, "if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), e.Threshold)
+	if one := e.report.Relist.OneByOneSeconds; one > threshold.Seconds() && len(s.texts) > 0 {
+		s.add(false, "if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), threshold)
 	}
 }
 

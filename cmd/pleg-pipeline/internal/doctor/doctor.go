@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -24,6 +25,9 @@ import (
 )
 
 const (
+	// A kubelet lists all pods once a period. If the last list is older than the threshold, its PLEG is
+	// not healthy.
+	period, threshold = pipeline.DefaultRelistPeriod, pipeline.DefaultRelistThreshold
 	// listLimit is what the kubelet and the runtimes accept.
 	listLimit = 16 << 20
 	// maxAnswer lets the doctor measure a list that exceeds the limit, if only the
@@ -40,9 +44,6 @@ type Options struct {
 	// Timeout bounds the examination, CallTimeout each call. A call that takes
 	// longer is hung.
 	Timeout, CallTimeout time.Duration
-	// Period is the relist period. Threshold is the age of the last relist at which
-	// PLEG is not healthy.
-	Period, Threshold time.Duration
 	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
 	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, the doctor does not
@@ -83,7 +84,7 @@ func Examine(ctx context.Context, o Options) *Report {
 	began := time.Now()
 	e := &examination{Options: o, report: &Report{
 		At: began, Endpoint: o.Endpoint, Source: o.Source, NoDaemon: o.NoDaemon,
-		Relist: Relist{PeriodSeconds: o.Period.Seconds(), ThresholdSeconds: o.Threshold.Seconds()},
+		Relist: Relist{PeriodSeconds: period.Seconds(), ThresholdSeconds: threshold.Seconds()},
 	}}
 	e.readPressure()
 	bounded, cancel := context.WithTimeout(ctx, o.Timeout)

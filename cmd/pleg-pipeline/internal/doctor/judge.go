@@ -39,7 +39,7 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 		all = merge(all, f)
 	}
 	if r.Daemon != nil && !r.Daemon.answers() {
-		all = r.blameDaemon(all)
+		all = e.blameDaemon(all)
 	}
 	v := verdict.New(all, r.good())
 	r.Findings, r.Verdict = v.Findings, view.Printable(v.Text)
@@ -48,7 +48,8 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 
 // blameDaemon adds that the daemon does not answer. If it is the client that does not read what the
 // runtime sends it, that is the same trouble.
-func (r *Report) blameDaemon(all []verdict.Finding) []verdict.Finding {
+func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
+	r := e.report
 	runtime := ""
 	if len(all) == 0 {
 		runtime = "; the runtime is well"
@@ -58,7 +59,7 @@ func (r *Report) blameDaemon(all []verdict.Finding) []verdict.Finding {
 		f.Severity = verdict.Problem
 	}
 	unread := slices.IndexFunc(all, func(f verdict.Finding) bool { return f.Cause == verdict.ClientNotReading })
-	if unread >= 0 && len(r.Unread) == 1 && r.Unread[0].PID == r.Daemon.pid {
+	if unread >= 0 && len(e.unread) == 1 && e.unread[0].Client != nil && e.unread[0].Client.PID == r.Daemon.pid {
 		f.Severity, f.Evidence = all[unread].Severity, f.Evidence+"; "+all[unread].Evidence
 		f.Summary += ", and the runtime waits for it to read events"
 		all = slices.Delete(all, unread, unread+1)

@@ -79,7 +79,7 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 		if err := m.round(ctx); err != nil && (len(m.took) == 0 || ctx.Err() == nil) {
 			return nil, err
 		}
-		wait := max(o.Period, time.Since(round))
+		wait := max(period, time.Since(round))
 		if time.Since(began)+wait > lasts {
 			break
 		}

@@ -43,15 +43,7 @@ func (e *examination) imageFilesystem(ctx context.Context) {
 
 // findUnread finds clients of the runtime that do not read.
 func (e *examination) findUnread(ctx context.Context) {
-	if e.Sockets == nil {
-		return
-	}
-	e.unread = host.FindUnread(ctx, host.Options{Endpoint: e.Endpoint, Proc: e.Proc, Sockets: e.Sockets})
-	for _, u := range e.unread {
-		c := UnreadClient{Bytes: u.Bytes}
-		if p := u.Client; p != nil {
-			c.PID, c.Process, c.State = p.PID, p.Name, p.State
-		}
-		e.report.Unread = append(e.report.Unread, c)
+	if e.Sockets != nil {
+		e.unread = host.FindUnread(ctx, host.Options{Endpoint: e.Endpoint, Proc: e.Proc, Sockets: e.Sockets})
 	}
 }

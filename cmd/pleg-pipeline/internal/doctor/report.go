@@ -47,9 +47,7 @@ type Report struct {
 	// Empty are the containers that the runtime calls running although their cgroup has
 	// no process.
 	Empty []EmptyContainer `json:"empty,omitempty"`
-	// Unread are the clients of the runtime that do not read.
-	Unread []UnreadClient `json:"unread,omitempty"`
-	Node   Node           `json:"node"`
+	Node  Node             `json:"node"`
 	// Findings are the known causes that fit, problems first.
 	Findings []verdict.Finding `json:"findings"`
 }
@@ -211,16 +209,6 @@ type EmptyContainer struct {
 	Container string `json:"container"`
 	ID        string `json:"id"`
 	Cgroup    string `json:"cgroup"`
-}
-
-// UnreadClient is a client of the runtime that does not read what the runtime sends it.
-type UnreadClient struct {
-	// PID, Process and State describe its process as proc(5) does; empty if they are not known.
-	PID     int    `json:"pid,omitempty"`
-	Process string `json:"process,omitempty"`
-	State   string `json:"state,omitempty"`
-	// Bytes wait for it.
-	Bytes int `json:"bytes"`
 }
 
 // PodSize is what one pod has in the lists, in bytes, and exited containers and sandboxes.

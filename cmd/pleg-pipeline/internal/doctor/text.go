@@ -33,8 +33,8 @@ func (r *Report) good() string {
 func (r *Report) Print(w io.Writer, o TextOptions) error {
 	p := &page{width: o.Width}
 	p.head(r.Verdict, r.Findings)
-	for _, f := range r.Findings[min(1, len(r.Findings)):] {
-		p.prose("  ", "Also %s: %s", f.Severity, f.Summary)
+	for n, f := range r.Findings[min(1, len(r.Findings)):] {
+		p.head(fmt.Sprintf("Also %s: %s", f.Severity, f.Summary), r.Findings[n+1:])
 	}
 	p.WriteByte('\n')
 	if r.Endpoint != "" {

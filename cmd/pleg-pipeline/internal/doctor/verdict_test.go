@@ -21,52 +21,30 @@ import (
 // answers again. Package verdict has the other cases.
 func TestVerdictNamesTheCulprit(t *testing.T) {
 	const well = "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"
-	ofWeb := func(f simruntime.Fault) func(simruntime.Pod) *simruntime.Fault {
-		return func(web simruntime.Pod) *simruntime.Fault {
-			if f.PodUID = web.UID; f.RPC == "ContainerStatus" {
-				f.ID = web.Containers[0].ID
-			}
-			return &f
-		}
-	}
-	hang := ofWeb(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-	nothing := func(simruntime.Pod) *simruntime.Fault { return nil }
+	// The call of the pod web-0.
+	hang, slow := simruntime.Fault{RPC: "ContainerStatus", Hang: true}, simruntime.Fault{RPC: "ContainerStatus", Latency: 2 * time.Second}
 	quarantined := func(s *pleg.Status, uid pleg.PodUID) {
 		call := &pleg.Call{Method: "ContainerStatus", Container: "nginx"}
 		s.Quarantined = []pleg.Quarantined{{UID: uid, Namespace: "shop", Name: "web-0", Since: s.At.Add(-20 * time.Minute), Hung: 9, Call: call}}
 	}
 	for name, test := range map[string]struct {
-		fault  func(web simruntime.Pod) *simruntime.Fault
+		fault  *simruntime.Fault               // nil for none
 		daemon func(*pleg.Status, pleg.PodUID) // changes what it knows; nil if there is none
 		want   string
 	}{
-		"healthy":           {nothing, nil, well},
-		"a container hangs": {hang, nil, "PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers"},
-		"a sandbox hangs": {
-			ofWeb(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true}), nil,
-			"PROBLEM: shop/web-0 hangs for at least 5.0s in PodSandboxStatus; the other pod answers",
-		},
+		"healthy": {nil, nil, well},
 		"all hang": {
-			func(simruntime.Pod) *simruntime.Fault { return &simruntime.Fault{RPC: "ContainerStatus", Hang: true} }, nil,
+			&simruntime.Fault{RPC: "ContainerStatus", Hang: true}, nil,
 			"PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres",
 		},
-		"a container is slow": {
-			ofWeb(simruntime.Fault{RPC: "ContainerStatus", Latency: 2 * time.Second}), nil,
-			"WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers",
-		},
-		"everything is slow": {
-			func(simruntime.Pod) *simruntime.Fault {
-				return &simruntime.Fault{Latency: 2 * time.Second}
-			}, nil,
-			"WARNING: the runtime is slow: ListPodSandbox takes 2s, longer than the period of 1s",
-		},
-		"the daemon knows since when": {hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
-		"hung before, and answers":    {nothing, quarantined, well},
+		"a container is slow":      {&slow, nil, "WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers"},
+		"everything is slow":       {&simruntime.Fault{Latency: 2 * time.Second}, nil, "WARNING: the runtime is slow: ListPodSandbox takes 2s, longer than the period of 1s"},
+		"hung before, and answers": {nil, quarantined, well},
 		"the daemon does not know": {
-			hang, func(*pleg.Status, pleg.PodUID) {},
+			&hang, func(*pleg.Status, pleg.PodUID) {},
 			"PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers",
 		},
-		"a list of the daemon hangs": {nothing, func(s *pleg.Status, _ pleg.PodUID) {
+		"a list of the daemon hangs": {nil, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
 		}, "PROBLEM: the runtime hangs since 23:59 (60s) in ListContainers"},
 	} {
@@ -74,8 +52,11 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			rt := simulate(t, simruntime.Options{})
 			web := addPod(t, rt, "web-0", "nginx")
 			addPod(t, rt, "db-0", "postgres")
-			if fault := test.fault(web); fault != nil {
-				inject(t, rt, *fault)
+			if f := test.fault; f != nil {
+				if f == &hang || f == &slow {
+					f.PodUID = web.UID
+				}
+				inject(t, rt, *f)
 			}
 			o := serve(t, rt)
 			o.CallTimeout = 5 * time.Second

@@ -56,6 +56,7 @@ func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Se
 		return "waiting for the first answer", "", verdict.OK
 	case m.nodes == nil:
 		v = verdict.Of(m.status)
+		v.Text = v.Brief()
 	default:
 		pods := make([]view.Pod, 0, len(m.pods))
 		for _, p := range m.pods {

@@ -142,8 +142,8 @@ func podDetails(p *Pod) string {
 	} else if p.Uninspected {
 		parts = append(parts, "not inspected yet")
 	}
-	if p.Stale {
-		parts = append(parts, "stale for "+Ago(p.CurrentAsOf, time.Now()))
+	if now := time.Now(); p.Stale && now.Sub(p.CurrentAsOf) >= time.Second {
+		parts = append(parts, "stale for "+Ago(p.CurrentAsOf, now))
 	}
 	for _, c := range p.Newest() {
 		switch {
