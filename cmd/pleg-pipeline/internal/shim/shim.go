@@ -23,6 +23,8 @@ const (
 	// settle is how long a trouble lasts before it counts: a shim waits for a disk now and then,
 	// and a runtime needs time for the end of a container.
 	settle = 3 * time.Second
+	// reportsWithin is how long a shim that runs again may take until the runtime knows of an end.
+	reportsWithin = 2 * settle
 	// askAgain is the time between two lists of a pod with a container that has ended. Each request
 	// starts the inspection again, and CRI-O takes 3.7 s for an inspection after the container was
 	// stopped.
@@ -61,8 +63,9 @@ type trouble struct {
 	what      string
 }
 
-// sighting is when a trouble was first seen, and when to ask for a list of the pod.
-type sighting struct{ since, ask time.Time }
+// sighting is when a trouble was first seen, when to ask for a list of the pod, and when the shim of a
+// container that has ended was last seen that did not run.
+type sighting struct{ since, ask, held time.Time }
 
 // New returns a watcher of the processes in proc, which is /proc.
 func New(proc fs.FS) *Watcher {
@@ -163,11 +166,13 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 			}
 			stuck := pod
 			stuck.Since, stuck.Container, stuck.ID = s.since, c.Name, c.ID
-			if w.doesNotRun(watcher) {
-				stuck.Shim = watcher
-				if at, ok := since[first.shim]; ok && at.Before(stuck.Since) {
+			if at, ok := since[first.shim]; ok && now.Sub(at) >= settle {
+				stuck.Shim, s.held = watcher, now
+				if at.Before(stuck.Since) {
 					stuck.Since = at // that the container has ended is no new trouble
 				}
+			} else if now.Sub(s.held) < reportsWithin {
+				continue
 			}
 			named[first.shim] = true
 			all = append(all, stuck)

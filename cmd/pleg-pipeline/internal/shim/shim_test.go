@@ -157,6 +157,15 @@ func TestStuck(t *testing.T) {
 					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
+			if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
+				for _, state := range []string{"R", "D", "S"} {
+					n.set(map[int][]string{10: shimIn(state)})
+					pass(1)
+					if got := w.Stuck(); len(got) > 0 {
+						t.Errorf("its shim has continued, in state %s: %+v of %+v", state, got[0], got[0].Shim)
+					}
+				}
+			}
 			n.set(containerd)
 			state = pleg.StateExited
 			pass(2)
