@@ -33,13 +33,14 @@ const (
 
 const (
 	readLog = "read the runtime's log (journalctl -u containerd, or -u crio)"
-	start   = "start the runtime (systemctl status containerd, or crio) and " + readLog
+	start   = "start the runtime (systemctl start containerd, or crio) and " + readLog
 	restart = readLog + "; " + goroutines
+	again   = "restart it (systemctl restart containerd, or crio; containers keep running)"
 
 	// waitsFor is why a client that does not read is a trouble.
 	waitsFor = ": a runtime that sends it events waits for it, and soon no pod starts"
 
-	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; restart it (containers keep running)"
+	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; " + again
 )
 
 // advice is what to do about each cause.
@@ -55,7 +56,7 @@ var advice = map[Cause]string{
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
 	HungShim:      "look for the pod's shim (ps -eo pid,stat,cmd), which is stopped or waits for a disk",
 	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
-	Fallback:      readLog + "; if its socket is gone, restart it (containers keep running)",
+	Fallback:      readLog + "; if its socket is gone, " + again,
 	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited), crictl rmp $(crictl pods -q --state notready)); find out why the kubelet's garbage collection does not " +
 		"(--maximum-dead-containers, pods that are never deleted)",
 	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
@@ -85,7 +86,7 @@ func (f Finding) WithRuntime(p *pleg.Process) Finding {
 		f.Detail += "; " + stateOf(p)
 		f.Advice = waits + "; then " + readLog
 	default:
-		f.Advice = fmt.Sprintf("%s; kill -USR1 %d makes containerd log its goroutines; restart it (containers keep running)", readLog, p.PID)
+		f.Advice = fmt.Sprintf("%s; kill -USR1 %d makes containerd log its goroutines; %s", readLog, p.PID, again)
 	}
 	return f
 }
