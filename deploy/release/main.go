@@ -30,8 +30,8 @@ const (
 
 // options are what an image needs besides the programs.
 type options struct {
-	name, version, revision string
-	created                 time.Time
+	version, revision string
+	created           time.Time
 }
 
 func main() {
@@ -44,15 +44,10 @@ func main() {
 func run(args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	var o options
-	flags.StringVar(&o.name, "name", "localhost/pleg-pipeline", "name of the image")
 	flags.StringVar(&o.version, "version", "", "version of the program, the tag of the image")
 	flags.StringVar(&o.revision, "revision", "", "commit")
 	created := flags.Int64("created", 0, "time of the image in seconds since 1970, the same for each build of a commit")
 	out := flags.String("out", "", "folder for the OCI layout")
-	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "usage: release [flags] ARCHITECTURE=PROGRAM...")
-		flags.PrintDefaults()
-	}
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -160,6 +155,6 @@ func (o options) writeLayout(dir string, index v1.ImageIndex) error {
 		return err
 	}
 	return path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": o.version, "io.containerd.image.name": o.name + ":" + o.version,
+		"org.opencontainers.image.ref.name": o.version, "io.containerd.image.name": "localhost/pleg-pipeline:" + o.version,
 	}))
 }

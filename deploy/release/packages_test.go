@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -95,8 +96,8 @@ func TestImage(t *testing.T) {
 	}
 }
 
-// TestDeb installs the package into an empty system, runs the program, and removes the
-// package: nothing may be left.
+// TestDeb installs the package into an empty system, runs the program, and installs it again, which
+// keeps the settings. After the removal nothing may be left.
 func TestDeb(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/log"} {
@@ -109,6 +110,12 @@ func TestDeb(t *testing.T) {
 	}
 	dpkg("--install", one(t, "*_"+runtime.GOARCH+".deb"))
 	requireProgram(t, root)
+	changed := []byte("quiet: true\nlisten: 127.0.0.1:9999\n")
+	requireOK(t, os.WriteFile(filepath.Join(root, settings), changed, 0o600))
+	dpkg("--install", one(t, "*_"+runtime.GOARCH+".deb"))
+	if text, err := os.ReadFile(filepath.Join(root, settings)); !slices.Equal(text, changed) {
+		t.Errorf("an upgrade has changed the settings: %v\n%s", err, text)
+	}
 	dpkg("--purge", "pleg-pipeline")
 	if left := tree(t, root); len(left) > 0 {
 		t.Errorf("left after the removal: %q", left)
@@ -127,8 +134,11 @@ func TestRPM(t *testing.T) {
 	}
 }
 
+// settings is the file with the settings of the unit.
+const settings = "/etc/pleg-pipeline/pleg-pipeline.yaml"
+
 // requireProgram requires that a tree has the program of the release, which runs, and that
-// systemd finds it there.
+// systemd finds it there and understands the unit.
 func requireProgram(t *testing.T, root string) {
 	t.Helper()
 	out := output(t, filepath.Join(root, "usr/bin/pleg-pipeline"), "version")
@@ -136,9 +146,13 @@ func requireProgram(t *testing.T, root string) {
 		t.Errorf("version %q, want %s", out, *version)
 	}
 	unit, err := os.ReadFile(filepath.Join(root, "usr/lib/systemd/system/pleg-pipeline.service"))
-	const settings = "/etc/pleg-pipeline/pleg-pipeline.yaml"
 	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/pleg-pipeline run --config-file "+settings+"\n") {
 		t.Errorf("the unit does not start the program: %v\n%s", err, unit)
+	}
+	installed := filepath.Join(t.TempDir(), "pleg-pipeline.service")
+	requireOK(t, os.WriteFile(installed, []byte(strings.ReplaceAll(string(unit), "ExecStart=", "ExecStart="+root)), 0o600))
+	if out, err := exec.CommandContext(t.Context(), "systemd-analyze", "verify", installed).CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("systemd-analyze verify: %v\n%s", err, out)
 	}
 	printed := output(t, filepath.Join(root, "usr/bin/pleg-pipeline"), "run", "--config-file", filepath.Join(root, settings), "--print-config")
 	if !strings.Contains(printed, "\nwait-for-runtime: true # ") {

@@ -1,13 +1,13 @@
 #!/bin/sh
 # Builds a release from two clones, requires identical files, and tests them. As root,
-# because dpkg installs files of root; it installs rpm2cpio and cpio if they are missing.
+# because dpkg installs files of root; it installs rpm2cpio, cpio and systemd if they are missing.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 version=v0.0.1-test
-if ! command -v rpm2cpio >/dev/null || ! command -v cpio >/dev/null; then
+if ! command -v rpm2cpio >/dev/null || ! command -v cpio >/dev/null || ! command -v systemd-analyze >/dev/null; then
 	export DEBIAN_FRONTEND=noninteractive
 	apt-get update -qq
-	apt-get install -y -qq --no-install-recommends rpm2cpio cpio
+	apt-get install -y -qq --no-install-recommends rpm2cpio cpio systemd
 fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
