@@ -63,7 +63,7 @@ var advice = map[Cause]string{
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
 	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
 	ClientNotReading: "find out why it does not read, or end it" + waitsFor,
-	DaemonSilent:     "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it",
+	DaemonSilent:     "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it (systemctl start pleg-pipeline)",
 	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 
