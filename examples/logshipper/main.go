@@ -72,82 +72,60 @@ type shipper struct {
 	// removed returns the last status of a container that is gone already, or nil.
 	removed func(pleg.ContainerID) *pleg.ContainerStatus
 	// logs has the logs of containers that have not been removed.
-	logs map[pleg.PodUID]map[pleg.ContainerID]*log
-	// unseen are the files that have not been seen since a Gap, until Synced.
-	unseen map[pleg.ContainerID]pleg.PodUID
+	logs map[pleg.ContainerID]*log
 }
 
 type log struct {
 	path     string
 	complete bool
+	// unseen is set by a Gap until an event of the container comes.
+	unseen bool
 }
 
 func newShipper(out io.Writer, removed func(pleg.ContainerID) *pleg.ContainerStatus) *shipper {
-	return &shipper{out: out, removed: removed, logs: make(map[pleg.PodUID]map[pleg.ContainerID]*log)}
+	return &shipper{out: out, removed: removed, logs: make(map[pleg.ContainerID]*log)}
 }
 
 // handle acts on one event. The first event of a container that started and exited
 // between two relists is its end.
 func (s *shipper) handle(ev pleg.Event) {
-	delete(s.unseen, ev.ContainerID)
 	switch ev.Type {
 	case pleg.ContainerStarted:
-		s.read(ev.PodUID, ev.ContainerID, s.path(ev))
+		s.read(ev)
 	case pleg.ContainerDied:
-		s.finish(ev.PodUID, ev.ContainerID, s.path(ev))
+		s.finish(s.read(ev))
 	case pleg.ContainerRemoved:
-		s.forget(ev.PodUID, ev.ContainerID)
-	case pleg.Gap:
-		s.startOver()
-	case pleg.Synced:
-		s.synced()
-	}
-}
-
-// startOver is called when events were missed: the present state of all containers follows.
-func (s *shipper) startOver() {
-	s.unseen = make(map[pleg.ContainerID]pleg.PodUID)
-	for uid, logs := range s.logs {
-		for id := range logs {
-			s.unseen[id] = uid
+		delete(s.logs, ev.ContainerID)
+	case pleg.Gap: // events were missed: the present state of all containers follows
+		for _, l := range s.logs {
+			l.unseen = true
+		}
+	case pleg.Synced: // the containers that were not in that state have been removed
+		for id, l := range s.logs {
+			if l.unseen {
+				s.finish(l)
+				delete(s.logs, id)
+			}
 		}
 	}
 }
 
-// synced ends that state: the containers that were not in it have been removed.
-func (s *shipper) synced() {
-	for id, uid := range s.unseen {
-		s.finish(uid, id, s.logs[uid][id].path)
-		s.forget(uid, id)
+// read begins to read the log of the container of an event, unless it is being read.
+func (s *shipper) read(ev pleg.Event) *log {
+	l := s.logs[ev.ContainerID]
+	if l == nil {
+		l = &log{path: s.path(ev)}
+		s.logs[ev.ContainerID] = l
+		fmt.Fprintln(s.out, "read", l.path)
 	}
-	s.unseen = nil
-}
-
-func (s *shipper) read(uid pleg.PodUID, id pleg.ContainerID, path string) *log {
-	if l := s.logs[uid][id]; l != nil {
-		return l
-	}
-	if s.logs[uid] == nil {
-		s.logs[uid] = make(map[pleg.ContainerID]*log)
-	}
-	l := &log{path: path}
-	s.logs[uid][id] = l
-	fmt.Fprintln(s.out, "read", path)
+	l.unseen = false
 	return l
 }
 
-func (s *shipper) finish(uid pleg.PodUID, id pleg.ContainerID, path string) {
-	l := s.read(uid, id, path)
+func (s *shipper) finish(l *log) {
 	if !l.complete {
 		l.complete = true
 		fmt.Fprintln(s.out, "complete", l.path)
-	}
-}
-
-func (s *shipper) forget(uid pleg.PodUID, id pleg.ContainerID) {
-	delete(s.logs[uid], id)
-	if len(s.logs[uid]) == 0 {
-		delete(s.logs, uid)
 	}
 }
 

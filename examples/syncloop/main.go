@@ -52,31 +52,12 @@ func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	l := &loop{healthy: p.Healthy, cache: p.Cache(), events: sub.Events(), handler: printer{out}}
+	l := &loop{healthy: p.Healthy, cache: p.Cache(), events: sub.Events(), out: out}
 	tasks, ctx := errgroup.WithContext(ctx)
 	tasks.Go(func() error { return p.Run(ctx) })
 	tasks.Go(func() error { return l.run(ctx) })
 	return tasks.Wait()
 }
-
-// printer only prints what it would do.
-type printer struct{ out io.Writer }
-
-func (p printer) Sync(pod *pleg.PodStatus) {
-	running := 0
-	for _, c := range pod.Containers {
-		if c.State == pleg.StateRunning {
-			running++
-		}
-	}
-	fmt.Fprintf(p.out, "sync %s/%s: %d of %d containers run\n", pod.Namespace, pod.Name, running, len(pod.Containers))
-}
-
-func (p printer) CleanUp(ev pleg.Event) {
-	fmt.Fprintf(p.out, "clean up %s/%s %s\n", ev.PodNamespace, ev.PodName, ev.ContainerName)
-}
-
-func (p printer) Skip(why error) { fmt.Fprintln(p.out, "skip:", why) }
 
 const (
 	// firstBackoff doubles up to lastBackoff while the pipeline is unhealthy, as
@@ -88,21 +69,12 @@ const (
 	resyncPeriod = 10 * time.Second
 )
 
-// handler acts on pods.
-type handler interface {
-	// Sync brings a pod into its desired state.
-	Sync(pod *pleg.PodStatus)
-	// CleanUp removes what an exited container has left behind.
-	CleanUp(ev pleg.Event)
-	// Skip gets the reason why the loop does nothing now.
-	Skip(why error)
-}
-
+// loop prints what it would do.
 type loop struct {
 	healthy func() (bool, error)
 	cache   cache.Reader
 	events  <-chan pleg.Event
-	handler handler
+	out     io.Writer
 }
 
 // run acts on events until ctx ends.
@@ -112,7 +84,7 @@ func (l *loop) run(ctx context.Context) error {
 	backoff := firstBackoff
 	for {
 		if ok, why := l.healthy(); !ok {
-			l.handler.Skip(why)
+			fmt.Fprintln(l.out, "skip:", why)
 			select {
 			case <-time.After(backoff):
 			case <-ctx.Done():
@@ -144,16 +116,24 @@ func (l *loop) handle(ev pleg.Event) {
 	if ev.Type != pleg.ContainerRemoved {
 		l.sync(ev.PodUID)
 	}
-	if ev.Type == pleg.ContainerDied && !ev.Sandbox {
-		l.handler.CleanUp(ev)
+	if ev.Type == pleg.ContainerDied && !ev.Sandbox { // remove what the container has left behind
+		fmt.Fprintf(l.out, "clean up %s/%s %s\n", ev.PodNamespace, ev.PodName, ev.ContainerName)
 	}
 }
 
-// sync syncs a pod with its newest status, which is at least as new as the event. It
-// skips a pod that is gone or whose last inspection failed: another event follows the
-// next successful inspection.
+// sync brings a pod into its desired state. Its newest status is at least as new as the event.
+// sync skips a pod that is gone or whose last inspection failed: another event follows the next
+// successful inspection.
 func (l *loop) sync(uid pleg.PodUID) {
-	if status, err := l.cache.Get(uid); err == nil {
-		l.handler.Sync(status)
+	pod, err := l.cache.Get(uid)
+	if err != nil {
+		return
 	}
+	running := 0
+	for _, c := range pod.Containers {
+		if c.State == pleg.StateRunning {
+			running++
+		}
+	}
+	fmt.Fprintf(l.out, "sync %s/%s: %d of %d containers run\n", pod.Namespace, pod.Name, running, len(pod.Containers))
 }

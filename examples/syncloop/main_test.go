@@ -11,9 +11,6 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
@@ -41,34 +38,26 @@ func TestSyncLoopSkipsWhileUnhealthy(t *testing.T) {
 	}
 }
 
-// unhealthyUntil returns a health check that fails until t.
-func unhealthyUntil(t time.Time) func() (bool, error) {
-	return func() (bool, error) {
-		if time.Now().Before(t) {
-			return false, errors.New("unhealthy")
-		}
-		return true, nil
-	}
-}
-
-// skips records when the loop did nothing.
+// skips records when the loop printed that it does nothing.
 type skips struct {
 	began time.Time
 	at    []time.Duration
 }
 
-func (s *skips) Sync(*pleg.PodStatus) {}
-func (s *skips) CleanUp(pleg.Event)   {}
-func (s *skips) Skip(error)           { s.at = append(s.at, time.Since(s.began)) }
+// Write implements [io.Writer].
+func (s *skips) Write(line []byte) (int, error) {
+	s.at = append(s.at, time.Since(s.began))
+	return len(line), nil
+}
 
 // TestUnhealthyLoopBacksOff checks that the loop waits 100 ms, 200 ms and so on, and at
 // most 5 s.
 func TestUnhealthyLoopBacksOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 16*time.Second)
 		defer cancel()
 		s := &skips{began: time.Now()}
-		l := &loop{healthy: unhealthyUntil(time.Now().Add(16 * time.Second)), events: make(chan pleg.Event), handler: s, cache: newCache(t)}
+		l := &loop{healthy: func() (bool, error) { return false, errors.New("unhealthy") }, out: s}
 		if err := l.run(ctx); err != nil {
 			t.Fatalf("run ended with %v", err)
 		}
@@ -81,15 +70,3 @@ func TestUnhealthyLoopBacksOff(t *testing.T) {
 		}
 	})
 }
-
-func newCache(t *testing.T) cache.Reader {
-	t.Helper()
-	p, err := pipeline.New(pipeline.Options{Runtime: nothing{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.Cache()
-}
-
-// nothing is a runtime without pods.
-type nothing struct{ pleg.Runtime }
