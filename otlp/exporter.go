@@ -57,7 +57,6 @@ type Exporter struct {
 	lag                prometheus.Histogram
 
 	// Run owns the fields below.
-
 	// logger adds records to batch, which become the next request.
 	logger log.Logger
 	batch  batch
@@ -213,7 +212,6 @@ func isRejection(err error) bool {
 		return false
 	case codes.ResourceExhausted:
 		return len(s.Details()) == 0 // without a RetryInfo
-	default:
-		return true
 	}
+	return true
 }

@@ -4,60 +4,22 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/logrecords"
 )
-
-func TestHistoryTooShortIsAGap(t *testing.T) {
-	inBubble(t, nodeOptions{history: 20}, func(n *node) {
-		n.churn("a", 5)
-		n.receiver.set(always(unavailable))
-		n.churn("a", 100)
-		n.receiver.set(nil)
-		n.wait(time.Minute)
-		n.requirePromises()
-		records := n.receiver.got()
-		var before int64
-		gap := slices.IndexFunc(records, func(r logrecords.Record) bool { return r.Attributes["pleg.reason"] == "HistoryTooShort" })
-		for _, r := range records[:gap] {
-			before = max(before, r.Attributes["pleg.seq"].(int64))
-		}
-		end := records[len(records)-1]
-		if got, want := records[gap].Attributes["pleg.missed"], end.Attributes["pleg.seq"].(int64)-before; got != want {
-			n.t.Errorf("the Gap says %d missed events, want %d", got, want)
-		}
-		if end.Name != "pleg.synced" {
-			n.t.Errorf("the last record is %s, want pleg.synced", end.Name)
-		}
-	})
-}
-
-// A receiver that is slower than the events.
-func TestSlowReceiverLosesNothing(t *testing.T) {
-	inBubble(t, nodeOptions{history: 100_000}, func(n *node) {
-		n.receiver.set(always(answer{keep: true, after: 9 * time.Second}))
-		for i := range 6 {
-			words := "/s=running"
-			for c := range 300 {
-				words += fmt.Sprintf(" c%d-%d=running", c, i)
-			}
-			n.runtime.Set("a", words)
-			n.wait(time.Second)
-		}
-		n.wait(time.Hour)
-		n.requirePromises()
-	})
-}
 
 // What the receiver rejects is counted and not sent again. What follows is.
 func TestRejectedRecordsAreDropped(t *testing.T) {
@@ -199,4 +161,124 @@ func TestMetricsAreDocumented(t *testing.T) {
 	_, err := otlp.NewExporter(otlp.ExporterOptions{Client: new(receiver), Source: new(script), Registerer: registry})
 	kit.Must(t, err)
 	kit.CheckDocumented(t, registry, "../docs/metrics.md", "pleg_otlp_")
+}
+
+// script is a source that sends the events of the next part with each call, and then waits.
+type script struct {
+	nodes.Pipeline
+
+	mu    sync.Mutex
+	parts [][]pleg.Event
+	// after are the positions that were asked for.
+	after []pleg.Position
+	// err ends the source after the last part.
+	err error
+}
+
+// Watch implements [nodes.Pipeline].
+func (s *script) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
+	return func(yield func(pleg.Event, error) bool) {
+		s.mu.Lock()
+		s.after = append(s.after, o.After)
+		var part []pleg.Event
+		if len(s.parts) > 0 {
+			part, s.parts = s.parts[0], s.parts[1:]
+		}
+		last := len(s.parts) == 0
+		s.mu.Unlock()
+		for _, ev := range part {
+			if !yield(ev, nil) {
+				return
+			}
+		}
+		if last && s.err != nil {
+			yield(pleg.Event{}, s.err)
+			return
+		}
+		<-ctx.Done()
+	}
+}
+
+func (s *script) asked() []pleg.Position {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.after)
+}
+
+func event(kind pleg.EventType, seq uint64) pleg.Event {
+	ev := pleg.Event{Type: kind, Epoch: "e", Seq: seq, ObservedAt: time.Now()}
+	if kind != pleg.Gap && kind != pleg.Synced && kind != pleg.Bookmark {
+		ev.PodUID = "p"
+	}
+	return ev
+}
+
+// What a source sends, what is exported of it, and where the exporter resumes.
+func TestExporterFollowsItsSource(t *testing.T) {
+	start := []pleg.Event{event(pleg.Gap, 5), event(pleg.ContainerStarted, 3), event(pleg.ContainerStarted, 5), event(pleg.Synced, 5)}
+	none := pleg.Position{Epoch: "none"}
+	started := []string{"pleg.gap 5", "pleg.container.started 3", "pleg.container.started 5", "pleg.synced 5"}
+	for name, tc := range map[string]struct {
+		parts [][]pleg.Event
+		after []pleg.Position
+		want  []string
+	}{
+		"events, a bookmark and one that it has": {
+			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.Bookmark, 6), event(pleg.PodSync, 6), event(pleg.PodSync, 7))},
+			after: []pleg.Position{none},
+			want:  append(slices.Clone(started), "pleg.pod.sync 6", "pleg.pod.sync 7"),
+		},
+		"a hole": {
+			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
+			after: []pleg.Position{none, none},
+			want:  started,
+		},
+		"another epoch": {
+			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.PodSync, Epoch: "f", Seq: 6}), start},
+			after: []pleg.Position{none, none},
+			want:  started,
+		},
+		"the pipeline stops": {
+			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.Gap, Reason: pleg.Stopped, Epoch: "e", Seq: 9, Missed: 4})},
+			after: []pleg.Position{none},
+			want:  append(slices.Clone(started), "pleg.gap 9"),
+		},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			s, r := &script{parts: tc.parts}, new(receiver)
+			stop := r.export(t, nil, s)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if got := r.names(); !slices.Equal(got, tc.want) {
+				t.Errorf("got  %v\nwant %v", got, tc.want)
+			}
+			if got := s.asked(); !slices.Equal(got, tc.after) {
+				t.Errorf("it resumed after %v, want %v", got, tc.after)
+			}
+			stop()
+		})
+	}
+}
+
+// Run ends when its source ends, but not at an error of the source. It runs once.
+func TestEndOfTheSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(receiver)
+		start := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
+		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{start}, err: pleg.ErrStopped}})
+		kit.Must(t, err)
+		if err := e.Run(t.Context()); err != nil || len(r.names()) != 3 {
+			t.Errorf("first Run: %v with %v, want all three events", err, r.names())
+		}
+		if err := e.Run(t.Context()); err == nil {
+			t.Error("no error of a second Run")
+		}
+		fails := &script{err: errTestEnds}
+		stop := r.export(t, nil, fails)
+		time.Sleep(time.Minute)
+		if got := len(fails.asked()); got < 4 {
+			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)
+		}
+		stop()
+	})
 }

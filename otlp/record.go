@@ -13,8 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// newRecord returns the record of an event. It depends on nothing else: an event that is
-// exported twice has the same record.
+// newRecord returns the record of an event. An event that is exported twice has the same record.
 func newRecord(ev *pleg.Event) (r log.Record) {
 	r.SetEventName("pleg." + text(eventtype.Of(ev.Type).Name))
 	r.SetTimestamp(ev.ObservedAt)

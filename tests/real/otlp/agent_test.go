@@ -37,12 +37,12 @@ func startAgent(t *testing.T, environment []string) *agent {
 	return a
 }
 
-// awaitLog waits until the log has a text.
-func (a *agent) awaitLog(part string) {
+// awaitLog waits until the log has a number of lines with a text.
+func (a *agent) awaitLog(part string, lines int) {
 	a.t.Helper()
 	process.Eventually(a.t, "the log", func(context.Context) error {
-		if a.log.Count(part) == 0 {
-			return fmt.Errorf("no %q in the log:\n%s", part, &a.log)
+		if a.log.Count(part) < lines {
+			return fmt.Errorf("not %d lines with %q in the log:\n%s", lines, part, &a.log)
 		}
 		return nil
 	})

@@ -152,59 +152,25 @@ func readsTheRecords(t *testing.T, c *collector, environment []string) {
 	}
 }
 
-func TestCollectorKilledAndRestarted(t *testing.T) {
-	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
-		a := startAgent(t, environment)
-		for range 2 {
-			c.converges(a.awaitEvents(50))
-			c.Kill()
-			a.awaitEvents(100)
-			a.awaitLog("cannot export events")
-			c.start()
-			c.converges(a.awaitEvents(50))
-		}
-		a.awaitLog("exporting again")
-	})
-}
-
-// A Collector that is stopped holds its connections but does not answer.
-func TestCollectorStopped(t *testing.T) {
+// The Collector is killed and started again, and then stopped.
+func TestCollectorIsAway(t *testing.T) {
+	const failed = "cannot export events"
 	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
 		a := startAgent(t, environment)
 		c.converges(a.awaitEvents(50))
-		kit.Must(t, c.Pause())
-		a.awaitLog("cannot export events") // after the time-out of a request
+		c.Kill()
 		a.awaitEvents(100)
+		a.awaitLog(failed, 1)
+		c.start()
+		c.converges(a.awaitEvents(50))
+		a.awaitLog("exporting again", 1)
+		before := a.log.Count(failed)
+		kit.Must(t, c.Pause()) // it holds its connections but does not answer
+		a.awaitEvents(100)
+		a.awaitLog(failed, before+1) // after the time-out of a request
 		kit.Must(t, c.Continue())
 		c.converges(a.awaitEvents(50))
 	})
-}
-
-// Restarting the agent begins a new epoch, with a Gap.
-func TestAgentRestarted(t *testing.T) {
-	t.Parallel()
-	c := startCollector(t)
-	var printed []pleg.Event
-	for i := range 2 {
-		t.Run(fmt.Sprint("life ", i+1), func(t *testing.T) {
-			a := startAgent(t, []string{"OTEL_EXPORTER_OTLP_LOGS_ENDPOINT=http://" + c.grpc})
-			printed = append(printed, a.awaitEvents(50)...)
-			c.converges(printed)
-		})
-	}
-	records, _ := c.converges(printed)
-	epochs := make(map[any]bool)
-	for _, r := range records {
-		if epoch := r.Attributes["pleg.epoch"]; !epochs[epoch] {
-			epochs[epoch] = true
-			if r.Name != "pleg.gap" {
-				t.Errorf("the first record of an epoch is %v, want a Gap", r)
-			}
-		}
-	}
-	if len(epochs) != 2 {
-		t.Errorf("%d epochs, want 2", len(epochs))
-	}
 }
 
 // The configurations of docs/otlp.md: the Collector accepts them.
