@@ -76,44 +76,6 @@ func TestCloseRemovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestOneOfManyListens has many listeners take a stale socket at once.
-func TestOneOfManyListens(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "s")
-	for range 50 {
-		stale, err := net.Listen("unix", path)
-		kit.Must(t, err)
-		stale.(*net.UnixListener).SetUnlinkOnClose(false)
-		stale.Close()
-		start, results := make(chan struct{}), make(chan net.Listener)
-		for range 4 {
-			go func() {
-				<-start
-				l, err := unixsocket.Listen(t.Context(), path)
-				if err != nil && !strings.Contains(err.Error(), "the socket is in use") {
-					t.Errorf("Listen() = %v, want success or that it is in use", err)
-				}
-				results <- l
-			}()
-		}
-		close(start)
-		var listeners []net.Listener
-		for range 4 {
-			if l := <-results; l != nil {
-				listeners = append(listeners, l)
-			}
-		}
-		if len(listeners) != 1 {
-			t.Fatalf("%d listen on the same path, want one", len(listeners))
-		}
-		conn, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatalf("the one that listens: %v", err)
-		}
-		conn.Close()
-		listeners[0].Close()
-	}
-}
-
 // TestListenAndCloseInTurn: a lock that was removed while it was waited for counts for nothing.
 func TestListenAndCloseInTurn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
@@ -151,6 +113,10 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	used, err := unixsocket.Listen(t.Context(), path("used"))
 	kit.Must(t, err)
 	defer used.Close()
+	stale, err := net.Listen("unix", path("stale")) // of a process that has ended
+	kit.Must(t, err)
+	stale.(*net.UnixListener).SetUnlinkOnClose(false)
+	stale.Close()
 	if err := errors.Join(
 		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")),
 		os.Mkdir(path("sticky"), 0o700), os.Chmod(path("sticky"), 0o777|fs.ModeSticky),
@@ -168,6 +134,7 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{"", "empty"},
 		{path("locked"), "lock the socket"},
 		{path("open/s"), "everybody can replace the socket"},
+		{path("stale"), ""},
 		{path("sticky/s"), ""},
 		{path("group/s"), ""},
 	} {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -90,22 +92,16 @@ func address(t *testing.T, text string) net.Addr {
 	return a
 }
 
-// serveEverywhere serves a pipeline as if other machines could reach the address.
-func serveEverywhere(t *testing.T, webConfig string) (address string) {
-	t.Helper()
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
-	kit.Must(t, pipe.WaitSynced(t.Context()))
-	o := options(pipe)
-	o.Address, o.WebConfig = everywhere, webConfig
-	return serve(t, httpserver.Handler(o), webConfig)
-}
-
 // TestPasswords: without a password nothing is served, with it pods are.
 func TestPasswords(t *testing.T) {
 	cert := newCertificate(t)
 	path := write(t, users+cert.text("")+"http_server_config: {headers: {X-Frame-Options: deny}}\n")
 	kit.Must(t, httpserver.CheckWebConfig(path))
-	address := serveEverywhere(t, path)
+	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{RelistPeriod: fast})
+	kit.Must(t, pipe.WaitSynced(t.Context()))
+	o := options(pipe)
+	o.Address, o.WebConfig = everywhere, path
+	address := serve(t, httpserver.Handler(o), path)
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}}
 	defer transport.CloseIdleConnections()
 	for login, code := range map[string]int{"": 401, "wrong": 401, "secret": 200} {
@@ -124,16 +120,6 @@ func TestPasswords(t *testing.T) {
 	}
 }
 
-// TestRateLimitOfTheFile: the limit of the web configuration concerns all who ask.
-func TestRateLimitOfTheFile(t *testing.T) {
-	address := servePipe(t, plegtest.New(), write(t, "rate_limit: {interval: 1h, burst: 2}\n"))
-	for n, want := range []int{http.StatusOK, http.StatusOK, http.StatusTooManyRequests} {
-		if answer := fetch(t, "http://"+address+"/metrics"); answer.StatusCode != want {
-			t.Errorf("request %d = %d, want %d", n, answer.StatusCode, want)
-		}
-	}
-}
-
 // TestClientCertificatesNeedCA: without a CA, certificates of every CA of the system would be
 // accepted.
 func TestClientCertificatesNeedCA(t *testing.T) {
@@ -143,45 +129,50 @@ func TestClientCertificatesNeedCA(t *testing.T) {
 			t.Errorf("CheckWebConfig(%s) = %v, want an error", kind, err)
 		}
 	}
-	address := serveEverywhere(t, cert.config(t, cert.requires()))
-	for name, certificates := range map[string][]tls.Certificate{"none": nil, "of another CA": {newCertificate(t).pair}, "right": {cert.pair}} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool, Certificates: certificates}, DisableKeepAlives: true}
-		answer, err := transport.RoundTrip(newRequest(t, "https://"+address+"/pods"))
-		if (err == nil) != (name == "right") {
-			t.Errorf("certificate %s: %v", name, err)
-		}
-		if err == nil {
-			if answer.StatusCode != http.StatusOK {
-				t.Errorf("certificate %s: %d, want 200", name, answer.StatusCode)
-			}
-			_ = answer.Body.Close()
-		}
-	}
 }
 
-// TestReboundNames sends requests for other host names to the loopback address, as a
-// browser does after DNS rebinding.
-func TestReboundNames(t *testing.T) {
-	address := servePipe(t, plegtest.New(), "")
-	for _, test := range []struct {
-		path, host string
-		want       int
-	}{
-		{"/pods", "", http.StatusOK},
-		{"/pods", "localhost:9090", http.StatusOK},
-		{"/pods", "localhost", http.StatusOK},
-		{"/pods", "[::1]:9090", http.StatusOK},
-		{"/pods", "evil.example", http.StatusForbidden},
-		{"/pods", "evil.example:9090", http.StatusForbidden},
-		{"/pods/x", "evil.example", http.StatusForbidden},
-		{"/events", "evil.example", http.StatusForbidden},
-		{"/metrics", "evil.example", http.StatusForbidden},
-		{"/livez", "evil.example", http.StatusOK},
-	} {
-		if answer := fetch(t, "http://"+address+test.path, "Host", test.host); answer.StatusCode != test.want {
-			t.Errorf("%s of %q = %d, want %d", test.path, test.host, answer.StatusCode, test.want)
+// TestRefusedRequests: nobody reads what names pods under a foreign host name, as a browser does
+// after DNS rebinding, or from a page of another site, which could also hold the slots.
+func TestRefusedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		time.Sleep(1500 * time.Millisecond)
+		h := httpserver.Handler(options(pipe))
+		overLoopback := context.WithValue(t.Context(), http.LocalAddrContextKey, address(t, "127.0.0.1:9090"))
+		for _, test := range []struct {
+			path, host, site, mode string
+			code                   int
+		}{
+			{"/pods", "localhost:9090", "", "", 200},
+			{"/pods", "localhost", "", "", 200},
+			{"/pods", "[::1]:9090", "", "", 200},
+			{"/pods", "evil.example", "", "", 403},
+			{"/pods", "evil.example:9090", "", "", 403},
+			{"/pods/x", "evil.example", "", "", 403},
+			{"/events", "evil.example", "", "", 403},
+			{"/metrics", "evil.example", "", "", 403},
+			{"/livez", "evil.example", "", "", 200},
+			{"/pods", "localhost", "same-origin", "cors", 200},
+			{"/pods", "localhost", "none", "navigate", 200},
+			{"/pods", "localhost", "cross-site", "navigate", 200},
+			{"/pods", "localhost", "cross-site", "no-cors", 403},
+			{"/stages", "localhost", "cross-site", "cors", 403},
+			{"/events", "localhost", "cross-site", "no-cors", 403},
+			{"/", "localhost", "cross-site", "navigate", 200},
+		} {
+			r := httptest.NewRequestWithContext(overLoopback, "GET", "http://"+test.host+test.path, nil)
+			r.Header.Set("Sec-Fetch-Site", test.site)
+			r.Header.Set("Sec-Fetch-Mode", test.mode)
+			answer := httptest.NewRecorder()
+			h.ServeHTTP(answer, r)
+			if answer.Code != test.code || answer.Header().Get("X-Content-Type-Options") != "nosniff" && test.path != "/metrics" {
+				t.Errorf("%+v = %d %s %v", test, answer.Code, answer.Body, answer.Header())
+			}
+			if policy := answer.Header().Get("Cross-Origin-Resource-Policy"); policy != "same-origin" && test.site != "" {
+				t.Errorf("%+v has the policy %q", test, policy)
+			}
 		}
-	}
+	})
 }
 
 // certificate is a self-signed certificate for 127.0.0.1, for servers and clients.

@@ -8,10 +8,11 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -25,7 +26,7 @@ func TestEventsReplayAndResume(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.Set("shop/a", "c=running /s=running")
 		pipe, _ := newPipe(t, runtime, pipeline.Options{})
-		l := newPipeListener(1)
+		l := bufconn.Listen(buffer)
 		serveOn(t, l, httpserver.Handler(options(pipe)), "")
 		time.Sleep(1500 * time.Millisecond)
 		replayed := events(t, l, "?replay&bookmarks=true", "")
@@ -112,45 +113,13 @@ func TestEventsEndWithPipeline(t *testing.T) {
 	}
 }
 
-// pipeListener accepts connections in memory, whose deadlines use the bubble's clock.
-type pipeListener struct {
-	conns chan net.Conn
-	close func()
-}
-
-func newPipeListener(room int) *pipeListener {
-	conns := make(chan net.Conn, room)
-	return &pipeListener{conns, sync.OnceFunc(func() { close(conns) })}
-}
-
-// connect returns the client's end of a connection that is then accepted.
-func (l *pipeListener) connect(t *testing.T) net.Conn {
-	t.Helper()
-	client, server := net.Pipe()
-	t.Cleanup(func() { _ = client.Close() })
-	l.conns <- server
-	return client
-}
-
-func (l *pipeListener) Accept() (net.Conn, error) {
-	conn, ok := <-l.conns
-	if !ok {
-		return nil, net.ErrClosed
-	}
-	return conn, nil
-}
-
-func (l *pipeListener) Close() error { l.close(); return nil }
-
-func (*pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
-
 // connect returns a connection to a server of a runtime.
 func connect(t *testing.T, runtime *plegtest.Runtime) net.Conn {
 	t.Helper()
 	pipe, _ := newPipe(t, runtime, pipeline.Options{})
-	l := newPipeListener(1)
+	l := bufconn.Listen(buffer)
 	serveOn(t, l, httpserver.Handler(options(pipe)), "")
-	return l.connect(t)
+	return dial(t, l)
 }
 
 // TestSlowClientsLoseTheirConnection has clients that send slowly, do not read, or send

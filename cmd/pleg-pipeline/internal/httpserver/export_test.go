@@ -1,7 +1,5 @@
 package httpserver
 
-import "net/http"
-
 // CompleteAddress completes an address to listen on.
 var CompleteAddress = completeAddress
 
@@ -11,9 +9,6 @@ const (
 	MaxConnections = maxConnections
 	MaxRate        = maxRate
 )
-
-// Limit is the handler that limits requests, without a wait.
-func Limit(n int, what string, h http.Handler) http.Handler { return limit(n, 0, what, h) }
 
 // LimitRate is the handler that limits the rate of requests.
 var LimitRate = limitRate

@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -92,15 +93,27 @@ func body(t *testing.T, answer *http.Response) string {
 	return string(text)
 }
 
+// buffer is how many bytes a connection in memory holds, less than an answer has.
+const buffer = 16
+
+// dial returns a connection to a listener in memory, until the test ends.
+func dial(t *testing.T, l *bufconn.Listener) net.Conn {
+	t.Helper()
+	conn, err := l.DialContext(t.Context())
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
 // message is one server-sent event.
 type message struct{ id, event, data string }
 
 var sent = regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
 
 // events returns what a client of /events gets in the next seconds. It needs a bubble.
-func events(t *testing.T, l *pipeListener, query, lastID string) (all []message) {
+func events(t *testing.T, l *bufconn.Listener, query, lastID string) (all []message) {
 	t.Helper()
-	client := l.connect(t)
+	client := dial(t, l)
 	time.AfterFunc(2*time.Second, func() { client.Close() })
 	_, err := io.WriteString(client, "GET /events"+query+" HTTP/1.1\r\nHost: x\r\nLast-Event-ID: "+lastID+"\r\n\r\n")
 	kit.Must(t, err)
@@ -125,10 +138,10 @@ func TestMain(m *testing.M) {
 // then has no connection.
 func TestServeEndsUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener(1)
-		client := l.connect(t)
+		l := bufconn.Listen(buffer)
 		large := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 1<<20)) })
 		stop := serveOn(t, l, large, "")
+		client := dial(t, l)
 		if _, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +150,7 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 		if err := stop(); err != nil || time.Since(began) > time.Second {
 			t.Errorf("Serve() = %v after %v", err, time.Since(began))
 		}
-		if n, err := client.Read(make([]byte, 1)); err == nil {
+		if n, _ := io.Copy(io.Discard, client); n > buffer {
 			t.Errorf("read %d bytes after the end", n)
 		}
 	})

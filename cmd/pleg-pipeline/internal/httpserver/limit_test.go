@@ -2,7 +2,6 @@ package httpserver_test
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -13,44 +12,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/net/http2"
+	"google.golang.org/grpc/test/bufconn"
+
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// TestLimit holds as many requests as the limit allows.
-func TestLimit(t *testing.T) {
-	release, inside := make(chan struct{}), make(chan struct{})
-	var entered atomic.Int32
-	h := httpserver.Limit(2, "requests", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		if entered.Add(1) > 2 {
-			return // the checks below find it
-		}
-		inside <- struct{}{}
-		<-release
-	}))
-	ended := make(chan int)
-	for range 2 {
-		go func() {
-			code, _ := ask(t, h, "GET", "/")
-			ended <- code
-		}()
-		<-inside
-	}
-	if code, text := ask(t, h, "GET", "/"); code != http.StatusServiceUnavailable || !strings.Contains(text, "2 at a time") {
-		t.Errorf("the third = %d %q, want 503 and the limit", code, text)
-	}
-	close(release)
-	for range 2 {
-		if code := <-ended; code != http.StatusOK {
-			t.Errorf("one of two = %d, want 200", code)
-		}
-	}
-	if code, _ := ask(t, h, "GET", "/"); code != http.StatusOK {
-		t.Errorf("one after them = %d, want 200", code)
-	}
-}
 
 // TestRate: a client that asks without end gets few answers a second, and others wait for a
 // short time or are refused at once.
@@ -89,7 +58,7 @@ func TestRate(t *testing.T) {
 // ends.
 func TestConnectionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newPipeListener(1)
+		l := bufconn.Listen(buffer)
 		var entered atomic.Int32
 		release := make(chan struct{})
 		serveOn(t, l, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -97,9 +66,16 @@ func TestConnectionsAreLimited(t *testing.T) {
 			<-release
 		}), "")
 		for range httpserver.MaxConnections + 1 {
-			conn := l.connect(t)
-			go func() { _, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") }()
-			go func() { _, _ = io.Copy(io.Discard, conn) }()
+			go func() {
+				conn, err := l.Dial()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer conn.Close()
+				_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+				_, _ = io.Copy(io.Discard, conn)
+			}()
 		}
 		synctest.Wait()
 		if n := entered.Load(); n != httpserver.MaxConnections {
@@ -135,53 +111,31 @@ func TestNothingWrites(t *testing.T) {
 	}
 }
 
-// TestServeTLS streams events over HTTP/1 and HTTP/2.
-func TestServeTLS(t *testing.T) {
+// TestServeHTTP2 streams events, and reads how many requests a connection may have.
+func TestServeHTTP2(t *testing.T) {
 	cert := newCertificate(t)
 	path := cert.config(t, "")
 	kit.Must(t, httpserver.CheckWebConfig(path))
 	runtime := plegtest.New()
 	runtime.Set("shop/a", "c=running /s=running")
 	address := servePipe(t, runtime, path)
-	for _, http2 := range []bool{false, true} {
-		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}, ForceAttemptHTTP2: http2}
-		request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
-		request.Host = "node.example" // the certificate says which names are right
-		answer, err := transport.RoundTrip(request)
-		kit.Must(t, err)
-		if wanted := map[bool]int{false: 1, true: 2}[http2]; answer.ProtoMajor != wanted || answer.StatusCode != http.StatusOK {
-			t.Errorf("HTTP/%d %s, want 200 and HTTP/%d", answer.ProtoMajor, answer.Status, wanted)
-		}
-		lines := bufio.NewReader(answer.Body)
-		for line := ""; !strings.HasPrefix(line, "event: Bookmark"); {
-			if line, err = lines.ReadString('\n'); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = answer.Body.Close()
-		transport.CloseIdleConnections()
-	}
-}
-
-// TestStreamsOfAConnection reads how many requests a connection may have over HTTP/2.
-func TestStreamsOfAConnection(t *testing.T) {
-	cert := newCertificate(t)
-	address := servePipe(t, plegtest.New(), cert.config(t, ""))
-	conn, err := (&tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, NextProtos: []string{"h2"}}}).DialContext(t.Context(), "tcp", address)
+	dialer := tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, NextProtos: []string{"h2"}}}
+	conn, err := dialer.DialContext(t.Context(), "tcp", address)
 	kit.Must(t, err)
 	defer conn.Close()
-	if _, err := io.WriteString(conn, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"+"\x00\x00\x00\x04\x00\x00\x00\x00\x00"); err != nil {
-		t.Fatal(err)
+	client, err := new(http2.Transport).NewClientConn(conn)
+	kit.Must(t, err)
+	request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
+	request.Host = "node.example" // the certificate says which names are right
+	answer, err := client.RoundTrip(request)
+	kit.Must(t, err)
+	defer answer.Body.Close()
+	lines := bufio.NewReader(answer.Body)
+	for line := ""; !strings.HasPrefix(line, "event: Bookmark"); {
+		line, err = lines.ReadString('\n')
+		kit.Must(t, err)
 	}
-	head := make([]byte, 9) // of the first frame, which has the settings
-	if _, err := io.ReadFull(conn, head); err != nil {
-		t.Fatal(err)
-	}
-	settings := make([]byte, head[2])
-	if _, err := io.ReadFull(conn, settings); err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Contains(settings, []byte{0, 3, 0, 0, 0, 32}) { // SETTINGS_MAX_CONCURRENT_STREAMS
-		t.Errorf("settings %v, want at most 32 requests", settings)
+	if n := client.State().MaxConcurrentStreams; n != 32 {
+		t.Errorf("a connection may have %d requests, want 32", n)
 	}
 }

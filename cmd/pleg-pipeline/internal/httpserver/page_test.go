@@ -1,16 +1,18 @@
 package httpserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -66,18 +68,6 @@ func TestPageIsServed(t *testing.T) {
 	}
 }
 
-// TestPageNamesNoOtherHost looks for addresses in the files of the page.
-func TestPageNamesNoOtherHost(t *testing.T) {
-	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
-	h := httpserver.Handler(options(pipe))
-	for _, url := range pageURLs(t) {
-		text := strings.ReplaceAll(body(t, get(t, h, url)), `"http://www.w3.org/2000/svg"`, "")
-		if found := regexp.MustCompile(`(?i)https?:|wss?:|["'(]//|innerHTML|\beval\(|\bimport\(`).FindString(text); found != "" {
-			t.Errorf("%s has %q", url, found)
-		}
-	}
-}
-
 // TestPageHasNoWords: the page shows types and states that it does not know. It knows only the marks
 // that it acts upon.
 func TestPageHasNoWords(t *testing.T) {
@@ -116,64 +106,57 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	}
 }
 
-// TestStagesNameHungPods makes the inspection of one pod hang until it is quarantined. The page
-// asks for the pods that wait.
-func TestStagesNameHungPods(t *testing.T) {
+// TestHourHasTheWorst has an inspection and then lists hang for less than ten seconds each,
+// and waits for more than an hour.
+func TestHourHasTheWorst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
 		runtime.Set("shop/cart", "c=running /s=running")
-		pipe, _ := newPipe(t, runtime, pipeline.Options{InspectTimeout: 10 * time.Second})
-		h := httpserver.Handler(options(pipe))
-		for _, want := range []struct{ after, waiting, quarantined int }{{2, 0, 0}, {5, 1, 0}, {20, 1, 1}} {
-			time.Sleep(time.Duration(want.after) * time.Second)
-			code, text := ask(t, h, "GET", "/stages")
-			var got view.Figures
-			if err := json.Unmarshal([]byte(text), &got); code != http.StatusOK || err != nil {
-				t.Fatalf("/stages = %d %q: %v", code, text, err)
+		runtime.Set("shop/web", "c=running /s=running")
+		registry := prometheus.NewRegistry()
+		pipe, _ := newPipe(t, runtime, pipeline.Options{Registerer: registry})
+		o := options(pipe)
+		o.Gatherer = registry
+		o.Hour = httpserver.NewHour(pipe, o.Gatherer)
+		kit.Run(t, func(ctx context.Context) error { return o.Hour.Run(ctx) })
+		h := httpserver.Handler(o)
+		hour := func() (points struct {
+			PeriodSeconds float64
+			Until         time.Time
+			ListSeconds   []float64
+			Hung          []int
+			Events        []uint64
+		},
+		) {
+			if code, text := ask(t, h, http.MethodGet, "/hour"); code != http.StatusOK || json.Unmarshal([]byte(text), &points) != nil {
+				t.Fatalf("/hour = %d %q", code, text)
 			}
-			if got.Epoch != pipe.Epoch() || len(got.Waiting) != want.waiting || got.Differ.Quarantined != want.quarantined {
-				t.Errorf("/stages = %+v, want %+v", got, want)
-			}
-			runtime.SetInspectFault(plegtest.Delay(time.Hour))
-			runtime.Set("shop/cart", "c=exited /s=running")
+			return points
 		}
-		runtime.SetInspectFault(nil)
-		time.Sleep(time.Minute)
-	})
-}
-
-// A page of another site may neither read what names pods nor hold its slots.
-func TestPagesOfOtherSitesAreRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
-		time.Sleep(1500 * time.Millisecond)
-		h := httpserver.Handler(options(pipe))
-		for _, test := range []struct {
-			path, site, mode string
-			code             int
-		}{
-			{"/pods", "", "", 200},
-			{"/pods", "same-origin", "cors", 200},
-			{"/pods", "none", "navigate", 200},
-			{"/pods", "cross-site", "navigate", 200},
-			{"/pods", "cross-site", "no-cors", 403},
-			{"/stages", "cross-site", "cors", 403},
-			{"/events", "cross-site", "no-cors", 403},
-			{"/", "cross-site", "navigate", 200},
-		} {
-			r := httptest.NewRequestWithContext(t.Context(), "GET", test.path, nil)
-			r.Header.Set("Sec-Fetch-Site", test.site)
-			r.Header.Set("Sec-Fetch-Mode", test.mode)
-			answer := httptest.NewRecorder()
-			h.ServeHTTP(answer, r)
-			if answer.Code != test.code {
-				t.Errorf("%s from %q, %q = %d %s, want %d", test.path, test.site, test.mode, answer.Code, answer.Body, test.code)
-			}
-			for name, want := range map[string]string{"X-Content-Type-Options": "nosniff", "Cross-Origin-Resource-Policy": "same-origin"} {
-				if got := answer.Header().Get(name); got != want {
-					t.Errorf("%s: %s = %q, want %q", test.path, name, got, want)
-				}
-			}
+		time.Sleep(20500 * time.Millisecond)
+		runtime.SetListFault(plegtest.Delay(5 * time.Second))
+		time.Sleep(2 * time.Second)
+		runtime.SetListFault(nil)
+		time.Sleep(10 * time.Second)
+		runtime.SetPodFault("shop/cart", plegtest.Delay(5*time.Second))
+		runtime.Set("shop/cart", "c=exited /s=running")
+		time.Sleep(2 * time.Second)
+		runtime.Set("shop/web", "c=exited /s=running") // its inspection overtakes
+		runtime.SetPodFault("shop/cart", nil)
+		time.Sleep(6 * time.Second)
+		got := hour()
+		if len(got.ListSeconds) != 4 || len(got.Hung) != 4 || len(got.Events) != 4 || got.PeriodSeconds != 10 || time.Since(got.Until) > 10*time.Second {
+			t.Fatalf("/hour = %+v, want four points of ten seconds", got)
+		}
+		if list := got.ListSeconds; list[1] > 0.1 || list[2] < 4 || list[3] > 0.1 {
+			t.Errorf("lists took %v seconds, want 5 in the third point alone", list)
+		}
+		if hung, events := got.Hung, got.Events; hung[2] != 0 || hung[3] != 1 || events[1] != 0 || events[3] != 2 {
+			t.Errorf("hung = %v, events = %v, want one pod and two events in the fourth point", hung, events)
+		}
+		time.Sleep(time.Hour)
+		if got := hour(); len(got.ListSeconds) != 360 || got.ListSeconds[0] > 0.1 {
+			t.Errorf("after an hour %d points, the first %v, want 360 without the list that hung", len(got.ListSeconds), got.ListSeconds[0])
 		}
 	})
 }
