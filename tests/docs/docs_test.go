@@ -2,6 +2,7 @@
 package docs_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -93,6 +95,16 @@ func TestNamedTestsExist(t *testing.T) {
 			// An ellipsis stands for several names that begin alike.
 			if name != "TestX" && !strings.Contains(tests, strings.TrimSuffix("|"+name+"|", "…|")) {
 				t.Errorf("%s names %s, which is no test", path, name)
+			}
+		}
+	}
+}
+
+func TestEveryEventTypeIsDocumented(t *testing.T) {
+	for path, page := range files(t, "subscriptions.md") {
+		for _, typ := range eventtype.Types() {
+			if row := fmt.Sprintf("| `%s` | `%s` |", typ, eventtype.Of(typ).Name); !strings.Contains(page, row) {
+				t.Errorf("%s has no row %s", path, row)
 			}
 		}
 	}
