@@ -195,8 +195,7 @@ func (p part) replayed() error {
 		return nil
 	}
 	mark := p.events[end].Seq
-	published := p.published()
-	published = published[:countUpTo(published, mark)]
+	published := slices.DeleteFunc(slices.Clone(p.published()), func(ev pleg.Event) bool { return ev.Seq > mark })
 	got, want := lastOfEach(p.events[:end], p.wants), lastOfEach(published, p.wants)
 	for _, ev := range p.events[:end] {
 		of := container{ev.PodUID, ev.ContainerID}
@@ -208,15 +207,6 @@ func (p part) replayed() error {
 		return fmt.Errorf("at %d: %d containers, want %d: got %v, want %v", mark, len(got), len(want), got, want)
 	}
 	return nil
-}
-
-// countUpTo returns how many events have at most a number.
-func countUpTo(events []pleg.Event, number uint64) int {
-	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Seq > number })
-	if i < 0 {
-		return len(events)
-	}
-	return i
 }
 
 // lastOfEach returns the last event of each container that is there.
