@@ -2,12 +2,12 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -16,45 +16,39 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
-// serveExample serves a runtime with one pod, on a socket, until ctx ends.
-func serveExample(ctx context.Context) (socket string, wait func()) {
+// serveExample serves a runtime with one pod on a socket until stop is called.
+func serveExample() (socket string, stop func()) {
 	runtime := plegtest.New()
 	runtime.Set("web", "app=running /sandbox=running")
-	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 10 * time.Millisecond})
-	if err != nil {
-		log.Fatal(err)
-	}
-	s, err := server.New(pipe, server.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "pleg")
-	if err != nil {
+	pipe, badPipe := pipeline.New(pipeline.Options{Runtime: runtime})
+	s, badServer := server.New(pipe, server.Options{})
+	dir, badDir := os.MkdirTemp("", "pleg")
+	if err := errors.Join(badPipe, badServer, badDir); err != nil {
 		log.Fatal(err)
 	}
 	socket = filepath.Join(dir, "pleg.sock")
+	ctx, cancel := context.WithCancel(context.Background())
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = pipe.Run(ctx) })
 	serving.Go(func() { _ = s.ListenAndServe(ctx, socket) })
 	return socket, func() {
+		cancel()
 		serving.Wait()
 		_ = os.RemoveAll(dir)
 	}
 }
 
+// A program keeps the newest status of each pod.
 func ExampleClient_Watch() {
-	ctx, cancel := context.WithCancel(context.Background())
-	socket, wait := serveExample(ctx)
-	defer wait()
-	defer cancel()
-
+	socket, stop := serveExample()
+	defer stop()
 	c, err := client.New(socket, client.Options{})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer c.Close()
 	pods := map[pleg.PodUID]*pleg.PodStatus{}
-	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true, Statuses: true}) {
+	for ev, err := range c.Watch(context.Background(), client.WatchOptions{Replay: true, Statuses: true}) {
 		if err != nil {
 			log.Fatal(err) // no attempt can succeed
 		}

@@ -133,13 +133,12 @@ type watch struct {
 
 	mu           sync.Mutex
 	disconnected []error
-	err          error
 }
 
-func (f *fixture) watch(o client.WatchOptions, see func(pleg.Event)) *watch {
+func (f *fixture) watch() *watch {
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watch{}
-	w.Subscriber = kit.NewSubscriber(see, func() {
+	w.Subscriber = kit.NewSubscriber(nil, func() {
 		cancel()
 		<-w.Done
 	})
@@ -150,10 +149,9 @@ func (f *fixture) watch(o client.WatchOptions, see func(pleg.Event)) *watch {
 	})
 	go func() {
 		defer close(w.Done)
-		for ev, err := range c.Watch(ctx, o) {
+		for ev, err := range c.Watch(ctx, client.WatchOptions{}) {
 			if err != nil {
-				w.err = err
-				continue
+				f.Error(err)
 			}
 			w.Add(ev)
 		}

@@ -2,6 +2,7 @@ package client_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
@@ -71,15 +73,9 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 
 // A message without an event, or with an impossible time, still counts as an event.
 func TestEventsOfHostileServer(t *testing.T) {
-	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
-		for _, event := range []*plegv1.Event{nil, {Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, {Type: plegv1.EventType_EVENT_TYPE_GAP}} {
-			if err := stream.Send(&plegv1.WatchResponse{Event: event}); err != nil {
-				return err
-			}
-		}
-		<-stream.Context().Done()
-		return nil
-	}})
+	c := clientOf(t, &hostile.Daemon{OnWatch: hostile.Events(
+		nil, &plegv1.Event{Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, &plegv1.Event{Type: plegv1.EventType_EVENT_TYPE_GAP},
+	)})
 	n := 0
 	for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
 		if err != nil || !ev.ObservedAt.IsZero() {
@@ -91,6 +87,33 @@ func TestEventsOfHostileServer(t *testing.T) {
 	}
 	if n != 3 {
 		t.Errorf("%d events, want 3", n)
+	}
+}
+
+// What the client can check itself is not sent.
+func TestBadOptions(t *testing.T) {
+	c := clientOf(t, &hostile.Daemon{OnWatch: func(r *plegv1.WatchRequest, _ hostile.WatchStream) error {
+		t.Errorf("%v was sent", r)
+		return status.Error(codes.InvalidArgument, "no")
+	}})
+	for says, o := range map[string]client.WatchOptions{
+		`Types has the unknown event type "Nothing"`:                       {Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}},
+		"After and Since exclude each other":                               {After: pleg.Position{Epoch: "e"}, Since: time.Now()},
+		"After has no epoch, so its number 475 may be of another pipeline": {After: pleg.Position{Seq: 475}},
+	} {
+		_, ofSubscription := c.Subscribe(o)
+		var ofWatch error
+		for _, err := range c.Watch(t.Context(), o) {
+			ofWatch = errors.Join(ofWatch, err)
+		}
+		for _, err := range []error{ofSubscription, ofWatch} {
+			if !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), says) {
+				t.Errorf("%+v: %v, want %q", o, err, says)
+			}
+		}
+	}
+	if _, err := client.New("", client.Options{}); !errors.Is(err, pleg.ErrInvalidOption) {
+		t.Errorf("no socket: %v, want %v", err, pleg.ErrInvalidOption)
 	}
 }
 
@@ -111,35 +134,46 @@ func TestFinalErrors(t *testing.T) {
 			for _, err := range c.Watch(ctx, client.WatchOptions{}) {
 				got = err
 			}
-			if is := slices.Contains(final, code); is != (watches == 1 && status.Code(got) == code) {
+			is := slices.Contains(final, code)
+			if is != (watches == 1 && status.Code(got) == code) {
 				t.Errorf("%v: %d watches, then %v; want an end: %v", code, watches, got, is)
+			}
+			if !is {
+				return
+			}
+			sub, err := c.Subscribe(pleg.SubscribeOptions{})
+			kit.Must(t, err)
+			if _, err := sub.Next(t.Context()); status.Code(err) != code || errors.Is(err, pleg.ErrInvalidOption) != (code == codes.InvalidArgument) {
+				t.Errorf("%v: a subscription ended with %v", code, err)
 			}
 		})
 	}
 }
 
-// After a Gap the replay comes, even if the watch wants none.
+// After a Gap the replay comes, even if the watch wants none. With bookmarks it has a position
+// before its first event.
 func TestGapHasItsReplay(t *testing.T) {
 	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
-	c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
-		for seq, ev := range []pleg.Event{replayed, {Type: pleg.Synced}, started, {Type: pleg.Gap}, replayed, {Type: pleg.Synced}, started} {
-			ev.Epoch, ev.Seq = "e", uint64(seq+1)
-			if err := stream.Send(&plegv1.WatchResponse{Event: wire.FromEvent(ev)}); err != nil {
-				return err
+	var events []*plegv1.Event
+	for seq, ev := range []pleg.Event{replayed, {Type: pleg.Synced}, started, {Type: pleg.Gap}, replayed, {Type: pleg.Synced}, {Type: pleg.Bookmark}, started} {
+		ev.Epoch, ev.Seq = "e", uint64(seq+1)
+		events = append(events, wire.FromEvent(ev))
+	}
+	c := clientOf(t, &hostile.Daemon{OnWatch: hostile.Events(events...)})
+	for bookmarks, want := range map[bool]string{
+		false: "Started(c) Gap() Started(r) Synced() Started(c)",
+		true:  "Synced() Started(c) Gap() Started(r) Synced() Bookmark() Started(c)",
+	} {
+		var got []pleg.Event
+		for ev, err := range c.Watch(t.Context(), client.WatchOptions{Bookmarks: bookmarks}) {
+			kit.Must(t, err)
+			if got = append(got, ev); ev.Seq == 8 {
+				break
 			}
 		}
-		<-stream.Context().Done()
-		return nil
-	}})
-	var got []pleg.Event
-	for ev, err := range c.Watch(t.Context(), client.WatchOptions{}) {
-		kit.Must(t, err)
-		if got = append(got, ev); ev.Seq == 7 {
-			break
+		if is := plegtest.Words(got...); is != want {
+			t.Errorf("bookmarks %v: got %s, want %s", bookmarks, is, want)
 		}
-	}
-	if is := words(got); is != "Started(c) Gap() reStarted(r) Synced Started(c)" {
-		t.Errorf("got %s, want the Gap and its replay", is)
 	}
 }
 

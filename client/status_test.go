@@ -15,7 +15,6 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -68,28 +67,6 @@ func TestPods(t *testing.T) {
 		}
 		if some, err := f.client.Pods(t.Context(), "well", "unknown", "well"); err != nil || len(some) != 1 || some[0].UID != "well" {
 			t.Errorf("got %+v, %v, want pod well alone, once", some, err)
-		}
-	})
-}
-
-// An error says why the last attempt to connect failed, not an earlier attempt.
-func TestErrorIsThatOfTheLastConnection(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.endServer()
-		time.Sleep(time.Minute)
-		_, ofStatus := f.client.Status(t.Context())
-		_, ofPods := f.client.Pods(t.Context())
-		for _, err := range []error{ofStatus, ofPods} {
-			if !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
-				t.Errorf("without a server: %v, want %v and the error of the dialer", err, codes.Unavailable)
-			}
-		}
-		f.startServer()
-		time.Sleep(time.Minute)
-		_ = f.pipe.Stop()
-		_, err := f.client.Lookup(t.Context(), lookup.Query{Container: "unknown"})
-		if status.Code(err) != codes.Unavailable || errors.Is(err, errDown) {
-			t.Errorf("with a server: %v, want that the pipeline has stopped", err)
 		}
 	})
 }
@@ -148,8 +125,8 @@ func TestPodStatus(t *testing.T) {
 			if got, err := p.PodStatus(t.Context(), "absent", start); got != nil || !errors.Is(err, pleg.ErrUnknownPod) || strings.Count(err.Error(), "absent") != 1 {
 				t.Errorf("%s: got %+v, %v, want %v of the pod", name, got, err, pleg.ErrUnknownPod)
 			}
-			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) {
-				t.Errorf("%s: got %+v, %v, want the error of the inspection", name, got, err)
+			if got, err := p.PodStatus(t.Context(), "broken", time.Time{}); got != nil || !errors.As(err, new(*pleg.InspectionError)) || !strings.HasPrefix(err.Error(), "status of pod broken: ") {
+				t.Errorf("%s: got %+v, %v, want the error of the inspection and the pod", name, got, err)
 			}
 		}
 		if _, err = f.client.PodStatus(t.Context(), "", time.Time{}); status.Code(err) != codes.InvalidArgument {
@@ -181,32 +158,4 @@ func TestPodStatusIsAskedForAgain(t *testing.T) {
 		}
 		waiting.Wait()
 	})
-}
-
-// A wait ends with its context or with the server.
-func TestPodStatusWaits(t *testing.T) {
-	inBubble(t, pipeline.Options{RelistPeriod: time.Hour}, func(t *testing.T, f *fixture) {
-		future := time.Now().Add(time.Minute)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := f.client.PodStatus(ctx, "a", future); status.Code(err) != codes.DeadlineExceeded {
-			t.Errorf("got %v, want %v", err, codes.DeadlineExceeded)
-		}
-		ended := make(chan error)
-		go func() {
-			_, err := f.client.PodStatus(t.Context(), "a", future)
-			ended <- err
-		}()
-		synctest.Wait()
-		f.endServer()
-		if err := <-ended; status.Code(err) != codes.Unavailable {
-			t.Errorf("got %v, want %v", err, codes.Unavailable)
-		}
-	})
-}
-
-func TestNewRejectsBadOptions(t *testing.T) {
-	if _, err := client.New("", client.Options{}); !errors.Is(err, pleg.ErrInvalidOption) {
-		t.Errorf("no socket: got %v, want %v", err, pleg.ErrInvalidOption)
-	}
 }

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -21,7 +20,7 @@ type Subscription = pleg.Subscription
 func (c *Client) Subscribe(o pleg.SubscribeOptions) (Subscription, error) {
 	request, err := newRequest(o)
 	if err != nil {
-		return nil, fmt.Errorf("subscribe: %w", option.Invalid(err))
+		return nil, fmt.Errorf("subscribe: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &subscription{name: o.Name, ctx: ctx, cancel: cancel, events: make(chan pleg.Event)}

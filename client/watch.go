@@ -10,7 +10,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -34,7 +33,7 @@ func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event
 	return func(yield func(pleg.Event, error) bool) {
 		request, err := newRequest(o)
 		if err != nil {
-			yield(pleg.Event{}, fmt.Errorf("watch: %w", option.Invalid(err)))
+			yield(pleg.Event{}, fmt.Errorf("watch: %w", err))
 			return
 		}
 		w := &watch{client: c, options: o, request: request, yield: yield}
@@ -163,22 +162,10 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 // newRequest returns the request for the server. It always asks for bookmarks: they keep
 // the position of a watch with few events within the server's history.
 func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
-	r, err := wire.FromFilter(o.Filter)
+	r, err := wire.FromOptions(o)
 	if err != nil {
-		return nil, fmt.Errorf("WatchOptions.Filter: %w", err)
+		return nil, option.Invalid(fmt.Errorf("WatchOptions.%w", err))
 	}
-	r.Name, r.Bookmarks, r.Statuses = o.Name, true, o.Statuses
-	if o.After != (pleg.Position{}) {
-		if o.After.Epoch == "" {
-			return nil, fmt.Errorf("WatchOptions.After has no epoch, so its number %d may be of another pipeline", o.After.Seq)
-		}
-		r.ResumeAfter = wire.FromPosition(o.After)
-	}
-	if !o.Since.IsZero() {
-		if r.ResumeAfter != nil {
-			return nil, errors.New("WatchOptions.After and Since exclude each other")
-		}
-		r.Since = timestamppb.New(o.Since)
-	}
+	r.Bookmarks = true
 	return r, nil
 }

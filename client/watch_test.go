@@ -3,10 +3,8 @@ package client_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,152 +16,12 @@ import (
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/node"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
-
-// words returns events in short; a Gap has its reason.
-func words(events []pleg.Event) string {
-	var all []string
-	for _, ev := range events {
-		word := plegtest.Words(ev)
-		switch {
-		case ev.Type == pleg.Gap:
-			word = "Gap(" + ev.Reason + ")"
-		case ev.PodUID == "":
-			word = string(ev.Type)
-		case ev.Replayed:
-			word = "re" + word
-		}
-		all = append(all, word)
-	}
-	return strings.Join(all, " ")
-}
-
-func want(t *testing.T, w *watch, expected string) {
-	t.Helper()
-	if got := words(w.Events()); got != expected {
-		t.Errorf("got  %s\nwant %s", got, expected)
-	}
-}
-
-// Events that its filter drops do not push a watch out of the history.
-func TestWatchOfRareEventsResumes(t *testing.T) {
-	inBubble(t, pipeline.Options{History: 20}, func(t *testing.T, f *fixture) {
-		w := f.watch(client.WatchOptions{Filter: pleg.Filter{Namespaces: []string{"rare"}}}, nil)
-		f.change(1, "rare/a", "c1=running")
-		for i := range 50 {
-			f.change(1, "often/b", fmt.Sprintf("c%d=running", i))
-		}
-		f.endServer()
-		f.change(1, "rare/a", "c1=exited")
-		f.startServer()
-		kit.Relist(20)
-		want(t, w, "Started(c1) Died(c1) Synced")
-	})
-}
-
-// Every event of a watch has the position after which another watch can resume, and a
-// watch with bookmarks has one before its first event.
-func TestWatchAlwaysHasAPosition(t *testing.T) {
-	inBubble(t, pipeline.Options{RelistPeriod: time.Minute}, func(t *testing.T, f *fixture) {
-		f.change(70, "a", "c1=running")
-		quiet := f.watch(client.WatchOptions{Bookmarks: true}, nil)
-		want(t, quiet, "Synced Bookmark")
-		live := f.watch(client.WatchOptions{}, nil)
-		f.change(70, "a", "c1=exited c2=running")
-		want(t, live, "Died(c1) Started(c2)")
-		for _, tt := range []struct {
-			at   pleg.Event
-			gets string
-		}{
-			{pleg.Event{Epoch: f.pipe.Epoch()}, "Started(c1) Died(c1) Started(c2) Synced"},
-			{quiet.Events()[0], "Died(c1) Started(c2) Synced"},
-			{live.Events()[0], "Started(c2) Synced"},
-			{live.Events()[1], "Synced"},
-		} {
-			after, ok := tt.at.Position()
-			if !ok || after.Epoch != f.pipe.Epoch() {
-				t.Errorf("the position of %+v is %v, %t, want a position of the epoch %s", tt.at, after, ok, f.pipe.Epoch())
-			}
-			want(t, f.watch(client.WatchOptions{After: after}, nil), tt.gets)
-		}
-	})
-}
-
-// A watch that can never succeed ends with an error that says why.
-func TestWatchEnds(t *testing.T) {
-	tests := []struct {
-		name    string
-		options client.WatchOptions
-		code    codes.Code
-		says    string
-	}{
-		{"selector", client.WatchOptions{Filter: pleg.Filter{Selector: "a in"}}, codes.InvalidArgument, "label selector"},
-		{"type", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}}, codes.Unknown, `Types has the unknown event type "Nothing"`},
-		{"mark", client.WatchOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.Synced}}}, codes.InvalidArgument, `unknown event type "Synced"`},
-		{"long name", client.WatchOptions{Name: strings.Repeat("x", 101)}, codes.InvalidArgument, "name has 101 bytes, the limit is 100"},
-		{"two positions", client.WatchOptions{After: pleg.Position{Epoch: "e"}, Since: time.Now()}, codes.Unknown, "After and Since exclude each other"},
-		{"bare number", client.WatchOptions{After: pleg.Position{Seq: 475}}, codes.Unknown, "After has no epoch, so its number 475 may be of another pipeline"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-				w := f.watch(tt.options, nil)
-				<-w.Done
-				if status.Code(w.err) != tt.code || w.err == nil || !strings.Contains(w.err.Error(), tt.says) {
-					t.Errorf("it ended with %v, want %v and %q", w.err, tt.code, tt.says)
-				}
-			})
-		})
-	}
-}
-
-func TestWatchEndsWithItsLoop(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running c2=running")
-		for ev, err := range f.client.Watch(t.Context(), client.WatchOptions{Replay: true}) {
-			if err != nil || ev.ContainerID != "c1" {
-				t.Errorf("got %+v, %v, want the event of c1", ev, err)
-			}
-			break
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		for ev, err := range f.client.Watch(ctx, client.WatchOptions{}) {
-			t.Errorf("got %+v, %v, want nothing", ev, err)
-		}
-		if ctx.Err() == nil {
-			t.Error("the watch ended before its context")
-		}
-	})
-}
-
-// A watch that asked for the past asks for it once: after a restart of the daemon it resumes
-// where it was, which is an attempt that can succeed.
-func TestWatchWithSinceOutlivesARestart(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running")
-		w := f.watch(client.WatchOptions{Since: time.Now().Add(-time.Hour)}, nil)
-		f.change(1, "a", "c1=exited")
-		f.endServer()
-		f.change(1, "a", "c1=exited c2=running")
-		f.startServer()
-		kit.Relist(20)
-		f.endServer()
-		_ = f.pipe.Stop()
-		f.startPipeline(pipeline.Options{})
-		f.startServer()
-		kit.Relist(20)
-		f.change(1, "a", "c2=exited")
-		want(t, w, "Started(c1) Synced Died(c1) Started(c2) Synced Gap(OtherEpoch) reDied(c1) reStarted(c2) Synced Removed(c1) Died(c2)")
-		if w.err != nil {
-			t.Errorf("it ended with %v", w.err)
-		}
-	})
-}
 
 // The end of a context is no broken connection, also if the clock of the server ends the call
 // at its deadline a moment earlier.
@@ -212,21 +70,21 @@ func TestDaemonIsAway(t *testing.T) {
 			_, ofLookup := c.Lookup(t.Context(), lookup.Query{Container: "c"})
 			return map[string]error{"PodStatus": ofPod, "Pods": ofPods, "Status": ofStatus, "Lookup": ofLookup}
 		}
-		w := f.watch(client.WatchOptions{}, nil)
+		w := f.watch()
 		f.endServer()
 		time.Sleep(time.Minute)
 		for of, err := range calls(f.client) {
-			if !errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, errDown) {
-				t.Errorf("%s: %v, want ErrNoDaemon, and why", of, err)
+			if !errors.Is(err, pleg.ErrNoDaemon) || !errors.Is(err, errDown) || status.Code(err) != codes.Unavailable {
+				t.Errorf("%s: %v, want ErrNoDaemon, why, and the code Unavailable", of, err)
 			}
 		}
 		w.mu.Lock()
-		defer w.mu.Unlock()
 		for _, err := range w.disconnected {
 			if !errors.Is(err, pleg.ErrNoDaemon) {
 				t.Errorf("disconnected: %v, want ErrNoDaemon", err)
 			}
 		}
+		w.mu.Unlock()
 		forbidden, err := client.New("", client.Options{Dial: func(context.Context) (net.Conn, error) { return nil, fs.ErrPermission }})
 		kit.Must(t, err)
 		defer forbidden.Close()
@@ -243,13 +101,20 @@ func TestDaemonIsAway(t *testing.T) {
 				t.Errorf("%s: %v, want that it is forbidden", of, err)
 			}
 		}
+		f.startServer() // the error is that of the last connection
+		time.Sleep(time.Minute)
+		_ = f.pipe.Stop()
+		_, err = f.client.Lookup(t.Context(), lookup.Query{Container: "unknown"})
+		if status.Code(err) != codes.Unavailable || errors.Is(err, errDown) {
+			t.Errorf("with a server: %v, want that the pipeline has stopped", err)
+		}
 	})
 }
 
 // A stopped daemon keeps its connections and accepts new connections, but answers nothing.
 func TestStoppedDaemonIsNoticed(t *testing.T) {
 	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		w := f.watch(client.WatchOptions{}, nil)
+		w := f.watch()
 		f.change(1, "a", "c1=running")
 		if _, err := f.client.Status(t.Context()); err != nil {
 			t.Fatal(err)
@@ -277,6 +142,86 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		f.freeze(false)
 		time.Sleep(2 * time.Minute)
-		want(t, w, "Started(c1) Died(c1) Synced")
+		if got := plegtest.Words(w.Events()...); got != "Started(c1) Died(c1) Synced()" {
+			t.Errorf("got %s", got)
+		}
+	})
+}
+
+// A program that subscribes does not see whether the pipeline is in its process.
+func TestSubscribe(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running")
+		for name, p := range map[string]node.Pipeline{"in the process": f.pipe.Pipeline, "over the socket": f.client} {
+			next, all, events := subscribe(t, p), subscribe(t, p), subscribe(t, p)
+			waited, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var got [3][]pleg.Event
+			for range 2 {
+				ev, err := next.Next(t.Context())
+				kit.Must(t, err)
+				got[0] = append(got[0], ev)
+			}
+			for ev, err := range all.All(waited) {
+				kit.Must(t, err)
+				got[1] = append(got[1], ev)
+			}
+			for range 2 {
+				got[2] = append(got[2], <-events.Events())
+			}
+			for i, events := range got {
+				if words := plegtest.Words(events...); words != "Started(c1) Synced()" {
+					t.Errorf("%s, reader %d: got %q", name, i, words)
+				}
+			}
+			if _, err := next.Next(waited); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: with a context that has ended: %v", name, err)
+			}
+			for _, sub := range []pleg.Subscription{next, all, events} {
+				if lag := sub.Lag(); lag != (pleg.Lag{}) {
+					t.Errorf("%s: the lag is %+v after everything was read", name, lag)
+				}
+				sub.Close()
+				synctest.Wait()
+				if _, err := sub.Next(t.Context()); !errors.Is(err, pleg.ErrClosed) {
+					t.Errorf("%s: after Close: %v, want %v", name, err, pleg.ErrClosed)
+				}
+				if _, open := <-sub.Events(); open {
+					t.Errorf("%s: an event after Close", name)
+				}
+			}
+			unread := subscribe(t, p)
+			unread.Close()
+			for range unread.All(t.Context()) { //nolint:errcheck // nothing is read
+				t.Errorf("%s: an event of a subscription that was closed before it was read", name)
+			}
+		}
+	})
+}
+
+func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
+	t.Helper()
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "test", Replay: true})
+	kit.Must(t, err)
+	if sub.Name() != "test" {
+		t.Errorf("its name is %q", sub.Name())
+	}
+	return sub
+}
+
+// A subscription over the socket reports the lag that the server had when it sent the last event.
+func TestLagOverTheSocket(t *testing.T) {
+	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+		f.change(1, "a", "c1=running")
+		after := pleg.Position{Epoch: f.pipe.Epoch()}
+		f.change(1, "a", "c1=exited c2=running c3=running")
+		sub, err := f.client.Subscribe(pleg.SubscribeOptions{After: after})
+		kit.Must(t, err)
+		defer sub.Close()
+		_, err = sub.Next(t.Context())
+		synctest.Wait() // the second has come, and waits
+		if lag := sub.Lag(); err != nil || lag.Events != 2 || lag.Age == 0 {
+			t.Errorf("%v, the lag is %+v, want 2 events", err, lag)
+		}
 	})
 }

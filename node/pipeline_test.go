@@ -131,17 +131,3 @@ func TestRelistPod(t *testing.T) {
 		}
 	})
 }
-
-// An error about a pod names it, and what failed.
-func TestErrorNamesThePod(t *testing.T) {
-	onBoth(t, func(t *testing.T, runtime *plegtest.Runtime, p node.Pipeline) {
-		runtime.Set("shop/web", "c1=running")
-		runtime.SetPodFault("shop/web", plegtest.Fail(errors.New("shim is gone")))
-		runtime.SetListFault(nil)
-		kit.Must(t, p.WaitSynced(t.Context()))
-		_, err := p.PodStatus(t.Context(), "shop/web", time.Time{})
-		if _, ok := errors.AsType[*pleg.InspectionError](err); !ok || strings.Count(err.Error(), "shop/web") == 0 || !strings.Contains(err.Error(), "shim is gone") {
-			t.Errorf("PodStatus = %v, want an InspectionError that names the pod and says why", err)
-		}
-	})
-}

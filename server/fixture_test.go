@@ -97,12 +97,12 @@ func (f *fixture) wantEvent(what string, streams ...grpc.ServerStreamingClient[p
 	}
 }
 
-// setLargePods adds pods whose messages fill the buffers of a connection.
+// setLargePods adds pods whose messages fill the buffers of a connection, one at each list.
 func (f *fixture) setLargePods(n int) {
 	for _, uid := range kit.UIDs(n) {
 		pod := plegtest.Pod("", "c-"+string(uid)+"=running")
 		pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
 		f.Runtime.SetPod(pod)
+		kit.Relist(1)
 	}
-	kit.Relist(2)
 }

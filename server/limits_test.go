@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,22 +74,48 @@ func TestTooManyCalls(t *testing.T) {
 	})
 }
 
-// Calls that wait by their nature are not cut.
-func TestWaitingCallsAreNotCut(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
-		conn := f.connect()
-		watch := f.mustWatch(t.Context(), plegv1.NewPLEGClient(conn), &plegv1.WatchRequest{})
-		if _, err := healthv1.NewHealthClient(conn).Watch(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
-			t.Fatal(err)
+// The number of watchers is bounded; a watcher that leaves makes room.
+func TestTooManyWatchers(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxWatchers: 3, MaxStreams: 100}, func(t *testing.T, f *fixture) {
+		c := f.client()
+		ctx, cancel := context.WithCancel(t.Context())
+		f.mustWatch(ctx, c, &plegv1.WatchRequest{})
+		for range 2 {
+			f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
 		}
-		got := make(chan error)
-		go func() {
-			newer := timestamppb.New(time.Now().Add(time.Hour))
-			_, err := plegv1.NewPLEGClient(conn).GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: newer})
-			got <- err
-		}()
-		wantStatus(t, "an hour later", <-got, codes.NotFound, pleg.ErrUnknownPod.Error())
-		f.wantEvent("the watcher", watch)
+		for range 50 {
+			_, err := f.watch(t.Context(), c, &plegv1.WatchRequest{})
+			wantStatus(t, "one more", err, codes.ResourceExhausted, "too many watchers: this server allows 3 at a time")
+		}
+		if n := kit.Metric(t, f.Metrics, "pleg_server_refused_total"); n != 50 {
+			t.Errorf("%v refusals in the metrics, want 50", n)
+		}
+		cancel()
+		synctest.Wait()
+		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		for _, name := range []string{"pleg_subscribers", "pleg_server_watchers"} {
+			if n := kit.Metric(t, f.Metrics, name); n != 3 {
+				t.Errorf("%s is %v, want 3", name, n)
+			}
+		}
+	})
+}
+
+// One connection has at most Options.MaxStreams calls; a further one waits for its turn.
+func TestCallsOfAConnectionAreBounded(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{MaxStreams: 2}, func(t *testing.T, f *fixture) {
+		c := f.client()
+		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		second, end := context.WithCancel(t.Context())
+		f.mustWatch(second, c, &plegv1.WatchRequest{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := c.GetStatus(ctx, &plegv1.GetStatusRequest{})
+		wantStatus(t, "the third call", err, codes.DeadlineExceeded, "")
+		end()
+		synctest.Wait()
+		_, err = c.GetStatus(t.Context(), &plegv1.GetStatusRequest{})
+		kit.Must(t, err)
 	})
 }
 
@@ -110,12 +135,7 @@ func TestUnreadWatch(t *testing.T) {
 			}
 			got <- n
 		}()
-		for _, uid := range kit.UIDs(pods) { // more than the buffers of a connection hold
-			pod := plegtest.Pod("", "c-"+string(uid)+"=running")
-			pod.UID, pod.Name = uid, strings.Repeat("n", 40_000)
-			f.Runtime.SetPod(pod)
-			kit.Relist(1)
-		}
+		f.setLargePods(pods)
 		if n := <-got; n != pods {
 			t.Errorf("the client that reads got %d events, want %d", n, pods)
 		}
@@ -161,13 +181,19 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 	})
 }
 
-// A client that does not answer pings loses its connection; an idle client that answers
-// them keeps it.
+// A client that does not answer pings loses its connection. An idle client that answers them keeps
+// it, and calls that wait by their nature.
 func TestKeepalive(t *testing.T) {
 	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
 	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
-		quiet := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
+		client := f.client()
+		quiet := f.mustWatch(t.Context(), client, &plegv1.WatchRequest{})
+		waited := make(chan error)
+		go func() {
+			_, err := client.GetPodStatus(t.Context(), &plegv1.GetPodStatusRequest{PodUid: "a", NewerThan: timestamppb.New(time.Now().Add(time.Hour))})
+			waited <- err
+		}()
 		dead, err := f.dial(t.Context())
 		kit.Must(t, err)
 		defer dead.Close()
@@ -182,6 +208,7 @@ func TestKeepalive(t *testing.T) {
 		if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != 1 {
 			t.Errorf("after a minute: %v connections, want 1", n)
 		}
+		wantStatus(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
 		f.wantEvent("the idle client", quiet)
 	})
 }

@@ -23,6 +23,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// maxName is the greatest length of a watcher's name, which is in logs and metrics, in
+// bytes.
+const maxName = 100
+
 // service implements pleg.v1.PLEG.
 type service struct {
 	plegv1.UnimplementedPLEGServer
@@ -31,7 +35,10 @@ type service struct {
 
 // Watch implements [plegv1.PLEGServer].
 func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
-	options, err := s.subscribeOptions(r)
+	options, err := wire.ToOptions(r)
+	if len(options.Name) > maxName {
+		err = fmt.Errorf("name has %d bytes, the limit is %d", len(options.Name), maxName)
+	}
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -170,38 +177,6 @@ func callError(ctx context.Context, err error) error {
 		return status.FromContextError(ctx.Err()).Err()
 	}
 	return status.Error(code, err.Error())
-}
-
-// maxName is the greatest length of a watcher's name, which is in logs and metrics, in
-// bytes.
-const maxName = 100
-
-// subscribeOptions returns the subscription that a request describes. It checks only
-// what Subscribe cannot check.
-func (s *Server) subscribeOptions(r *plegv1.WatchRequest) (pipeline.SubscribeOptions, error) {
-	o := pipeline.SubscribeOptions{
-		Name:      r.GetName(),
-		Replay:    r.GetReplay(),
-		Bookmarks: r.GetBookmarks(),
-		Statuses:  r.GetStatuses(),
-	}
-	if len(o.Name) > maxName {
-		return o, fmt.Errorf("name has %d bytes, the limit is %d", len(o.Name), maxName)
-	}
-	var err error
-	if o.Filter, err = wire.ToFilter(r); err != nil {
-		return o, err
-	}
-	if after := r.GetResumeAfter(); after != nil {
-		if after.GetEpoch() == "" {
-			return o, fmt.Errorf("resume_after has no epoch, so its number %d may be of another pipeline", after.GetSeq())
-		}
-		o.After = pleg.Position{Epoch: after.GetEpoch(), Seq: after.GetSeq()}
-	}
-	if since := r.GetSince(); since != nil {
-		o.Since = since.AsTime()
-	}
-	return o, nil
 }
 
 // Listen listens on a unix socket that only its owner and group may use. The folder must exist.

@@ -125,6 +125,21 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	}
 }
 
+func TestOptionsKeepEveryField(t *testing.T) {
+	var want pleg.SubscribeOptions
+	fill(t, reflect.ValueOf(&want).Elem())
+	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
+	after := want
+	want.After, after.Since = pleg.Position{}, time.Time{} // they exclude each other
+	for _, want := range []pleg.SubscribeOptions{want, after} {
+		r, err := wire.FromOptions(want)
+		kit.Must(t, err)
+		if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+}
+
 func TestEventKeepsMissingExitCode(t *testing.T) {
 	zero := int32(0)
 	for _, code := range []*int32{nil, &zero} {

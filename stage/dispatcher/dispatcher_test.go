@@ -16,33 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestEverySubscriberGetsEveryEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, history, discard)
-		early := f.subscribe(t, pleg.SubscribeOptions{})
-		f.run(t)
-		late := f.subscribe(t, pleg.SubscribeOptions{})
-		f.publish("a", "Started(c) Changed(d) Other(e) Started(/s)")
-		later := f.subscribe(t, pleg.SubscribeOptions{})
-		f.publish("b", "Changed(c)")
-		f.publish("a", "Died(c) PodSync")
-		const first, second = "a:Started(c) a:Started(/s)", "a:Died(c) a:PodSync"
-		requireRead(t, later, second)
-		requireRead(t, early, first+" "+second)
-		got, _ := read(t, late)
-		if wordsOf(got) != first+" "+second {
-			t.Errorf("got %q", wordsOf(got))
-		}
-		for n, ev := range got { // what only causes an inspection takes no number
-			if ev.Seq != uint64(n+1) || ev.Epoch != f.Epoch() {
-				t.Errorf("event %d is %d of epoch %q", n, ev.Seq, ev.Epoch)
-			}
-		}
-	})
-}
 
 // A subscriber has the same position in the log whether it asks for the state, a position or a time.
 func TestBeginning(t *testing.T) {
@@ -79,7 +53,7 @@ func TestBeginning(t *testing.T) {
 					}
 					f.in <- o
 				}
-				publish(outcome("a", "Started(c)"), began(3))
+				publish(outcome("a", "Started(c) Changed(d) Other(e)"), began(3)) // what only causes an inspection takes no number
 				f.mark(stage.Mark{Current: at(1)})
 				publish(outcome("x", "Started(c)"), began(3))
 				publish(outcome("a", "Died(c) Started(d)"), began(2), time.Time{})
@@ -100,32 +74,6 @@ func TestBeginning(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The log has moved past the position of a subscriber, before it begins or while it reads: it gets
-// one Gap, the state and then live events.
-func TestGap(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		f.publish("stays", "Started(c)")
-		slow := f.subscribe(t, pleg.SubscribeOptions{})
-		f.publish("stays", "Started(d)")
-		requireRead(t, slow, "stays:Started(d)")
-		f.churn(history)
-		f.publish("stays", "Died(d)")
-		late := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 2}})
-		filtered := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 2}, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"none"}}})
-		gap := fmt.Sprintf("Gap(HistoryTooShort)*%d", 3*history+1)
-		want := gap + " =stays:Started(c) =stays:Died(d) :Synced()"
-		requireRead(t, slow, want)
-		f.publish("stays", "Removed(d)")
-		requireRead(t, slow, "stays:Removed(d)")
-		requireRead(t, late, want+" stays:Removed(d)")
-		requireRead(t, filtered, gap+" :Synced()")
-		since, _ := read(t, f.subscribe(t, pleg.SubscribeOptions{Since: at(0)}))
-		if len(since) != history+1 || since[0].Type == pleg.Gap {
-			t.Errorf("%d events since a time, want what the log has and Synced: %v", len(since), since[0])
-		}
-	})
 }
 
 // A subscriber at any position within the log has lost nothing, and at any position before has a Gap.
@@ -150,6 +98,9 @@ func TestPlaceInTheLog(t *testing.T) {
 			requireRead(t, s, want)
 			if lag := s.Lag(); lag != (pleg.Lag{}) {
 				t.Errorf("the lag is %+v after everything was read", lag)
+			}
+			if behind > length { // what the log has of a time comes without a Gap
+				requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Since: at(0)}), strings.Repeat("a:PodSync ", length)+":Synced()")
 			}
 		})
 	}
@@ -230,27 +181,6 @@ func TestThreeSpeeds(t *testing.T) {
 	})
 }
 
-// The first state of a pod is marked for whoever reads it, and what changes later is not.
-func TestFirstStateIsReplayed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, history, discard)
-		before, replay := f.subscribe(t, pleg.SubscribeOptions{}), f.subscribe(t, pleg.SubscribeOptions{Replay: true})
-		f.start(t)
-		f.publish("a", "Started(c) Started(d)")
-		joined := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
-		f.publish("a", "Died(c)")
-		f.publish("b", "Died(c)")
-		f.mark(stage.Mark{Current: at(1)})
-		f.publish("c", "Started(c)")
-		after := f.subscribe(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch()}})
-		const want = "=a:Started(c) =a:Started(d) a:Died(c) =b:Died(c)"
-		requireRead(t, before, want+" c:Started(c)")
-		requireRead(t, replay, want+" :Synced() c:Started(c)")
-		requireRead(t, joined, want+" :Synced() c:Started(c)")
-		requireRead(t, after, want+" c:Started(c) :Synced()")
-	})
-}
-
 func TestReplayIsThePresentState(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		f.publish("b", "Created(c)")
@@ -283,20 +213,6 @@ func TestLabelsOfTheCommit(t *testing.T) {
 		f.publishLabelled("a", "Died(3)", mail)
 		f.remove("b", "Died(4)")
 		requireRead(t, s, "a:Started(1) a:Started(3) b:Started(4) b:Died(4)")
-	})
-}
-
-func TestStatusIsThatOfTheDelivery(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		f.publish("a", "Started(c)")
-		s := f.subscribe(t, pleg.SubscribeOptions{Replay: true, Statuses: true})
-		f.publish("a", "Died(c)")
-		got, _ := read(t, s)
-		for _, ev := range got {
-			if (ev.Status == nil) != (ev.Type == pleg.Synced) {
-				t.Errorf("%s has the status %v", ev.Type, ev.Status)
-			}
-		}
 	})
 }
 
@@ -364,49 +280,6 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// A reader's wait ends with its context, and the next wait goes on at the same position.
-func TestNextEndsWithItsContext(t *testing.T) {
-	testDispatcher(t, func(t *testing.T, f *fixture) {
-		s := f.subscribe(t, pleg.SubscribeOptions{})
-		requireRead(t, s, "")
-		f.publish("a", "Started(c)")
-		requireRead(t, s, "a:Started(c)")
-	})
-}
-
-// At the end everything in the log can still be read.
-func TestReadAfterTheEnd(t *testing.T) {
-	for name, test := range map[string]struct {
-		lives int
-		want  string
-	}{
-		"within the log":   {1, "a:Started(c) churn-0:Started(c) churn-0:Died(c) churn-0:Removed(c)"},
-		"the log moved on": {history, fmt.Sprintf("Gap(Stopped)*%d", 3*history+1)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			testDispatcher(t, func(t *testing.T, f *fixture) {
-				s := f.subscribe(t, pleg.SubscribeOptions{})
-				f.publish("a", "Started(c)")
-				f.churn(test.lives)
-				joins := f.subscribe(t, pleg.SubscribeOptions{Replay: true})
-				f.stop()
-				synctest.Wait()
-				got, err := read(t, s)
-				if words := wordsOf(got); words != test.want || !errors.Is(err, pleg.ErrStopped) {
-					t.Errorf("got %q, %v; want %q and %v", words, err, test.want, pleg.ErrStopped)
-				}
-				got, err = read(t, joins)
-				if words := wordsOf(got); words != "=a:Started(c) :Synced()" || !errors.Is(err, pleg.ErrStopped) {
-					t.Errorf("the new one got %q, %v", words, err)
-				}
-				if _, err := f.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
-					t.Errorf("Subscribe = %v, want %v", err, pleg.ErrStopped)
-				}
-			})
-		})
-	}
-}
-
 // At the end the channel says how much of the log its reader did not take.
 func TestEventsAtTheEnd(t *testing.T) {
 	for events := range 5 {
@@ -434,28 +307,6 @@ func TestEventsAtTheEnd(t *testing.T) {
 	}
 }
 
-// A subscriber that has not read is logged once, whichever way it reads.
-func TestUnreadIsLoggedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		log := &kit.Log{}
-		f := newFixture(t, history, log.Logger())
-		f.run(t)
-		subs := []pleg.Subscription{f.subscribe(t, pleg.SubscribeOptions{Name: "silent"}), f.subscribe(t, pleg.SubscribeOptions{Name: "channel"})}
-		events := subs[1].Events()
-		f.subscribe(t, pleg.SubscribeOptions{Name: "reads"}).Events()
-		f.publish("a", "Started(c) Died(c)")
-		<-events
-		time.Sleep(5 * time.Minute)
-		for _, s := range subs {
-			if lag := s.Lag(); lag.Age != 5*time.Minute {
-				t.Errorf("the lag of %s is %+v", s.Name(), lag)
-			}
-		}
-		log.RequireLines(t, 1, "subscriber=silent")
-		log.RequireLines(t, 1, "subscriber=channel")
-	})
-}
-
 // What a publication costs does not grow with subscribers that do not read, and memory not
 // with what they do not read.
 func TestUnreadCostsNothing(t *testing.T) {
@@ -481,3 +332,60 @@ func TestUnreadCostsNothing(t *testing.T) {
 }
 
 var _ pleg.Subscription = (*dispatcher.Subscription)(nil)
+
+// What was sent before a mark is published before it, and a caller that waits for a list goes on
+// after that.
+func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
+	for range 20 { // a select takes either channel
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, history, discard)
+			f.in = make(chan stage.Outcome, 3)
+			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
+			relisted := make(chan error, 1)
+			for range 3 {
+				f.in <- outcome("a", "PodSync")
+			}
+			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
+			synctest.Wait()
+			f.start(t)
+			if err := <-relisted; err != nil {
+				t.Errorf("the caller got %v", err)
+			}
+			if lag := s.Lag(); lag.Events != 3 {
+				t.Errorf("%d events are published, want 3", lag.Events)
+			}
+			got, _ := read(t, s)
+			if words := wordsOf(got); words != "=a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
+				t.Errorf("got %q of %v", words, got)
+			}
+		})
+	}
+}
+
+// A subscriber gets the newest mark once it has every event of before, and each once: also if
+// the mark came before the subscriber.
+func TestBookmarks(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
+		without := f.subscribe(t, pleg.SubscribeOptions{})
+		f.mark(stage.Mark{Current: at(1)})
+		requireRead(t, s, ":Bookmark()")
+		f.mark(stage.Mark{}) // for callers only
+		requireRead(t, s, "")
+		f.publish("a", "Started(c)")
+		f.mark(stage.Mark{Current: at(2)})
+		f.publish("a", "Died(c)")
+		requireRead(t, s, "a:Started(c) :Bookmark() a:Died(c)")
+		f.publish("a", "Removed(c)")
+		f.mark(stage.Mark{Current: at(3)})
+		f.publish("b", "Started(c)")
+		f.mark(stage.Mark{Current: at(4)})
+		got, _ := read(t, s)
+		if words := wordsOf(got); words != "a:Removed(c) b:Started(c) :Bookmark()" || got[2].Seq != 4 || !got[2].ObservedAt.Equal(at(4)) {
+			t.Errorf("got %q of %v", words, got)
+		}
+		requireRead(t, without, "a:Started(c) a:Died(c) a:Removed(c) b:Started(c)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true}), ":Bookmark()")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Replay: true}), "=b:Started(c) :Synced() :Bookmark()")
+	})
+}

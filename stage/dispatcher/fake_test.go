@@ -127,15 +127,6 @@ func (f *fixture) remove(uid pleg.PodUID, words string) {
 	synctest.Wait()
 }
 
-// churn publishes n lives of pods that are gone at once, of three events each.
-func (f *fixture) churn(n int) {
-	for i := range n {
-		uid := pleg.PodUID(fmt.Sprint("churn-", i))
-		f.publish(uid, "Started(c) Died(c)")
-		f.remove(uid, "Removed(c)")
-	}
-}
-
 // mark sends a mark and waits until it is published.
 func (f *fixture) mark(m stage.Mark) {
 	f.marks <- m

@@ -15,116 +15,26 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// contractFault is what fails while the promises are checked.
-type contractFault struct {
-	name string
-	// set begins and ends the fault. It may be nil.
-	set func(f *fixture, on bool)
-	// deliver delivers the CRI events of one step of all pods. If nil, the runtime has
-	// no CRI events.
-	deliver func(f *fixture, hints []pleg.Hint)
+// contractFault is what fails while the promises are checked: lists, inspections of one pod, or
+// all inspections.
+type contractFault struct{ lists, onePod, allPods plegtest.Fault }
+
+var contractFaults = map[string]contractFault{
+	"none":                   {},
+	"lists fail":             {lists: plegtest.Fail(errors.New("no list"))},
+	"lists hang":             {lists: plegtest.Hang},
+	"lists take 0.8 s":       {lists: plegtest.Delay(800 * time.Millisecond)},
+	"an inspection fails":    {onePod: plegtest.Fail(errors.New("no status"))},
+	"an inspection hangs":    {onePod: plegtest.Hang},
+	"an inspection panics":   {onePod: plegtest.Panic("no")},
+	"inspections take 0.8 s": {allPods: plegtest.Delay(800 * time.Millisecond)},
+	"the runtime is gone":    {lists: plegtest.Fail(pleg.ErrUnavailable), allPods: plegtest.Fail(pleg.ErrUnavailable)},
 }
 
-var contractFaults = []contractFault{
-	{name: "none"},
-	{name: "lists fail", set: listFault(plegtest.Fail(errors.New("no list")))},
-	{name: "lists hang", set: listFault(plegtest.Hang)},
-	{name: "lists take 0.8 s", set: listFault(plegtest.Delay(800 * time.Millisecond))},
-	{name: "an inspection fails", set: podFault(plegtest.Fail(errors.New("no status")))},
-	{name: "an inspection hangs", set: podFault(plegtest.Hang)},
-	{name: "an inspection panics", set: podFault(plegtest.Panic("no"))},
-	{name: "inspections take 0.8 s", set: func(f *fixture, on bool) {
-		f.Runtime.SetInspectFault(faultIf(on, plegtest.Delay(800*time.Millisecond)))
-	}},
-	{name: "the runtime is gone", set: gone},
-	{name: "CRI events, no fault", deliver: announce},
-	{name: "CRI events are lost", deliver: func(f *fixture, hints []pleg.Hint) {
-		kept := hints[:0]
-		for i, h := range hints {
-			if i%3 > 0 {
-				kept = append(kept, h)
-			}
-		}
-		announce(f, kept)
-	}},
-	{name: "CRI events come twice", deliver: func(f *fixture, hints []pleg.Hint) {
-		announce(f, hints)
-		announce(f, hints)
-	}},
-	{name: "CRI events are 1.2 s late", deliver: func(f *fixture, hints []pleg.Hint) {
-		go func() { // ends before the test does, whose clock goes on
-			time.Sleep(1200 * time.Millisecond)
-			announce(f, hints)
-		}()
-	}},
-	{name: "CRI events go backwards", deliver: func(f *fixture, hints []pleg.Hint) {
-		slices.Reverse(hints)
-		announce(f, hints)
-	}},
-	{name: "the event stream breaks", deliver: func(f *fixture, hints []pleg.Hint) {
-		announce(f, hints[:len(hints)/2])
-		f.Runtime.EndWatches(errors.New("broken"))
-		announce(f, hints[len(hints)/2:])
-	}},
-	{name: "the runtime restarts", deliver: announce, set: func(f *fixture, on bool) {
-		gone(f, on)
-		f.Runtime.SetWatchFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
-		f.Runtime.EndWatches(pleg.ErrUnavailable)
-	}},
-}
-
-// faultIf returns the fault if it is on, otherwise none.
-func faultIf(on bool, fault plegtest.Fault) plegtest.Fault {
-	if on {
-		return fault
-	}
-	return nil
-}
-
-func listFault(fault plegtest.Fault) func(*fixture, bool) {
-	return func(f *fixture, on bool) { f.Runtime.SetListFault(faultIf(on, fault)) }
-}
-
-func podFault(fault plegtest.Fault) func(*fixture, bool) {
-	return func(f *fixture, on bool) { f.Runtime.SetPodFault("p3", faultIf(on, fault)) }
-}
-
-func gone(f *fixture, on bool) {
-	f.Runtime.SetListFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
-	f.Runtime.SetInspectFault(faultIf(on, plegtest.Fail(pleg.ErrUnavailable)))
-}
-
-func announce(f *fixture, hints []pleg.Hint) {
-	for _, h := range hints {
-		f.Runtime.AnnounceHint(h)
-	}
-}
-
-// hintsOf returns the events of what differs between two states of a pod.
-func hintsOf(before, after *pleg.Pod) (hints []pleg.Hint) {
-	was, is := containersOf(before), containersOf(after)
-	add := func(c *pleg.Container, state pleg.State, removed bool) {
-		h := pleg.Hint{UID: after.UID, Container: c.ID, Sandbox: c.SandboxID, State: state, Removed: removed, Name: c.Name, PodName: after.Name, PodNamespace: after.Namespace}
-		if slices.Contains(after.Sandboxes, c) || slices.Contains(before.Sandboxes, c) {
-			h.Sandbox = c.ID
-		}
-		hints = append(hints, h)
-	}
-	for _, c := range is {
-		if i := slices.IndexFunc(was, func(o *pleg.Container) bool { return o.ID == c.ID }); i < 0 || was[i].State != c.State {
-			add(c, c.State, false)
-		}
-	}
-	for _, c := range was {
-		if !slices.ContainsFunc(is, func(o *pleg.Container) bool { return o.ID == c.ID }) {
-			add(c, pleg.StateExited, true)
-		}
-	}
-	return hints
-}
-
-func containersOf(pod *pleg.Pod) []*pleg.Container {
-	return slices.Concat(pod.Containers, pod.Sandboxes)
+func (f *fixture) set(fault contractFault) {
+	f.Runtime.SetListFault(fault.lists)
+	f.Runtime.SetPodFault("p3", fault.onePod)
+	f.Runtime.SetInspectFault(fault.allPods)
 }
 
 // logLength is shorter than what is published while subscribers do not read.
@@ -135,14 +45,9 @@ const logLength = 200
 // two do not read until the pipeline has ended, one has a filter, and one each replays,
 // resumes, and resumes in another epoch during the fault.
 func TestContractPromisesUnderFaults(t *testing.T) {
-	for _, fault := range contractFaults {
-		t.Run(fault.name, func(t *testing.T) {
-			o := pipeline.Options{ListTimeout: 2 * time.Second, History: logLength}
-			if fault.deliver != nil {
-				o.Events, o.RelistPeriodWithEvents = pipeline.EventsRequire, 2*time.Second
-			}
-			eachWay(t, o, func(f *fixture) {
-				f.deliver = fault.deliver
+	for name, fault := range contractFaults {
+		t.Run(name, func(t *testing.T) {
+			eachWay(t, pipeline.Options{ListTimeout: 2 * time.Second, History: logLength}, func(f *fixture) {
 				all, subscribers := f.runUnderFault(fault)
 				for i, s := range subscribers {
 					f.require(fmt.Sprint("subscriber ", i), s, all)
@@ -160,10 +65,6 @@ func TestContractPromisesUnderFaults(t *testing.T) {
 // runUnderFault lets pods live before, during and after the fault, while subscribers of
 // all kinds join, until the pipeline has ended.
 func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscribers []subscriber) {
-	set := fault.set
-	if set == nil {
-		set = func(*fixture, bool) {}
-	}
 	all = f.subscribe(pipeline.SubscribeOptions{})
 	slow := f.subscribeSlowly(pipeline.SubscribeOptions{}, nil, func() {})
 	slow.Pause()
@@ -175,14 +76,14 @@ func (f *fixture) runUnderFault(fault contractFault) (all subscriber, subscriber
 		f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerDied}}}),
 	}
 	f.live(3)
-	set(f, true)
+	f.set(fault)
 	subscribers = append(subscribers, f.subscribe(pipeline.SubscribeOptions{Replay: true, Bookmarks: true}))
 	f.live(len(podLife))
 	published := all.Events()
 	subscribers = append(subscribers,
 		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: published[len(published)-30].Seq}}),
 		f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}))
-	set(f, false)
+	f.set(contractFault{})
 	f.live(3)
 	slow.Resume()
 	kit.Relist(5)

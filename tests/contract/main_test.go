@@ -11,12 +11,10 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
@@ -39,9 +37,7 @@ type fixture struct {
 	*testing.T
 	*kit.Pipeline
 	// open subscribes. The subscriber's reader calls see with each event.
-	open func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
-	// deliver delivers the CRI events of one step of all pods, unless it is nil.
-	deliver func(f *fixture, hints []pleg.Hint)
+	open    func(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber
 	kept    uint64
 	steps   map[pleg.PodUID]int // that each pod has taken
 	pods    map[pleg.PodUID]string
@@ -73,25 +69,10 @@ func eachWay(t *testing.T, o pipeline.Options, test func(*fixture)) {
 	}
 }
 
-// inProcess runs a test in a bubble, with subscribers in the process only.
-func inProcess(t *testing.T, o pipeline.Options, test func(*fixture)) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, o)
-		f.StartBetweenLists(t)
-		test(f)
-	})
-}
-
 // newFixture returns a fixture whose pipeline does not run yet.
 func newFixture(t *testing.T, o pipeline.Options) *fixture {
 	t.Helper()
-	runtime := plegtest.New()
-	o.Runtime = runtime.Basic()
-	if o.Events != "" {
-		o.Runtime = runtime
-	}
 	f := &fixture{T: t, Pipeline: kit.New(t, o), kept: uint64(o.History), steps: make(map[pleg.PodUID]int), pods: make(map[pleg.PodUID]string), history: promises.NewHistory()}
-	f.Runtime = runtime
 	f.open = f.subscribeInProcess
 	return f
 }
@@ -135,16 +116,6 @@ func (f *fixture) require(name string, s, published subscriber) {
 	}
 }
 
-// set sets a pod. Before it changes again, the truth must be recorded.
-func (f *fixture) set(uid pleg.PodUID, words string) {
-	f.Runtime.Set(uid, words)
-	if f.pods[uid] = words; words == "" {
-		delete(f.pods, uid)
-	}
-}
-
-func (f *fixture) record() { f.history.Record(f.truth()) }
-
 // truth returns what the runtime has.
 func (f *fixture) truth() promises.Truth {
 	var entries []cache.Entry
@@ -174,8 +145,10 @@ func (f *fixture) serve() plegv1.PLEGClient {
 
 func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
 	f.Helper()
+	request, err := wire.FromOptions(o)
+	kit.Must(f, err)
 	ctx, cancel := context.WithCancel(context.Background())
-	stream, err := client.Watch(ctx, watchRequest(f.T, o))
+	stream, err := client.Watch(ctx, request)
 	kit.Must(f, err)
 	if _, err := stream.Header(); err != nil { // it is sent once the subscription exists
 		f.Fatal(err)
@@ -198,20 +171,6 @@ func (f *fixture) watch(client plegv1.PLEGClient, o pipeline.SubscribeOptions, s
 	return s
 }
 
-func watchRequest(t *testing.T, o pipeline.SubscribeOptions) *plegv1.WatchRequest {
-	t.Helper()
-	r, err := wire.FromFilter(o.Filter)
-	kit.Must(t, err)
-	r.Name, r.Replay, r.Bookmarks, r.Statuses = o.Name, o.Replay, o.Bookmarks, o.Statuses
-	if o.After != (pleg.Position{}) {
-		r.ResumeAfter = &plegv1.Position{Epoch: o.After.Epoch, Seq: o.After.Seq}
-	}
-	if !o.Since.IsZero() {
-		r.Since = timestamppb.New(o.Since)
-	}
-	return r
-}
-
 // podLife are the states of a pod, list by list. Each pod is one step ahead of the
 // pod before it.
 var podLife = []string{
@@ -231,23 +190,19 @@ func (f *fixture) live(n int) {
 
 // step makes each of the pods take a step, which the next list shows.
 func (f *fixture) step(uids ...pleg.PodUID) {
-	var hints []pleg.Hint
 	for i, uid := range uids {
 		if f.steps[uid] == 0 {
 			f.steps[uid] = i
 		}
-		before, after := f.pods[uid], wordsOf(uid, f.steps[uid])
-		if f.deliver != nil {
-			time.Sleep(time.Millisecond) // two events of a runtime have different times
-			hints = append(hints, hintsOf(plegtest.Pod(uid, before), plegtest.Pod(uid, after))...)
-		}
+		words := wordsOf(uid, f.steps[uid])
 		f.steps[uid]++
-		f.set(uid, after)
+		if f.Runtime.Set(uid, words); words == "" {
+			delete(f.pods, uid)
+		} else {
+			f.pods[uid] = words
+		}
 	}
-	f.record()
-	if f.deliver != nil {
-		f.deliver(f, hints)
-	}
+	f.history.Record(f.truth())
 }
 
 // wordsOf returns the state of a pod after a number of steps. As on a real runtime, no id

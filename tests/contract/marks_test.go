@@ -1,6 +1,7 @@
 package contract_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -11,16 +12,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// untilSynced splits the events at the mark.
-func (f *fixture) untilSynced(events []pleg.Event) (before []pleg.Event, mark pleg.Event, after []pleg.Event) {
-	f.Helper()
-	i := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
-	if i < 0 {
-		f.Fatalf("no Synced in %d events", len(events))
-	}
-	return events[:i], events[i], events[i+1:]
-}
 
 // Synced means that the initial state is complete, also for a subscriber that came
 // before the first list. What the first list shows is replayed; what happens before
@@ -45,39 +36,21 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 		kit.Relist(5)
 		f.Runtime.Set("p1", "c1=exited c2=exited /s=running")
 		kit.Relist(2)
-		for name, v := range map[string]subscriber{"before the first list": before, "of another epoch": restarted, "during the first inspections": late} {
-			replay, _, after := f.untilSynced(v.Events())
-			if len(replay) > 0 && replay[0].Type == pleg.Gap {
-				replay = replay[1:]
+		replayed := func(ev pleg.Event) bool { return ev.Replayed }
+		for v, want := range map[subscriber]string{
+			before: "Died(c1) Synced() Died(c1)", restarted: "Gap() Died(c1) Synced() Died(c1)", late: "Died(c1) Synced() Died(c1)",
+			live: "Died(c1) Died(c1)",
+		} {
+			events := v.Events()
+			mark := slices.IndexFunc(events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
+			if slices.ContainsFunc(events[max(0, mark):], replayed) && v != live {
+				t.Errorf("replayed after Synced: %s", plegtest.Words(events...))
 			}
-			initial, died := 0, 0
-			for _, ev := range replay {
-				if ev.Replayed {
-					initial++
-				} else if ev.Type == pleg.ContainerDied && ev.PodUID == "p0" {
-					died++
-				} else {
-					t.Errorf("%s: %+v before Synced, want it replayed", name, ev)
-				}
+			all := len(events)
+			events = slices.DeleteFunc(events, replayed)
+			if got := plegtest.Words(events...); got != want || all-len(events) != 3*livingPods {
+				t.Errorf("%d events are replayed, the others are %s; want %d and %s", all-len(events), got, 3*livingPods, want)
 			}
-			if initial != 3*livingPods || died != 1 {
-				t.Errorf("%s: %d events replayed and %d of a container that ended, want %d and 1", name, initial, died, 3*livingPods)
-			}
-			if got := plegtest.Words(after...); got != "Died(c1)" {
-				t.Errorf("%s: after Synced %s, want Died(c1)", name, got)
-			}
-		}
-		replayed := 0
-		for _, ev := range live.Events() {
-			if ev.Replayed {
-				replayed++
-			}
-			if ev.Type == pleg.Synced {
-				t.Error("a subscriber without Replay got a Synced")
-			}
-		}
-		if replayed != 3*livingPods {
-			t.Errorf("a subscriber without Replay got %d events of the first state, want %d", replayed, 3*livingPods)
 		}
 	})
 }
@@ -93,11 +66,17 @@ func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 		f.Runtime.SetPodFault("web/hung", plegtest.Block(recovered))
 		f.Runtime.Set("web/hung", "c=exited /s=running")
 		hungAt := time.Now()
-		of := func(f *fixture, namespaces ...string) subscriber {
-			return f.subscribe(pipeline.SubscribeOptions{Bookmarks: true, Filter: pleg.Filter{Namespaces: namespaces}})
+		of := func(filter pleg.Filter) subscriber {
+			return f.subscribe(pipeline.SubscribeOptions{Bookmarks: true, Filter: filter})
 		}
-		concerned := map[string]subscriber{"all": of(f), "its namespace": of(f, "web")}
-		other := of(f, "shop")
+		concerned := map[string]subscriber{
+			"all": of(pleg.Filter{}), "its namespace": of(pleg.Filter{Namespaces: []string{"web"}}),
+			"its label": of(pleg.Filter{Selector: "pod=hung"}), "its UID": of(pleg.Filter{PodUIDs: []pleg.PodUID{"web/hung"}}),
+		}
+		others := map[string]subscriber{
+			"another namespace": of(pleg.Filter{Namespaces: []string{"shop"}}),
+			"another label":     of(pleg.Filter{Selector: "pod!=hung"}), "another UID": of(pleg.Filter{PodUIDs: []pleg.PodUID{"shop/well"}}),
+		}
 		lastBookmark := func(name string, v subscriber) pleg.Event {
 			events := v.Events()
 			if len(events) == 0 || events[len(events)-1].Type != pleg.Bookmark {
@@ -113,8 +92,10 @@ func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 				f.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod began to hang", name, mark.Seq, mark.ObservedAt, hungAt)
 			}
 		}
-		if mark := lastBookmark("another namespace", other); mark.Seq != 7 || time.Since(mark.ObservedAt) > 2*time.Second {
-			f.Errorf("another namespace: bookmark %d of %v, want 7 and a recent time", mark.Seq, mark.ObservedAt)
+		for name, v := range others {
+			if mark := lastBookmark(name, v); mark.Seq != 7 || time.Since(mark.ObservedAt) > 2*time.Second {
+				f.Errorf("%s: bookmark %d of %v, want 7 and a recent time", name, mark.Seq, mark.ObservedAt)
+			}
 		}
 		close(recovered)
 		kit.Relist(2)
@@ -123,5 +104,74 @@ func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 				f.Errorf("%s, after the recovery: bookmark %d of %v, want 8 and a recent time", name, mark.Seq, mark.ObservedAt)
 			}
 		}
+	})
+}
+
+// Subscribers have metrics under their name until the last of that name leaves. They show what
+// the slowest has not read, which is logged once, and what the log no longer had when it read.
+func TestContractNamedSlow(t *testing.T) {
+	var log kit.Log
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{Logger: log.Logger(), History: 3})
+		p.StartBetweenLists(t)
+		sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		kit.Must(t, err)
+		namesake, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		kit.Must(t, err)
+		channel, err := p.Subscribe(pipeline.SubscribeOptions{Name: "channel"})
+		kit.Must(t, err)
+		defer channel.Close()
+		channel.Events() // of which it reads nothing either
+		for round := range 5 {
+			p.Runtime.Set("p0", fmt.Sprintf("c%d=running", round))
+			kit.Relist(1)
+			kit.Read(t, namesake)
+		}
+		kit.Relist(60)
+		const events = 1 + 4*3
+		for _, name := range []string{"sleeper", "channel"} {
+			lag, age := kit.Metric(t, p.Metrics, "pleg_subscriber_lag_events", name), kit.Metric(t, p.Metrics, "pleg_subscriber_lag_seconds", name)
+			if lag != events || age < 60 {
+				t.Errorf("%s: %v events are unread, the oldest for %v s; want %d and a minute", name, lag, age, events)
+			}
+			log.RequireLines(t, 1, "subscriber="+name)
+		}
+		of := func(name string) float64 { return kit.Metric(t, p.Metrics, "pleg_subscriber_"+name, "sleeper") }
+		got := kit.Read(t, sub)
+		if gap := got[0]; gap.Type != pleg.Gap || gap.Missed != events || len(got) != 3 {
+			t.Errorf("got %v, want a Gap for %d, one container and Synced", got, events)
+		}
+		if gaps, missed, lag := of("gaps_total"), of("missed_events_total"), of("lag_events"); gaps != 1 || missed != events || lag != 0 {
+			t.Errorf("%v gaps skipped %v events, %v are unread; want 1, %d and 0", gaps, missed, lag, events)
+		}
+		if got := kit.Metric(t, p.Metrics, "pleg_discarded_events_total"); got != events {
+			t.Errorf("%v events missed, want %d", got, events)
+		}
+		sub.Close()
+		synctest.Wait()
+		if left := of("gaps_total"); left != 1 {
+			t.Errorf("after one of two subscribers has left: %v gaps, want 1", left)
+		}
+		namesake.Close()
+		synctest.Wait()
+		if left := of("gaps_total"); left != 0 {
+			t.Errorf("after the subscriber has left: %v gaps, want no such metric", left)
+		}
+	})
+}
+
+// A pod that goes before an inspection of it has succeeded is reported by a PodSync, also to
+// whoever selects it by its labels.
+func TestContractGonePodHasItsLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("shop/p", "c=running")
+		p.Runtime.SetPodFault("shop/p", plegtest.Fail(errInspect))
+		sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p"}})
+		kit.Must(t, err)
+		p.StartBetweenLists(t)
+		p.Runtime.Remove("shop/p")
+		kit.Relist(1)
+		kit.RequireEvents(t, sub.Events(), "shop/p", "PodSync")
 	})
 }
