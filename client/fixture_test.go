@@ -43,19 +43,16 @@ type fixture struct {
 
 // inBubble runs a test with a pipeline and a server in a synctest bubble. The test acts in
 // the middle between two lists.
-func inBubble(t *testing.T, o pipeline.Options, test func(t *testing.T, f *fixture)) {
+func inBubble(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(t, newFixture(t, o)) })
-}
-
-func newFixture(t *testing.T, o pipeline.Options) *fixture {
-	t.Helper()
-	f := &fixture{T: t, runtime: plegtest.New()}
-	f.startPipeline(o)
-	f.startServer()
-	f.client = f.newClient(nil)
-	time.Sleep(500 * time.Millisecond)
-	return f
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{T: t, runtime: plegtest.New()}
+		f.startPipeline()
+		f.startServer()
+		f.client = f.newClient(nil)
+		time.Sleep(500 * time.Millisecond)
+		test(t, f)
+	})
 }
 
 // newClient returns a client with a connection of its own.
@@ -85,10 +82,10 @@ func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 	return conn, nil
 }
 
-// change changes a pod and waits for some lists.
-func (f *fixture) change(lists int, uid pleg.PodUID, words string) {
+// change changes a pod and waits for the next list.
+func (f *fixture) change(uid pleg.PodUID, words string) {
 	f.runtime.Set(uid, words)
-	kit.Relist(lists)
+	kit.Relist(1)
 }
 
 func (f *fixture) breakConnections() {
@@ -100,10 +97,9 @@ func (f *fixture) breakConnections() {
 	f.conns = nil
 }
 
-func (f *fixture) startPipeline(o pipeline.Options) {
+func (f *fixture) startPipeline() {
 	f.Helper()
-	o.Runtime = f.runtime.Basic()
-	f.pipe = kit.New(f.T, o)
+	f.pipe = kit.New(f.T, pipeline.Options{Runtime: f.runtime.Basic()})
 	f.pipe.Start(f.T)
 }
 

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
@@ -23,7 +22,7 @@ func TestKillsLoseNoEnd(t *testing.T) {
 	for seed := range uint64(3) {
 		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
 			t.Parallel()
-			inBubble(t, pipeline.Options{}, func(_ *testing.T, f *fixture) { f.kill(seed) })
+			inBubble(t, func(_ *testing.T, f *fixture) { f.kill(seed) })
 		})
 	}
 }
@@ -63,7 +62,7 @@ func (f *fixture) kill(seed uint64) {
 			f.endServer()
 			_ = f.pipe.Stop()
 			time.Sleep(time.Duration(rng.IntN(2000)) * time.Millisecond)
-			f.startPipeline(pipeline.Options{})
+			f.startPipeline()
 			f.startServer()
 		case <-time.After(time.Duration(rng.IntN(1000)) * time.Millisecond):
 		}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/node"
@@ -28,7 +27,7 @@ var errBroken = errors.New("inspect: broken \xff")
 // A pod has its last status while its inspection fails, and is listed while its first inspection
 // hangs.
 func TestPods(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("broken", "c=running")
 		f.runtime.SetPodFault("broken", plegtest.Fail(errBroken))
 		f.runtime.Set("failing", "c=running")
@@ -73,7 +72,7 @@ func TestPods(t *testing.T) {
 
 // Over the socket, Lookup returns the errors of package lookup too.
 func TestLookup(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("shop/web", "c1=running /s=running")
 		kit.Relist(2)
 		c, err := f.client.Lookup(t.Context(), lookup.Query{Container: "c1"})
@@ -106,7 +105,7 @@ func TestLookup(t *testing.T) {
 }
 
 func TestPodStatus(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")
 		f.runtime.Set("broken", "c1=running")
 		f.runtime.SetPodFault("broken", plegtest.Fail(errBroken))
@@ -137,7 +136,7 @@ func TestPodStatus(t *testing.T) {
 
 // A server that has too many calls refuses the next call. The client asks again.
 func TestPodStatusIsAskedForAgain(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")
 		kit.Relist(1)
 		future := time.Now().Add(time.Hour)

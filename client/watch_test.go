@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
@@ -62,7 +61,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 
 // A daemon that is away has an error of its own, and so has a socket that is not ours.
 func TestDaemonIsAway(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {
 			_, ofPod := c.PodStatus(t.Context(), "a", time.Time{})
 			_, ofPods := c.Pods(t.Context())
@@ -113,9 +112,9 @@ func TestDaemonIsAway(t *testing.T) {
 
 // A stopped daemon keeps its connections and accepts new connections, but answers nothing.
 func TestStoppedDaemonIsNoticed(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
+	inBubble(t, func(t *testing.T, f *fixture) {
 		w := f.watch()
-		f.change(1, "a", "c1=running")
+		f.change("a", "c1=running")
 		if _, err := f.client.Status(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -150,8 +149,8 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 
 // A program that subscribes does not see whether the pipeline is in its process.
 func TestSubscribe(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running")
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.change("a", "c1=running")
 		for name, p := range map[string]node.Pipeline{"in the process": f.pipe.Pipeline, "over the socket": f.client} {
 			next, all, events := subscribe(t, p), subscribe(t, p), subscribe(t, p)
 			waited, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -211,10 +210,10 @@ func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
 
 // A subscription over the socket reports the lag that the server had when it sent the last event.
 func TestLagOverTheSocket(t *testing.T) {
-	inBubble(t, pipeline.Options{}, func(t *testing.T, f *fixture) {
-		f.change(1, "a", "c1=running")
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.change("a", "c1=running")
 		after := pleg.Position{Epoch: f.pipe.Epoch()}
-		f.change(1, "a", "c1=exited c2=running c3=running")
+		f.change("a", "c1=exited c2=running c3=running")
 		sub, err := f.client.Subscribe(pleg.SubscribeOptions{After: after})
 		kit.Must(t, err)
 		defer sub.Close()
