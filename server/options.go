@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"math"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -50,8 +50,8 @@ type Options struct {
 	Keepalive time.Duration
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics in New, until the last running Serve returns, and again when
-	// Serve is called after that. If nil, they are not registered.
+	// Registerer gets the metrics in New, until the last running Serve returns. If nil, they are
+	// not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -76,11 +76,8 @@ type metrics struct {
 
 	refusedConnections, refusedWatchers, refusedCalls prometheus.Counter
 
-	set *instrument.Set
-	// mu guards the rest. serving counts the calls of Serve.
-	mu         sync.Mutex
-	registered bool
-	serving    int
+	set     *instrument.Set
+	serving atomic.Int64 // calls of Serve
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -93,31 +90,13 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refusedWatchers:    refused.WithLabelValues("watcher"),
 		refusedCalls:       refused.WithLabelValues("call"),
 		set:                set,
-		registered:         true,
 	}, set.Register()
-}
-
-// enter is called when Serve begins. It registers the metrics unless they are.
-func (m *metrics) enter() error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if !m.registered {
-		if err := m.set.Register(); err != nil {
-			return err
-		}
-		m.registered = true
-	}
-	m.serving++
-	return nil
 }
 
 // leave is called when Serve returns. The last one unregisters the metrics, so that another
 // server can have the registerer.
 func (m *metrics) leave() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.serving--; m.serving == 0 {
+	if m.serving.Add(-1) == 0 {
 		m.set.Unregister()
-		m.registered = false
 	}
 }

@@ -115,12 +115,9 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 // Serve serves on l until ctx ends. It then ends all calls, closes the connections within a
 // second, and returns nil. It closes l in every case. Several calls can run at the same time.
 //
-// Serve returns earlier, with an error, if l fails, or if the metrics were unregistered and their
-// names are now taken.
+// Serve returns earlier, with an error, if l fails.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	if err := s.metrics.enter(); err != nil {
-		return errors.Join(fmt.Errorf("serve: %w", err), l.Close())
-	}
+	s.metrics.serving.Add(1)
 	defer s.metrics.leave()
 	ended := ctx
 	ctx, cancel := context.WithCancelCause(ctx)
