@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,7 +39,8 @@ type fixture struct {
 	mu       sync.Mutex
 	listener *bufconn.Listener // nil while the server is down
 	conns    []net.Conn
-	frozen   chan struct{} // nil unless the daemon is stopped
+
+	frozen atomic.Pointer[chan struct{}] // nil if the daemon was never stopped
 }
 
 // inBubble runs a test with a pipeline and a server in a synctest bubble. The test acts in
@@ -75,7 +77,8 @@ func (f *fixture) dial(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn = &freezable{Conn: conn, f: f, closed: make(chan struct{})}
+	closed := make(chan struct{})
+	conn = &freezable{conn, f, closed, sync.OnceFunc(func() { close(closed) })}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.conns = append(f.conns, conn)
@@ -157,17 +160,12 @@ func (f *fixture) watch() *watch {
 	return w
 }
 
-// freeze stops what the daemon does with its connections, as SIGSTOP does: they stay, and new
-// ones are accepted, but nothing is answered until freeze(false).
-func (f *fixture) freeze(on bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if on {
-		f.frozen = make(chan struct{})
-		return
-	}
-	close(f.frozen)
-	f.frozen = nil
+// freeze stops what the daemon does with its connections, as SIGSTOP does, until thaw: they stay,
+// and new ones are accepted, but nothing is answered.
+func (f *fixture) freeze() (thaw func()) {
+	frozen := make(chan struct{})
+	f.frozen.Store(&frozen)
+	return func() { close(frozen) }
 }
 
 // freezable is a connection whose answers wait while the daemon is frozen.
@@ -175,25 +173,21 @@ type freezable struct {
 	net.Conn
 	f      *fixture
 	closed chan struct{}
-	once   sync.Once
+	close  func()
 }
 
 func (c *freezable) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.f.mu.Lock()
-	frozen := c.f.frozen
-	c.f.mu.Unlock()
-	if frozen != nil {
+	if frozen := c.f.frozen.Load(); frozen != nil {
 		select {
-		case <-frozen:
+		case <-*frozen:
 		case <-c.closed:
-			return 0, net.ErrClosed
 		}
 	}
 	return n, err
 }
 
 func (c *freezable) Close() error {
-	c.once.Do(func() { close(c.closed) })
+	c.close()
 	return c.Conn.Close()
 }

@@ -119,7 +119,7 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 			t.Fatal(err)
 		}
 		waited := make(chan error)
-		f.freeze(true)
+		thaw := f.freeze()
 		go func() {
 			_, err := f.client.PodStatus(t.Context(), "a", time.Now().Add(time.Hour))
 			waited <- err
@@ -139,7 +139,7 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 		w.mu.Unlock()
 		f.runtime.Set("a", "c1=exited")
 		time.Sleep(10 * time.Minute)
-		f.freeze(false)
+		thaw()
 		time.Sleep(2 * time.Minute)
 		if got := plegtest.Words(w.Events()...); got != "Started(c1) Died(c1) Synced()" {
 			t.Errorf("got %s", got)
