@@ -32,44 +32,41 @@ func addSecretPods(t *testing.T, runtime *simruntime.Runtime) {
 	}
 }
 
-// TestRedactedReplayEqualsExceptTexts also checks that the file has none of the
-// texts.
+// TestRedactedReplayEqualsExceptTexts also checks that the file has none of the texts.
 func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, checkRedaction)
-}
-
-func checkRedaction(t *testing.T) {
-	var forbidden []string
-	s := scenario{
-		pods: 10, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), DualStack: true},
-		play: func(t *testing.T, runtime *simruntime.Runtime) {
-			addSecretPods(t, runtime)
-			if _, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Times: 1, Message: secret}); err != nil {
-				t.Fatal(err)
-			}
-			churn(8, 60)(t, runtime)
-			time.Sleep(10 * time.Second)
-			forbidden = append(texts(runtime), secret)
-		},
-	}
-	_, plain := s.record(t)
-	missing := slices.DeleteFunc(slices.Clone(forbidden), func(text string) bool { return strings.Contains(string(plain), text) })
-	if len(missing) > 0 || len(forbidden) < 40 {
-		t.Fatalf("some texts are missing even without redaction, or there are few: %q", forbidden)
-	}
-	s.redact = true
-	want, data := s.record(t)
-	for _, text := range forbidden {
-		if strings.Contains(string(data), text) {
-			t.Errorf("the recording has %q", text)
+	synctest.Test(t, func(t *testing.T) {
+		var forbidden []string
+		s := scenario{
+			pods: 10, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), DualStack: true},
+			play: func(t *testing.T, runtime *simruntime.Runtime) {
+				addSecretPods(t, runtime)
+				if _, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Times: 1, Message: secret}); err != nil {
+					t.Fatal(err)
+				}
+				churn(8, 60)(t, runtime)
+				time.Sleep(10 * time.Second)
+				forbidden = append(texts(runtime), secret)
+			},
 		}
-	}
-	got := replayed(t, data, 1, pipeline.Options{}, 0)
-	if got.total != want.total || len(got.events) != len(want.events) {
-		t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
-	}
-	want.withoutTexts().requireEqual(t, got.withoutTexts())
+		_, plain := s.record(t)
+		missing := slices.DeleteFunc(slices.Clone(forbidden), func(text string) bool { return strings.Contains(string(plain), text) })
+		if len(missing) > 0 || len(forbidden) < 40 {
+			t.Fatalf("some texts are missing even without redaction, or there are few: %q", forbidden)
+		}
+		s.redact = true
+		want, data := s.record(t)
+		for _, text := range forbidden {
+			if strings.Contains(string(data), text) {
+				t.Errorf("the recording has %q", text)
+			}
+		}
+		got := replayed(t, data, 1, pipeline.Options{}, 0)
+		if got.total != want.total || len(got.events) != len(want.events) {
+			t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
+		}
+		want.withoutTexts().requireEqual(t, got.withoutTexts())
+	})
 }
 
 // texts returns the names, values and addresses of all pods, except what is part of the format.
