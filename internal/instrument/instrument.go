@@ -61,11 +61,10 @@ func (r Registry) Register(collectors ...prometheus.Collector) error {
 	if r.Registerer == nil {
 		return nil
 	}
-	for i, c := range collectors {
-		if err := r.Registerer.Register(c); err != nil {
-			for _, done := range collectors[:i] {
-				r.Registerer.Unregister(done)
-			}
+	to, undo := Undoable(r.Registerer)
+	for _, c := range collectors {
+		if err := to.Register(c); err != nil {
+			undo()
 			if taken, ok := errors.AsType[prometheus.AlreadyRegisteredError](err); ok {
 				return fmt.Errorf("register metric %s: %w (does another pipeline use this registerer? wrap it with prometheus.WrapRegistererWith)", name(taken.NewCollector), err)
 			}

@@ -55,7 +55,7 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 
 	again := newTranscript()
-	s = startWith(t, again, map[string]string{"PLEG_PIPELINE_SOCKET": socket}, "events", "--since", position[1], "-o", "json")
+	s = startIn(t, with(map[string]string{"PLEG_PIPELINE_SOCKET": socket}), again, "events", "--since", position[1], "-o", "json")
 	again.await(t, "Synced")
 	s.stopAndWait(t)
 	if all := decode(t, again.String()); len(all) != 1 {

@@ -35,16 +35,6 @@ func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.C
 	return c.serveOn(ctx, c.log.console(p.Err), endpoint.Endpoint{Address: cmp.Or(cmd.Flag("runtime-endpoint").Value.String(), "/simulated")}, web, nil, nil)
 }
 
-// FindRuntime returns the address of the runtime that the command run would use.
-func FindRuntime(ctx context.Context, p Process, wait bool) (address string, err error) {
-	f := runtimeFlags{wait: wait}
-	err = f.use(ctx, p.withDefaults(), logFlags{level: "error"}.console(p.Err), func(_ context.Context, found endpoint.Endpoint) error {
-		address = found.Address
-		return nil
-	})
-	return address, err
-}
-
 // NewLog returns a log of level debug, whose lines are limited.
 func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(w).log }
 

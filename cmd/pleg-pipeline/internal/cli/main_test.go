@@ -108,16 +108,15 @@ type runningCommand struct {
 // start runs a command with an empty environment.
 func start(t *testing.T, out io.Writer, args ...string) *runningCommand {
 	t.Helper()
-	return startWith(t, out, nil, args...)
+	return startIn(t, cli.Process{}, out, args...)
 }
 
-func startWith(t *testing.T, out io.Writer, environment map[string]string, args ...string) *runningCommand {
+func startIn(t *testing.T, process cli.Process, out io.Writer, args ...string) *runningCommand {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	code := make(chan int, 1)
 	s := &runningCommand{stderr: newTranscript(), stop: cancel, code: sync.OnceValue(func() int { return <-code })}
 	go func() {
-		process := with(environment)
 		process.Args, process.Out, process.Err = args, out, s.stderr
 		got := cli.Execute(ctx, process)
 		how := fmt.Sprintf("exit code %d, stderr %q", got, s.stderr)

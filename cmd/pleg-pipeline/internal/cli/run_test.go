@@ -230,6 +230,23 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 	}
 }
 
+// TestRunWaitsForASocket has no runtime at any well-known socket.
+func TestRunWaitsForASocket(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	p := cli.Process{Sockets: []string{"unix://" + socket}}
+	if code, _, stderr := execute(t, p, "run"); code != cli.ExitFailure || !strings.Contains(stderr, "no container runtime found") {
+		t.Errorf("without --wait-for-runtime: exit code %d, stderr %q", code, stderr)
+	}
+	out := newTranscript()
+	s := startIn(t, p, out, "run", "--wait-for-runtime")
+	s.stderr.await(t, "waiting for a runtime: ")
+	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "1", "--churn-rate", "0")
+	out.await(t, "(sandbox)")
+	s.stopAndWait(t)
+	simulated.stopAndWait(t)
+}
+
 // TestRunBoundsClients has a client more than each flag allows.
 func TestRunBoundsClients(t *testing.T) {
 	t.Parallel()

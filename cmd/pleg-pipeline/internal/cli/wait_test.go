@@ -72,10 +72,8 @@ func TestWaitEndsWhenOnlyHungPodsAreMissing(t *testing.T) {
 		want   bool
 	}{
 		"before the first list":     {},
-		"all known":                 {status: pleg.Status{Quarantined: []pleg.Quarantined{away}}},
 		"one hangs":                 {status: pleg.Status{Waiting: 1, Overdue: []pleg.Inspection{hung}}, want: true},
 		"one waits in quarantine":   {status: pleg.Status{Waiting: 2, Overdue: []pleg.Inspection{hung}, Quarantined: []pleg.Quarantined{away}}, want: true},
-		"one more waits":            {status: pleg.Status{Waiting: 2, Overdue: []pleg.Inspection{hung}}},
 		"one is slow":               {status: pleg.Status{Waiting: 2, Overdue: []pleg.Inspection{hung, slow}}},
 		"the same is counted once":  {status: pleg.Status{Waiting: 2, Overdue: []pleg.Inspection{hung}, Quarantined: []pleg.Quarantined{retried}}},
 		"an idle pod in quarantine": {status: pleg.Status{Overdue: []pleg.Inspection{hung}}},

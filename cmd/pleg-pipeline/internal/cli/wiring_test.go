@@ -78,25 +78,3 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		}
 	})
 }
-
-// TestRunWaitsForASocket has no runtime at any well-known socket before the third look.
-func TestRunWaitsForASocket(t *testing.T) {
-	for wait, want := range map[bool]string{true: "unix:///late", false: ""} {
-		synctest.Test(t, func(t *testing.T) {
-			looks, began := 0, time.Now()
-			p := cli.Process{Err: newTranscript(), Sockets: []string{"unix:///nonexistent/s"}, Getenv: func(name string) string {
-				if name != "CONTAINER_RUNTIME_ENDPOINT" {
-					return ""
-				}
-				if looks++; looks == 3 {
-					return "unix:///late"
-				}
-				return ""
-			}}
-			got, err := cli.FindRuntime(t.Context(), p, wait)
-			if got != want || (err == nil) != wait || wait && time.Since(began) != 2*time.Second {
-				t.Errorf("with wait %v: %q, %v after %v, want %q", wait, got, err, time.Since(began), want)
-			}
-		})
-	}
-}
