@@ -111,45 +111,43 @@ func overEachProtocol(t *testing.T, test func(*testing.T, *collector, []string))
 
 // What the Collector's own decoder makes of the records.
 func TestCollectorReadsTheRecords(t *testing.T) {
-	overEachProtocol(t, readsTheRecords)
-}
-
-func readsTheRecords(t *testing.T, c *collector, environment []string) {
-	a := startAgent(t, append(environment, "NODE_NAME=n1.example"))
-	printed := a.awaitEvents(100)
-	records, resource := c.converges(printed)
-	for key, want := range map[string]string{"service.name": "pleg-pipeline", "k8s.cluster.name": "test", "k8s.node.name": "n1.example"} {
-		if got := resource[key]; got != want {
-			t.Errorf("resource attribute %s is %v, want %q", key, got, want)
+	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
+		a := startAgent(t, append(environment, "NODE_NAME=n1.example"))
+		printed := a.awaitEvents(100)
+		records, resource := c.converges(printed)
+		for key, want := range map[string]string{"service.name": "pleg-pipeline", "k8s.cluster.name": "test", "k8s.node.name": "n1.example"} {
+			if got := resource[key]; got != want {
+				t.Errorf("resource attribute %s is %v, want %q", key, got, want)
+			}
 		}
-	}
-	if resource["service.version"] == nil {
-		t.Error("no service.version")
-	}
-	if r := records[0]; r.Name != "pleg.gap" || r.Severity != "WARN" || r.Body == "" {
-		t.Errorf("the first record is %v, want a Gap", r)
-	}
-	byUID := make(map[any]logrecords.Record)
-	for _, r := range records {
-		byUID[r.Attributes["log.record.uid"]] = r
-	}
-	exits := 0
-	for _, ev := range printed {
-		r := byUID[fmt.Sprintf("%s:%d", ev.Epoch, ev.Seq)]
-		if r.Attributes["k8s.pod.name"] != ev.PodName || r.Time.Unix() == 0 {
-			t.Errorf("%+v became %v", ev, r)
+		if resource["service.version"] == nil {
+			t.Error("no service.version")
 		}
-		if ev.ExitCode == nil {
-			continue
+		if r := records[0]; r.Name != "pleg.gap" || r.Severity != "WARN" || r.Body == "" {
+			t.Errorf("the first record is %v, want a Gap", r)
 		}
-		exits++
-		if reason, _ := r.Attributes["k8s.container.status.reason"].(string); r.Attributes["process.exit.code"] != int64(*ev.ExitCode) || reason != ev.Reason {
-			t.Errorf("%+v became %v", ev, r)
+		byUID := make(map[any]logrecords.Record)
+		for _, r := range records {
+			byUID[r.Attributes["log.record.uid"]] = r
 		}
-	}
-	if exits == 0 {
-		t.Error("no event with an exit code")
-	}
+		exits := 0
+		for _, ev := range printed {
+			r := byUID[fmt.Sprintf("%s:%d", ev.Epoch, ev.Seq)]
+			if r.Attributes["k8s.pod.name"] != ev.PodName || r.Time.Unix() == 0 {
+				t.Errorf("%+v became %v", ev, r)
+			}
+			if ev.ExitCode == nil {
+				continue
+			}
+			exits++
+			if reason, _ := r.Attributes["k8s.container.status.reason"].(string); r.Attributes["process.exit.code"] != int64(*ev.ExitCode) || reason != ev.Reason {
+				t.Errorf("%+v became %v", ev, r)
+			}
+		}
+		if exits == 0 {
+			t.Error("no event with an exit code")
+		}
+	})
 }
 
 // The Collector is killed and started again, and then stopped.
