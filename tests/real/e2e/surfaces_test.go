@@ -43,6 +43,10 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 	}{
 		{"frozen shim", func() error { return f.lab.FreezeShim(ctx, pod) }, func() error { return f.lab.ThawShim(pod) }, verdict.HungShim, "shop/web-0", stoppedBy},
 		{"frozen later", func() error { return f.lab.Freeze(ctx) }, f.lab.Thaw, verdict.RuntimeHangs, "the runtime", fmt.Sprintf("PID %d, ", f.lab.PID()) + stoppedBy},
+		{
+			"frozen, with a full disk", func() error { return errors.Join(f.lab.FillDisk(), f.lab.Freeze(ctx)) },
+			func() error { return errors.Join(f.lab.Thaw(), f.lab.FreeDisk()) }, verdict.RuntimeHangs, "the runtime", fmt.Sprintf("PID %d, ", f.lab.PID()) + stoppedBy,
+		},
 		{"socket gone", func() error { return os.Rename(file, file+".gone") }, func() error { return os.Rename(file+".gone", file) }, verdict.Fallback, "the runtime", "is gone"},
 		{"killed", func() error { f.lab.Crash(); return nil }, func() error { return f.lab.Revive(ctx) }, verdict.RuntimeStopped, "the runtime", "is stopped"},
 		{"disk full", f.lab.FillDisk, f.lab.FreeDisk, verdict.Disk, filepath.Join(filepath.Dir(file), "root"), "is almost full"},
@@ -100,7 +104,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 		}
 		must(t, trouble.end())
 		over := foundWithin
-		if trouble.cause == verdict.RuntimeHangs {
+		if trouble.name == "frozen later" {
 			over = 3 * time.Second
 		}
 		says(over, healthy)
@@ -127,6 +131,14 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 		t.Errorf("the daemon is stopped: pods says %v", err)
 	}
 	says(foundWithin, healthy)
+	for line, want := range map[string]int{`begins" severity=problem cause="hung shim"`: 2, `ended" cause="hung shim"`: 2, `begins" severity=problem cause="container without process"`: 0} {
+		if err := eventually(ctx, func() bool {
+			text, err := os.ReadFile(daemon.Log)
+			return err == nil && strings.Count(string(text), "trouble "+line) == want
+		}); err != nil {
+			t.Errorf("the log has not %d lines of trouble %s: %v", want, line, err)
+		}
+	}
 }
 
 // program runs the program and returns its output.

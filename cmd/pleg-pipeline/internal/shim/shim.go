@@ -137,7 +137,7 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 	since := make(map[int]time.Time) // of the pod's shims that do not run
 	for pid, s := range w.shims {
 		if s.process != nil && s.of(e.Last) {
-			seen, _ := lasts(s.id, s.process.State)
+			seen, _ := lasts(s.id, "shim") // which is stopped after it has waited for the disk
 			since[pid] = seen.since
 		}
 	}

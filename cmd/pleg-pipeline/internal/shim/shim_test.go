@@ -131,6 +131,11 @@ func TestStuck(t *testing.T) {
 			}
 			began := time.Now()
 			n.set(test.trouble)
+			if len(test.want) > 0 && test.want[0].Shim == stopped { // at first it still waits for the disk
+				n.set(map[int][]string{10: shimIn("D")})
+				pass(1)
+				n.set(test.trouble)
+			}
 			if test.agrees {
 				state = pleg.StateExited
 			}
@@ -138,7 +143,14 @@ func TestStuck(t *testing.T) {
 			if got := w.Stuck(); len(got) > 0 {
 				t.Errorf("after a second: %+v", got)
 			}
-			pass(8)
+			for range 8 {
+				pass(1)
+				for _, got := range w.Stuck() {
+					if len(test.want) == 0 || (got.Shim == nil) != (test.want[0].Shim == nil) {
+						t.Errorf("for a while: %+v, want %+v", got, test.want)
+					}
+				}
+			}
 			if test.later != nil {
 				n.set(test.later)
 				pass(8)
