@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -40,13 +41,13 @@ func (in *instance) diffSteps(entries []lab.Entry) error {
 			}
 			ev.ExitCode, ev.Reason = &e.ExitCode, e.Reason
 		}
-		if got, want := describe(ev), describeEntry(e); got != want {
+		if got, want := describe(ev.Event), describeEntry(e); got != want {
 			return fmt.Errorf("%s: the event of %.12s is %s, want %s", in.name, e.ContainerID, got, want)
 		}
 	}
 	for key, ev := range in.steps {
 		if !known[key] {
-			return fmt.Errorf("%s: %s did not happen", in.name, describe(ev))
+			return fmt.Errorf("%s: %s did not happen", in.name, describe(ev.Event))
 		}
 	}
 	if len(lacking) > in.mayLack {
@@ -83,7 +84,7 @@ func describeEntry(e lab.Entry) string {
 // criEvents are the CRI events that one client received from the runtime.
 type criEvents struct {
 	mu    sync.Mutex
-	steps map[string]bool // by stepKey
+	steps map[string]time.Time // when each came first, by stepKey
 	// exited are the containers whose final status came with a CRI event. containerd
 	// marks a container as exited before it gathers the statuses for the event. If the
 	// container is removed in between, no event and no call ever returns its exit code.
@@ -99,7 +100,7 @@ var criSteps = map[runtimeapi.ContainerEventType]lab.Step{
 // receiveCRIEvents receives the CRI events of the runtime until the test ends.
 func (f *fixture) receiveCRIEvents(ctx context.Context) *criEvents {
 	f.t.Helper()
-	c := &criEvents{steps: make(map[string]bool), exited: make(map[string]bool)}
+	c := &criEvents{steps: make(map[string]time.Time), exited: make(map[string]bool)}
 	opened := make(chan error)
 	f.background(ctx, func(ctx context.Context) {
 		stream, err := f.lab.Runtime().GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{})
@@ -123,7 +124,17 @@ func (c *criEvents) add(ev *runtimeapi.ContainerEventResponse) {
 			c.exited[st.GetId()] = true
 		}
 	}
-	c.steps[stepKey(ev.GetContainerId(), criSteps[ev.GetContainerEventType()])] = true
+	key := stepKey(ev.GetContainerId(), criSteps[ev.GetContainerEventType()])
+	if c.steps[key].IsZero() {
+		c.steps[key] = time.Now()
+	}
+}
+
+// announced returns when the event of a step came; the zero time if it has not.
+func (c *criEvents) announced(id string, step lab.Step) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.steps[stepKey(id, step)]
 }
 
 func (c *criEvents) haveExitCode(id string) bool {
@@ -135,10 +146,8 @@ func (c *criEvents) haveExitCode(id string) bool {
 // awaitSteps returns once every step of the history has been announced.
 func (c *criEvents) awaitSteps(ctx context.Context, l *lab.Lab) error {
 	return await(ctx, func() error {
-		c.mu.Lock()
-		defer c.mu.Unlock()
 		for _, e := range l.History().All() {
-			if e.Step != lab.Created && !c.steps[stepKey(e.ContainerID, e.Step)] {
+			if e.Step != lab.Created && c.announced(e.ContainerID, e.Step).IsZero() {
 				return fmt.Errorf("no CRI event of %s", describeEntry(e))
 			}
 		}

@@ -102,6 +102,7 @@ func fullDisk(ctx context.Context, f *fixture) {
 // loadFaults break nothing: they overload the runtime.
 var loadFaults = []fault{
 	{name: "a sandbox list too large to send", instances: longTimeouts, run: largeList},
+	{name: "200 pods at once", instances: longTimeouts, run: manyPods},
 }
 
 // largeList makes pods with so many annotations that containerd cannot send the
@@ -136,5 +137,41 @@ func largeList(ctx context.Context, f *fixture) {
 	f.pods = slices.Delete(f.pods, 1, 2)
 	f.stopPods(ctx)
 	f.removePods(ctx)
+	f.pods = []*lab.Pod{kept}
+}
+
+// manyPods starts, ends, stops and removes as many pods at once as the runtime
+// can, and awaits each step.
+func manyPods(ctx context.Context, f *fixture) {
+	const pods = 200
+	t, l := f.t, f.lab
+	step := func(what string, do func(context.Context, int, *lab.Pod) error) {
+		t.Helper()
+		began := time.Now()
+		must(t, f.concurrently(ctx, do))
+		done := time.Now()
+		f.awaitAll(ctx)
+		t.Logf("%s took the runtime %v; all was known %v later", what, done.Sub(began).Round(time.Millisecond), time.Since(done).Round(time.Millisecond))
+	}
+	specs := make([]lab.PodSpec, pods)
+	for i := range specs {
+		specs[i] = lab.PodSpec{Name: fmt.Sprint("many-", i), HostNetwork: i%4 != 0}
+	}
+	var err error
+	f.pods, err = l.RunPods(ctx, specs)
+	must(t, err)
+	step("200 starts", func(ctx context.Context, i int, p *lab.Pod) error {
+		_, err := l.RunContainer(ctx, p, mainExits(i))
+		return err
+	})
+	// All processes end at the same moment; containerd reports them one after the other.
+	for _, p := range f.pods {
+		must(t, l.TriggerProcess(oldest(p)))
+	}
+	step("200 ends at one moment", func(ctx context.Context, _ int, p *lab.Pod) error { return l.AwaitDied(ctx, oldest(p)) })
+	step("200 sandboxes stopped", func(ctx context.Context, _ int, p *lab.Pod) error { return l.StopPod(ctx, p) })
+	kept := f.pods[0]
+	f.pods = f.pods[1:]
+	step("200 pods removed", func(ctx context.Context, _ int, p *lab.Pod) error { return l.RemovePod(ctx, p) })
 	f.pods = []*lab.Pod{kept}
 }

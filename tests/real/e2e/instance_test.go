@@ -25,6 +25,12 @@ import (
 // callTimeout bounds a call of an instance, which may be stopped.
 const callTimeout = time.Second
 
+// arrival is an event and when it came.
+type arrival struct {
+	pleg.Event
+	at time.Time
+}
+
 // instance is one daemon under test, with the events that it delivered.
 type instance struct {
 	*daemon.Daemon
@@ -40,15 +46,15 @@ type instance struct {
 	// paused is the time in which the instance itself did not run.
 	paused outage
 
-	mu       sync.Mutex            // guards what follows
-	steps    map[string]pleg.Event // the first event of each step, by stepKey
+	mu       sync.Mutex         // guards what follows
+	steps    map[string]arrival // the first event of each step, by stepKey
 	stream   promises.Stream
 	problems []error
 }
 
 func newInstance(name string) *instance {
 	return &instance{
-		name: name, steps: make(map[string]pleg.Event), stream: promises.Stream{Replay: true, Wall: true},
+		name: name, steps: make(map[string]arrival), stream: promises.Stream{Replay: true, Wall: true},
 	}
 }
 
@@ -191,7 +197,7 @@ func (in *instance) add(ev pleg.Event) {
 	}
 	key := stepKey(string(ev.ContainerID), lab.Step(strings.TrimPrefix(string(ev.Type), "Container")))
 	if _, ok := in.steps[key]; !ok {
-		in.steps[key] = ev
+		in.steps[key] = arrival{ev, time.Now()}
 	}
 }
 
@@ -232,12 +238,15 @@ func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error
 	return s.Check()
 }
 
-// reportedEnd reports whether the instance delivered the end of a container or sandbox.
-func (in *instance) reportedEnd(id string) bool {
+// reported returns when the instance delivered a step; the zero time if it has not.
+func (in *instance) reported(id string, step lab.Step) time.Time {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return in.steps[stepKey(id, lab.Died)].Seq > 0
+	return in.steps[stepKey(id, step)].at
 }
+
+// reportedEnd reports whether the instance delivered the end of a container or sandbox.
+func (in *instance) reportedEnd(id string) bool { return !in.reported(id, lab.Died).IsZero() }
 
 // check fails the test if there was a problem, or if a promise was broken.
 func (in *instance) check(t *testing.T) {

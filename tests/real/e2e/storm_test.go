@@ -4,11 +4,87 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
+	"time"
 
+	"golang.org/x/sync/errgroup"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
+
+// While 20 pods change at random, containerd is killed and restarted. The cache
+// must equal the runtime's lists after the next relist, although no CRI event
+// announces what happened in between.
+func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	in := f.run(ctx, instanceOptions{name: "events", settings: withEvents})
+	f.runPods(ctx, 20)
+	for round := range 2 {
+		crashInStorm(ctx, f, in, round)
+	}
+}
+
+func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
+	t, l := f.t, f.lab
+	t.Helper()
+	start := in.metric(ctx, t, unannouncedChanges)
+	victims := make([]*lab.Container, 5) // they run until they are killed
+	for i := range victims {
+		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
+		victims[i] = c
+	}
+	crash := time.Now().Add(4 * time.Second)
+	var storm errgroup.Group
+	for i, pod := range f.pods {
+		storm.Go(func() error { return randomLives(ctx, l, pod, fmt.Sprint("storm-", round), uint64(i)) })
+	}
+	must(t, backoff.Wait(ctx, time.Until(crash)))
+	l.Crash()
+	_ = storm.Wait() // calls of the dead runtime have failed
+	before := in.countEvents(f.pods...)
+	for _, pod := range f.pods[:5] {
+		for _, c := range pod.Containers() {
+			if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // others have ended already
+				must(t, err)
+			}
+		}
+	}
+	answered := firstAnswer(ctx, l)
+	must(t, l.Revive(ctx))
+	back := <-answered
+	must(t, await(ctx, func() error { return in.diffLists(ctx, l) }))
+	took := time.Since(back).Round(10 * time.Millisecond)
+	t.Logf("round %d: the cache was correct %v after the first answer", round, took)
+	// Without a stream the next relist begins within RelistPeriod, a second. The other
+	// second is for the list and the inspections of 20 pods on a busy machine.
+	if took > 2*time.Second {
+		t.Errorf("round %d: the cache was correct %v after the first answer, want at most 2 s", round, took)
+	}
+	// What a broken stream did not announce does not count.
+	counted, events := in.metric(ctx, t, unannouncedChanges)-start, in.countEvents(f.pods...)-before
+	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
+	if counted > float64(events) {
+		t.Errorf("round %d: %v unannounced changes counted, but only %d events since the crash", round, counted, events)
+	}
+}
+
+// firstAnswer returns when a runtime that is down answers again.
+func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	go func() {
+		_ = eventually(ctx, func() bool {
+			_, err := l.Runtime().Version(ctx, &runtimeapi.VersionRequest{})
+			return err == nil
+		})
+		at <- time.Now()
+	}()
+	return at
+}
 
 // During a storm on 20 pods a pipeline reports each step once, in order, with the exit code.
 // The few lists may overtake events that the machine delays. If the runtime has no events, or

@@ -73,7 +73,11 @@ func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (
 		}
 	}
 	began := time.Now()
-	resp, err := l.runtime.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.config})
+	request := &runtimeapi.CreateContainerRequest{PodSandboxId: p.SandboxID, Config: config, SandboxConfig: p.config}
+	resp, err := l.runtime.CreateContainer(ctx, request)
+	for err != nil && l.removeOrphan(err) {
+		resp, err = l.runtime.CreateContainer(ctx, request)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("create container %s/%s: %w", p.Name, spec.Name, err)
 	}

@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -40,10 +42,30 @@ func (l *Lab) Revive(ctx context.Context) error {
 	if l.daemon.Alive() == nil {
 		return errors.New("revive the runtime: it is running")
 	}
+	l.revived.Store(time.Now().UnixNano())
 	if err := l.startDaemon(); err != nil {
 		return err
 	}
 	return l.awaitReady(ctx)
+}
+
+// orphan matches the error of a snapshot whose folder exists already.
+var orphan = regexp.MustCompile(`rename \S+/snapshots/new-\d+ (\S+/snapshots/\d+): file exists`)
+
+// removeOrphan removes the folder that made the creation of a container fail, and
+// reports whether to try again. If containerd is killed after it has renamed the
+// folder of a snapshot and before it has committed to its database, it assigns
+// the same number again after a restart, and always fails.
+func (l *Lab) removeOrphan(err error) bool {
+	found := orphan.FindStringSubmatch(err.Error())
+	if found == nil {
+		return false
+	}
+	info, err := os.Stat(found[1])
+	if err == nil && info.ModTime().UnixNano() < l.revived.Load() {
+		err = os.RemoveAll(found[1])
+	}
+	return err == nil || errors.Is(err, os.ErrNotExist)
 }
 
 // BreakNetwork makes the creation and removal of pods with their own address fail

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -88,7 +89,9 @@ type Lab struct {
 	images   runtimeapi.ImageServiceClient
 	history  *History
 	daemon   *process.Process
-	full     bool // by [Lab.FillDisk]
+	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
+	revived atomic.Int64
+	full    bool // by [Lab.FillDisk]
 }
 
 // Start runs a runtime and returns once it answers over CRI and has the pod
