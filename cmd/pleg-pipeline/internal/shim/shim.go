@@ -5,9 +5,9 @@
 package shim
 
 import (
-	"cmp"
 	"context"
 	"io/fs"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -115,9 +115,7 @@ func (w *Watcher) look(p Pipeline, now time.Time) {
 		}
 		all = append(all, w.lookAt(p, e, known, before, now)...)
 	}
-	slices.SortStableFunc(all, func(a, b pleg.Stuck) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
+	slices.SortStableFunc(all, func(a, b pleg.Stuck) int { return a.Since.Compare(b.Since) })
 	w.stuck.Store(&all)
 }
 
@@ -166,12 +164,16 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 			}
 			stuck := pod
 			stuck.Since, stuck.Container, stuck.ID = s.since, c.Name, c.ID
-			if at, ok := since[first.shim]; ok && now.Sub(at) >= settle {
-				stuck.Shim, s.held = watcher, now
+			at, stopped := since[first.shim]
+			switch {
+			case stopped && now.Sub(at) >= settle:
+				stuck.Shim, s.held, s.ask = watcher, now, now.Add(settle/2)
 				if at.Before(stuck.Since) {
 					stuck.Since = at // that the container has ended is no new trouble
 				}
-			} else if now.Sub(s.held) < reportsWithin {
+			case stopped && at.Sub(s.since) < settle: // which may be why, and was seen a look later
+				continue
+			case now.Sub(s.held) < reportsWithin || e.LastAsOf.Before(s.held.Add(settle/2)):
 				continue
 			}
 			named[first.shim] = true
@@ -184,7 +186,8 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]c
 			}
 		}
 	}
-	for pid, at := range since {
+	for _, pid := range slices.Sorted(maps.Keys(since)) {
+		at := since[pid]
 		if !named[pid] && now.Sub(at) >= settle {
 			stuck := pod
 			stuck.Since, stuck.Shim = at, w.shims[pid].process

@@ -131,6 +131,10 @@ func TestStuck(t *testing.T) {
 			}
 			began := time.Now()
 			n.set(test.trouble)
+			if name == "and an end" { // which is seen first
+				n.set(map[int][]string{10: shimIn("S")})
+				pass(1)
+			}
 			if len(test.want) > 0 && test.want[0].Shim == stopped { // at first it still waits for the disk
 				n.set(map[int][]string{10: shimIn("D")})
 				pass(1)
@@ -169,7 +173,15 @@ func TestStuck(t *testing.T) {
 					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
-			if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
+			if name == "and an end" { // the shim continues, and no list comes
+				asked := n.asked.Load()
+				n.set(map[int][]string{10: shimIn("R")})
+				time.Sleep(10 * time.Second)
+				synctest.Wait()
+				if got := w.Stuck(); len(got) > 0 || n.asked.Load() == asked {
+					t.Errorf("without a list since the shim continued: %+v, %d lists requested", got, n.asked.Load()-asked)
+				}
+			} else if len(test.want) > 0 && test.want[0].Shim == stopped { // it continues, and reports the end later
 				for _, state := range []string{"R", "D", "S"} {
 					n.set(map[int][]string{10: shimIn(state)})
 					pass(1)
@@ -233,27 +245,29 @@ func TestStartedLater(t *testing.T) {
 	}
 }
 
-// TestOrder has pods whose shims stop at the same time: which one a finding names does not change.
+// TestOrder has a pod whose monitors stop at the same time: which one a finding names does not change.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{cache: podcache.New()}
 		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		pod := &pleg.PodStatus{Name: "web-0"}
 		for i := range 8 {
-			id := fmt.Sprint("sandbox", i)
-			n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{Name: id, Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id)}}}, nil, time.Now())
-			n.set(map[int][]string{20 + i: {"containerd-shim", "T", strings.Replace(shimLine, "sandbox", id, 1), "", ""}})
+			id := fmt.Sprint("container", i)
+			pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(id)})
+			n.set(map[int][]string{20 + i: {"conmon", "T", strings.Replace(conmonLine, "c1", id, 1), "", ""}})
 		}
+		n.cache.Set("u", pod, nil, time.Now())
 		w := shim.New(n)
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		for i, got := range w.Stuck() {
-			if got.Name != fmt.Sprint("sandbox", i) {
-				t.Errorf("pod %d is %s", i, got.Name)
+			if got.Shim.PID != 20+i {
+				t.Errorf("finding %d is of process %d", i, got.Shim.PID)
 			}
 		}
 		if len(w.Stuck()) != 8 {
-			t.Errorf("%d pods, want 8", len(w.Stuck()))
+			t.Errorf("%d findings, want 8", len(w.Stuck()))
 		}
 	})
 }
