@@ -102,13 +102,13 @@ func (v *Verdict) Full() string {
 
 // Brief returns the text with the other problems.
 func (v *Verdict) Brief() string {
-	text := v.Text
+	parts := []string{v.Text}
 	for _, f := range v.Findings[min(1, len(v.Findings)):] {
 		if f.Severity == Problem {
-			text += "; also " + f.Summary
+			parts = append(parts, "also "+f.Summary)
 		}
 	}
-	return text
+	return strings.Join(parts, "; ")
 }
 
 // Lasting returns the text without ages and counts, so that it stays the same for as long as the
