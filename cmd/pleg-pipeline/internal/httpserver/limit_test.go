@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"golang.org/x/net/http2"
 	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -119,12 +118,10 @@ func TestServeHTTP2(t *testing.T) {
 	runtime := plegtest.New()
 	runtime.Set("shop/a", "c=running /s=running")
 	address := servePipe(t, runtime, path)
-	dialer := tls.Dialer{Config: &tls.Config{RootCAs: cert.pool, NextProtos: []string{"h2"}}}
-	conn, err := dialer.DialContext(t.Context(), "tcp", address)
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: cert.pool}, ForceAttemptHTTP2: true}
+	client, err := transport.NewClientConn(t.Context(), "https", address)
 	kit.Must(t, err)
-	defer conn.Close()
-	client, err := new(http2.Transport).NewClientConn(conn)
-	kit.Must(t, err)
+	defer client.Close()
 	request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
 	request.Host = "node.example" // the certificate says which names are right
 	answer, err := client.RoundTrip(request)
@@ -135,7 +132,7 @@ func TestServeHTTP2(t *testing.T) {
 		line, err = lines.ReadString('\n')
 		kit.Must(t, err)
 	}
-	if n := client.State().MaxConcurrentStreams; n != 32 {
+	if n := client.InFlight() + client.Available(); n != 32 || answer.ProtoMajor != 2 {
 		t.Errorf("a connection may have %d requests, want 32", n)
 	}
 }
