@@ -47,14 +47,10 @@ func (p *progress) judge(m *message) (deliver bool, gap *pleg.Event) {
 func (w *watch) handle(ctx context.Context, m *stored) error {
 	at := place{w.end.stream, m.Sequence, m.Time.UnixNano()}
 	decoded, err := decode(m.Data)
-	node := nodeOf(m.Subject)
-	if err == nil {
-		err = checkName("node", node, maxName)
-	}
 	if err != nil {
 		// It leaves out a number of its node, which the next message shows.
 		w.passOver(m.Subject, err)
-	} else if err := w.deliver(ctx, m.Subject, node, &decoded, at); err != nil {
+	} else if err := w.deliver(ctx, m.Subject, &decoded, at); err != nil {
 		return err
 	}
 	w.at = at
@@ -68,7 +64,8 @@ func (w *watch) passOver(subject string, err error) {
 	}
 }
 
-func (w *watch) deliver(ctx context.Context, subject, node string, m *message, at place) error {
+func (w *watch) deliver(ctx context.Context, subject string, m *message, at place) error {
+	node := nodeOf(subject)
 	p := w.nodes[node]
 	if p == nil {
 		p = new(progress)

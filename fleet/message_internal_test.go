@@ -191,7 +191,7 @@ func TestEventWithinTheStates(t *testing.T) {
 	for i, kind := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied} {
 		seq := uint64(i + 1)
 		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
-		kit.Must(t, w.deliver(t.Context(), "subject", "n", &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
+		kit.Must(t, w.deliver(t.Context(), podSubject("c", "n", "u"), &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
 	}
 	if len(got) != 2 || !got[0].Replayed || got[1].Replayed || got[1].Type != pleg.ContainerDied {
 		t.Errorf("got %+v, want the state and then the event", got)

@@ -61,12 +61,7 @@ func allOf(cluster string, nodes ...string) []string {
 
 // nodeOf returns the node in a subject of the stream, pleg.v2.CLUSTER.NODE.UID, or of the bucket,
 // $KV.pleg-agents.CLUSTER.NODE.
-func nodeOf(subject string) string {
-	if tokens := strings.Split(subject, "."); len(tokens) > 3 {
-		return fromToken.Replace(tokens[3])
-	}
-	return ""
-}
+func nodeOf(subject string) string { return fromToken.Replace(strings.Split(subject, ".")[3]) }
 
 // token writes a name as one token of a subject.
 func token(name string) string { return toToken.Replace(name) }

@@ -1,7 +1,13 @@
 package fleet
 
 import (
+	"context"
 	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Position is a place in the stream of a cluster: text that [Watch] reads. A watch that resumes
@@ -23,9 +29,8 @@ type place struct {
 	stream int64
 	// message is the sequence number of the last message that the watch has.
 	message uint64
-	// stored is when the server stored the message; 0 if that is not known. It tells the message
-	// from another message with its number, which there is if the server has lost its last
-	// messages.
+	// stored is when the server stored the message. It tells the message from another message with its
+	// number, which there is if the server has lost its last messages.
 	stored int64
 }
 
@@ -39,4 +44,62 @@ func parsePlace(text string) (p place, err error) {
 		err = fmt.Errorf("want %s", p.position())
 	}
 	return p, err
+}
+
+// begin decides where the connection begins. If it begins with the present state because messages are
+// missing, it delivers the Gap.
+func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err error) {
+	info, err := w.stream.Info(ctx)
+	if err != nil {
+		return config, fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
+	}
+	config.FilterSubjects = w.subjects
+	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
+	if w.at == (place{}) && !w.broken {
+		w.owes = true
+		switch {
+		case w.o.Replay:
+			return w.beginReplay(config), nil
+		case !w.o.Since.IsZero():
+			config.DeliverPolicy, config.OptStartTime = jetstream.DeliverByStartTimePolicy, &w.o.Since
+			return config, nil
+		case w.o.After != nil:
+			w.at, _ = parsePlace(string(*w.o.After)) // the empty id is of no stream
+		default:
+			w.at, w.owes = w.end, false
+			if w.o.Bookmarks {
+				err = w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
+			}
+		}
+	}
+	continues := false
+	if err == nil {
+		continues, err = w.continues(ctx, info)
+	}
+	if err != nil || continues {
+		config.DeliverPolicy, config.OptStartSeq = jetstream.DeliverByStartSequencePolicy, w.at.message+1
+		return config, err
+	}
+	err = w.send(Event{Event: pleg.Event{Type: pleg.Gap, Reason: pleg.HistoryTooShort, ObservedAt: time.Now()}})
+	return w.beginReplay(config), err
+}
+
+// beginReplay makes a connection begin with the present state of all nodes.
+func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerConfig {
+	w.nodes, w.seen, w.at, w.owes, w.broken = make(map[string]*progress), make(map[string]struct{}), place{}, true, true
+	config.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
+	return config
+}
+
+// continues reports whether the watch can go on with the stream. If that has another message in the
+// place of the last delivered message, the servers have lost their last messages and got others.
+func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
+	if w.broken || w.at.stream != info.Created.UnixNano() || w.at.message+1 < info.State.FirstSeq || w.at.message > info.State.LastSeq {
+		return false, nil
+	}
+	if w.at.message < max(1, info.State.FirstSeq) { // 0 before the first message
+		return true, nil
+	}
+	m, err := w.message(ctx, wanted{Sequence: w.at.message})
+	return m.Sequence == 0 || m.Time.UnixNano() == w.at.stored, err // 0 if it was removed
 }
