@@ -145,6 +145,17 @@ func TestIsRefused(t *testing.T) {
 	}
 }
 
+// An answer that was late counts as that of its own message, which its session has given up.
+func TestAnswersOfEarlierSessions(t *testing.T) {
+	p := Publisher{session: session{outbox: outbox{queue: []outgoing{{number: 8}, {number: 9}}, sent: 2, late: time.NewTimer(time.Hour)}}}
+	for i, number := range []string{"3", "7", "8", "8", "9", "9"} {
+		kit.Must(t, p.answered(&nats.Msg{Subject: "inbox." + number, Data: []byte(`{"seq": 1}`)}))
+		if want := []int{2, 2, 1, 1, 0, 0}[i]; len(p.queue) != want {
+			t.Errorf("after the answer %s, %d of the messages 8 and 9 wait, want %d", number, len(p.queue), want)
+		}
+	}
+}
+
 // What a watch does with each message, by what it knows of the node: it delivers the event, passes over it, or
 // delivers a Gap.
 func TestJudge(t *testing.T) {
