@@ -134,7 +134,7 @@ const (
 	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
 	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
 	messageBuffer = 1000
-	// quietTime is how long nothing comes until the leader is asked again what is the last message. It is
+	// quietTime is how long nothing comes until the leader is asked what is the last message. It is
 	// longer than two heartbeats: nats.go looks for them only during one wait.
 	quietTime = 5 * time.Second
 )
@@ -142,10 +142,12 @@ const (
 // consumer receives messages in their order.
 type consumer struct {
 	jetstream.MessagesContext
+	*store
 
-	conn     *nats.Conn
 	subjects []string
 	received uint64
+	// last is the sequence number up to which it has everything.
+	last uint64
 	// pending is the number of messages that waited when the consumer began.
 	pending uint64
 }
@@ -161,30 +163,51 @@ func (s *store) consume(ctx context.Context, timeout time.Duration, config jetst
 	if len(config.FilterSubjects) == 1 { // a server can permit a single consumer, not several
 		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
 	}
-	conn := s.js.Conn()
 	created, err := s.stream.CreateConsumer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("create consumer: %w", explain(conn, err))
+		return nil, fmt.Errorf("create consumer: %w", explain(s.js.Conn(), err))
 	}
 	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
-		return nil, fmt.Errorf("receive messages: %w", explain(conn, err))
+		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}
-	return &consumer{MessagesContext: messages, conn: conn, subjects: subjects, pending: created.CachedInfo().NumPending}, nil
+	last := max(1, config.OptStartSeq) - 1
+	return &consumer{MessagesContext: messages, store: s, subjects: subjects, last: last, pending: created.CachedInfo().NumPending}, nil
 }
 
-var errLostUnderWay = errors.New("a message was lost under way")
+var (
+	errLostUnderWay = errors.New("a message was lost under way")
+	errBehind       = errors.New("the server does not send what the leader has")
+)
 
-// next returns the next message; nil if none comes for a time.
-func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
+// next returns the next message; nil if nothing comes for a time and the leader has nothing else. A server
+// that follows the leader may stay behind, although its heartbeats come.
+func (c *consumer) next(ctx context.Context) (*stored, error) {
+	for behind := false; ; behind = true {
+		m, err := c.wait(ctx)
+		if m != nil || err != nil {
+			return m, err
+		}
+		last, err := c.lastSequence(ctx, c.subjects...)
+		switch {
+		case err == nil && last <= c.last:
+			return nil, nil
+		case behind:
+			return nil, cmp.Or(err, errBehind)
+		}
+	}
+}
+
+// wait returns the next message; nil if none comes for a time.
+func (c *consumer) wait(ctx context.Context) (*stored, error) {
+	waiting, cancel := context.WithTimeout(ctx, quietTime)
 	defer cancel()
 	m, err := c.Next(jetstream.NextContext(waiting))
 	if m == nil {
 		if waiting.Err() != nil && ctx.Err() == nil {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("receive messages: %w", explain(c.conn, cmp.Or(context.Cause(ctx), err)))
+		return nil, fmt.Errorf("receive messages: %w", explain(c.js.Conn(), cmp.Or(context.Cause(ctx), err)))
 	}
 	metadata, err := m.Metadata()
 	if err != nil {
@@ -193,7 +216,8 @@ func (c *consumer) next(ctx context.Context, wait time.Duration) (*stored, error
 	if c.received++; metadata.Sequence.Consumer != c.received {
 		return nil, errLostUnderWay
 	}
-	return &stored{m.Subject(), metadata.Sequence.Stream, metadata.Timestamp, m.Data()}, nil
+	c.last = metadata.Sequence.Stream
+	return &stored{m.Subject(), c.last, metadata.Timestamp, m.Data()}, nil
 }
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
@@ -204,23 +228,20 @@ func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []
 		return 0, err
 	}
 	defer messages.Stop()
-	return s.receive(ctx, messages, 0, func(m *stored) error { each(m); return nil })
+	return messages.receive(ctx, func(m *stored) error { each(m); return nil })
 }
 
-// receive calls each with the messages after a sequence number, until it has everything up to the one that
-// it returns. What proves that is a message that the leader had after the consumer began: any replica may
-// send the messages, also one that does not have yet what the leader has acknowledged.
-func (s *store) receive(ctx context.Context, messages *consumer, last uint64, each func(*stored) error) (until uint64, err error) {
-	until, err = s.lastSequence(ctx, messages.subjects...)
-	for err == nil && last < until {
+// receive calls each with the next messages, until the consumer has everything up to the sequence number
+// that it returns. What proves that is a message that the leader had after the consumer began: any replica
+// may send the messages, also one that does not have yet what the leader has acknowledged.
+func (c *consumer) receive(ctx context.Context, each func(*stored) error) (until uint64, err error) {
+	until, err = c.lastSequence(ctx, c.subjects...)
+	for err == nil && c.last < until {
 		var m *stored
-		m, err = messages.next(ctx, quietTime)
-		switch {
-		case m != nil:
-			last, err = m.Sequence, each(m)
-		case err == nil: // the last one may have been removed
-			until, err = s.lastSequence(ctx, messages.subjects...)
+		if m, err = c.next(ctx); m == nil { // the last one was removed
+			break
 		}
+		err = each(m)
 	}
 	return until, err
 }

@@ -172,8 +172,10 @@ const bookmarkPeriod = 10 * time.Second
 
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) (err error) {
-	if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
-		return err
+	if w.store == nil {
+		if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
+			return err
+		}
 	}
 	config, err := w.begin(ctx)
 	if err != nil {
@@ -195,7 +197,7 @@ func (w *watch) connect(ctx context.Context) (err error) {
 	w.patience = requestTimeout
 	for quiet := time.Now(); err == nil; {
 		var m *stored
-		m, err = messages.next(ctx, quietTime)
+		m, err = messages.next(ctx)
 		switch {
 		case m != nil:
 			quiet, err = time.Now(), w.handle(ctx, m)
@@ -208,11 +210,10 @@ func (w *watch) connect(ctx context.Context) (err error) {
 
 // catchUp delivers what was there when the connection began, and the Synced.
 func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstream.ConsumerConfig) error {
-	last := w.at.message
 	if config.OptStartTime != nil && messages.pending == 0 { // everything is older
-		last = w.end.message
+		messages.last = w.end.message
 	}
-	until, err := w.receive(ctx, messages, last, func(m *stored) error { return w.handle(ctx, m) })
+	until, err := messages.receive(ctx, func(m *stored) error { return w.handle(ctx, m) })
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package fleet_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -60,6 +59,15 @@ func TestFaults(t *testing.T) {
 			f.relay.strand() // it no longer passes anything, without an end of the connection
 			f.a.steps(20)
 		}},
+		// Its server says that it is there, as one that follows the leader and does not get what that has.
+		{name: "consumer sends heartbeats alone", within: 30 * time.Second, fault: func(f *field) {
+			stream := streamAt(f.t, f.server.URL)
+			for consumer := range stream.ListConsumers(f.t.Context()).Info() {
+				_, err := stream.PauseConsumer(f.t.Context(), consumer.Name, time.Now().Add(time.Hour))
+				kit.Must(f.t, err)
+			}
+			f.steps(20)
+		}},
 		// States too: a watch that begins late finds nothing stale.
 		{name: "messages lost under way", times: 3, within: 10 * time.Second, fault: func(f *field) { f.a.lose(f.relay) }},
 		{name: "the node's own message lost", o: fieldOptions{a: agentOptions{limits: shortLived}}, within: 10 * time.Second, fault: func(f *field) {
@@ -106,7 +114,9 @@ func TestFaults(t *testing.T) {
 		}},
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
 			f.server.Kill()
-			f.a.steps(1000) // more than the agent has taken already
+			f.a.steps(1)
+			time.Sleep(time.Second) // for the agent to fail, before the Gap of its source
+			f.a.steps(1000)
 			f.restart()
 		}},
 		{name: "clock set back", o: fieldOptions{a: agentOptions{offset: time.Hour}}, within: 10 * time.Second, fault: func(f *field) {
@@ -233,26 +243,4 @@ func TestFullStream(t *testing.T) {
 	if got := c.gapsSoFar(); got > 3 {
 		t.Errorf("%d gaps, want the first one of the node, and at most one of the watch and one of the agent", got)
 	}
-}
-
-// A consumer that takes longer for a Gap than a connection may take to begin gets it once.
-func TestLongTimeForAGap(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	js := jetStream(t, connect(t, s.URL))
-	kit.Must(t, fleet.Create(t.Context(), js, cluster, fleet.Limits{}))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	gaps := 0
-	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, After: new(fleet.Position)}) {
-		kit.Must(t, err)
-		if ev.Type == pleg.Synced {
-			return
-		}
-		if gaps++; gaps > 1 {
-			t.Fatalf("%v after the Gap", ev.Type)
-		}
-		time.Sleep(11 * time.Second)
-	}
-	t.Error("no Synced")
 }

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -124,7 +125,7 @@ func TestWatchResumes(t *testing.T) {
 }
 
 // A position of another stream, of the future, or of messages that the stream no longer has, costs a Gap
-// about all nodes, and the state of all.
+// about all nodes, and the state of all: one Gap, also if the reader takes longer for it than a request may take.
 func TestBadPositionIsAGap(t *testing.T) {
 	t.Parallel()
 	s, agents := startAgents(t, 4)
@@ -147,11 +148,28 @@ func TestBadPositionIsAGap(t *testing.T) {
 	c.converges()
 	for _, at := range []fleet.Position{past, fleet.Position(future), "1:7:0", ""} {
 		resumed := watch(t, s.URL, fleet.WatchOptions{After: &at}, agents...)
+		if at == "" {
+			resumed.stall.Lock()
+			time.Sleep(11 * time.Second)
+			resumed.stall.Unlock()
+		}
 		resumed.converges()
 		events, gaps, _ := resumed.got()
 		if first := slices.IndexFunc(events, func(ev fleet.Event) bool { return ev.Type == pleg.Gap }); gaps != 1 || events[first].Node != "" || first > 0 {
 			t.Errorf("after %q: %d Gaps, want one of all nodes", at, gaps)
 		}
+	}
+}
+
+// A stream that is new has no message at whose end a watch begins.
+func TestWatchOfANewStream(t *testing.T) {
+	t.Parallel()
+	js := jetStream(t, connect(t, startServer(t, "").URL))
+	kit.Must(t, fleet.Create(t.Context(), js, cluster, fleet.Limits{}))
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	for range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Disconnected: func(err error, _ time.Duration) { t.Error(err) }}) {
+		t.Error("an event of nobody")
 	}
 }
 
