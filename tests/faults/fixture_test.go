@@ -28,22 +28,11 @@ type scenario struct {
 	rate       int           // changes in a second
 	churn      time.Duration // churnEnd if zero
 	faults     []row
-	mode       mode
+	mode       pipeline.EventsMode
 }
 
-// mode is how the pipeline learns of changes.
-type mode struct {
-	events pipeline.EventsMode
-}
-
-func (m mode) String() string {
-	if m.events == pipeline.EventsOff {
-		return "polling"
-	}
-	return "events"
-}
-
-var modes = []mode{{events: pipeline.EventsOff}, {events: pipeline.EventsAuto}}
+// modes are how the pipeline learns of changes.
+var modes = []pipeline.EventsMode{pipeline.EventsOff, pipeline.EventsAuto}
 
 const (
 	relistThreshold = 3 * time.Second
@@ -74,7 +63,7 @@ func newFixture(t *testing.T, s scenario) *fixture {
 		// No relist at the moment of a change: if two observations have the same time,
 		// neither is newer.
 		RelistPeriod: time.Second + time.Millisecond,
-		Events:       s.mode.events, RelistThreshold: relistThreshold,
+		Events:       s.mode, RelistThreshold: relistThreshold,
 		ListTimeout: listTimeout, InspectTimeout: inspectTimeout,
 	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second})
 	return f

@@ -338,10 +338,10 @@ func (r row) draw(rng *rand.Rand) row {
 }
 
 // modes returns the modes in which the pipeline makes the call.
-func (r row) modes() []mode {
-	var fit []mode
+func (r row) modes() []pipeline.EventsMode {
+	var fit []pipeline.EventsMode
 	for _, m := range modes {
-		if m.events != pipeline.EventsOff || r.RPC != "GetContainerEvents" {
+		if m != pipeline.EventsOff || r.RPC != "GetContainerEvents" {
 			fit = append(fit, m)
 		}
 	}
@@ -368,7 +368,7 @@ func isList(f simruntime.Fault) bool {
 
 // promised returns what the pipeline promises about the events of a scenario.
 func promised(s scenario) promises.Stream {
-	p := promises.Stream{All: s.mode.events != pipeline.EventsOff}
+	p := promises.Stream{All: s.mode != pipeline.EventsOff}
 	for _, f := range s.faults {
 		switch {
 		case f.RPC == "GetContainerEvents":

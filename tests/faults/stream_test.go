@@ -37,7 +37,7 @@ type streamFault struct {
 	// unannounced: lists show changes that no event announced.
 	unannounced bool
 	actions     int // 200 if zero
-	// drops: the runtime's channel overflows.
+	// drops: the runtime's channel overflows, or no stream is open.
 	drops bool
 }
 
@@ -49,10 +49,10 @@ var streamFaults = []streamFault{
 	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
 	// As CRI-O does if some client does not read.
 	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, unannounced: true, actions: 1000, drops: true},
-	{name: "breaks", breaks: 40},
+	{name: "breaks", breaks: 40, drops: true},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
 	{
-		name: "all at once", linger: 4 * time.Millisecond, breaks: 200,
+		name: "all at once", linger: 4 * time.Millisecond, breaks: 200, drops: true,
 		faults: simruntime.EventFaults{Loss: 0.1, Delay: 30 * time.Millisecond},
 	},
 }
@@ -84,12 +84,16 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	if tt.breaks > 0 {
 		_, err := node.Inject(simruntime.Fault{RPC: "GetContainerEvents", Messages: tt.breaks, Code: codes.Unavailable})
 		kit.Must(t, err)
+		node.BreakEvents() // a stream meets the fault when it is opened
 	}
 	h.Churn(seed, max(tt.actions, 200))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	const missed = "pleg_missed_events_total"
 	if got := kit.Metric(t, h.Metrics, missed); (got > 0) != tt.unannounced && (tt.unannounced || tt.all) {
 		t.Errorf("%s is %v, want it above 0: %t", missed, got, tt.unannounced)
+	}
+	if broke := kit.Metric(t, h.Metrics, "pleg_event_stream_breaks_total"); (broke > 1) != (tt.breaks > 0) {
+		t.Errorf("%v streams broke, want more than the first: %t", broke, tt.breaks > 0)
 	}
 	if dropped := h.Node.Stats().DroppedEvents; (dropped > 0) != tt.drops {
 		t.Errorf("the runtime dropped %d events, want some: %t", dropped, tt.drops)
