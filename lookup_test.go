@@ -172,21 +172,6 @@ func failOnce(rt *plegtest.Runtime) {
 	})
 }
 
-func TestLookupOfAStoppedPipeline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.Set("web", "c=running")
-		p.StartBetweenLists(t)
-		_ = p.Stop()
-		if c, err := p.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "web" {
-			t.Errorf("of a known container: %+v, %v", c, err)
-		}
-		if _, err := p.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
-			t.Errorf("of an unknown one: %v", err)
-		}
-	})
-}
-
 // A subscriber that has the event of a start can look the container up, also if the first
 // lookups build the index while pods change.
 func TestLookupOfEachEvent(t *testing.T) {

@@ -93,27 +93,15 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if status, err := r.Cache().Get("a"); err != nil || status.Container("c") == nil {
 			t.Errorf("cache after the end = %+v, %v, want the status of container c", status, err)
 		}
+		if c, err := r.Lookup(t.Context(), container("c")); err != nil || c.PodUID != "a" {
+			t.Errorf("Lookup after the end = %+v, %v, want container c", c, err)
+		}
+		if _, err := r.Lookup(t.Context(), container("unknown")); !errors.Is(err, pleg.ErrStopped) {
+			t.Errorf("Lookup of an unknown container after the end = %v, want ErrStopped", err)
+		}
 		r.RequestReinspect("a") // does not block
 		if err := r.Run(t.Context()); err == nil {
 			t.Error("a second Run after the first = nil, want an error")
-		}
-	})
-}
-
-// A signal, a custom cause and a deadline are normal ends, not failures.
-func TestRunReturnsNilWhateverEndsItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
-		errStop := errors.New("the test stops the pipeline")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errStop) })
-		if err := r.Run(ctx); err != nil || !errors.Is(context.Cause(ctx), errStop) {
-			t.Errorf("Run = %v, its context ended with %v, want nil and %v", err, context.Cause(ctx), errStop)
-		}
-		ctx, stop := context.WithTimeout(t.Context(), time.Second)
-		defer stop()
-		if err := kit.New(t, pipeline.Options{}).Run(ctx); err != nil {
-			t.Errorf("Run to a deadline = %v, want nil", err)
 		}
 	})
 }
@@ -261,29 +249,6 @@ func TestRelistDuringInspection(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		requireRelisted(t, newer, nil)
 		kit.RequireEvents(t, events, "a", "Died(c)")
-	})
-}
-
-// However many wait for a relist, and however often they ask, lists do not follow each
-// other without a pause.
-func TestRelistsAreNotMadeInARow(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{RelistPeriod: time.Hour})
-		r.Start(t)
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		for range 100 {
-			go func() {
-				for ctx.Err() == nil {
-					_ = r.Relist(ctx)
-				}
-			}()
-		}
-		time.Sleep(11 * time.Second)
-		if n := r.Runtime.Counts().Lists; n < 10 || n > 14 {
-			t.Errorf("%d lists within 11 s, want one a second", n)
-		}
 	})
 }
 

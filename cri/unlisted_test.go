@@ -40,19 +40,8 @@ func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *raw
 
 func noFault(context.Context) error { return nil }
 
-// A sandbox that was never listed is asked for once.
-func TestUnlistedSandboxIsAskedFor(t *testing.T) {
-	var asked atomic.Int64
-	client := connect(t, unlistedSandbox(&asked, noFault), cri.Options{})
-	for range 3 {
-		wantList(t, client, unlistedPod)
-	}
-	if n := asked.Load(); n != 1 {
-		t.Errorf("asked %d times, want once", n)
-	}
-}
-
-// Also by the list of one pod, which finds the container by the kubelet's label.
+// A sandbox that was never listed is asked for once, also by the list of one pod, which finds the
+// container by the kubelet's label.
 func TestListPodAsksForItsSandbox(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)

@@ -81,6 +81,16 @@ func listing(more *pleg.Pod) broken {
 	}}
 }
 
+// answering returns a runtime that changes each status.
+func answering(change func(s *pleg.PodStatus)) broken {
+	return broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+		if s != nil {
+			change(s)
+		}
+		return s, ctx.Err()
+	}}
+}
+
 func TestCheckRuntimeFinds(t *testing.T) {
 	errBusy := errors.New("busy")
 	var calls atomic.Int32
@@ -100,12 +110,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		"name that is not text":             {listing(&pleg.Pod{UID: "u", Name: "\xff"}), "is not UTF-8"},
 		"label that is not text":            {listing(&pleg.Pod{UID: "u", Labels: map[string]string{"a": "\xff"}}), "is not UTF-8"},
 		"container's name that is not text": {listing(&pleg.Pod{UID: "u", Sandboxes: []*pleg.Container{{ID: "s", Name: "\xff"}}}), "is not UTF-8"},
-		"status that is not text": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
-			if s != nil {
-				s.Sandboxes[0].Annotations = map[string]string{"\xff": ""}
-			}
-			return s, ctx.Err()
-		}}, "is not UTF-8"},
+		"status that is not text":           {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Annotations = map[string]string{"\xff": ""} }), "is not UTF-8"},
 		"pods that change": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if calls.Add(1) == 2 {
 				pods[0].Containers[0].Attempt++
@@ -150,24 +155,9 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return pod, ctx.Err()
 		}}, "ListPod of a pod that is gone"},
-		"status of another pod": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
-			if s != nil {
-				s.UID = "another"
-			}
-			return s, ctx.Err()
-		}}, "it returned the status of"},
-		"status without a container": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
-			if s != nil {
-				s.Containers = nil
-			}
-			return s, ctx.Err()
-		}}, "the status has the ids"},
-		"nil in a status": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
-			if s != nil {
-				s.Containers[0] = nil
-			}
-			return s, ctx.Err()
-		}}, "of the status is nil"},
+		"status of another pod":      {answering(func(s *pleg.PodStatus) { s.UID = "another" }), "it returned the status of"},
+		"status without a container": {answering(func(s *pleg.PodStatus) { s.Containers = nil }), "the status has the ids"},
+		"nil in a status":            {answering(func(s *pleg.PodStatus) { s.Containers[0] = nil }), "of the status is nil"},
 		"neither a status nor an error": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
 			return nil, ctx.Err()
 		}}, "neither a status nor an error"},

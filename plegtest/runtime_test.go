@@ -75,24 +75,6 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestBlockedCallIgnoresItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r, release, ended := plegtest.New(), make(chan struct{}), make(chan error, 1)
-		r.SetPodFault("a", plegtest.Block(release))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		go func() { _, err := r.PodStatus(ctx, plegtest.Pod("a", ""), nil); ended <- err }()
-		synctest.Wait()
-		if got := r.Counts().InFlight; got != 1 || len(ended) > 0 {
-			t.Errorf("%d inspections in flight, want the blocked one", got)
-		}
-		close(release)
-		if err := <-ended; err != nil {
-			t.Errorf("the inspection ended with %v after its release", err)
-		}
-	})
-}
-
 func TestEventStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := plegtest.New()

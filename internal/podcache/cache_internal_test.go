@@ -12,11 +12,12 @@ import (
 func TestNothingIsKept(t *testing.T) {
 	c := New()
 	now := time.Unix(1_700_000_000, 0)
-	stopped, cancel := context.WithCancel(t.Context())
-	cancel()
+	errStop := errors.New("the test stops the call")
+	stopped, cancel := context.WithCancelCause(t.Context())
+	cancel(errStop)
 	for range 10 {
-		if _, err := c.GetNewerThan(stopped, "waited-for", now); !errors.Is(err, context.Canceled) {
-			t.Errorf("GetNewerThan = %v, want %v", err, context.Canceled)
+		if _, err := c.GetNewerThan(stopped, "waited-for", now); !errors.Is(err, errStop) {
+			t.Errorf("GetNewerThan = %v, want the cause of its context", err)
 		}
 	}
 	if len(c.waiters) > 0 {

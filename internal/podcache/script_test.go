@@ -1,7 +1,6 @@
 package podcache_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -244,23 +243,6 @@ func entry(e cache.Entry) string {
 		words += ",listed"
 	}
 	return words
-}
-
-func TestGetNewerThanEndsWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		errStop := errors.New("the test stops the call")
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(time.Second, func() { cancel(errStop) })
-		s := &script{t: t, Cache: podcache.New()}
-		s.play("newer a1")
-		if status, err := s.GetNewerThan(ctx, "a", at("1")); !errors.Is(err, errStop) || status != nil {
-			t.Errorf("GetNewerThan = %v, %v, want the cause of its context", status, err)
-		}
-		s.play("set a2=new") // for the other call
-		if s.collect(); len(s.got) != 1 || s.got[0] != "a1:new" {
-			t.Errorf("the other call: %q", s.got)
-		}
-	})
 }
 
 // exited returns the status of an exited container.
