@@ -41,8 +41,9 @@ const (
 	// memoryLimit makes the daemon collect garbage before it comes near maxRSS. An
 	// operator sets it below the limit of the cgroup.
 	memoryLimit = "GOMEMLIMIT=200MiB"
-	// restTime is how long the daemon may take to forget the siege.
-	restTime = 30 * time.Second
+	// restTime is how long the daemon may take to forget the siege: Go collects garbage at least
+	// every two minutes.
+	restTime = 150 * time.Second
 )
 
 // mayRemain is how much more of each metric there may be after a siege. Resident memory says
