@@ -107,15 +107,3 @@ func TestWatchRefusesBadOptions(t *testing.T) {
 		}
 	}
 }
-
-// Nodes can have an epoch in common, such as copies of one machine: what one has published is not what another has.
-func TestNodesOfOneEpoch(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	twin := &agent{t: t, name: "node-b", url: s.URL, node: a.node, lives: a.lives}
-	twin.publish(agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, twin)
-	a.steps(30)
-	c.converges()
-}

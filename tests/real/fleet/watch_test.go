@@ -168,8 +168,8 @@ func TestWatchOfANewStream(t *testing.T) {
 	kit.Must(t, fleet.Create(t.Context(), js, cluster, fleet.Limits{}))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	for range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Disconnected: func(err error, _ time.Duration) { t.Error(err) }}) {
-		t.Error("an event of nobody")
+	for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: cluster, Disconnected: func(err error, _ time.Duration) { t.Error(err) }}) {
+		t.Errorf("%+v, %v: an event of nobody", ev, err)
 	}
 }
 
