@@ -70,7 +70,7 @@ func (c *cluster) startControlPlane() {
 		"--advertise-address="+nodeIP,
 		"--cert-dir="+t.TempDir(), "--service-account-issuer=https://127.0.0.1:6443", "--service-account-key-file="+key,
 		"--service-account-signing-key-file="+key, "--token-auth-file="+tokens, "--authorization-mode=Node,RBAC",
-		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged")
+		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged", "--kubelet-preferred-address-types=InternalIP")
 
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	kit.Must(t, err)

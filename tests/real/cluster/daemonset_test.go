@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -33,6 +34,53 @@ configMapGenerator: [{name: pleg-pipeline, namespace: pleg-pipeline, behavior: m
 `
 )
 
+// requireCanary tries a version on one node, goes back, goes on, and back later, by the commands of
+// docs/operations.md, and looks at the page.
+func (c *cluster) requireCanary(first string) {
+	c.t.Helper()
+	runs := func(version string) {
+		c.t.Helper()
+		process.Eventually(c.t, "version "+version, func(context.Context) error {
+			pod := c.pod()
+			if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, version) || !pod.Status.ContainerStatuses[0].Ready {
+				return fmt.Errorf("%s, ready %t", image, pod.Status.ContainerStatuses[0].Ready)
+			}
+			return nil
+		})
+	}
+	do := func(command ...string) { c.kubectl(append([]string{"-n", "pleg-pipeline"}, command...)...) }
+	c.apply(first)
+	runs("v0.1.0")
+	do("patch", "daemonset", "pleg-pipeline", "-p", `{"spec":{"updateStrategy":{"type":"OnDelete","rollingUpdate":null}}}`)
+	do("set", "image", "daemonset", "pleg-pipeline", "pleg-pipeline=localhost/pleg-pipeline:v0.1.1")
+	runs("v0.1.0")
+	do("delete", "pod", "--field-selector", "spec.nodeName="+c.pod().Spec.NodeName)
+	runs("v0.1.1")
+	c.apply(first)
+	runs("v0.1.0")
+	c.apply(c.overlay("upgraded", upgraded))
+	runs("v0.1.1")
+	do("rollout", "undo", "daemonset", "pleg-pipeline")
+	runs("v0.1.0")
+
+	start(c.t, program(c.t, "kubectl"), "--kubeconfig", kubeconfig, "-n", "pleg-pipeline", "port-forward", c.pod().Name, "19713:9713")
+	process.Eventually(c.t, "page", func(ctx context.Context) error {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost:19713/", nil)
+		if err != nil {
+			return err
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = answer.Body.Close() }()
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("the page: %s", answer.Status)
+		}
+		return nil
+	})
+}
+
 // TestCluster applies deploy/ to a cluster, compares the daemon's events with the API
 // server's watch of pods under faults, and removes it.
 func TestCluster(t *testing.T) {
@@ -56,6 +104,7 @@ func TestCluster(t *testing.T) {
 		c.report(h)
 	})
 	t.Run("Prometheus", func(t *testing.T) { c.in(t).requireScraped() })
+	t.Run("canary", func(t *testing.T) { c.in(t).requireCanary(first) })
 	t.Run("upgrade", func(t *testing.T) {
 		c := c.in(t)
 		tr, h := c.watchPods(t), follow(t)
