@@ -40,8 +40,11 @@ func (c *cluster) requireCanary(first string) {
 	c.t.Helper()
 	runs := func(version string) {
 		c.t.Helper()
-		process.Eventually(c.t, "version "+version, func(context.Context) error {
-			pod := c.pod()
+		process.Eventually(c.t, "version "+version, func(ctx context.Context) error {
+			pod, err := c.onlyPod(ctx)
+			if err != nil {
+				return err
+			}
 			if image := pod.Spec.Containers[0].Image; !strings.HasSuffix(image, version) || !pod.Status.ContainerStatuses[0].Ready {
 				return fmt.Errorf("%s, ready %t", image, pod.Status.ContainerStatuses[0].Ready)
 			}
@@ -159,18 +162,23 @@ func (c *cluster) in(t *testing.T) *cluster {
 func (c *cluster) pod() *corev1.Pod {
 	c.t.Helper()
 	var pod *corev1.Pod
-	process.Eventually(c.t, "pod of the DaemonSet", func(ctx context.Context) error {
-		list, err := c.api.CoreV1().Pods("pleg-pipeline").List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		if len(list.Items) != 1 || len(list.Items[0].Status.ContainerStatuses) != 1 {
-			return fmt.Errorf("%d pods", len(list.Items))
-		}
-		pod = &list.Items[0]
-		return nil
+	process.Eventually(c.t, "pod of the DaemonSet", func(ctx context.Context) (err error) {
+		pod, err = c.onlyPod(ctx)
+		return err
 	})
 	return pod
+}
+
+// onlyPod returns the pod of the DaemonSet, if there is exactly one that has a container.
+func (c *cluster) onlyPod(ctx context.Context) (*corev1.Pod, error) {
+	list, err := c.api.CoreV1().Pods("pleg-pipeline").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if len(list.Items) != 1 || len(list.Items[0].Status.ContainerStatuses) != 1 {
+		return nil, fmt.Errorf("%d pods", len(list.Items))
+	}
+	return &list.Items[0], nil
 }
 
 // requireEqual waits until the events and the watch agree. A crash loop never rests, so for a
