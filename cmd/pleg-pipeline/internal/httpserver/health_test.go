@@ -1,9 +1,12 @@
 package httpserver_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -11,6 +14,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
@@ -76,6 +83,36 @@ func TestPaths(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestErrorsOfMetrics: metrics that cannot be gathered are an error, a client that goes away in the middle of
+// an answer is none.
+func TestErrorsOfMetrics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+		o := options(pipe)
+		var log bytes.Buffer
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "large", Help: strings.Repeat("x", 1<<20)}))
+		o.Gatherer = registry
+		l := bufconn.Listen(buffer)
+		serveOn(t, l, httpserver.Handler(o), "")
+		client := dial(t, l)
+		_, err := io.WriteString(client, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+		kit.Must(t, err)
+		synctest.Wait()
+		kit.Must(t, client.Close())
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Errorf("a client has gone away: the log has %q, want nothing", &log)
+		}
+		o.Gatherer = prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) { return nil, errors.New("broken collector") })
+		ask(t, httpserver.Handler(o), "GET", "/metrics")
+		if text := log.String(); !strings.Contains(text, "level=ERROR") || !strings.Contains(text, "broken collector") {
+			t.Errorf("the log has %q, want the error of gathering", text)
+		}
+	})
 }
 
 // TestHealthAlone: a listener for probes has nothing but health.
