@@ -53,9 +53,10 @@ type Since struct {
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	// Success is when the newest successful list began; zero before the first. Took
-	// is how long that list took.
+	// is how long that list took, Longest the longest one of the last minute that did not hang.
 	Success time.Time
 	Took    time.Duration
+	Longest time.Duration
 	// Started is when the list in progress began; zero if no list is in progress. Call is the call
 	// to the runtime that this list waits for; nil if it is not known.
 	Started time.Time

@@ -1,6 +1,7 @@
 package verdict
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,15 @@ type Ages struct {
 	// silent is true while lists hang or fail, answering is the time since when they do not.
 	silent    bool
 	answering time.Time
+	// lists are those of the last minute that did not hang, without those that a later one took
+	// longer than.
+	lists []ended
+}
+
+// ended is when something ended and how long it took.
+type ended struct {
+	at   time.Time
+	took time.Duration
 }
 
 // settle is the time in which a runtime that answers lists again answers what waited for it.
@@ -49,6 +59,24 @@ func (a *Ages) Complete(s *pleg.Status) {
 	}
 	keep(&a.since.Unhealthy, !s.Healthy)
 	keep(&a.since.Degraded, s.Degraded != nil)
+	s.Relist.Longest = a.longest(s.Relist, s.At)
 	keep(&a.since.Slow, DefaultLimits.slow(*s) != nil)
 	s.Since = a.since
+}
+
+// longest adds the last list, unless it hung, and returns how long the longest took.
+func (a *Ages) longest(r pleg.RelistStatus, now time.Time) time.Duration {
+	a.lists = slices.DeleteFunc(a.lists, func(l ended) bool { return now.Sub(l.at) >= recentFor })
+	var before pleg.RelistStatus
+	if len(a.lists) > 0 {
+		before.Longest = a.lists[0].took
+	}
+	if r.Took < DefaultLimits.hang(before) {
+		a.lists = slices.DeleteFunc(a.lists, func(l ended) bool { return l.took <= r.Took })
+		a.lists = append(a.lists, ended{r.Success.Add(r.Took), r.Took})
+	}
+	if len(a.lists) == 0 {
+		return 0
+	}
+	return a.lists[0].took
 }

@@ -105,8 +105,8 @@ func (l Limits) lists(s pleg.Status) []Finding {
 		}
 	case r.Failures > 0 && r.FailedAfter < l.Warning && running < l.Warning:
 		f.Cause, f.Subject, f.What, f.Detail = RuntimeFails, theList, "fails", ": "+Plain(r.Err)
-	case r.Failures == 0 && l.slowList(r) && running < max(l.Problem, 2*r.Took):
-		return nil // slow, as the last one
+	case r.Failures == 0 && l.slowList(r) && running < l.hang(r):
+		return nil // slow, as others were
 	case r.Failures > 0 || running >= l.Warning:
 		f.Cause, f.Subject, f.What = RuntimeHangs, "the runtime", "hangs"
 		f = f.in(r.Call)
@@ -132,17 +132,24 @@ func (l Limits) failures(s pleg.Status) []Finding {
 // slowInspection is far above the time that a busy, healthy runtime takes for one pod.
 const slowInspection = time.Second
 
-// slowList reports whether the last list took long.
+// slowList reports whether one of the last lists took long.
 func (l Limits) slowList(r pleg.RelistStatus) bool {
-	return r.Took > min(l.Warning, max(time.Second, r.Period))
+	return longest(r) > min(l.Warning, max(time.Second, r.Period))
 }
+
+// longest is how long lists take: a runtime that gets too little of a processor answers some of them
+// quickly.
+func longest(r pleg.RelistStatus) time.Duration { return max(r.Took, r.Longest) }
+
+// hang is the age at which a list of a slow runtime hangs.
+func (l Limits) hang(r pleg.RelistStatus) time.Duration { return max(l.Problem, 2*longest(r)) }
 
 // slow finds a runtime that answers, but takes long. However long, it is a warning: the time
 // that calls take changes from one to the next.
 func (l Limits) slow(s pleg.Status) []Finding {
 	var signs []string
 	if s.Relist.Failures == 0 && l.slowList(s.Relist) {
-		signs = append(signs, theList+" takes "+Span(s.Relist.Took))
+		signs = append(signs, theList+" takes up to "+Span(longest(s.Relist)))
 	}
 	if s.InspectionTook >= slowInspection {
 		signs = append(signs, "half of the inspections take "+Span(s.InspectionTook)+" or longer")

@@ -53,6 +53,39 @@ func TestAgesStayWithTheTrouble(t *testing.T) {
 	}
 }
 
+// TestSlowListsAreOneTrouble requires that a runtime is slow for as long as one list of each minute
+// is. A list that hung says nothing about those that follow.
+func TestSlowListsAreOneTrouble(t *testing.T) {
+	var ages verdict.Ages
+	for _, test := range []struct {
+		second        int // at which the list ends
+		took, longest time.Duration
+		slowSince     int // -1: it is not slow
+	}{
+		{0, time.Second / 10, time.Second / 10, -1},
+		{10, 1200 * time.Millisecond, 1200 * time.Millisecond, 10},
+		{12, time.Second / 10, 1200 * time.Millisecond, 10},
+		{20, 4 * time.Second, 4 * time.Second, 10},
+		{30, 2 * time.Second, 4 * time.Second, 10},
+		{79, time.Second / 10, 4 * time.Second, 10},
+		{80, time.Second / 10, 2 * time.Second, 10},
+		{91, time.Second / 5, time.Second / 5, -1},
+		{130, 36 * time.Second, time.Second / 5, 130},
+		{131, time.Second / 10, time.Second / 5, -1},
+	} {
+		s := pleg.Status{At: noon.Add(time.Duration(test.second) * time.Second), Healthy: true}
+		s.Relist = pleg.RelistStatus{Period: time.Second, Success: s.At.Add(-test.took), Took: test.took}
+		ages.Complete(&s)
+		var since time.Time
+		if test.slowSince >= 0 {
+			since = noon.Add(time.Duration(test.slowSince) * time.Second)
+		}
+		if s.Relist.Longest != test.longest || !s.Since.Slow.Equal(since) {
+			t.Errorf("second %d: the longest list took %v, slow since %v; want %v, %v", test.second, s.Relist.Longest, s.Since.Slow, test.longest, since)
+		}
+	}
+}
+
 // TestWatchLogsBeginAndEnd requires one line when a trouble begins and one when it ends.
 func TestWatchLogsBeginAndEnd(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -64,6 +64,7 @@ func fromRelist(r pleg.RelistStatus) *plegv1.RelistStatus {
 		Success: FromTime(r.Success), Took: fromDuration(r.Took), Started: FromTime(r.Started), Call: fromCall(r.Call),
 		Failing: FromTime(r.Failing), Failures: uint32(r.Failures), Error: ErrorText(r.Err),
 		Period: fromDuration(r.Period), Pods: uint32(r.Pods), Unavailable: errors.Is(r.Err, pleg.ErrUnavailable), FailedAfter: fromDuration(r.FailedAfter),
+		Longest: fromDuration(r.Longest),
 	}
 }
 
@@ -135,6 +136,7 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
 		Failing: ToTime(m.GetFailing()), Failures: int(m.GetFailures()), Err: err,
 		Period: m.GetPeriod().AsDuration(), Pods: int(m.GetPods()), FailedAfter: m.GetFailedAfter().AsDuration(),
+		Longest: m.GetLongest().AsDuration(),
 	}
 }
 

@@ -2180,7 +2180,9 @@ type RelistStatus struct {
 	// Whether the last list failed because the runtime cannot be reached or is not ready.
 	Unavailable bool `protobuf:"varint,10,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
 	// How long the last list took to fail; missing if it did not.
-	FailedAfter   *durationpb.Duration `protobuf:"bytes,11,opt,name=failed_after,json=failedAfter,proto3" json:"failed_after,omitempty"`
+	FailedAfter *durationpb.Duration `protobuf:"bytes,11,opt,name=failed_after,json=failedAfter,proto3" json:"failed_after,omitempty"`
+	// How long the longest list of the last minute took that did not hang.
+	Longest       *durationpb.Duration `protobuf:"bytes,12,opt,name=longest,proto3" json:"longest,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2288,6 +2290,13 @@ func (x *RelistStatus) GetUnavailable() bool {
 func (x *RelistStatus) GetFailedAfter() *durationpb.Duration {
 	if x != nil {
 		return x.FailedAfter
+	}
+	return nil
+}
+
+func (x *RelistStatus) GetLongest() *durationpb.Duration {
+	if x != nil {
+		return x.Longest
 	}
 	return nil
 }
@@ -2847,7 +2856,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x01R\x04used\x12\x16\n" +
-	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\xdb\x03\n" +
+	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\x90\x04\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2860,7 +2869,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x04pods\x18\t \x01(\rR\x04pods\x12 \n" +
 	"\vunavailable\x18\n" +
 	" \x01(\bR\vunavailable\x12<\n" +
-	"\ffailed_after\x18\v \x01(\v2\x19.google.protobuf.DurationR\vfailedAfter\"\xd2\x01\n" +
+	"\ffailed_after\x18\v \x01(\v2\x19.google.protobuf.DurationR\vfailedAfter\x123\n" +
+	"\alongest\x18\f \x01(\v2\x19.google.protobuf.DurationR\alongest\"\xd2\x01\n" +
 	"\n" +
 	"Inspection\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
@@ -3030,28 +3040,29 @@ var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	34, // 58: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
 	35, // 59: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
 	35, // 60: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	34, // 61: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	25, // 62: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	34, // 63: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	34, // 64: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	34, // 65: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	25, // 66: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	34, // 67: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 68: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 69: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 70: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 71: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 72: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 73: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 74: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 75: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 76: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 77: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	73, // [73:78] is the sub-list for method output_type
-	68, // [68:73] is the sub-list for method input_type
-	68, // [68:68] is the sub-list for extension type_name
-	68, // [68:68] is the sub-list for extension extendee
-	0,  // [0:68] is the sub-list for field type_name
+	35, // 61: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	34, // 62: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	25, // 63: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	34, // 64: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	34, // 65: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	34, // 66: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	25, // 67: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	34, // 68: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 69: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 70: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 71: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 72: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 73: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 74: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 75: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 76: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 77: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 78: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	74, // [74:79] is the sub-list for method output_type
+	69, // [69:74] is the sub-list for method input_type
+	69, // [69:69] is the sub-list for extension type_name
+	69, // [69:69] is the sub-list for extension extendee
+	0,  // [0:69] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
