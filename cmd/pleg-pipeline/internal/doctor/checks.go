@@ -17,6 +17,9 @@ const (
 	slowStatus = 200 * time.Millisecond
 	// manyCalls are enough for a median.
 	manyCalls = 3
+	// hungFactor times the median is what a status call takes that hangs. Those of a slow runtime
+	// take different times.
+	hungFactor = 5
 	// longCall is the duration from which a single call is reported.
 	longCall = time.Second
 	// slowDisk is the time at which ImageFsInfo, which reads the filesystem, is slow.
@@ -110,7 +113,7 @@ func (e *examination) slow(s *signs) {
 				s.add(false, "%s takes %s", c.Method, seconds(c.LongestSecs))
 			}
 		case "PodSandboxStatus", "ContainerStatus":
-			if 2*c.Hung < c.Count && c.Count >= manyCalls && c.MedianSeconds > slowStatus.Seconds() {
+			if (2*c.Hung < c.Count || e.late(c)) && c.Count >= manyCalls && c.MedianSeconds > slowStatus.Seconds() {
 				s.add(false, "half of the %s calls take %s or longer", c.Method, seconds(c.MedianSeconds))
 			}
 		}
@@ -118,6 +121,11 @@ func (e *examination) slow(s *signs) {
 	if one := e.report.Relist.OneByOneSeconds; one > threshold.Seconds() && len(s.texts) > 0 {
 		s.add(false, "if all pods changed at once, a kubelet would need %s, longer than its threshold of %v", seconds(one), threshold)
 	}
+}
+
+// late reports whether status calls that do not return in time are only slow, as those that do.
+func (e *examination) late(c Call) bool {
+	return c.Count-c.Hung >= manyCalls && hungFactor*c.answered >= e.CallTimeout.Seconds()
 }
 
 // failing finds calls that return an error. A list that is too large is a cause of its own.

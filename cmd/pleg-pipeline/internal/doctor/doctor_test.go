@@ -101,6 +101,12 @@ func TestExamineSimulated(t *testing.T) {
 		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: 220 * time.Millisecond})
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 220ms or longer"}},
+		{"some of many slow calls do not return", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) {
+			for n, p := range pods {
+				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: p.Containers[0].ID, Latency: 300 * time.Millisecond, Hang: n%2 > 0})
+				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: p.Containers[1].ID, Hang: n%4 > 0, Latency: 400 * time.Millisecond})
+			}
+		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the ContainerStatus calls take 1s or longer"}},
 		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
 		}, verdict.DeadContainers, verdict.Warning, []string{"250 of 291 containers have exited and 0 of 21 sandboxes are not ready", " 250"}},

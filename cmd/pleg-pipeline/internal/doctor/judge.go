@@ -108,7 +108,10 @@ func (e *examination) seen() pleg.Status {
 	for _, q := range s.Quarantined {
 		waiting[q.UID] = true
 	}
-	for _, c := range slices.SortedFunc(slices.Values(r.Hung), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
+	hangs := slices.DeleteFunc(slices.Clone(r.Hung), func(i ItemCall) bool {
+		return slices.ContainsFunc(r.Calls, func(c Call) bool { return c.Method == i.Method && e.late(c) })
+	})
+	for _, c := range slices.SortedFunc(slices.Values(hangs), func(a, b ItemCall) int { return a.began.Compare(b.began) }) {
 		if uid := pleg.PodUID(c.PodUID); !waiting[uid] {
 			waiting[uid] = true
 			namespace, name, _ := strings.Cut(c.Pod, "/")

@@ -143,6 +143,8 @@ type Call struct {
 	LongestSecs   float64 `json:"longestSeconds"`
 	// Error is the first error.
 	Error string `json:"error,omitempty"`
+
+	answered float64 // the median of those that did not hang
 }
 
 // Relist compares the duration of a relist with the kubelet's limits.

@@ -76,16 +76,18 @@ func (e *examination) summarize() {
 			continue
 		}
 		s := Call{Method: method, Count: len(calls)}
-		took := make([]float64, len(calls))
-		for n, c := range calls {
-			took[n] = c.Seconds
+		var took, answered []float64
+		for _, c := range calls {
+			took = append(took, c.Seconds)
+			if !c.hangs() {
+				answered = append(answered, c.Seconds)
+			}
 			r.add(&s, &c)
 			if c.ID != "" {
 				statuses += c.Seconds
 			}
 		}
-		slices.Sort(took)
-		s.MedianSeconds, s.LongestSecs = took[len(took)/2], took[len(took)-1]
+		s.MedianSeconds, s.LongestSecs, s.answered = median(took), slices.Max(took), median(answered)
 		r.Calls = append(r.Calls, s)
 	}
 	slices.SortFunc(r.Hung, func(a, b ItemCall) int { return cmp.Or(cmp.Compare(a.Pod, b.Pod), cmp.Compare(a.ID, b.ID)) })
@@ -96,6 +98,15 @@ func (e *examination) summarize() {
 	if n := r.Counts.Inspected; n > 0 {
 		r.Relist.OneByOneSeconds += statuses / float64(n) * float64(r.Counts.Sandboxes+r.Counts.Containers)
 	}
+}
+
+// median returns 0 for no values.
+func median(of []float64) float64 {
+	if len(of) == 0 {
+		return 0
+	}
+	slices.Sort(of)
+	return of[len(of)/2]
 }
 
 // addList adds the size of a list. The first call is for the whole list, any others for its portions.
