@@ -39,7 +39,6 @@ type Runtime struct {
 	podFaults                           map[pleg.PodUID]Fault
 
 	counts   Counts
-	inFlight map[pleg.PodUID]int
 	watchers []*watcher
 }
 
@@ -49,12 +48,8 @@ type Counts struct {
 	Lists, PodLists int
 	// Inspections are the calls of PodStatus for each pod.
 	Inspections map[pleg.PodUID]int
-	// InFlight is the number of inspections that have not returned, Peak the
-	// highest it ever was, and PeakPerPod the highest for a single pod.
-	InFlight, Peak, PeakPerPod int
-	// WithoutDeadline is the number of lists and inspections whose context had
-	// no deadline.
-	WithoutDeadline int
+	// InFlight is the number of inspections that have not returned.
+	InFlight int
 }
 
 var (
@@ -69,7 +64,6 @@ func New() *Runtime {
 		statuses:  make(map[pleg.PodUID]*pleg.PodStatus),
 		podFaults: make(map[pleg.PodUID]Fault),
 		counts:    Counts{Inspections: make(map[pleg.PodUID]int)},
-		inFlight:  make(map[pleg.PodUID]int),
 	}
 }
 
@@ -175,7 +169,6 @@ func (r *Runtime) Counts() Counts {
 func (r *Runtime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	r.mu.Lock()
 	r.counts.Lists++
-	r.countDeadline(ctx)
 	pods, fault := slices.Clone(r.pods), r.listFault
 	if r.list != nil {
 		pods = slices.Clone(r.list)
@@ -191,7 +184,6 @@ func (r *Runtime) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 func (r *Runtime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	r.mu.Lock()
 	r.counts.PodLists++
-	r.countDeadline(ctx)
 	var pod *pleg.Pod
 	if i := r.index(uid); i >= 0 {
 		pod = r.pods[i]
@@ -207,8 +199,8 @@ func (r *Runtime) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, erro
 // PodStatus implements [pleg.Runtime]. It returns the [Status] of the pod as it was
 // listed, with [Address] if a sandbox is ready.
 func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatus) (*pleg.PodStatus, error) {
-	faults := r.startInspection(ctx, pod.UID)
-	defer r.finishInspection(pod.UID)
+	faults := r.startInspection(pod.UID)
+	defer r.locked(func() { r.counts.InFlight-- })
 	if err := happen(ctx, faults...); err != nil {
 		return nil, err
 	}
@@ -220,29 +212,12 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, _ *pleg.PodStatu
 	return r.statusOf(pod), nil
 }
 
-func (r *Runtime) startInspection(ctx context.Context, uid pleg.PodUID) []Fault {
+func (r *Runtime) startInspection(uid pleg.PodUID) []Fault {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.countDeadline(ctx)
 	r.counts.Inspections[uid]++
 	r.counts.InFlight++
-	r.inFlight[uid]++
-	r.counts.Peak = max(r.counts.Peak, r.counts.InFlight)
-	r.counts.PeakPerPod = max(r.counts.PeakPerPod, r.inFlight[uid])
 	return []Fault{r.inspectFault, r.podFaults[uid]}
-}
-
-func (r *Runtime) finishInspection(uid pleg.PodUID) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.counts.InFlight--
-	r.inFlight[uid]--
-}
-
-func (r *Runtime) countDeadline(ctx context.Context) {
-	if _, ok := ctx.Deadline(); !ok {
-		r.counts.WithoutDeadline++
-	}
 }
 
 // happen returns the error of the first fault that has an error. Without a fault, a call fails if
