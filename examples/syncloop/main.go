@@ -60,10 +60,9 @@ func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) 
 }
 
 const (
-	// firstBackoff doubles up to lastBackoff while the pipeline is unhealthy, as
-	// in the kubelet.
-	firstBackoff = 100 * time.Millisecond
-	lastBackoff  = 5 * time.Second
+	// unhealthyPause is the time after which the loop asks again whether the pipeline is
+	// healthy. The answer costs the runtime no call.
+	unhealthyPause = time.Second
 	// resyncPeriod is the time between two syncs of all pods. They find what no
 	// event reports, such as a failed probe.
 	resyncPeriod = 10 * time.Second
@@ -81,19 +80,16 @@ type loop struct {
 func (l *loop) run(ctx context.Context) error {
 	resync := time.NewTicker(resyncPeriod)
 	defer resync.Stop()
-	backoff := firstBackoff
 	for {
 		if ok, why := l.healthy(); !ok {
 			fmt.Fprintln(l.out, "skip:", why)
 			select {
-			case <-time.After(backoff):
+			case <-time.After(unhealthyPause):
 			case <-ctx.Done():
 				return nil
 			}
-			backoff = min(2*backoff, lastBackoff)
 			continue
 		}
-		backoff = firstBackoff
 		select {
 		case ev, ok := <-l.events:
 			if !ok {
