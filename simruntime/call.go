@@ -3,6 +3,7 @@ package simruntime
 import (
 	"cmp"
 	"context"
+	"errors"
 	"path"
 	"time"
 
@@ -11,6 +12,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // rpcEvents does not take part in the concurrency limit.
@@ -46,18 +49,10 @@ func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error
 			r.Spoiled++
 		}
 	})
-	if c.verdict.stale || c.verdict.messages > 0 {
+	if c.verdict.messages > 0 {
 		return c, nil
 	}
 	return c, c.verdict.serve(ctx)
-}
-
-// finish delays a stale answer, or fails it.
-func (c *call) finish(ctx context.Context) error {
-	if !c.verdict.stale || c.verdict.messages > 0 {
-		return nil
-	}
-	return c.verdict.serve(ctx)
 }
 
 func (c *call) leave() {
@@ -73,7 +68,7 @@ func (c *call) leave() {
 
 // serve waits for the latency, hangs, and returns the error to answer with.
 func (v verdict) serve(ctx context.Context) error {
-	if sleep(ctx, v.latency) != nil {
+	if v.latency > 0 && backoff.Wait(ctx, v.latency) != nil {
 		return contextError(ctx)
 	}
 	for _, r := range v.hang {
@@ -91,6 +86,9 @@ func (v verdict) serve(ctx context.Context) error {
 
 // contextError returns the error of a gRPC server whose call has ended.
 func contextError(ctx context.Context) error {
+	if cause := context.Cause(ctx); errors.Is(cause, errBroken) {
+		return cause
+	}
 	return status.FromContextError(ctx.Err()).Err()
 }
 
@@ -105,21 +103,16 @@ func malformOf(ctx context.Context) []Fault {
 // unary intercepts each unary call.
 func (rt *Runtime) unary(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
-) (resp any, err error) {
+) (any, error) {
 	c, err := rt.admit(ctx, path.Base(info.FullMethod), req)
 	defer c.leave()
 	if err != nil {
 		return nil, err
 	}
-	inner := ctx
 	if len(c.verdict.malform) > 0 {
-		inner = context.WithValue(ctx, verdictKey{}, c.verdict.malform)
+		ctx = context.WithValue(ctx, verdictKey{}, c.verdict.malform)
 	}
-	resp, err = handler(inner, req)
-	if late := c.finish(ctx); late != nil {
-		return nil, late
-	}
-	return resp, err
+	return handler(ctx, req)
 }
 
 // target returns the pod and the object that a request is about.

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 const (
@@ -51,7 +53,7 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 	start := time.Now()
 	for n := 0; opts.Actions == 0 || n < opts.Actions; n++ {
 		due := start.Add(time.Duration(float64(n+1) / opts.Rate * float64(time.Second)))
-		if err := sleep(ctx, time.Until(due)); err != nil {
+		if err := backoff.Wait(ctx, time.Until(due)); err != nil {
 			return err
 		}
 		if ctx.Err() != nil {

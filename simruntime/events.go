@@ -28,15 +28,11 @@ func (rt *Runtime) SetEventFaults(f EventFaults) {
 func (rt *Runtime) BreakEvents() int {
 	rt.hub.mu.Lock()
 	defer rt.hub.mu.Unlock()
-	n := 0
+	n := len(rt.hub.clients)
 	for _, c := range rt.hub.clients {
-		select {
-		case <-c.broken:
-		default:
-			close(c.broken)
-			n++
-		}
+		c.end(errBroken)
 	}
+	rt.hub.clients = nil
 	return n
 }
 

@@ -59,7 +59,6 @@ type Fault struct {
 
 	// What happens, in this order.
 	Latency time.Duration // Added to the profile's, and in a stream of events to each event.
-	Stale   bool          // The answer is computed before the latency, not after it.
 	Hang    bool          // The call waits for its end, or for Clear.
 	Code    codes.Code    // If not OK, the call fails with it.
 	Message string        // Of the error. If empty, "injected fault".
@@ -158,7 +157,6 @@ type target struct{ podUID, id string }
 type verdict struct {
 	spoiled bool // a rule affects it
 	latency time.Duration
-	stale   bool
 	hang    []*rule
 	code    codes.Code
 	message string
@@ -205,7 +203,6 @@ func (r *rule) matches(rpc string, tgt target) bool {
 func (v *verdict) add(r *rule) {
 	v.spoiled = true
 	v.latency += r.Latency
-	v.stale = v.stale || r.Stale
 	v.messages = max(v.messages, r.Messages)
 	if r.Hang {
 		v.hang = append(v.hang, r)

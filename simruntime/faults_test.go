@@ -69,26 +69,6 @@ func TestFaultWithProbability(t *testing.T) {
 	}
 }
 
-func TestStaleAnswerIsFromStartOfCall(t *testing.T) {
-	for _, stale := range []bool{false, true} {
-		simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-			populate(t, rt, 2, 1)
-			inject(t, rt, simruntime.Fault{
-				RPC: "ListPodSandbox", Latency: 10 * ms, Stale: stale,
-			})
-			time.AfterFunc(5*ms, func() { rt.Burst(1, simruntime.Remove) })
-			want := 1
-			if stale {
-				want = 2
-			}
-			began := time.Now()
-			if got := len(listPods(t, client)); got != want || time.Since(began) != 10*ms {
-				t.Errorf("stale=%v: %d pods after %v, want %d after 10ms", stale, got, time.Since(began), want)
-			}
-		})
-	}
-}
-
 // Two calls execute at a time. Calls that wait may give up.
 func TestConcurrencyLimit(t *testing.T) {
 	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": 10 * ms}}

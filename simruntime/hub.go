@@ -8,6 +8,8 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // clientBuffer is the number of events kept for a client that does not read.
@@ -46,15 +48,18 @@ func (h *hub) publish(ev *cri.ContainerEventResponse) {
 	}
 }
 
-func (h *hub) connect(late time.Duration) *eventClient {
+// connect returns a client and the context of its stream, which BreakEvents ends.
+func (h *hub) connect(ctx context.Context, late time.Duration) (context.Context, *eventClient) {
+	ctx, end := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer), broken: make(chan struct{}), late: late}
+	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer), end: end, late: late}
 	h.clients = append(h.clients, c)
-	return c
+	return ctx, c
 }
 
 func (h *hub) disconnect(c *eventClient) {
+	c.end(nil)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.clients = slices.DeleteFunc(h.clients, func(o *eventClient) bool { return o == c })
@@ -68,48 +73,26 @@ func (h *hub) delay() time.Duration {
 
 // eventClient is one open GetContainerEvents stream.
 type eventClient struct {
-	hub    *hub
-	queue  chan queued
-	broken chan struct{} // closed when BreakEvents ends the stream
-	late   time.Duration // added to EventFaults.Delay
+	hub   *hub
+	queue chan queued
+	end   context.CancelCauseFunc
+	late  time.Duration // added to EventFaults.Delay
 }
 
-// run sends events until the context ends, BreakEvents ends the stream, or sending fails.
+// run sends events until the context ends or sending fails.
 func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResponse) error) error {
-	for {
-		select {
-		case <-c.broken: // even if events are queued
-			return errBroken
-		default:
-		}
+	for ctx.Err() == nil { // else it ends, even if events are queued
 		select {
 		case q := <-c.queue:
-			if err := c.wait(ctx, q.when.Add(c.hub.delay()+c.late)); err != nil {
-				return err
+			wait := time.Until(q.when.Add(c.hub.delay() + c.late))
+			if wait > 0 && backoff.Wait(ctx, wait) != nil {
+				continue
 			}
 			if err := send(q.ev); err != nil {
 				return err
 			}
-		case <-c.broken:
-			return errBroken
 		case <-ctx.Done():
-			return contextError(ctx)
 		}
 	}
-}
-
-// wait waits until a time, the end of ctx or of the stream.
-func (c *eventClient) wait(ctx context.Context, until time.Time) error {
-	wait := time.Until(until)
-	if wait <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(wait):
-		return nil
-	case <-c.broken:
-		return errBroken
-	case <-ctx.Done():
-		return contextError(ctx)
-	}
+	return contextError(ctx)
 }

@@ -1,7 +1,6 @@
 package simruntime
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -44,16 +43,3 @@ var rpcNames = func() map[string]bool {
 	}
 	return names
 }()
-
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}

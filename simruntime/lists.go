@@ -3,7 +3,6 @@ package simruntime
 import (
 	"context"
 	"slices"
-	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -13,7 +12,7 @@ func (s *service) ListPodSandbox(ctx context.Context, req *cri.ListPodSandboxReq
 	resp := &cri.ListPodSandboxResponse{}
 	faults := malformOf(ctx)
 	if len(faults) == 0 && proto.Size(req.GetFilter()) == 0 {
-		setBody(resp, encodeAll(s.rt, &s.rt.podListCache, &s.rt.state.sandboxOrder))
+		setBody(resp, encodeAll(s.rt, &s.rt.state.sandboxOrder))
 		return resp, nil
 	}
 	resp.Items = malformList(s.rt.listSandboxes(req.GetFilter()), faults)
@@ -24,7 +23,7 @@ func (s *service) ListContainers(ctx context.Context, req *cri.ListContainersReq
 	resp := &cri.ListContainersResponse{}
 	faults := malformOf(ctx)
 	if len(faults) == 0 && proto.Size(req.GetFilter()) == 0 {
-		setBody(resp, encodeAll(s.rt, &s.rt.containerListCache, &s.rt.state.containerOrder))
+		setBody(resp, encodeAll(s.rt, &s.rt.state.containerOrder))
 		return resp, nil
 	}
 	resp.Containers = malformList(s.rt.listContainers(req.GetFilter()), faults)
@@ -47,21 +46,15 @@ func marshal(m proto.Message) []byte {
 	return b
 }
 
-// encodeAll returns the body of an unfiltered list, from the cache if nothing has
-// changed.
-func encodeAll[T interface{ listElement() []byte }](rt *Runtime, cache *atomic.Pointer[[]byte], order *[]T) []byte {
+// encodeAll returns the body of an unfiltered list.
+func encodeAll[T interface{ listElement() []byte }](rt *Runtime, order *[]T) []byte {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	if body := cache.Load(); body != nil {
-		return *body
-	}
 	elements := make([][]byte, 0, len(*order))
 	for _, o := range slices.Backward(*order) {
 		elements = append(elements, o.listElement())
 	}
-	body := slices.Concat(elements...)
-	cache.Store(&body)
-	return body
+	return slices.Concat(elements...)
 }
 
 // setBody makes msg encode to body: the bytes of unknown fields are written

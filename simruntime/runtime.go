@@ -73,9 +73,6 @@ type Runtime struct {
 	stats  *counters
 	hub    *hub
 
-	// The unfiltered lists; nil after an update.
-	podListCache, containerListCache atomic.Pointer[[]byte]
-
 	mu    sync.RWMutex // guards what follows
 	rng   *rand.Rand
 	state state

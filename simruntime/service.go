@@ -77,7 +77,7 @@ func (s *service) GetContainerEvents(
 	if err != nil {
 		return err
 	}
-	client := s.rt.hub.connect(c.verdict.latency)
+	ctx, client := s.rt.hub.connect(ctx, c.verdict.latency)
 	defer s.rt.hub.disconnect(client)
 	sent := 0
 	return client.run(ctx, func(ev *cri.ContainerEventResponse) error {

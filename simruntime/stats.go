@@ -5,6 +5,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
 // RPCStats count the calls of one RPC since the last reset.
@@ -82,7 +84,7 @@ func (c *counters) dropEvent() {
 func (rt *Runtime) SleepAfterCall(ctx context.Context, d time.Duration) error {
 	select {
 	case <-rt.stats.called:
-		return sleep(ctx, d)
+		return backoff.Wait(ctx, d)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -24,8 +24,6 @@ func (rt *Runtime) Update(fn func(*Txn)) {
 	rt.mu.Lock()
 	defer rt.mu.Unlock()
 	fn(&Txn{rt: rt, s: &rt.state})
-	rt.podListCache.Store(nil)
-	rt.containerListCache.Store(nil)
 }
 
 // AddPod adds a pod with its sandbox and containers. The UID must
