@@ -72,3 +72,15 @@ func TestStartIsInferredOnce(t *testing.T) {
 		}
 	}
 }
+
+// Only a container that is first seen created is reported as created.
+func TestCreated(t *testing.T) {
+	for change, created := range map[[2]string]bool{
+		{"/s=running", "a=created"}: true, {"/s=running", "a=unknown"}: false, {"a=exited", "a=created"}: false,
+	} {
+		all := events(plegtest.Pod("a", change[0]), plegtest.Pod("a", change[1]), nil, time.Unix(1, 0))
+		if got := slices.ContainsFunc(all, func(ev pleg.Event) bool { return ev.Type == pleg.ContainerCreated }); got != created {
+			t.Errorf("%s, then %s: reported as created: %v, want %v", change[0], change[1], got, created)
+		}
+	}
+}

@@ -63,7 +63,7 @@ func TestReadNamesSomePods(t *testing.T) {
 			runtime.Set(pleg.PodUID(fmt.Sprintf("shop/p%d", i)), "c=running /s=running")
 		}
 		registry := prometheus.NewRegistry()
-		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry})
+		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry, InspectTimeout: 20 * time.Second})
 		if f := view.ReadFigures(p.Pipeline, registry); f.Lister.LastList != nil || f.Waiting == nil || len(f.Waiting) > 0 {
 			t.Errorf("before the first list: %+v", f)
 		}
@@ -75,6 +75,10 @@ func TestReadNamesSomePods(t *testing.T) {
 		}
 		if f.Inspector.InFlight == 0 || f.Differ.Queue == 0 {
 			t.Errorf("inspector = %+v, differ = %+v, want hung inspections", f.Inspector, f.Differ)
+		}
+		time.Sleep(20 * time.Second)
+		if f := view.ReadFigures(p.Pipeline, registry); f.Differ.Quarantined == 0 {
+			t.Errorf("differ = %+v, want pods in quarantine after the time-out", f.Differ)
 		}
 		runtime.SetInspectFault(nil)
 	})
