@@ -260,21 +260,11 @@ func TestExporterFollowsItsSource(t *testing.T) {
 	}
 }
 
-// Run ends when its source ends, but not at an error of the source. It runs once.
-func TestEndOfTheSource(t *testing.T) {
+// An error of the source does not end Run.
+func TestErrorOfTheSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := new(receiver)
-		start := []pleg.Event{event(pleg.Gap, 0), event(pleg.Synced, 0), event(pleg.PodSync, 1)}
-		e, err := otlp.NewExporter(otlp.ExporterOptions{Client: r, Source: &script{parts: [][]pleg.Event{start}, err: pleg.ErrStopped}})
-		kit.Must(t, err)
-		if err := e.Run(t.Context()); err != nil || len(r.names()) != 3 {
-			t.Errorf("first Run: %v with %v, want all three events", err, r.names())
-		}
-		if err := e.Run(t.Context()); err == nil {
-			t.Error("no error of a second Run")
-		}
 		fails := &script{err: errTestEnds}
-		stop := r.export(t, nil, fails)
+		stop := new(receiver).export(t, nil, fails)
 		time.Sleep(time.Minute)
 		if got := len(fails.asked()); got < 4 {
 			t.Errorf("a source that fails was asked %d times in a minute, want it again and again", got)
