@@ -55,7 +55,7 @@ var advice = map[Cause]string{
 		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",
 	HungShim:      "look for the pod's shim (ps -eo pid,stat,cmd), which is stopped or waits for a disk",
-	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl stop ID)",
+	EmptyCgroup:   "the runtime lost the exit of the container and will report it as running forever: delete the pod, or stop the container (crictl -t 1m stop ID)",
 	Fallback:      readLog + "; if its socket is gone, " + again,
 	DeadContainers: "remove them (crictl rm $(crictl ps -aq --state exited), crictl rmp $(crictl pods -q --state notready)); find out why the kubelet's garbage collection does not " +
 		"(--maximum-dead-containers, pods that are never deleted)",
@@ -63,7 +63,7 @@ var advice = map[Cause]string{
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
 	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
 	ClientNotReading: "find out why it does not read, or end it" + waitsFor,
-	DaemonSilent:     "look why it ended (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and start it (systemctl start pleg-pipeline)",
+	DaemonSilent:     "read its log (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and restart it (systemctl restart pleg-pipeline)",
 	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 

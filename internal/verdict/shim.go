@@ -17,7 +17,8 @@ func Stuck(s pleg.Stuck) Finding {
 	case p == nil:
 		f.Cause, f.What = EmptyCgroup, "has a container without a process"
 		f.Detail = ": " + s.Container + " has ended, and the runtime calls it running"
-		f.Advice = "delete the pod, or stop the container (crictl stop " + string(s.ID) + ")"
+		// crictl waits for 2 s by default; CRI-O takes longer for a container without a monitor.
+		f.Advice = "delete the pod, or stop the container (crictl -t 1m stop " + string(s.ID) + ")"
 		return f
 	case p.State == "":
 		f.Cause, f.What = HungShim, "has no shim"
@@ -25,7 +26,7 @@ func Stuck(s pleg.Stuck) Finding {
 		if p.PID > 0 {
 			f.Detail = fmt.Sprintf(": PID %d", p.PID) + strings.TrimPrefix(f.Detail, ": it")
 		}
-		f.Advice = "delete the pod, which makes a new one; crictl stop ends a container"
+		f.Advice = "delete the pod, which makes a new one; crictl -t 1m stop ID ends a container"
 		return f
 	}
 	f.Cause, f.What, f.Detail = HungShim, "has a hung shim", ": "+stateOf(p)

@@ -132,13 +132,13 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) {
 				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
 			},
-			"PROBLEM: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "crictl stop c1",
+			"PROBLEM: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "crictl -t 1m stop c1",
 		},
 		"a conmon has ended": {
 			func(s *pleg.Status) {
 				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &pleg.Process{PID: 41}}}
 			},
-			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "delete the pod",
+			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "crictl -t 1m stop ID",
 		},
 		"a client does not read": {func(s *pleg.Status) {
 			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Client: &pleg.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}

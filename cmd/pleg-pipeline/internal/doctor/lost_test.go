@@ -93,7 +93,7 @@ func TestExamineFindsLostExits(t *testing.T) {
 			r := doctor.Examine(t.Context(), o)
 			if test.lost {
 				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
-				if !strings.HasPrefix(r.Verdict, "PROBLEM: shop/web-0 has a container without a process for at least ") || !strings.Contains(r.Findings[0].Advice, "crictl stop c1)") {
+				if !strings.HasPrefix(r.Verdict, "PROBLEM: shop/web-0 has a container without a process for at least ") || !strings.Contains(r.Findings[0].Advice, "crictl -t 1m stop c1)") {
 					t.Errorf("verdict %q, advice %q, want the pod and the container to stop", r.Verdict, r.Findings[0].Advice)
 				}
 			} else if len(r.Empty) > 0 {
