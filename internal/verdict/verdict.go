@@ -75,6 +75,12 @@ type Finding struct {
 	Pods      int         `json:"pods,omitempty"`
 }
 
+// Error is a finding as the error of a call.
+type Error struct{ Finding }
+
+// Error says what is wrong, and what to do.
+func (e Error) Error() string { return e.Summary + "; " + e.Advice }
+
 // New returns the verdict of findings. good is what it says without findings.
 func New(findings []Finding, good string) Verdict {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })

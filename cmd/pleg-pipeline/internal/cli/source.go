@@ -19,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -129,7 +130,7 @@ func explainDial(err error, socket string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("the socket does not exist: to start a daemon, run %s run --socket %s", Name, socket)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("no daemon answers: it has ended")
+		return errors.New("it has ended")
 	}
 	return err
 }
@@ -247,10 +248,17 @@ func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	return now, s.failed(ctx, err)
 }
 
-// failed returns the error of a call. A daemon that is stopped is why it took too long.
+// failed returns the error of a call. A daemon that is stopped is why it took too long, one that has
+// ended why there is no connection.
 func (s daemonSource) failed(ctx context.Context, err error) error {
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	switch {
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if d := silentDaemon(context.WithoutCancel(ctx), s.process, s.socket, ""); d.Silent != "" {
+			return d.Err()
+		}
+	case status.Code(err) == codes.Unavailable:
+		if why := dial(ctx, s.process, s.socket); why != nil {
+			d := doctor.Daemon{Socket: s.socket, Silent: explainDial(why, s.socket).Error()}
 			return d.Err()
 		}
 	}

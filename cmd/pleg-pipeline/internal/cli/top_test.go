@@ -84,8 +84,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// TestTopNamesADaemonThatIsStoppedLater stops a daemon while top shows it.
-func TestTopNamesADaemonThatIsStoppedLater(t *testing.T) {
+// TestTopNamesASilentDaemon stops and ends a daemon while top shows it.
+func TestTopNamesASilentDaemon(t *testing.T) {
 	t.Parallel()
 	dir, err := os.MkdirTemp("", "top-") //nolint:usetesting // short: the path must fit on a line
 	kit.Must(t, err)
@@ -102,6 +102,9 @@ func TestTopNamesADaemonThatIsStoppedLater(t *testing.T) {
 	term, end := onTerminal(t, process, "top", "--connect", socket)
 	showing(t, term, "waiting for the first answer")
 	kit.Must(t, os.WriteFile(stat, []byte("1 (pleg-pipeline) T 1"), 0o600))
-	showing(t, term, fmt.Sprintf("process %d is stopped (state T); continue it (kill -CONT %[1]d)", os.Getpid()))
+	showing(t, term, fmt.Sprintf("process %d is stopped (state T)\nDo: continue it (kill -CONT %[1]d)", os.Getpid()))
+	kit.Must(t, l.Close())
+	showing(t, term, "does not exist: to start a daemon, run pleg-pipeline run")
+	showing(t, term, "\nDo: read its log (journalctl -u pleg-pipeline")
 	end()
 }

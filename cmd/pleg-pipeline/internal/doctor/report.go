@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -86,13 +85,11 @@ func SilentDaemon(socket, why string, p *pleg.Process) *Daemon {
 // Frozen reports whether the daemon's process is stopped.
 func (d *Daemon) Frozen() bool { return d.Advice != "" }
 
-// Err returns why the daemon does not answer, and what to do.
+// Err returns why the daemon does not answer, and what to do, as a [verdict.Error].
 func (d *Daemon) Err() error {
-	text := fmt.Sprintf("the daemon at %s does not answer: %s", d.Socket, d.Silent)
-	if d.Advice != "" {
-		text += "; " + d.Advice
-	}
-	return errors.New(text)
+	f := d.finding("")
+	f.Severity = verdict.Problem // nobody knows how the runtime is
+	return verdict.Error{Finding: f.Completed(time.Now())}
 }
 
 // answers reports whether there is a daemon that answers.

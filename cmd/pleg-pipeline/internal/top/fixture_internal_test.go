@@ -85,6 +85,7 @@ func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
 // source is a Source whose answers a test sets.
 type source struct {
 	answer atomic.Pointer[update]
+	hangs  atomic.Bool
 	events chan eventMessage
 	fail   chan error
 }
@@ -92,7 +93,11 @@ type source struct {
 // set replaces the answer of the next requests.
 func (s *source) set(u update) { s.answer.Store(&u) }
 
-func (s *source) Status(context.Context) (pleg.Status, error) {
+func (s *source) Status(ctx context.Context) (pleg.Status, error) {
+	if s.hangs.Load() {
+		<-ctx.Done()
+		return pleg.Status{}, ctx.Err()
+	}
 	u := s.answer.Load()
 	return u.status, u.err
 }

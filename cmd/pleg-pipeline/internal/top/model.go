@@ -26,7 +26,7 @@ type model struct {
 	loaded bool   // whether there is a status
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
-	err    string        // why the status is not known
+	err    error         // why the status is not known
 
 	disconnected string // why there are no events; empty if connected
 
@@ -64,10 +64,10 @@ func newModel(o Options) *model {
 // apply stores what the source has answered.
 func (m *model) apply(u update, now time.Time) {
 	if u.err != nil {
-		m.err = u.err.Error()
+		m.err = u.err
 		return
 	}
-	m.err, m.status, m.nodes, m.loaded = "", u.status, u.nodes, true
+	m.err, m.status, m.nodes, m.loaded = nil, u.status, u.nodes, true
 	seen := make(map[pleg.PodUID]bool, len(u.pods))
 	for _, next := range u.pods {
 		seen[next.UID] = true

@@ -64,8 +64,12 @@ func (s *screen) drawPods(m *model, y, n int, now time.Time) {
 		p := m.rows[m.top+i]
 		s.row(y+1+i, columns, func(c *view.Column[pod]) (string, tcell.Style) { return c.Value(p), styles[c.Color(p)] })
 	}
-	if len(m.rows) == 0 && m.loaded {
+	switch {
+	case !m.loaded || len(m.rows) > 0:
+	case len(m.pods) > 0:
 		s.text(0, y+1, s.width, "no pod matches the filter", faint)
+	default:
+		s.text(0, y+1, s.width, "no pods", faint)
 	}
 }
 

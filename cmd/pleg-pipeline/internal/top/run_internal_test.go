@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/gdamore/tcell/v3/vt"
 
@@ -82,10 +83,17 @@ func testLostConnection(t *testing.T) {
 	s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
+	s.hangs.Store(true)
+	time.Sleep(2 * askTimeout)
+	term.wait("NO ANSWER: nothing for 5s")
+	s.hangs.Store(false)
+	time.Sleep(2 * askTimeout)
 	s.set(update{status: healthy(), pods: []view.Pod{viewOf("beta", 1, 1)}})
 	term.wait("healthy")
 	term.wait("beta")
 	term.waitGone("alpha")
+	s.set(update{status: healthy()})
+	term.wait("no pods")
 }
 
 // TestEnds ends the view by a key and by the source. Each other test ends it by its context, as SIGTERM does.

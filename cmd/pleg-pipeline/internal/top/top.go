@@ -20,6 +20,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -90,7 +91,7 @@ type eventMessage struct {
 }
 
 // maxAsking bounds the time spent on requests to 1/maxAsking: a request for the pods of many nodes
-// takes long.
+// takes long. A source that did not answer may do so soon, so that it is asked half of the time.
 const maxAsking = 5
 
 // ask sends the status and the pods once per interval, or more rarely if that takes long.
@@ -99,13 +100,17 @@ func ask(ctx context.Context, from Source, interval time.Duration, updates chan<
 		began := time.Now()
 		answer := askOnce(ctx, from)
 		took := time.Since(began)
+		pause := (maxAsking - 1) * took
+		if answer.err != nil {
+			pause = took
+		}
 		select {
 		case updates <- answer:
 		case <-ctx.Done():
 			return nil
 		}
 		select {
-		case <-time.After(max(interval-took, (maxAsking-1)*took)):
+		case <-time.After(max(interval-took, pause)):
 		case <-ctx.Done():
 			return nil
 		}
@@ -166,7 +171,7 @@ func loop(ctx context.Context, s *screen, m *model, updates <-chan update, event
 			changed = true
 		case next := <-events:
 			if next.err != nil {
-				m.disconnected = next.err.Error()
+				m.disconnected = verdict.Plain(next.err)
 			} else {
 				m.addEvent(next.event, time.Now())
 			}

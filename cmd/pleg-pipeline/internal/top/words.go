@@ -1,6 +1,7 @@
 package top
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -47,11 +48,14 @@ func hasWords(filter string, texts ...string) bool {
 // verdict says how the pipeline or the cluster is, or why that is not known, and what to do.
 func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Severity) {
 	var v verdict.Verdict
+	silent, known := errors.AsType[verdict.Error](m.err)
 	switch {
+	case known:
+		v = verdict.New([]verdict.Finding{silent.Finding}, "")
 	case m.disconnected != "":
 		return "DISCONNECTED: " + m.disconnected, "", verdict.Problem
-	case m.err != "":
-		return "NO ANSWER: " + m.err, "", verdict.Problem
+	case m.err != nil:
+		return "NO ANSWER: " + m.err.Error(), "", verdict.Problem
 	case !m.loaded:
 		return "waiting for the first answer", "", verdict.OK
 	case m.nodes == nil:
