@@ -117,14 +117,17 @@ func stoppedAgentBlocksEvents(ctx context.Context, f *fixture) {
 
 // outOfFiles: the agents lose the connection to containerd and cannot open another.
 func outOfFiles(ctx context.Context, f *fixture) {
-	t, ended := f.t, oldest(f.pods[1])
+	t, victim, ended := f.t, oldest(f.pods[0]), oldest(f.pods[1])
 	limits := make([]unix.Rlimit, len(f.instances))
 	for i, a := range f.instances {
 		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, nil, &limits[i]))
 		few := unix.Rlimit{Cur: 4, Max: limits[i].Max}
 		must(t, unix.Prlimit(a.PID(), unix.RLIMIT_NOFILE, &few, nil))
 	}
-	f.restartWithDeath(ctx, oldest(f.pods[0]))
+	f.lab.Crash()
+	must(t, f.lab.KillProcess(ctx, victim))
+	must(t, f.lab.Revive(ctx))
+	must(t, f.lab.AwaitDied(ctx, victim))
 	must(t, f.lab.Trigger(ctx, ended))
 	must(t, backoff.Wait(ctx, 8*time.Second))
 	for i, a := range f.instances {

@@ -173,15 +173,6 @@ func removeDead(ctx context.Context, l *lab.Lab, c *lab.Container) error {
 	return await(ctx, func() error { return l.RemoveContainer(ctx, c) })
 }
 
-// restartWithDeath kills containerd and a container, and starts containerd again.
-func (f *fixture) restartWithDeath(ctx context.Context, victim *lab.Container) {
-	f.t.Helper()
-	f.lab.Crash()
-	must(f.t, f.lab.KillProcess(ctx, victim))
-	must(f.t, f.lab.Revive(ctx))
-	must(f.t, f.lab.AwaitDied(ctx, victim))
-}
-
 // concurrently does one step with many pods at the same time.
 func (f *fixture) concurrently(ctx context.Context, step func(context.Context, int, *lab.Pod) error) error {
 	g, ctx := errgroup.WithContext(ctx)
