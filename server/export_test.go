@@ -1,4 +1,0 @@
-package server
-
-// Grace is for tests of this package.
-const Grace = grace
