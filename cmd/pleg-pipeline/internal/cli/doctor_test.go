@@ -90,8 +90,8 @@ func isSlow(report string) bool {
 // without a daemon.
 func TestDoctorAsksBoth(t *testing.T) {
 	t.Parallel()
-	works, dead, cri := socketPath(t), abandoned(t), socketPath(t)
-	_, frozen := listen(t)
+	works, dead, cri := socketPath(t), kit.AbandonedSocket(t), socketPath(t)
+	_, frozen := kit.Socket(t)
 	startDaemon(t, works)
 	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
 	simulated.stderr.await(t, "serving")
@@ -125,7 +125,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 // TestStoppedDaemon requires that no command waits for a daemon that is stopped by a signal.
 func TestStoppedDaemon(t *testing.T) {
 	t.Parallel()
-	_, frozen := listen(t)
+	_, frozen := kit.Socket(t)
 	process := with(nil)
 	process.Proc = fstest.MapFS{"self/stat": {}, fmt.Sprintf("%d/stat", os.Getpid()): {Data: []byte("1 (x) T 1")}}
 	process.Terminal = func() (tcell.Screen, error) { return tcell.NewTerminfoScreenFromTty(vt.NewMockTerm()) }

@@ -39,8 +39,8 @@ func TestFailures(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "file")
 	kit.Must(t, os.WriteFile(file, nil, 0o600))
-	_, silent := listen(t)
-	stale := abandoned(t)
+	_, silent := kit.Socket(t)
+	stale := kit.AbandonedSocket(t)
 	busy, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	kit.Must(t, err)
 	defer busy.Close()
@@ -54,25 +54,6 @@ func TestFailures(t *testing.T) {
 	if files, _ := os.ReadDir(dir); len(files) > 0 {
 		t.Errorf("%v is left behind", files)
 	}
-}
-
-// listen makes a socket and returns its path.
-func listen(t *testing.T) (net.Listener, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	kit.Must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l, path
-}
-
-// abandoned returns the path of a socket on which no process listens.
-func abandoned(t *testing.T) string {
-	t.Helper()
-	l, path := listen(t)
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = l.Close()
-	return path
 }
 
 // TestEventsNeedLists has a runtime that answers and cannot list its pods. A daemon would wait.

@@ -200,7 +200,7 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 	for name, want := range map[string]string{"no socket": "the socket does not exist", "no answer": "it accepts connections but never answers"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			silent, socket := listen(t)
+			silent, socket := kit.Socket(t)
 			if name == "no socket" {
 				_ = silent.Close()
 			}
@@ -280,7 +280,7 @@ func TestRunBoundsClients(t *testing.T) {
 // and never answers, is still running.
 func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	t.Parallel()
-	l, path := listen(t)
+	l, path := kit.Socket(t)
 	s := start(t, newTranscript(), "run", "-r", path)
 	conn, err := l.Accept()
 	kit.Must(t, err)

@@ -38,7 +38,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			"self/stat": {}, "7/comm": {Data: []byte("containerd-shim\n")}, "7/stat": {Data: []byte("7 (containerd-shim) T 1 1")},
 			"7/cmdline": {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
 		}
-		listener, socket := listen(t)
+		listener, socket := kit.Socket(t)
 		client, err := net.Dial("unix", socket)
 		kit.Must(t, err)
 		defer client.Close()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"net"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -34,15 +33,6 @@ func options(endpoint string, dial ...grpc.DialOption) doctor.Options {
 		Pressure: fstest.MapFS{},
 		Usage:    func(string) (float64, float64, error) { return 50, 10, nil },
 	}
-}
-
-func socket(t *testing.T) (net.Listener, string) {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	kit.Must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return l, path
 }
 
 // memory listens in memory, for a test in a synctest bubble.

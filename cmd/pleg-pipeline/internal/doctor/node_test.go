@@ -3,7 +3,6 @@ package doctor_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"os"
 	"strings"
 	"testing"
@@ -112,11 +111,9 @@ func serveStub(t *testing.T, s *rawruntime.Runtime, o ...grpc.ServerOption) doct
 }
 
 func TestExamineWithoutRuntime(t *testing.T) {
-	l, stale := socket(t)
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	_ = l.Close()
-	_, hung := socket(t)
-	_, removed := socket(t)
+	stale := kit.AbandonedSocket(t)
+	_, hung := kit.Socket(t)
+	_, removed := kit.Socket(t)
 	kit.Must(t, os.Remove(removed))
 	for _, test := range []struct {
 		endpoint string

@@ -3,7 +3,6 @@ package endpoint_test
 import (
 	"context"
 	"errors"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -28,22 +27,10 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// listening returns the endpoint of a socket that accepts and never answers.
-func listening(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	kit.Must(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	return "unix://" + path
-}
-
 // serving returns the endpoint of a gRPC server, which has a runtime if that is not nil.
 func serving(t *testing.T, of *rawruntime.Runtime) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
-	kit.Must(t, err)
+	l, path := kit.Socket(t)
 	rawruntime.Serve(t, of, l)
 	return "unix://" + path
 }
@@ -53,17 +40,6 @@ func failing(code codes.Code, message string) *rawruntime.Runtime {
 	return &rawruntime.Runtime{Before: func(context.Context, any) error { return status.Error(code, message) }}
 }
 
-// abandoned returns the endpoint of a socket on which no process listens.
-func abandoned(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	kit.Must(t, err)
-	l.SetUnlinkOnClose(false)
-	_ = l.Close()
-	return "unix://" + path
-}
-
 func TestResolveOrder(t *testing.T) {
 	const flag, env, file, other, standard = "unix:///flag", "unix:///env", "unix:///file", "unix:///other", "unix:///standard"
 	config := write(t, "crictl.yaml", "timeout: 2\nruntime-endpoint: "+file+"\ndebug: false\n")
@@ -71,8 +47,9 @@ func TestResolveOrder(t *testing.T) {
 	defaultConfig := write(t, "default.yaml", "runtime-endpoint: "+standard+"\n")
 	emptyConfig := write(t, "empty.yaml", "image-endpoint: unix:///image\n")
 	const missing = "/nonexistent/crictl.yaml"
-	dead, first, second := abandoned(t), serving(t, &rawruntime.Runtime{}), serving(t, &rawruntime.Runtime{})
-	docker, silent, bare := serving(t, nil), listening(t), serving(t, failing(codes.Unimplemented, "method Version not implemented"))
+	_, quiet := kit.Socket(t)
+	dead, first, second := "unix://"+kit.AbandonedSocket(t), serving(t, &rawruntime.Runtime{}), serving(t, &rawruntime.Runtime{})
+	docker, silent, bare := serving(t, nil), "unix://"+quiet, serving(t, failing(codes.Unimplemented, "method Version not implemented"))
 	starting := serving(t, failing(codes.Unavailable, "server is not initialized yet"))
 
 	for _, test := range []struct {
@@ -143,7 +120,7 @@ func TestResolveOrder(t *testing.T) {
 
 func TestResolveErrors(t *testing.T) {
 	malformed := write(t, "crictl.yaml", "runtime-endpoint: [unix:///a\n")
-	dead, docker := abandoned(t), serving(t, nil)
+	dead, docker := "unix://"+kit.AbandonedSocket(t), serving(t, nil)
 	for _, test := range []struct {
 		name     string
 		resolver endpoint.Resolver

@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"net"
-	"path/filepath"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -18,10 +17,7 @@ func TestKernelTellsUnreadBytes(t *testing.T) {
 		kit.Must(t, err)
 		t.Cleanup(func() { _, _ = unix.Close(pair[0]), unix.Close(pair[1]) })
 	}
-	path := filepath.Join(t.TempDir(), "s")
-	l, err := net.Listen("unix", path)
-	kit.Must(t, err)
-	defer l.Close()
+	l, path := kit.Socket(t)
 	client, err := net.Dial("unix", path)
 	kit.Must(t, err)
 	defer client.Close()
