@@ -13,6 +13,11 @@ func DivideLimits(t *testing.T, by int) {
 	limits.bytes, limits.fields, limits.items = limits.bytes/by, limits.fields/by, limits.items/by
 }
 
+// NewShortRecorder returns a recorder whose queue has this length.
+func NewShortRecorder(out Output, queue int) *Recorder {
+	return &Recorder{Tap: newTap(queue), out: out}
+}
+
 // Save writes what Run has kept, after it has returned.
 func (i *Incidents) Save(to io.Writer) error { return i.save(to) }
 

@@ -48,7 +48,7 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, end f
 	t.Helper()
 	client := connect(t, dial)
 	defer client.Close()
-	o.Runtime = hinting{client}
+	o.Runtime = client
 	pipe := kit.New(t, o)
 	events := pipe.Events(t, 100_000)
 	pipe.Start(t)
@@ -63,13 +63,6 @@ func runPipeline(t *testing.T, dial []grpc.DialOption, o pipeline.Options, end f
 		s.states[known.UID] = describe(t, known)
 	}
 	return s
-}
-
-// hinting passes on which pod an event is about, and nothing else of it: then the pipeline lists.
-type hinting struct{ *cri.Client }
-
-func (h hinting) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
-	return h.Client.WatchEvents(ctx, opened, func(e pleg.Hint) { hint(pleg.Hint{UID: e.UID}) })
 }
 
 // connect returns a client that has made its first call.

@@ -1,7 +1,6 @@
 package recording
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -30,7 +29,6 @@ type Options struct {
 	// CRI may add are replaced too. Numbers, such as times, states and exit codes,
 	// stay.
 	Redact bool
-	Queue  int // how many answers may wait to be written; the default is 16384
 }
 
 // Recorder writes the answers of a runtime. Its [Tap] goes into the client; [Recorder.Run] writes.
@@ -44,7 +42,7 @@ type Recorder struct {
 
 // NewRecorder returns a recorder for one call of Run.
 func NewRecorder(out Output, o Options) *Recorder {
-	return &Recorder{Tap: newTap(cmp.Or(o.Queue, queueLength)), out: out, options: o}
+	return &Recorder{Tap: newTap(queueLength), out: out, options: o}
 }
 
 // Totals returns how many answers and errors have been written, and the time until Stop.

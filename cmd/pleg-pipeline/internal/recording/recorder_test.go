@@ -33,7 +33,7 @@ func TestRecorderNeverBlocks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		_, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 1})
-		recorder := recording.NewRecorder(new(memory), recording.Options{Queue: 50})
+		recorder := recording.NewShortRecorder(new(memory), 50)
 		client := connect(t, append(dial, recorder.DialOptions()...))
 		for range 50 {
 			_, err := client.ListPods(t.Context())
