@@ -9,6 +9,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // parts is the number of parts of the span whose CPU time is measured on its own.
@@ -22,7 +25,7 @@ const (
 	removeAfter = 3
 )
 
-// TestCPU measures the CPU time of all kubelets at the same time, each with a runtime of
+// TestCPU measures the CPU time and the memory of all kubelets at the same time, each with a runtime of
 // its own: KUBELET_E2E_SPAN while no pod changes, and again with churn. Nobody asks the
 // kubelets anything meanwhile.
 func TestCPU(t *testing.T) {
@@ -78,6 +81,9 @@ func measureParts(ctx context.Context, t *testing.T, what string, trials []*tria
 		}
 	}
 	for i, tr := range trials {
+		use, err := process.UseOf(tr.k.PID())
+		kit.Must(t, err)
+		tr.add(what+": memory of the kubelet (MiB)", float64(use.RSS)/(1<<20))
 		tr.add(what+": containers started", tr.k.metric(ctx, startedContainers)-started[i])
 	}
 }

@@ -16,10 +16,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
-
-// image is the pod image of package lab. It is in no registry.
-const image = "localhost/pleg-lab/pod:1"
 
 var kubeletConfig = template.Must(template.New("config").Parse(`apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -60,7 +58,7 @@ spec:
   terminationGracePeriodSeconds: 2
   containers:
   - name: app
-    image: ` + image + `
+    image: ` + lab.Image + `
     imagePullPolicy: Never
     args: [{{.Args}}]
 `))
@@ -160,24 +158,14 @@ func (k *kubelet) unmount() {
 
 func podName(i int) string { return fmt.Sprintf("pod-%02d", i) }
 
-// logLinks is where a kubelet makes a link to the log of each container. It has no
-// setting for it.
-const logLinks = "/var/log/containers"
-
-// removeLogLinks removes the links to logs in folders of this test that are gone. The
+// removeLogLinks removes the links that kubelets made to logs in folders of this test that are gone. The
 // next kubelet would ask its runtime for each of these containers, and log an error.
 func removeLogLinks(t *testing.T) {
 	t.Helper()
-	links, err := filepath.Glob(filepath.Join(logLinks, "*.log"))
-	kit.Must(t, err)
-	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(target, filepath.Join(os.TempDir(), "pleg-")) {
-			continue
-		}
-		if _, err := os.Stat(target); os.IsNotExist(err) {
-			kit.Must(t, os.Remove(link))
-		}
+	kit.Must(t, os.MkdirAll("/var/log/containers", 0o755)) // a kubelet has no setting for it
+	find := exec.Command("find", "/var/log/containers", "-lname", os.TempDir()+"/pleg-*", "-xtype", "l", "-delete")
+	if out, err := find.CombinedOutput(); err != nil {
+		t.Fatalf("remove links to logs: %v: %s", err, out)
 	}
 }
 

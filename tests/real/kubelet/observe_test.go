@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -127,7 +128,7 @@ func (v *victims) restarts(ctx context.Context, k *kubelet) []time.Duration {
 		now, statuses := running(ctx, v.l), k.statuses(ctx)
 		for name, old := range v.before {
 			c := now[name]
-			if c != nil && c.GetId() != old.GetId() && statuses[name].runningID() == c.GetId() {
+			if c != nil && c.GetId() != old.GetId() && runningID(statuses[name]) == c.GetId() {
 				restarted[name] = time.Unix(0, c.GetCreatedAt()).Sub(v.at)
 			}
 		}
@@ -141,24 +142,8 @@ func (k *kubelet) get(ctx context.Context, path string) (string, error) {
 	return process.Get(ctx, http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d%s", k.ports[1], path))
 }
 
-// podStatus is the status of a pod in the kubelet's /pods.
-type podStatus struct {
-	Phase             string `json:"phase"`
-	ContainerStatuses []struct {
-		ContainerID string `json:"containerID"`
-		State       struct {
-			Running    *struct{} `json:"running"`
-			Terminated *struct {
-				ExitCode int    `json:"exitCode"`
-				Reason   string `json:"reason"`
-			} `json:"terminated"`
-		} `json:"state"`
-		RestartCount int `json:"restartCount"`
-	} `json:"containerStatuses"`
-}
-
 // runningID returns the id of the pod's container, or "" if it does not run.
-func (s podStatus) runningID() string {
+func runningID(s corev1.PodStatus) string {
 	for _, c := range s.ContainerStatuses {
 		if c.State.Running != nil {
 			_, id, _ := strings.Cut(c.ContainerID, "://")
@@ -170,25 +155,18 @@ func (s podStatus) runningID() string {
 
 // statuses returns the statuses that the kubelet has of its pods, by the name in the
 // manifest, or nil after an error.
-func (k *kubelet) statuses(ctx context.Context) map[string]podStatus {
+func (k *kubelet) statuses(ctx context.Context) map[string]corev1.PodStatus {
 	text, err := k.get(ctx, "/pods")
 	if err != nil {
 		return nil
 	}
-	var list struct {
-		Items []struct {
-			Metadata struct {
-				Name string `json:"name"`
-			} `json:"metadata"`
-			Status podStatus `json:"status"`
-		} `json:"items"`
-	}
+	var list corev1.PodList
 	if err := json.Unmarshal([]byte(text), &list); err != nil {
 		return nil
 	}
-	out := make(map[string]podStatus, len(list.Items))
-	for _, item := range list.Items {
-		out[strings.TrimSuffix(item.Metadata.Name, "-lab")] = item.Status
+	out := make(map[string]corev1.PodStatus, len(list.Items))
+	for _, p := range list.Items {
+		out[strings.TrimSuffix(p.Name, "-lab")] = p.Status
 	}
 	return out
 }

@@ -31,12 +31,7 @@ const inspectionTime = 12 * time.Millisecond
 type proxy struct {
 	conn *grpc.ClientConn
 	slow atomic.Bool
-	lock chan struct{} // held by the status call that is served
-
-	mu sync.Mutex // guards what follows
-	// calls counts the status calls while the proxy is slow; arrived counts the calls that wait or
-	// are served, and most is its maximum.
-	calls, arrived, most int
+	lock sync.Mutex // held by the status call that is served
 }
 
 // startProxy serves a socket in front of the runtime until the test ends, and returns
@@ -49,7 +44,7 @@ func startProxy(ctx context.Context, t *testing.T, runtime string) (*proxy, stri
 	socket := filepath.Join(process.Dir(t), "cri.sock")
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 	kit.Must(t, err)
-	p := &proxy{conn: conn, lock: make(chan struct{}, 1)}
+	p := &proxy{conn: conn}
 	server := grpc.NewServer(grpc.ForceServerCodec(raw{}), grpc.UnknownServiceHandler(p.call))
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -66,15 +61,11 @@ func startProxy(ctx context.Context, t *testing.T, runtime string) (*proxy, stri
 func (p *proxy) call(_ any, from grpc.ServerStream) error {
 	ctx, cancel := context.WithCancel(from.Context())
 	defer cancel()
-	method, ok := grpc.MethodFromServerStream(from)
-	if !ok {
-		return errors.New("a call without a method")
-	}
-	if p.slow.Load() && isInspection(method) {
-		if err := p.acquire(ctx); err != nil {
-			return err
-		}
-		defer p.release()
+	method, _ := grpc.MethodFromServerStream(from)
+	if p.slow.Load() && (strings.HasSuffix(method, "/ContainerStatus") || strings.HasSuffix(method, "/PodSandboxStatus")) {
+		p.lock.Lock()
+		defer p.lock.Unlock()
+		pause(ctx, inspectionTime)
 	}
 	var message []byte
 	if err := from.RecvMsg(&message); err != nil {
@@ -99,45 +90,6 @@ func (p *proxy) call(_ any, from grpc.ServerStream) error {
 			return err
 		}
 	}
-}
-
-func isInspection(method string) bool {
-	return strings.HasSuffix(method, "/ContainerStatus") || strings.HasSuffix(method, "/PodSandboxStatus")
-}
-
-// acquire waits until no other status call is served.
-func (p *proxy) acquire(ctx context.Context) error {
-	p.arrive(1)
-	select {
-	case p.lock <- struct{}{}:
-		pause(ctx, inspectionTime)
-		return nil
-	case <-ctx.Done():
-		p.arrive(-1)
-		return context.Cause(ctx)
-	}
-}
-
-func (p *proxy) release() {
-	p.arrive(-1)
-	<-p.lock
-}
-
-// arrive counts a status call that arrives, with 1, or leaves, with -1.
-func (p *proxy) arrive(n int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.calls += max(0, n)
-	p.arrived += n
-	p.most = max(p.most, p.arrived)
-}
-
-// counts returns the number of status calls, and the most that waited or were served
-// at the same time.
-func (p *proxy) counts() (calls, most int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.calls, p.most
 }
 
 // raw is a codec that leaves messages as they are.

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -122,7 +123,6 @@ func measure(t *testing.T, kind string, r *result) {
 	t.Cleanup(stop)
 	tr := startTrial(ctx, t, kind, r)
 	pause(ctx, settleTime)
-	step(ctx, "idle", tr.idle)
 	step(ctx, "kill", tr.killContainers)
 	step(ctx, "shim", tr.hangShim)
 	step(ctx, "manifests", tr.changeManifests)
@@ -167,16 +167,6 @@ func step(ctx context.Context, name string, run func(context.Context)) {
 	if slices.Contains(steps, name) {
 		run(ctx)
 	}
-}
-
-// idle measures the processes while no pod changes.
-func (tr *trial) idle(ctx context.Context) {
-	before, d := tr.usage(), span(tr.t)
-	pause(ctx, d)
-	tr.share("idle", before, d)
-	use, err := process.UseOf(tr.k.PID())
-	kit.Must(tr.t, err)
-	tr.add("idle: memory of the kubelet (MiB)", float64(use.RSS)/(1<<20))
 }
 
 // share adds the part of a core that was used since before, and returns the CPU time.
@@ -248,7 +238,7 @@ func (tr *trial) changeManifests(ctx context.Context) {
 	}))
 	tr.k.addPod("job", "Never", `"exit", "7", "1s"`)
 	tr.seconds("pod that exits after 1 s: reported after", await(ctx, tr.t, "report of a pod that ended", 100*time.Millisecond, func() bool {
-		return tr.k.statuses(ctx)["job"].Phase == "Failed"
+		return tr.k.statuses(ctx)["job"].Phase == corev1.PodFailed
 	}))
 	for _, c := range tr.k.statuses(ctx)["job"].ContainerStatuses {
 		if c.State.Terminated == nil || c.State.Terminated.ExitCode != 7 || c.RestartCount != 0 {
@@ -281,7 +271,7 @@ func (tr *trial) slowRuntime(ctx context.Context) {
 	names := tr.next(slowly)
 	await(ctx, tr.t, "statuses after a restart of the kubelet", 100*time.Millisecond, func() bool {
 		statuses := tr.k.statuses(ctx)
-		return !slices.ContainsFunc(names, func(name string) bool { return statuses[name].runningID() == "" })
+		return !slices.ContainsFunc(names, func(name string) bool { return runningID(statuses[name]) == "" })
 	})
 	pause(ctx, 5*time.Second)
 	tr.requireSame(ctx, "a restart of the kubelet", before, nil)
@@ -289,9 +279,6 @@ func (tr *trial) slowRuntime(ctx context.Context) {
 	v := choose(ctx, tr.t, tr.l, names...)
 	v.kill(tr.t)
 	tr.restarts(fmt.Sprintf("%d killed together, one status call served at a time", slowly), v.restarts(ctx, tr.k))
-	calls, most := p.counts()
-	tr.add("- status calls", float64(calls))
-	tr.add("- most status calls that waited or were served", float64(most))
 	p.slow.Store(false)
 }
 
