@@ -114,15 +114,15 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 
 // watch is owned by the goroutine that ranges.
 type watch struct {
-	*store // nil before the first connection
+	*store
 
 	js       jetstream.JetStream
 	o        WatchOptions
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
-	// patience is how long the server may search. It grows with each attempt that failed: the request may
-	// also have gone to a leader that is gone.
+	// patience is how long the server may search. It grows with each search that was too long, and with
+	// nothing else: the request may also have gone to a leader that is gone.
 	patience time.Duration
 
 	nodes map[string]*progress
@@ -146,7 +146,7 @@ type watch struct {
 // run connects until the watch ends or no attempt can succeed.
 func (w *watch) run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
-	for w.patience = requestTimeout; ; w.patience = min(2*w.patience, searchTimeout) {
+	for w.patience = requestTimeout; ; {
 		began := time.Now()
 		connected, stop := untilReconnected(ctx, w.js.Conn())
 		err := cmp.Or(w.connect(connected), context.Cause(connected))
@@ -156,6 +156,9 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		if time.Since(began) > searchTimeout {
 			retries.Reset()
+		}
+		if errors.Is(err, errNoConsumer) && errors.Is(err, context.DeadlineExceeded) {
+			w.patience = min(2*w.patience, searchTimeout)
 		}
 		retryIn := retries.Next()
 		if w.o.Disconnected != nil {
@@ -172,10 +175,10 @@ const bookmarkPeriod = 10 * time.Second
 
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) (err error) {
-	if w.store == nil {
-		if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
-			return err
-		}
+	// It asks the server that leads the others. While there is none, the request for a consumer is lost, for
+	// which a watch may wait long.
+	if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
+		return err
 	}
 	config, err := w.begin(ctx)
 	if err != nil {
