@@ -43,8 +43,6 @@ type WatchOptions struct {
 	// connection that broke, with the time until the next attempt. The goroutine that
 	// ranges calls it.
 	Disconnected func(err error, retryIn time.Duration)
-	// Connected, if not nil, is called when a connection is made. The goroutine that ranges calls it.
-	Connected func()
 	// Unreadable, if not nil, is called for each message that cannot be read and is passed over: it
 	// was written by something else than an agent of this project, or by a newer agent. If an
 	// agent's events are missing for it, a Gap of the node follows. The goroutine that ranges calls
@@ -189,9 +187,6 @@ func (w *watch) connect(ctx context.Context) (err error) {
 		return err
 	}
 	defer messages.Stop()
-	if w.o.Connected != nil {
-		w.o.Connected()
-	}
 	if w.owes {
 		if err := w.catchUp(ctx, messages, config); err != nil {
 			return err

@@ -35,8 +35,6 @@ type fleetFlags struct {
 	nodes      []string
 	namespaces []string        // of the pods to read. If empty, all
 	after      *fleet.Position // --since of events
-	// away is true while a watch is disconnected.
-	away bool
 }
 
 func (f *fleetFlags) add(cmd *cobra.Command) {
@@ -104,14 +102,8 @@ func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnec
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
 		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,
-		Filter: o.Filter,
-		Disconnected: func(err error, retryIn time.Duration) {
-			s.flags.away = true
-			if disconnected != nil {
-				disconnected(err, retryIn)
-			}
-		},
-		Connected: func() { s.flags.away = false },
+		Filter:       o.Filter,
+		Disconnected: disconnected,
 		Unreadable: func(err error) {
 			if !unreadable { // one notice, however much cannot be read
 				unreadable = true

@@ -67,7 +67,7 @@ func (f *follower) each(ctx context.Context, from source, o client.WatchOptions,
 // the first event of a new connection.
 func (f *follower) sayConnected(ctx context.Context, ev fleet.Event) {
 	prefix := ""
-	if f.disconnected && (f.fleet == nil || !f.fleet.away) {
+	if f.disconnected {
 		prefix = "connected to " + f.server + ": "
 		f.disconnected = false
 	}
