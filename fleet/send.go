@@ -111,10 +111,10 @@ func (p *Publisher) transmit() error {
 		return errReconnected
 	}
 	header := nats.Header{
-		"Content-Type":                                {contentType},
-		jetstream.ExpectedLastSubjSeqHeader:           {strconv.FormatUint(p.fence, 10)},
-		"Nats-Expected-Last-Subject-Sequence-Subject": {p.node},
-		jetstream.MsgIDHeader:                         {""},
+		"Content-Type":                          {contentType},
+		jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(p.fence, 10)},
+		jetstream.ExpectedLastSubjSeqSubjHeader: {p.node},
+		jetstream.MsgIDHeader:                   {""},
 	}
 	for ; p.sent < min(p.window(), len(p.queue)); p.sent++ {
 		o := &p.queue[p.sent]

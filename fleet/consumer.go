@@ -1,0 +1,131 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+const (
+	// heartbeat is how often the server says that it is there. If two do not come, the consumer is
+	// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
+	heartbeat = 2 * time.Second
+	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
+	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
+	messageBuffer = 1000
+	// quietTime is how long nothing comes until the leader is asked what is the last message. It is
+	// longer than two heartbeats: nats.go looks for them only during one wait.
+	quietTime = 5 * time.Second
+)
+
+// consumer receives messages in their order.
+type consumer struct {
+	jetstream.MessagesContext
+	*store
+
+	subjects []string
+	received uint64
+	// last is the sequence number up to which it has everything.
+	last uint64
+	// pending is the number of messages that waited when the consumer began.
+	pending uint64
+}
+
+// consume makes a consumer. It is not jetstream's ordered consumer, which goes on after a loss of
+// messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
+// have no leader.
+func (s *store) consume(ctx context.Context, timeout time.Duration, config jetstream.ConsumerConfig) (*consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	subjects := config.FilterSubjects
+	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
+	if len(config.FilterSubjects) == 1 { // a server can permit a single consumer, not several
+		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
+	}
+	created, err := s.stream.CreateConsumer(ctx, config)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNoConsumer, explain(s.js.Conn(), err))
+	}
+	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(heartbeat))
+	if err != nil {
+		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
+	}
+	last := max(1, config.OptStartSeq) - 1
+	return &consumer{MessagesContext: messages, store: s, subjects: subjects, last: last, pending: created.CachedInfo().NumPending}, nil
+}
+
+var (
+	errNoConsumer   = errors.New("create consumer")
+	errLostUnderWay = errors.New("a message was lost under way")
+	errBehind       = errors.New("the server does not send what the leader has")
+)
+
+// next returns the next message; nil if nothing comes for a time and the leader has nothing else. A server
+// that follows the leader may stay behind, although its heartbeats come.
+func (c *consumer) next(ctx context.Context) (*stored, error) {
+	for behind := false; ; behind = true {
+		m, err := c.wait(ctx)
+		if m != nil || err != nil {
+			return m, err
+		}
+		last, err := c.lastSequence(ctx, c.subjects...)
+		switch {
+		case err == nil && last <= c.last:
+			return nil, nil
+		case behind:
+			return nil, cmp.Or(err, errBehind)
+		}
+	}
+}
+
+// wait returns the next message; nil if none comes for a time.
+func (c *consumer) wait(ctx context.Context) (*stored, error) {
+	waiting, cancel := context.WithTimeout(ctx, quietTime)
+	defer cancel()
+	m, err := c.Next(jetstream.NextContext(waiting))
+	if m == nil {
+		if waiting.Err() != nil && ctx.Err() == nil {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("receive messages: %w", explain(c.js.Conn(), cmp.Or(context.Cause(ctx), err)))
+	}
+	metadata, err := m.Metadata()
+	if err != nil {
+		return nil, fmt.Errorf("receive messages: %w", err)
+	}
+	if c.received++; metadata.Sequence.Consumer != c.received {
+		return nil, errLostUnderWay
+	}
+	c.last = metadata.Sequence.Stream
+	return &stored{m.Subject(), c.last, metadata.Timestamp, m.Data()}, nil
+}
+
+// snapshot calls each with the last message of each subject, and with what is written meanwhile, in
+// their order. It returns the sequence number up to which it has everything.
+func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
+	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
+	if err != nil {
+		return 0, err
+	}
+	defer messages.Stop()
+	return messages.receive(ctx, func(m *stored) error { each(m); return nil })
+}
+
+// receive calls each with the next messages, until the consumer has everything up to the sequence number
+// that it returns. What proves that is a message that the leader had after the consumer began: any replica
+// may send the messages, also one that does not have yet what the leader has acknowledged.
+func (c *consumer) receive(ctx context.Context, each func(*stored) error) (until uint64, err error) {
+	until, err = c.lastSequence(ctx, c.subjects...)
+	for err == nil && c.last < until {
+		var m *stored
+		if m, err = c.next(ctx); m == nil { // the last one was removed
+			break
+		}
+		err = each(m)
+	}
+	return until, err
+}
