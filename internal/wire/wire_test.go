@@ -21,10 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// fill sets every field of a struct, and of what it points to, to a value that is
-// not zero. So the tests cover fields that are added later.
-func fill(t *testing.T, v reflect.Value) { fillWith(t, v, "text") }
-
+// fillWith sets every field of a struct, and of what it points to, to a value that is not zero.
 func fillWith(t *testing.T, v reflect.Value, text string) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[time.Time]() {
@@ -76,16 +73,80 @@ func sent[M proto.Message](t *testing.T, m M) M {
 	return out.(M)
 }
 
-func TestEventKeepsEveryField(t *testing.T) {
+// filled returns a value whose fields are all set. So the tests cover fields that are added later.
+func filled[T any](t *testing.T) (v T) {
+	fillWith(t, reflect.ValueOf(&v).Elem(), "text")
+	return v
+}
+
+// requireKept fails unless a value arrives as it was sent.
+func requireKept[T, M any, P interface {
+	*M
+	proto.Message
+}](t *testing.T, want T, from func(T) P, to func(P) T) {
+	t.Helper()
+	if got := to(sent(t, from(want))); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+func TestEveryFieldIsKept(t *testing.T) {
 	for _, typ := range eventtype.Types() {
-		t.Run(string(typ), func(t *testing.T) {
-			var want pleg.Event
-			fill(t, reflect.ValueOf(&want).Elem())
-			want.Type = typ
-			if got := wire.ToEvent(sent(t, wire.FromEvent(want))); !reflect.DeepEqual(got, want) {
-				t.Errorf("got  %+v\nwant %+v", got, want)
-			}
-		})
+		ev := filled[pleg.Event](t)
+		ev.Type = typ
+		requireKept(t, ev, wire.FromEvent, wire.ToEvent)
+	}
+	zero := int32(0)
+	requireKept(t, pleg.Event{Type: pleg.ContainerDied, ExitCode: &zero}, wire.FromEvent, wire.ToEvent)
+	requireKept(t, pleg.Event{Type: pleg.ContainerDied}, wire.FromEvent, wire.ToEvent)
+	for _, state := range []pleg.State{pleg.StateUnknown, pleg.StateCreated, pleg.StateRunning, pleg.StateExited} {
+		status := filled[*pleg.PodStatus](t)
+		status.Containers[0].State = state
+		requireKept(t, status, wire.FromStatus, wire.ToStatus)
+	}
+	requireKept(t, filled[lookup.Container](t), wire.FromContainer, wire.ToContainer)
+	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second, WithPath: true}, {PID: 7}, {Cgroup: 1 << 40}} {
+		requireKept(t, q, wire.FromQuery, wire.ToQuery)
+	}
+	requireKept(t, filled[pleg.Status](t), wire.FromPipelineStatus, wire.ToPipelineStatus)
+	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
+	requireKept(t, &pleg.Pod{ // what a list has
+		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
+		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
+		Sandboxes: []*pleg.Container{
+			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
+		},
+	}, wire.FromPod, wire.ToPod)
+}
+
+func TestOptionsKeepEveryField(t *testing.T) {
+	want := filled[pleg.SubscribeOptions](t)
+	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
+	after := want
+	want.After, after.Since = pleg.Position{}, time.Time{} // they exclude each other
+	for _, want := range []pleg.SubscribeOptions{want, after} {
+		r, err := wire.FromOptions(want)
+		kit.Must(t, err)
+		if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
+		}
+	}
+}
+
+// What is missing or unknown stays so.
+func TestAbsentValues(t *testing.T) {
+	if wire.ToStatus(wire.FromStatus(nil)) != nil || wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
+		t.Error("no pod became one")
+	}
+	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
+		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
+	}
+}
+
+func TestUnavailableRuntimeStaysSo(t *testing.T) {
+	away := pleg.Status{Relist: pleg.RelistStatus{Err: fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)}}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(away))).Relist.Err; !errors.Is(err, pleg.ErrUnavailable) || err.Error() != away.Relist.Err.Error() {
+		t.Errorf("the error of an unavailable runtime became %v", err)
 	}
 }
 
@@ -125,57 +186,12 @@ func TestTextIsSentAsUTF8(t *testing.T) {
 	}
 }
 
-func TestOptionsKeepEveryField(t *testing.T) {
-	var want pleg.SubscribeOptions
-	fill(t, reflect.ValueOf(&want).Elem())
-	want.Filter.Types = []pleg.EventType{pleg.ContainerDied}
-	after := want
-	want.After, after.Since = pleg.Position{}, time.Time{} // they exclude each other
-	for _, want := range []pleg.SubscribeOptions{want, after} {
-		r, err := wire.FromOptions(want)
-		kit.Must(t, err)
-		if got, err := wire.ToOptions(sent(t, r)); err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %+v, %v\nwant %+v", got, err, want)
-		}
-	}
-}
-
-func TestEventKeepsMissingExitCode(t *testing.T) {
-	zero := int32(0)
-	for _, code := range []*int32{nil, &zero} {
-		got := wire.ToEvent(sent(t, wire.FromEvent(pleg.Event{Type: pleg.ContainerDied, ExitCode: code})))
-		if !reflect.DeepEqual(got.ExitCode, code) {
-			t.Errorf("exit code %v became %v", code, got.ExitCode)
-		}
-		if !got.ObservedAt.IsZero() {
-			t.Errorf("the zero time became %v", got.ObservedAt)
-		}
-	}
-}
-
 func TestUnknownEventTypeKeepsItsNumber(t *testing.T) {
 	if got, want := wire.ToEventType(99), pleg.EventType("99"); got != want {
 		t.Errorf("ToEventType(99) = %q, want %q", got, want)
 	}
 	if _, ok := wire.FromEventType("NoSuchType"); ok {
 		t.Error("FromEventType knows NoSuchType")
-	}
-}
-
-func TestStatusKeepsEveryField(t *testing.T) {
-	want := new(pleg.PodStatus)
-	fill(t, reflect.ValueOf(want).Elem())
-	for _, state := range []pleg.State{pleg.StateUnknown, pleg.StateCreated, pleg.StateRunning, pleg.StateExited} {
-		want.Containers[0].State = state
-		if got := wire.ToStatus(sent(t, wire.FromStatus(want))); !reflect.DeepEqual(got, want) {
-			t.Errorf("got  %+v\nwant %+v", got, want)
-		}
-	}
-	if got := wire.ToStatus(wire.FromStatus(nil)); got != nil {
-		t.Errorf("nil became %+v", got)
-	}
-	if got := wire.ToStatus(&plegv1.PodStatus{Containers: []*plegv1.ContainerStatus{{State: 99}}}); got.Containers[0].State != pleg.StateUnknown {
-		t.Errorf("state 99 became %v, want %v", got.Containers[0].State, pleg.StateUnknown)
 	}
 }
 
@@ -204,24 +220,10 @@ func TestYearsThatJSONCannotHave(t *testing.T) {
 	}
 }
 
-func TestLookupKeepsEveryField(t *testing.T) {
-	want := new(lookup.Container)
-	fill(t, reflect.ValueOf(want).Elem())
-	if got := wire.ToContainer(sent(t, wire.FromContainer(*want))); !reflect.DeepEqual(got, *want) {
-		t.Errorf("got  %+v\nwant %+v", got, *want)
-	}
-	for _, want := range []lookup.Query{{Container: "c", Wait: time.Second, WithPath: true}, {PID: 7}, {Cgroup: 1 << 40}} {
-		if got := wire.ToQuery(sent(t, wire.FromQuery(want))); got != want {
-			t.Errorf("got %+v, want %+v", got, want)
-		}
-	}
-}
-
 // FuzzEvent checks that an event of any version is the same after it is sent once
 // more.
 func FuzzEvent(f *testing.F) {
-	var ev pleg.Event
-	fill(&testing.T{}, reflect.ValueOf(&ev).Elem())
+	ev := filled[pleg.Event](&testing.T{})
 	for _, t := range []pleg.EventType{pleg.ContainerDied, pleg.PodSync, pleg.Synced, pleg.Gap} {
 		ev.Type = t
 		data, err := proto.Marshal(wire.FromEvent(ev))
@@ -242,36 +244,4 @@ func FuzzEvent(f *testing.F) {
 			t.Errorf("%+v, sent once more, is %+v", first, second)
 		}
 	})
-}
-
-func TestPipelineStatusKeepsEveryField(t *testing.T) {
-	var want pleg.Status
-	fill(t, reflect.ValueOf(&want).Elem())
-	got := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(want)))
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if got := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(pleg.Status{}))); !reflect.DeepEqual(got, pleg.Status{}) {
-		t.Errorf("an empty status became %+v", got)
-	}
-	away := pleg.Status{Relist: pleg.RelistStatus{Err: fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)}}
-	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(away))).Relist.Err; !errors.Is(err, pleg.ErrUnavailable) || err.Error() != away.Relist.Err.Error() {
-		t.Errorf("the error of an unavailable runtime became %v", err)
-	}
-}
-
-func TestListedPodKeepsWhatTheListHas(t *testing.T) {
-	want := &pleg.Pod{
-		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
-		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
-		Sandboxes: []*pleg.Container{
-			{ID: "s2", Name: "web-0", Attempt: 1, State: pleg.StateRunning}, {ID: "s1", Name: "web-0", State: pleg.StateExited},
-		},
-	}
-	if got := wire.ToPod(sent(t, wire.FromPod(want))); !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
-		t.Error("no pod became one")
-	}
 }
