@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -145,7 +146,7 @@ func (w *world) act(what int) {
 // hint announces the containers of the present state, or of an earlier state: an event may be late.
 func (w *world) hint() {
 	each(podOf(history[w.rand.IntN(w.at+1)]), func(c *pleg.Container, sandbox bool) {
-		h := pleg.Hint{UID: explorePod, Container: c.ID, Name: "name", State: c.State, PodName: "pod"}
+		h := pleg.Hint{UID: explorePod, Container: c.ID, Name: "name", State: c.State, PodName: "name-p"}
 		if sandbox {
 			h.Sandbox = c.ID
 		}
@@ -289,25 +290,12 @@ func legal(told []pleg.EventType) (last pleg.EventType, bad bool) {
 	return last, false
 }
 
-// podOf returns a pod in the words of a history, such as "a=running /s=running": the sandbox has
-// a slash. "" is no pod.
+// podOf returns the pod in the words of a history. "" is no pod.
 func podOf(words string) *pleg.Pod {
 	if words == "" {
 		return nil
 	}
-	states := map[string]pleg.State{"created": pleg.StateCreated, "running": pleg.StateRunning, "exited": pleg.StateExited, "unknown": pleg.StateUnknown}
-	pod := &pleg.Pod{UID: explorePod, Name: "pod", Namespace: "ns"}
-	for word := range strings.FieldsSeq(words) {
-		id, state, _ := strings.Cut(word, "=")
-		name, sandbox := strings.CutPrefix(id, "/")
-		c := &pleg.Container{ID: pleg.ContainerID(name), Name: name, State: states[state]}
-		if sandbox {
-			pod.Sandboxes = append(pod.Sandboxes, c)
-		} else {
-			pod.Containers = append(pod.Containers, c)
-		}
-	}
-	return pod
+	return plegtest.Pod(explorePod, words)
 }
 
 // plainWords undoes podOf.

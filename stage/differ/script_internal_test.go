@@ -286,7 +286,7 @@ func (s *script) step(in input) {
 func hintOf(words string) pleg.Hint {
 	id, state, _ := strings.Cut(words, "=")
 	name, sandbox := strings.CutPrefix(id, "/")
-	h := pleg.Hint{UID: explorePod, Container: pleg.ContainerID(name), Name: name, PodName: "pod", PodNamespace: "ns", State: pleg.StateRunning}
+	h := pleg.Hint{UID: explorePod, Container: pleg.ContainerID(name), Name: name, PodName: "name-p", PodNamespace: "ns", State: pleg.StateRunning}
 	if sandbox {
 		h.Sandbox = h.Container
 	}
@@ -362,7 +362,7 @@ func TestQuarantineIsReported(t *testing.T) {
 	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now)
 	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now.Add(5*time.Second))
 	want := pleg.Quarantined{
-		UID: explorePod, Namespace: "ns", Name: "pod", Since: now.Add(-2 * time.Second), Hung: 2,
+		UID: explorePod, Namespace: "ns", Name: "name-p", Since: now.Add(-2 * time.Second), Hung: 2,
 		NextTry: now.Add(7 * time.Second), Err: hung, Call: &hung.Call,
 	}
 	if got := q.published(); len(got) != 1 || got[0] != want {
