@@ -37,15 +37,19 @@ func (g gated) WithGroup(name string) slog.Handler {
 	return gated{g.Handler.WithGroup(name), g.gate}
 }
 
-func newGated(text *bytes.Buffer) (log *slog.Logger, queue *asynclog.Queue, open func()) {
-	gate := make(chan struct{})
-	plain := slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+// plain writes records without their time and level.
+func plain(text *bytes.Buffer) slog.Handler {
+	return slog.NewTextHandler(text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
 			return slog.Attr{}
 		}
 		return a
 	}})
-	log, queue = asynclog.New(slog.New(gated{plain, gate}))
+}
+
+func newGated(text *bytes.Buffer) (log *slog.Logger, queue *asynclog.Queue, open func()) {
+	gate := make(chan struct{})
+	log, queue = asynclog.New(slog.New(gated{plain(text), gate}))
 	return log, queue, func() { close(gate) }
 }
 
@@ -128,13 +132,7 @@ func TestHandlerThatPanics(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var text bytes.Buffer
-				plain := slog.NewTextHandler(&text, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
-					if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
-						return slog.Attr{}
-					}
-					return a
-				}})
-				log, queue := asynclog.New(slog.New(broken{plain, fail}))
+				log, queue := asynclog.New(slog.New(broken{plain(&text), fail}))
 				for _, message := range []string{"first", "bad", "second", "bad"} {
 					log.Info(message) //nolint:sloglint // the handler fails at one of them
 					queue.Flush(time.Hour)
