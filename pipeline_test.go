@@ -140,26 +140,6 @@ func TestHealthy(t *testing.T) {
 	})
 }
 
-func TestRequestReinspectIsOnePodSyncAtTheNextRelist(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
-		events := r.Events(t, 0)
-		r.Runtime.Set("a", "c=running")
-		r.Start(t)
-		synctest.Wait()
-		kit.RequireEvents(t, events, "a", "Started(c)")
-		for range 3 {
-			r.RequestReinspect("a")
-		}
-		r.RequestReinspect("unknown")
-		kit.RequireEvents(t, events)
-		kit.Relist(1)
-		kit.RequireEvents(t, events, "a", "PodSync")
-		kit.Relist(1)
-		kit.RequireEvents(t, events)
-	})
-}
-
 // relisting starts a list of all pods and does not wait for its end.
 func relisting(t *testing.T, r *kit.Pipeline) <-chan error {
 	t.Helper()
