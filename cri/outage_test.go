@@ -108,7 +108,7 @@ func TestSilentRuntimeHangs(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
 	kit.Must(t, err)
-	c, err := cri.New(socket, cri.Options{ConnectTimeout: 50 * time.Millisecond, ListTimeout: time.Hour})
+	c, err := cri.New(socket, cri.Options{ConnectTimeout: 250 * time.Millisecond, ListTimeout: time.Hour})
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
