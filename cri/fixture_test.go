@@ -2,50 +2,33 @@ package cri_test
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// outlet serves runtimes in memory, one after the other, which works in a synctest
-// bubble. The zero value serves none.
-type outlet struct {
-	current atomic.Pointer[bufconn.Listener]
-}
-
-func (o *outlet) listen() net.Listener {
-	listener := bufconn.Listen(1 << 20)
-	o.current.Store(listener)
-	return listener
-}
-
-// client returns a client of what is served, until the test ends.
-func (o *outlet) client(t testing.TB, opts cri.Options) *cri.Client {
+// clientOf returns a client of what is served in memory, until the test ends.
+func clientOf(t testing.TB, m *kit.Memory, opts cri.Options) *cri.Client {
 	t.Helper()
-	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return o.current.Load().DialContext(ctx)
-	}))
+	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(m.Dial))
 	return newClient(t, "/in-memory", opts)
 }
 
 // connect serves fake and returns a client of it. Both end with the test.
 func connect(t testing.TB, fake *rawruntime.Runtime, opts cri.Options) *cri.Client {
 	t.Helper()
-	o := &outlet{}
-	rawruntime.Serve(t, fake, o.listen())
-	return o.client(t, opts)
+	m := &kit.Memory{}
+	rawruntime.Serve(t, fake, m.Listen())
+	return clientOf(t, m, opts)
 }
 
 // newClient returns a client of the runtime at endpoint until the test ends.

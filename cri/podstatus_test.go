@@ -57,9 +57,9 @@ func TestPodStatusCalls(t *testing.T) {
 		{name: "carried, one container is left", carries: true, last: exit, exited: true, sandboxes: 1},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
-			rt, o := simulation(t, simruntime.Options{StatusesInSandbox: test.carries})
+			rt, m := simulation(t, simruntime.Options{StatusesInSandbox: test.carries})
 			populate(t, rt, 1, 2)
-			client := o.client(t, cri.Options{})
+			client := clientOf(t, m, cri.Options{})
 			listed := listPods(t, client)[0]
 			last, err := client.PodStatus(t.Context(), listed, nil) // the client learns what is carried
 			must(t, err)
@@ -115,9 +115,9 @@ func TestAddressesAreReused(t *testing.T) {
 					return nil
 				},
 			}
-			o := &outlet{}
-			stop := rawruntime.Serve(t, fake, o.listen())
-			client := o.client(t, cri.Options{})
+			m := &kit.Memory{}
+			stop := rawruntime.Serve(t, fake, m.Listen())
+			client := clientOf(t, m, cri.Options{})
 			var last *pleg.PodStatus
 			inspect := func(want string) {
 				t.Helper()
@@ -137,7 +137,7 @@ func TestAddressesAreReused(t *testing.T) {
 			}
 			stop()
 			fake.SandboxStatuses["s1"] = sandboxStatus("s1", true, 1, "10.0.0.2") // the restart changed it
-			rawruntime.Serve(t, fake, o.listen())
+			rawruntime.Serve(t, fake, m.Listen())
 			for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
 				if t.Context().Err() != nil {
 					t.Fatal(err)
@@ -168,18 +168,18 @@ func TestPodStatusEqualsAllCalls(t *testing.T) {
 // compareWithAllCalls returns how many calls a history saved.
 func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	t.Helper()
-	rt, o := simulation(t, simruntime.Options{Seed: 7, StatusesInSandbox: true})
+	rt, m := simulation(t, simruntime.Options{Seed: 7, StatusesInSandbox: true})
 	rng := rand.New(rand.NewPCG(1, uint64(carries)))
 	var way int // how to spoil
 	var carrying bool
-	client := o.client(t, distorted(func(answer *runtimeapi.PodSandboxStatusResponse) {
+	client := clientOf(t, m, distorted(func(answer *runtimeapi.PodSandboxStatusResponse) {
 		if carrying {
 			spoil(answer, way)
 		} else {
 			carryNothing(answer)
 		}
 	}))
-	full := o.client(t, distorted(carryNothing))
+	full := clientOf(t, m, distorted(carryNothing))
 	last := make(map[pleg.PodUID]*pleg.PodStatus)
 	for step := range 60 {
 		carrying = carries == 1 || carries == 2 && rng.IntN(2) == 0

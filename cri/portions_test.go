@@ -25,11 +25,11 @@ import (
 func heavy(t *testing.T, reg *prometheus.Registry, opts simruntime.Options, pods, limit int) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
 	opts.Seed, opts.MaxMessageBytes = 7, limit
-	rt, o := simulation(t, opts)
+	rt, m := simulation(t, opts)
 	for i := range pods {
 		addHeavy(t, rt, fmt.Sprint("heavy-", i))
 	}
-	return rt, o.client(t, cri.Options{Registerer: reg})
+	return rt, clientOf(t, m, cri.Options{Registerer: reg})
 }
 
 func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod {

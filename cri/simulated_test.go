@@ -129,19 +129,19 @@ func (n *changingNode) checkHint(step string, uid pleg.PodUID, h pleg.Hint) {
 // simulated returns a simulated runtime and a client of it. Both end with the test.
 func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
-	rt, o := simulation(t, simruntime.Options{Seed: 7, DualStack: true})
-	return rt, o.client(t, opts)
+	rt, m := simulation(t, simruntime.Options{Seed: 7, DualStack: true})
+	return rt, clientOf(t, m, opts)
 }
 
 // simulation serves a simulated runtime until the test ends.
-func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *outlet) {
+func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *kit.Memory) {
 	t.Helper()
 	rt, err := simruntime.New(opts)
 	must(t, err)
-	o := &outlet{}
-	listener := o.listen()
+	m := &kit.Memory{}
+	listener := m.Listen()
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
-	return rt, o
+	return rt, m
 }
 
 func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {

@@ -3,13 +3,11 @@ package kit
 import (
 	"cmp"
 	"context"
-	"net"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -22,6 +20,7 @@ import (
 // subscriber gets all events, and a history records what the runtime did.
 type Simulation struct {
 	*Pipeline
+	Memory  // where the runtime serves
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
@@ -31,7 +30,6 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
-	listener    atomic.Pointer[bufconn.Listener] // closed while the runtime does not serve
 	stopServing func() error
 }
 
@@ -61,15 +59,9 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	return s
 }
 
-// Dial connects to the runtime.
-func (s *Simulation) Dial(ctx context.Context, _ string) (net.Conn, error) {
-	return s.listener.Load().DialContext(ctx)
-}
-
 // Serve makes the runtime available again after StopServing.
 func (s *Simulation) Serve() {
-	listener := bufconn.Listen(64 << 10)
-	s.listener.Store(listener)
+	listener := s.Listen()
 	s.stopServing = Run(s.t, func(ctx context.Context) error { return s.Node.Serve(ctx, listener) })
 }
 

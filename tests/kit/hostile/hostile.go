@@ -4,15 +4,14 @@ package hostile
 import (
 	"context"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/keepalive"
-	"google.golang.org/grpc/test/bufconn"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // WatchStream is the stream of Watch.
@@ -78,17 +77,11 @@ func (d *Daemon) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.L
 // Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil, the
 // server has another service.
 func Serve(t testing.TB, d *Daemon) func(context.Context) (net.Conn, error) {
-	listener := bufconn.Listen(64 << 10)
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))
 	if d != nil {
 		plegv1.RegisterPLEGServer(server, d)
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) })
-	t.Cleanup(func() {
-		server.Stop()
-		serving.Wait()
-	})
-	return func(ctx context.Context) (net.Conn, error) { return listener.DialContext(ctx) }
+	dial, _ := kit.Serve(t, kit.GRPC(server))
+	return dial
 }

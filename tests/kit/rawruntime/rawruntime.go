@@ -7,7 +7,6 @@ import (
 	"context"
 	"net"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // Runtime returns the answers in its fields.
@@ -50,14 +51,8 @@ func Serve(t testing.TB, r *Runtime, listener net.Listener, o ...grpc.ServerOpti
 		runtimeapi.RegisterRuntimeServiceServer(server, service{Runtime: r})
 		runtimeapi.RegisterImageServiceServer(server, service{Runtime: r})
 	}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = server.Serve(listener) }) // ends with Stop
-	stop = sync.OnceFunc(func() {
-		server.Stop()
-		serving.Wait()
-	})
-	t.Cleanup(stop)
-	return stop
+	end := kit.Run(t, func(ctx context.Context) error { return kit.GRPC(server)(ctx, listener) })
+	return func() { _ = end() } // Run reports the error
 }
 
 // service has the calls of CRI.

@@ -27,7 +27,6 @@ import (
 	"go.yaml.in/yaml/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/test/bufconn"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -357,9 +356,10 @@ func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, st
 	t.Helper()
 	daemon, err := server.New(pipe, server.Options{})
 	kit.Must(t, err)
-	listener := bufconn.Listen(1 << 20)
+	var m kit.Memory
+	listener := m.Listen()
 	kit.Run(t, func(ctx context.Context) error { return daemon.Serve(ctx, listener) })
-	return func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }
+	return m.Dial
 }
 
 // clocks are the times in seconds that the screen has beside the verdict.

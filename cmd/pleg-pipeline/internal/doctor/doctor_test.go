@@ -13,7 +13,6 @@ import (
 
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -37,8 +36,8 @@ func options(endpoint string, dial ...grpc.DialOption) doctor.Options {
 
 // memory listens in memory, for a test in a synctest bubble.
 func memory() (net.Listener, grpc.DialOption) {
-	l := bufconn.Listen(1 << 20)
-	return l, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return l.DialContext(ctx) })
+	var m kit.Memory
+	return m.Listen(), grpc.WithContextDialer(m.Dial)
 }
 
 // serve serves a simulated runtime in memory until the test ends.
