@@ -58,7 +58,7 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	gaps := c.gapsSoFar()
 	js := jetStream(t, connect(t, url))
 	for range 2 {
-		stop := churn(t, []*agent{a, b}, 3*time.Millisecond)
+		stop := churn(t, []*agent{a, b}, 10*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
 		lost, err := leaderOf(t, js, streams[0])
 		kit.Must(t, err)
