@@ -157,9 +157,13 @@ func TestAllPodsRecoverSoon(t *testing.T) {
 
 // Inspections that fail late are retried as often as the serial kubelet would.
 func TestLateFailuresRecoverSoon(t *testing.T) {
-	for _, pods := range []int{1, 30} {
-		kit.Bubble(t, fmt.Sprint(pods), func(t *testing.T) {
-			const slow, ill = 2 * time.Second, 5 * time.Minute
+	const ill = 20 * time.Minute
+	for _, test := range []struct {
+		pods int
+		slow time.Duration // after which an inspection fails
+	}{{1, 2 * time.Second}, {30, 2 * time.Second}, {30, 10 * time.Second}} {
+		kit.Bubble(t, fmt.Sprint(test.pods, " pods, ", test.slow), func(t *testing.T) {
+			pods, slow := test.pods, test.slow
 			p, events := startNode(t, pipeline.Options{}, pods)
 			var fails atomic.Bool
 			fails.Store(true)
