@@ -145,12 +145,8 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 	if err := printer.Start(); err != nil {
 		return outputError(err)
 	}
-	follow := &follower{out: out, server: "the daemon"}
-	if c.fleet.given() {
-		follow.server, follow.fleet = "the server", &c.fleet
-	}
 	printed := false
-	err := follow.each(ctx, from, c.options, func(ev fleet.Event) error {
+	err := c.watch(ctx, out, from, func(ev fleet.Event) error {
 		if !c.follow && ev.Type == pleg.Synced && ev.Node == "" {
 			return errCaughtUp
 		}
@@ -172,6 +168,60 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 		return c.filter.nothing()
 	}
 	return nil
+}
+
+// watch calls handle for each event until ctx ends or an error occurs, and reports what happens to the
+// connection.
+func (c *eventsCommand) watch(ctx context.Context, out console, from source, handle func(fleet.Event) error) error {
+	server := "the daemon"
+	if c.fleet.given() {
+		server = "the server"
+	}
+	// A daemon that knows its pods sends a mark at once, whatever the watch asks for.
+	first := startWait(ctx, out, from, server)
+	defer first.end()
+	lost := false
+	disconnected := func(err error, _ time.Duration) {
+		if c.fleet.given() {
+			first.end()
+		}
+		if !lost { // one notice, however many attempts fail
+			lost = true
+			out.say(ctx, "waiting for %s: %v", server, err)
+		}
+	}
+	for ev, err := range from.Events(ctx, c.options, disconnected) {
+		first.end()
+		if err != nil {
+			return err
+		}
+		prefix := ""
+		if lost { // the first event of a new connection
+			lost = false
+			prefix = "connected to " + server + ": "
+		}
+		switch {
+		case ev.Type == pleg.Gap && ev.Node == "": // not of a node of a cluster
+			out.say(ctx, "%s%s", prefix, view.GapText(&ev))
+		case prefix != "":
+			out.say(ctx, "%sno events are missing", prefix)
+		}
+		if err := handle(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// position returns the position after an event; "" if it has none.
+func position(ev fleet.Event) string {
+	if ev.At != "" {
+		return string(ev.At)
+	}
+	if at, ok := ev.Position(); ok && ev.Node == "" {
+		return at.String()
+	}
+	return ""
 }
 
 // wants reports whether an event is printed. -o name has no marks.

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
@@ -91,4 +95,39 @@ func whyWaiting(ctx context.Context, from statusSource) (why string, trouble boo
 		why += ": " + view.Printable(v.Lasting())
 	}
 	return why, trouble
+}
+
+// errKnown ends the wait for the state of a daemon.
+var errKnown = errors.New("all pods are known except those that hang")
+
+// awaitState waits until a daemon knows all pods except those that hang, which the user
+// wants to see at once.
+func awaitState(ctx context.Context, from daemonSource) error {
+	group, waiting := errgroup.WithContext(ctx)
+	group.Go(func() error { return cmp.Or(fromDaemon(waiting, from.client.WaitSynced(waiting)), errKnown) })
+	group.Go(func() error { return awaitOnlyHung(waiting, from) })
+	if err := group.Wait(); !errors.Is(err, errKnown) {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+const hungPeriod = 500 * time.Millisecond
+
+// awaitOnlyHung blocks until each pod that is not known yet hangs, or until ctx ends.
+func awaitOnlyHung(ctx context.Context, from daemonSource) error {
+	for {
+		if err := backoff.Wait(ctx, hungPeriod); err != nil {
+			return err
+		}
+		if now, err := from.Status(ctx); err != nil || onlyHung(now) {
+			return cmp.Or(err, errKnown)
+		}
+	}
+}
+
+// onlyHung reports whether pods wait for their inspection and all of them hang.
+func onlyHung(s pleg.Status) bool {
+	_, hung := view.CountHung(s)
+	return s.Waiting > 0 && s.Waiting <= hung
 }
