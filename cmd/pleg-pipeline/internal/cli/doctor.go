@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
@@ -231,4 +233,21 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 		return outputError(err)
 	}
 	return err
+}
+
+// printReport prints a report as JSON or as text; its error has the exit code if the report names a
+// problem.
+func printReport(p Process, format string, report any, text func(io.Writer) error, good bool) error {
+	var err error
+	if format == "json" {
+		encoder := json.NewEncoder(view.JSONWriter(p.Out))
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(report)
+	} else {
+		err = text(p.Out)
+	}
+	if err == nil && !good {
+		return exit(ExitUnhealthy)
+	}
+	return outputError(err)
 }

@@ -148,20 +148,9 @@ func waitForReader(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("watch the output: %w", err)
 	}
-	defer func() { _ = ended.Close() }()
+	defer func() { _, _ = ended.Close(), end.Close() }()
 	// When ctx ends, closing this end of the pipe wakes up poll.
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = end.Close()
-		close(closed)
-	})
-	defer func() {
-		if stop() {
-			_ = end.Close()
-			return
-		}
-		<-closed
-	}()
+	defer context.AfterFunc(ctx, func() { _ = end.Close() })()
 	fds := []unix.PollFd{{Fd: int32(file.Fd())}, {Fd: int32(ended.Fd())}}
 	for {
 		_, err := unix.Poll(fds, -1)
