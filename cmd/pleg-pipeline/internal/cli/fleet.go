@@ -115,17 +115,28 @@ func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnec
 
 var errNoServer = errors.New("the server does not answer")
 
-// Pods implements [top.Source].
-func (s fleetSource) Pods(ctx context.Context) (all []view.Pod, err error) {
+// State implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
+func (s fleetSource) State(ctx context.Context) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoServer)
 	defer cancel()
 	for pod, err := range s.states.Pods(ctx, s.flags.nodes, s.flags.namespaces) {
 		if err != nil {
-			return nil, err
+			return state, err
 		}
-		all = append(all, fleetPod(pod))
+		state.Pods = append(state.Pods, fleetPod(pod))
 	}
-	return all, nil
+	nodes, err := s.nodes(ctx)
+	var silent []string
+	for _, n := range nodes {
+		if n.Agent == "" {
+			silent = append(silent, n.Name)
+		}
+	}
+	state.Cluster = &top.Cluster{Figures: [][2]string{{"nodes", strconv.Itoa(len(nodes))}, {"silent", silentNodes(silent)}}}
+	if ranked := doctor.Rank(nodes, time.Now()); !ranked.Healthy() {
+		_, state.Cluster.Problem, _ = strings.Cut(ranked.Verdict, ": ")
+	}
+	return state, err
 }
 
 func fleetPod(pod fleet.Pod) view.Pod {
@@ -139,28 +150,13 @@ func fleetPod(pod fleet.Pod) view.Pod {
 	return shown
 }
 
-// Status implements [top.Source]: a cluster has none.
+// Status implements [statusSource]: a cluster has none.
 func (fleetSource) Status(context.Context) (pleg.Status, error) { return pleg.Status{}, nil }
 
 func (s fleetSource) nodes(ctx context.Context) ([]fleet.Node, error) {
 	all, err := s.states.Nodes(ctx)
 	wanted := s.flags.nodes
 	return slices.DeleteFunc(all, func(n fleet.Node) bool { return len(wanted) > 0 && !slices.Contains(wanted, n.Name) }), err
-}
-
-// Nodes implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
-func (s fleetSource) Nodes(ctx context.Context) (figures [][2]string, problem string, err error) {
-	all, err := s.nodes(ctx)
-	var silent []string
-	for _, n := range all {
-		if n.Agent == "" {
-			silent = append(silent, n.Name)
-		}
-	}
-	if ranked := doctor.Rank(all, time.Now()); !ranked.Healthy() {
-		_, problem, _ = strings.Cut(ranked.Verdict, ": ")
-	}
-	return [][2]string{{"nodes", strconv.Itoa(len(all))}, {"silent", silentNodes(silent)}}, problem, err
 }
 
 // silentNodes returns the number of silent nodes, and the names of the first few.

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
@@ -86,12 +87,12 @@ func (c *podsCommand) run(ctx context.Context) error {
 }
 
 func (c *podsCommand) print(ctx context.Context, out console, from source) error {
-	pods, missing := c.current(ctx, out, from)
-	if len(pods) == 0 && missing != nil {
+	state, missing := c.current(ctx, out, from)
+	if len(state.Pods) == 0 && missing != nil {
 		return missing
 	}
-	pods = slices.DeleteFunc(pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
-	slices.SortStableFunc(pods, func(a, b view.Pod) int {
+	state.Pods = slices.DeleteFunc(state.Pods, func(p view.Pod) bool { return !c.filter.wants(&p) })
+	slices.SortStableFunc(state.Pods, func(a, b view.Pod) int {
 		if c.fleet.given() && !c.sorted { // many rows hide it
 			return cmp.Or(view.CompareSeverity(&a, &b), view.ComparePods(c.sort, &a, &b))
 		}
@@ -100,61 +101,43 @@ func (c *podsCommand) print(ctx context.Context, out console, from source) error
 	options := c.output.options(c.process)
 	options.Nodes = c.fleet.given()
 	printer := view.PodPrinter(c.process.Out, options)
-	if err := printer.Start(pods...); err != nil {
+	if err := printer.Start(state.Pods...); err != nil {
 		return outputError(err)
 	}
-	for _, pod := range pods {
+	for _, pod := range state.Pods {
 		if err := printer.Print(pod); err != nil {
 			return outputError(err)
 		}
 	}
-	if missing != nil { // a part of the cluster
+	if missing != nil { // such as the nodes of a cluster
 		return missing
 	}
-	if len(pods) == 0 {
+	if len(state.Pods) == 0 {
 		if err := c.filter.nothing(); err != nil {
 			return err
 		}
 	}
-	return c.sayVerdict(ctx, out, from, pods)
-}
-
-// sayVerdict says what is wrong with the node or with pods of a cluster, below a table that may
-// be longer than the screen and that shows what was known before.
-func (c *podsCommand) sayVerdict(ctx context.Context, out console, from source, pods []view.Pod) error {
-	figures, problem, err := from.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	v := view.ClusterVerdict(problem, pods, time.Now())
-	if figures == nil {
-		now, err := from.Status(ctx)
-		if err != nil {
-			return err
-		}
-		v = verdict.Of(now)
-		v.Text = v.Brief()
-	}
-	if v.Severity != verdict.OK {
+	// It is below the table, which may be longer than the screen.
+	if v := state.Verdict(time.Now()); v.Severity != verdict.OK {
 		width := terminalWidth(c.process.Err) - len(Name+": ")
 		out.say(ctx, "%s", strings.TrimSuffix(view.Wrap(view.Printable(v.Text), width, "  "), "\n"))
 	}
 	return nil
 }
 
-// current returns all pods once all are known except hung ones.
-func (c *podsCommand) current(ctx context.Context, out console, from source) ([]view.Pod, error) {
+// current returns the state once all pods are known except hung ones.
+func (c *podsCommand) current(ctx context.Context, out console, from source) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
 	if !c.fleet.given() { // a cluster has what is known
-		state := startWait(ctx, out, from, "")
+		waiting := startWait(ctx, out, from, "")
 		err := awaitState(ctx, from.(daemonSource))
-		if state.end(); errors.Is(err, errNoAnswer) && state.why != "" {
-			err = fmt.Errorf("no answer within %v: %s", answerTimeout, state.why)
+		if waiting.end(); errors.Is(err, errNoAnswer) && waiting.why != "" {
+			err = fmt.Errorf("no answer within %v: %s", answerTimeout, waiting.why)
 		}
 		if err != nil {
-			return nil, err
+			return state, err
 		}
 	}
-	return from.Pods(ctx)
+	return from.State(ctx)
 }

@@ -27,7 +27,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-type source = top.Source
+// source is one node, or a cluster.
+type source interface {
+	top.Source
+	statusSource
+}
 
 type sourceFlags struct {
 	runtime runtimeFlags
@@ -228,19 +232,21 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconn
 	}
 }
 
-// Pods implements [top.Source].
-func (s daemonSource) Pods(ctx context.Context) ([]view.Pod, error) {
+// State implements [top.Source].
+func (s daemonSource) State(ctx context.Context) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	entries, err := s.client.Pods(ctx)
-	if err != nil {
-		return nil, s.failed(ctx, err)
+	entries, unknown := s.client.Pods(ctx)
+	if unknown != nil && !errors.Is(unknown, pleg.ErrNotSynced) {
+		return state, s.failed(ctx, unknown)
 	}
-	now, err := s.Status(ctx)
-	return view.Pods(entries, now), err
+	if state.Status, err = s.Status(ctx); err == nil && unknown == nil {
+		state.Pods = view.Pods(entries, state.Status)
+	}
+	return state, cmp.Or(err, fromDaemon(ctx, unknown))
 }
 
-// Status implements [top.Source].
+// Status implements [statusSource].
 func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
@@ -264,6 +270,3 @@ func (s daemonSource) failed(ctx context.Context, err error) error {
 	}
 	return fromDaemon(ctx, err)
 }
-
-// Nodes implements [top.Source].
-func (daemonSource) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }

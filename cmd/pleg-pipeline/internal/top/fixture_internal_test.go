@@ -93,18 +93,14 @@ type source struct {
 // set replaces the answer of the next requests.
 func (s *source) set(u update) { s.answer.Store(&u) }
 
-func (s *source) Status(ctx context.Context) (pleg.Status, error) {
+func (s *source) State(ctx context.Context) (State, error) {
 	if s.hangs.Load() {
 		<-ctx.Done()
-		return pleg.Status{}, ctx.Err()
+		return State{}, ctx.Err()
 	}
 	u := s.answer.Load()
-	return u.status, u.err
+	return u.state, u.err
 }
-
-func (*source) Nodes(context.Context) ([][2]string, string, error) { return nil, "", nil }
-
-func (s *source) Pods(context.Context) ([]view.Pod, error) { return s.answer.Load().pods, nil }
 
 func (s *source) Events(ctx context.Context, _ client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
@@ -131,16 +127,12 @@ func show(t *testing.T, u update) (*terminal, *source, <-chan error) {
 	t.Helper()
 	s := &source{events: make(chan eventMessage, 100), fail: make(chan error)}
 	s.set(u)
-	var from Source = s
-	if u.nodes != nil {
-		from = cluster{s}
-	}
 	term := newTerminal(t, 80, 24)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		defer close(ended)
-		ended <- Run(ctx, term.screen, from, Options{Interval: time.Second / 2})
+		ended <- Run(ctx, term.screen, s, Options{Interval: time.Second / 2})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -170,6 +162,9 @@ func viewOf(name string, running int, restarts uint32) view.Pod {
 func event(name string, kind pleg.EventType) fleet.Event {
 	return fleet.Event{Event: pleg.Event{Type: kind, PodUID: pleg.PodUID("uid-" + name), PodNamespace: "shop", PodName: name, ContainerName: "app", ContainerID: "c1", ObservedAt: noon}}
 }
+
+// of returns an answer of a healthy node with these pods.
+func of(pods ...view.Pod) update { return update{state: State{Status: healthy(), Pods: pods}} }
 
 func healthy() pleg.Status {
 	return pleg.Status{

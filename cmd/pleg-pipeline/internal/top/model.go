@@ -21,12 +21,11 @@ const (
 
 // model is what the view shows. Only the loop uses it.
 type model struct {
-	status pleg.Status
-	nodes  *nodes // nil if all pods are of one node
-	loaded bool   // whether there is a status
+	state  State
+	loaded bool // whether there is a state
 	pods   map[pleg.PodUID]*pod
 	feed   []fleet.Event // oldest first
-	err    error         // why the status is not known
+	err    error         // why the state is not known
 
 	disconnected string // why there are no events; empty if connected
 
@@ -67,9 +66,9 @@ func (m *model) apply(u update, now time.Time) {
 		m.err = u.err
 		return
 	}
-	m.err, m.status, m.nodes, m.loaded = nil, u.status, u.nodes, true
-	seen := make(map[pleg.PodUID]bool, len(u.pods))
-	for _, next := range u.pods {
+	m.err, m.state, m.loaded = nil, u.state, true
+	seen := make(map[pleg.PodUID]bool, len(u.state.Pods))
+	for _, next := range u.state.Pods {
 		seen[next.UID] = true
 		p := m.pod(next.UID)
 		next.Name, next.Namespace = cmp.Or(next.Name, p.Name), cmp.Or(next.Namespace, p.Namespace)

@@ -44,7 +44,7 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 		}},
 	}
 	columns = slices.DeleteFunc(columns, func(c view.Column[pod]) bool {
-		if m.nodes == nil {
+		if m.state.Cluster == nil {
 			return c.Name == "NODE"
 		}
 		return width <= narrow && (c.Name == "EV/M" || c.Name == "AGE")

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -19,7 +18,7 @@ import (
 func TestKeys(t *testing.T) { synctest.Test(t, testKeys) }
 
 func testKeys(t *testing.T) {
-	term, s, ended := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)}})
+	term, s, ended := show(t, of(viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)))
 	term.wait("healthy")
 	term.wait("pods 3")
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
@@ -57,7 +56,7 @@ func testKeys(t *testing.T) {
 func TestResize(t *testing.T) { synctest.Test(t, testResize) }
 
 func testResize(t *testing.T) {
-	term, _, _ := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
+	term, _, _ := show(t, of(viewOf("alpha", 1, 1)))
 	term.wait("alpha")
 	for _, size := range []vt.Coord{{X: 120, Y: 40}, {X: 15, Y: 4}, {X: 80, Y: 24}} {
 		term.width, term.height = int(size.X), int(size.Y)
@@ -75,7 +74,7 @@ func testResize(t *testing.T) {
 func TestLostConnection(t *testing.T) { synctest.Test(t, testLostConnection) }
 
 func testLostConnection(t *testing.T) {
-	term, s, _ := show(t, update{status: healthy(), pods: []view.Pod{viewOf("alpha", 1, 1)}})
+	term, s, _ := show(t, of(viewOf("alpha", 1, 1)))
 	term.wait("alpha")
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
@@ -88,11 +87,11 @@ func testLostConnection(t *testing.T) {
 	term.wait("NO ANSWER: nothing for 5s")
 	s.hangs.Store(false)
 	time.Sleep(2 * askTimeout)
-	s.set(update{status: healthy(), pods: []view.Pod{viewOf("beta", 1, 1)}})
+	s.set(of(viewOf("beta", 1, 1)))
 	term.wait("healthy")
 	term.wait("beta")
 	term.waitGone("alpha")
-	s.set(update{status: healthy()})
+	s.set(of())
 	term.wait("no pods")
 }
 
@@ -107,7 +106,7 @@ func TestEnds(t *testing.T) {
 		"events fail":               {func(_ *terminal, s *source) { s.fail <- failed }, failed},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			term, s, ended := show(t, update{status: healthy()})
+			term, s, ended := show(t, of())
 			term.wait("healthy")
 			test.end(term, s)
 			if err := <-ended; !errors.Is(err, test.want) {
@@ -117,24 +116,15 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// cluster is a source with two nodes, the second of them silent.
-type cluster struct{ *source }
-
-func (c cluster) Nodes(context.Context) ([][2]string, string, error) {
-	return [][2]string{{"nodes", "2"}}, "nobody publishes the events of node n2", nil
-}
-
-func (c cluster) Status(context.Context) (pleg.Status, error) {
-	panic("a cluster has no status")
-}
-
-// TestCluster shows the pods of many nodes.
+// TestCluster shows the pods of two nodes, the second of which is silent.
 func TestCluster(t *testing.T) { synctest.Test(t, testCluster) }
 
 func testCluster(t *testing.T) {
 	pod, ev := viewOf("alpha", 1, 0), event("alpha", pleg.ContainerStarted)
 	pod.Node, ev.Node = "n1", "n1"
-	term, s, _ := show(t, update{pods: []view.Pod{pod}, nodes: &nodes{}})
+	term, s, _ := show(t, update{state: State{Pods: []view.Pod{pod}, Cluster: &Cluster{
+		Figures: [][2]string{{"nodes", "2"}}, Problem: "nobody publishes the events of node n2",
+	}}})
 	s.events <- eventMessage{event: ev}
 	for _, want := range []string{"PROBLEM: nobody publishes the events of node n2", "nodes 2", "NODE         NAMESPACE", "n1           shop", "n1 shop/alpha"} {
 		term.wait(want)

@@ -76,17 +76,17 @@ func (s *screen) drawSummary(m *model, now time.Time) (y int) {
 		y += s.paragraph(y, s.height/8, "Do: "+advice)
 	}
 	figures := []field{{"events", strconv.Itoa(m.recentEvents()) + "/m"}}
-	if m.nodes != nil {
+	if cluster := m.state.Cluster; cluster != nil {
 		found := 0
 		for _, p := range m.pods {
 			if p.Finding != nil {
 				found++
 			}
 		}
-		s.fields(y, append(m.nodes.figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
+		s.fields(y, append(cluster.Figures, field{"pods", strconv.Itoa(len(m.pods))}, field{"not inspected", strconv.Itoa(found)}))
 	} else {
 		s.fields(y, m.lists(now))
-		figures = append([]field{{"inspecting", view.Slots(m.status)}}, figures...)
+		figures = append([]field{{"inspecting", view.Slots(m.state.Status)}}, figures...)
 	}
 	s.fields(y+1, figures)
 	return y + 2
@@ -108,7 +108,7 @@ func (s *screen) paragraph(y, most int, text string) int {
 type field = [2]string
 
 func (m *model) lists(now time.Time) []field {
-	relist, took, age := m.status.Relist, "-", "-"
+	relist, took, age := m.state.Status.Relist, "-", "-"
 	if !relist.Success.IsZero() {
 		took, age = verdict.Span(relist.Took), view.Ago(relist.Success, now)+" ago"
 	}
@@ -117,8 +117,8 @@ func (m *model) lists(now time.Time) []field {
 		{"took", took},
 		{"period", verdict.Span(relist.Period)},
 		{"pods", strconv.Itoa(len(m.pods))},
-		{"queue", strconv.Itoa(m.status.Waiting)},
-		{"quarantined", strconv.Itoa(len(m.status.Quarantined))},
+		{"queue", strconv.Itoa(m.state.Status.Waiting)},
+		{"quarantined", strconv.Itoa(len(m.state.Status.Quarantined))},
 	}
 }
 

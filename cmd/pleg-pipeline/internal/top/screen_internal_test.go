@@ -28,7 +28,7 @@ func sample() *model {
 	bad.SetFinding(found[bad.UID])
 	away.SetFinding(found[away.UID])
 	m := newModel(Options{})
-	m.apply(update{status: s, pods: []view.Pod{viewOf("idle", 1, 0), bad, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}, noon.Add(-9*time.Second))
+	m.apply(update{state: State{Status: s, Pods: []view.Pod{viewOf("idle", 1, 0), bad, viewOf("dead", 0, 7), away, viewOf("busy", 1, 2)}}}, noon.Add(-9*time.Second))
 	for i := range 9 {
 		now := noon.Add(time.Duration(i-9) * time.Second)
 		for range i % 4 {
@@ -77,12 +77,13 @@ func TestScreens(t *testing.T) {
 			m, s := sample(), &screen{Screen: term.screen}
 			switch test.name {
 			case "hang":
-				m.status = allHang()
+				m.state.Status = allHang()
 			case "cluster":
-				m.nodes = &nodes{figures: [][2]string{{"nodes", "20"}, {"silent", "0"}}}
-				for _, p := range m.pods {
-					p.Node = "worker-3.eu-west.example.com"
+				m.state.Cluster = &Cluster{Figures: [][2]string{{"nodes", "20"}, {"silent", "0"}}}
+				for n := range m.state.Pods {
+					m.state.Pods[n].Node = "worker-3.eu-west.example.com"
 				}
+				m.apply(update{state: m.state}, noon)
 			}
 			s.draw(m, noon) // the model learns the number of rows
 			for _, k := range test.keys {
@@ -98,7 +99,7 @@ func TestScreens(t *testing.T) {
 // TestOnlyReadyIsGreen shows a pod whose container has ended.
 func TestOnlyReadyIsGreen(t *testing.T) {
 	m := newModel(Options{})
-	m.apply(update{status: healthy(), pods: []view.Pod{viewOf("whole", 1, 0), viewOf("dead", 0, 0)}}, noon)
+	m.apply(of(viewOf("whole", 1, 0), viewOf("dead", 0, 0)), noon)
 	for i, want := range []string{"notready 0/1 " + view.Yellow, "ready 1/1 " + view.Green} {
 		got := ""
 		for _, c := range m.columns(200, noon) {

@@ -29,12 +29,35 @@ type Source interface {
 	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
 	// reports broken connections as [client.Options] says; disconnected may be nil.
 	Events(ctx context.Context, o client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
-	Pods(ctx context.Context) ([]view.Pod, error)
-	// Status returns the status of the node. It is not asked for if there are Nodes.
-	Status(ctx context.Context) (pleg.Status, error)
-	// Nodes returns figures of a cluster by their names, and what is wrong with a node. It
-	// returns nothing if the source is one node.
-	Nodes(ctx context.Context) (figures [][2]string, problem string, err error)
+	// State returns what is known now. With [pleg.ErrNotSynced], it has the status.
+	State(ctx context.Context) (State, error)
+}
+
+// State is how a node or a cluster is.
+type State struct {
+	Pods []view.Pod
+	// Status is that of the node.
+	Status pleg.Status
+	// Cluster is nil for one node.
+	Cluster *Cluster
+}
+
+// Cluster is what is known of the nodes of a cluster.
+type Cluster struct {
+	// Figures are names and values.
+	Figures [][2]string
+	// Problem is what is wrong with a node; empty for nothing.
+	Problem string
+}
+
+// Verdict returns what is wrong with the node or the cluster.
+func (s State) Verdict(now time.Time) verdict.Verdict {
+	if s.Cluster != nil {
+		return view.ClusterVerdict(s.Cluster.Problem, s.Pods, now)
+	}
+	v := verdict.Of(s.Status)
+	v.Text = v.Brief()
+	return v
 }
 
 // Disconnected gets the reason why there is no connection, and the time until the next attempt.
@@ -72,16 +95,8 @@ func Run(ctx context.Context, on tcell.Screen, from Source, o Options) error {
 
 // update is what the source says when asked.
 type update struct {
-	status pleg.Status
-	nodes  *nodes // of a cluster
-	pods   []view.Pod
-	err    error
-}
-
-// nodes is what a cluster says of its nodes.
-type nodes struct {
-	figures [][2]string
-	problem string
+	state State
+	err   error
 }
 
 // eventMessage is one event, or why there is no connection.
@@ -122,16 +137,7 @@ const askTimeout = 5 * time.Second
 func askOnce(ctx context.Context, from Source) (u update) {
 	ctx, cancel := context.WithTimeoutCause(ctx, askTimeout, fmt.Errorf("nothing for %v", askTimeout))
 	defer cancel()
-	var of nodes
-	of.figures, of.problem, u.err = from.Nodes(ctx)
-	if of.figures != nil {
-		u.nodes = &of
-	} else if u.err == nil {
-		u.status, u.err = from.Status(ctx)
-	}
-	if u.err == nil {
-		u.pods, u.err = from.Pods(ctx)
-	}
+	u.state, u.err = from.State(ctx)
 	if errors.Is(u.err, pleg.ErrNotSynced) {
 		u.err = nil // the status says what the first list waits for
 	}

@@ -58,15 +58,8 @@ func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Se
 		return "NO ANSWER: " + m.err.Error(), "", verdict.Problem
 	case !m.loaded:
 		return "waiting for the first answer", "", verdict.OK
-	case m.nodes == nil:
-		v = verdict.Of(m.status)
-		v.Text = v.Brief()
 	default:
-		pods := make([]view.Pod, 0, len(m.pods))
-		for _, p := range m.pods {
-			pods = append(pods, p.Pod)
-		}
-		v = view.ClusterVerdict(m.nodes.problem, pods, now)
+		v = m.state.Verdict(now)
 	}
 	if len(v.Findings) > 0 {
 		advice = v.Findings[0].Advice
