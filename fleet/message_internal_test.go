@@ -1,13 +1,11 @@
 package fleet
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -145,25 +143,6 @@ func TestIsRefused(t *testing.T) {
 			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
 		}
 	}
-}
-
-// A request that is lost is made again soon, but not for ever.
-func TestAsk(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for lost, want := range []time.Duration{0, 625 * time.Millisecond, 1875 * time.Millisecond, 4375 * time.Millisecond, 4375 * time.Millisecond} {
-			began, requests := time.Now(), 0
-			answer, err := ask(t.Context(), func(ctx context.Context) (string, error) {
-				if requests++; requests <= lost {
-					<-ctx.Done()
-					return "", ctx.Err()
-				}
-				return "answer", nil
-			})
-			if took := time.Since(began); took != want || (err == nil) != (lost < 3) || (answer == "") != (lost >= 3) {
-				t.Errorf("%d lost requests: %q, %v after %v, want %v", lost, answer, err, took, want)
-			}
-		}
-	})
 }
 
 // An answer that was late counts as that of its own message, which its session has given up.

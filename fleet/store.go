@@ -28,20 +28,6 @@ const (
 	searchTimeout = time.Minute
 )
 
-// ask makes a request again until it is answered, for requestTimeout at most: while the servers have no
-// leader, a request is lost.
-func ask[T any](ctx context.Context, request func(context.Context) (T, error)) (answer T, err error) {
-	for patience := requestTimeout / 8; patience < requestTimeout; patience *= 2 {
-		waiting, cancel := context.WithTimeout(ctx, patience)
-		answer, err = request(waiting)
-		cancel()
-		if !errors.Is(err, context.DeadlineExceeded) {
-			break
-		}
-	}
-	return answer, err
-}
-
 // explain adds what the error of a call does not say: why there is no connection, or what the server
 // does not permit: it then lets the call time out.
 func explain(conn *nats.Conn, err error) error {
@@ -107,10 +93,10 @@ func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
 	if err != nil {
 		return m, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
 	conn := s.js.Conn()
-	reply, err := ask(ctx, func(ctx context.Context) (*nats.Msg, error) {
-		return conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.stream.CachedInfo().Config.Name, body)
-	})
+	reply, err := conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.stream.CachedInfo().Config.Name, body)
 	var answer struct {
 		Error   *jetstream.APIError `json:"error"`
 		Message stored              `json:"message"`

@@ -76,7 +76,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 	if !js.Conn().IsConnected() {
 		return nil, explain(js.Conn(), errors.New("no server answers"))
 	}
-	account, err := ask(ctx, js.AccountInfo)
+	account, err := js.AccountInfo(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
@@ -119,12 +119,11 @@ func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 
 // openStore opens a stream, which it creates if it is missing and limits is not nil.
 func openStore(ctx context.Context, js jetstream.JetStream, name string, limits *Limits, create func() error) (*store, error) {
-	open := func(ctx context.Context) (jetstream.Stream, error) { return js.Stream(ctx, name) }
-	stream, err := ask(ctx, open)
+	stream, err := js.Stream(ctx, name)
 	if limits != nil && errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = create()
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
-			stream, err = ask(ctx, open)
+			stream, err = js.Stream(ctx, name)
 		}
 	}
 	if err != nil {

@@ -221,7 +221,7 @@ func TestLostRequestForAConsumer(t *testing.T) {
 	t.Parallel()
 	s, agents := startAgents(t, 4)
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
-	l := &leaderless{t: t, JetStream: jetStream(t, connect(t, s.URL)), failures: 9}
+	l := &leaderless{t: t, JetStream: jetStream(t, connect(t, s.URL)), failures: 3}
 	for ev, err := range fleet.Watch(t.Context(), l, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
 		kit.Must(t, err)
 		if ev.Type == pleg.Synced {
