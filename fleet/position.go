@@ -49,7 +49,10 @@ func parsePlace(text string) (p place, err error) {
 // begin decides where the connection begins. If it begins with the present state because messages are
 // missing, it delivers the Gap.
 func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err error) {
-	info := w.stream.CachedInfo() // connect has just asked for it
+	info, err := w.stream.Info(ctx)
+	if err != nil {
+		return config, fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
+	}
 	config.FilterSubjects = w.subjects
 	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
 	if w.at == (place{}) && !w.broken {

@@ -112,7 +112,7 @@ func (o *WatchOptions) complete() (filter.Filter, error) {
 
 // watch is owned by the goroutine that ranges.
 type watch struct {
-	*store
+	*store // nil before the first connection
 
 	js       jetstream.JetStream
 	o        WatchOptions
@@ -173,10 +173,10 @@ const bookmarkPeriod = 10 * time.Second
 
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) (err error) {
-	// It asks the server that leads the others. While there is none, the request for a consumer is lost, for
-	// which a watch may wait long.
-	if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
-		return err
+	if w.store == nil {
+		if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
+			return err
+		}
 	}
 	config, err := w.begin(ctx)
 	if err != nil {

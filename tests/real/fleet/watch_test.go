@@ -184,14 +184,6 @@ type leaderless struct {
 	timeouts []time.Duration
 }
 
-func (l *leaderless) AccountInfo(ctx context.Context) (*jetstream.AccountInfo, error) {
-	if l.failures--; l.failures >= 0 {
-		return nil, context.DeadlineExceeded
-	}
-	l.led = true
-	return l.JetStream.AccountInfo(ctx)
-}
-
 func (l *leaderless) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
 	stream, err := l.JetStream.Stream(ctx, name)
 	return leaderlessStream{stream, l}, err
@@ -201,6 +193,14 @@ type leaderlessStream struct {
 	jetstream.Stream
 
 	of *leaderless
+}
+
+func (s leaderlessStream) Info(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	if s.of.failures--; s.of.failures >= 0 {
+		return nil, context.DeadlineExceeded
+	}
+	s.of.led = true
+	return s.Stream.Info(ctx, o...)
 }
 
 func (s leaderlessStream) CreateConsumer(ctx context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
