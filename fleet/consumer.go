@@ -48,7 +48,7 @@ func (s *store) consume(ctx context.Context, timeout time.Duration, config jetst
 	}
 	created, err := s.stream.CreateConsumer(ctx, config)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errNoConsumer, explain(s.js.Conn(), err))
+		return nil, fmt.Errorf("create consumer: %w", explain(s.js.Conn(), err))
 	}
 	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
@@ -59,7 +59,6 @@ func (s *store) consume(ctx context.Context, timeout time.Duration, config jetst
 }
 
 var (
-	errNoConsumer   = errors.New("create consumer")
 	errLostUnderWay = errors.New("a message was lost under way")
 	errBehind       = errors.New("the server does not send what the leader has")
 )

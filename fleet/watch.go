@@ -119,8 +119,8 @@ type watch struct {
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
-	// patience is how long the server may search. It grows with each search that was too long, and with
-	// nothing else: the request may also have gone to a leader that is gone.
+	// patience is how long the server may search. It grows with each attempt that failed: the request may
+	// also have gone to a leader that is gone.
 	patience time.Duration
 
 	nodes map[string]*progress
@@ -144,7 +144,7 @@ type watch struct {
 // run connects until the watch ends or no attempt can succeed.
 func (w *watch) run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
-	for w.patience = requestTimeout; ; {
+	for w.patience = requestTimeout; ; w.patience = min(2*w.patience, searchTimeout) {
 		began := time.Now()
 		connected, stop := untilReconnected(ctx, w.js.Conn())
 		err := cmp.Or(w.connect(connected), context.Cause(connected))
@@ -154,9 +154,6 @@ func (w *watch) run(ctx context.Context) error {
 		}
 		if time.Since(began) > searchTimeout {
 			retries.Reset()
-		}
-		if errors.Is(err, errNoConsumer) && errors.Is(err, context.DeadlineExceeded) {
-			w.patience = min(2*w.patience, searchTimeout)
 		}
 		retryIn := retries.Next()
 		if w.o.Disconnected != nil {

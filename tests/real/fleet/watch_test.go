@@ -173,66 +173,6 @@ func TestWatchOfANewStream(t *testing.T) {
 	}
 }
 
-// leaderless is servers that have no leader at first: they fail, and then do not answer a request for a consumer.
-type leaderless struct {
-	jetstream.JetStream
-
-	t        *testing.T
-	failures int
-	// led is true if they have answered since the last request for a consumer, and timeouts are those of these requests.
-	led      bool
-	timeouts []time.Duration
-}
-
-func (l *leaderless) Stream(ctx context.Context, name string) (jetstream.Stream, error) {
-	stream, err := l.JetStream.Stream(ctx, name)
-	return leaderlessStream{stream, l}, err
-}
-
-type leaderlessStream struct {
-	jetstream.Stream
-
-	of *leaderless
-}
-
-func (s leaderlessStream) Info(ctx context.Context, o ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
-	if s.of.failures--; s.of.failures >= 0 {
-		return nil, context.DeadlineExceeded
-	}
-	s.of.led = true
-	return s.Stream.Info(ctx, o...)
-}
-
-func (s leaderlessStream) CreateConsumer(ctx context.Context, config jetstream.ConsumerConfig) (jetstream.Consumer, error) {
-	deadline, _ := ctx.Deadline()
-	s.of.timeouts = append(s.of.timeouts, time.Until(deadline))
-	if !s.of.led {
-		s.of.t.Error("the request for a consumer went out without a leader")
-	}
-	if s.of.led = false; len(s.of.timeouts) < 2 {
-		return nil, context.DeadlineExceeded
-	}
-	return s.Stream.CreateConsumer(ctx, config)
-}
-
-// A watch looks for a leader before it asks for a consumer, which a leader that is gone does not create. It waits
-// longer only for a server that may be searching, not after other failures.
-func TestLostRequestForAConsumer(t *testing.T) {
-	t.Parallel()
-	s, agents := startAgents(t, 4)
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...).converges()
-	l := &leaderless{t: t, JetStream: jetStream(t, connect(t, s.URL)), failures: 3}
-	for ev, err := range fleet.Watch(t.Context(), l, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
-		kit.Must(t, err)
-		if ev.Type == pleg.Synced {
-			break
-		}
-	}
-	if len(l.timeouts) != 2 || l.timeouts[0] > 5*time.Second || l.timeouts[1] < 8*time.Second || l.timeouts[1] > 10*time.Second {
-		t.Errorf("the requests for a consumer had %v, want 5s and then 10s", l.timeouts)
-	}
-}
-
 // A watch since a time gets the events of that time and later, and then Synced, also if there are none, and if its first
 // connection breaks before it gets any.
 func TestWatchSince(t *testing.T) {
