@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -94,10 +96,10 @@ func (h health) of(uid pleg.PodUID) *Finding {
 	return nil
 }
 
-// takeLease writes this agent into AgentBucket. The first time it replaces another agent, so that
-// an agent which restarts does not wait for the lease of its dead self. Later the other agent is
+// takeLease writes this agent into AgentBucket, and what it says of its node. The first time it replaces another
+// agent, so that an agent which restarts does not wait for the lease of its dead self. Later the other agent is
 // the newer of the two, and this agent waits until the lease of the other has expired.
-func (p *Publisher) takeLease(ctx context.Context) error {
+func (p *Publisher) takeLease(ctx context.Context, h health) error {
 	// The leader is asked: a replica may still have the lease of before, or none.
 	m, err := p.agents.message(ctx, wanted{Last: p.lease})
 	if err != nil {
@@ -105,19 +107,15 @@ func (p *Publisher) takeLease(ctx context.Context) error {
 	}
 	var holder agentState
 	if json.Unmarshal(m.Data, &holder) == nil && holder.Agent != p.agent && p.owned { // what cannot be read is replaced
+		p.fence = 0
 		return fmt.Errorf("%w: %s", errHeld, holder.Agent)
 	}
-	return p.renewLease(ctx, p.examine(ctx))
-}
-
-// renewLease says in AgentBucket that this agent publishes, and what it says of its node.
-func (p *Publisher) renewLease(ctx context.Context, h health) error {
 	value, err := json.Marshal(agentState{layout, p.agent, p.currentAsOf, h})
 	if err == nil {
-		_, err = p.js.Publish(ctx, p.lease, value)
+		_, err = p.js.Publish(ctx, p.lease, value, jetstream.WithExpectLastSequencePerSubject(m.Sequence))
 	}
 	if err != nil {
-		return fmt.Errorf("renew lease: %w", explain(p.o.Conn, err))
+		return fmt.Errorf("%w: %s", errLease, explain(p.o.Conn, err)) // that it is refused says nothing of the stream
 	}
 	p.health, p.renewed = h, time.Now()
 	p.loop.Acknowledged()
@@ -134,18 +132,17 @@ func (p *Publisher) beat(ctx context.Context) error {
 	if err := p.flush(ctx); err != nil { // currentAsOf is behind what waits
 		return err
 	}
-	// Somebody may have removed the messages of the node or replaced the agent, which no answer shows
-	// while it is quiet.
-	seq, err := p.lastSequence(ctx, p.node)
-	if err == nil && seq != p.fence {
+	// Somebody may have removed the messages of the node, which no answer shows while it is quiet.
+	has, err := p.has(ctx, p.node)
+	if err == nil && len(has) == 0 {
 		p.fence, err = 0, errLost
 	}
 	if err == nil {
-		err = p.renewLease(ctx, now)
+		err = p.takeLease(ctx, now)
 	}
 	if err != nil {
 		return err
 	}
-	p.loop.Works(ctx)
+	p.works(ctx)
 	return p.refresh(ctx)
 }

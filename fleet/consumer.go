@@ -38,8 +38,8 @@ type consumer struct {
 // consume makes a consumer. It is not jetstream's ordered consumer, which goes on after a loss of
 // messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
 // have no leader.
-func (s *store) consume(ctx context.Context, timeout time.Duration, config jetstream.ConsumerConfig) (*consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*consumer, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	subjects := config.FilterSubjects
 	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
@@ -105,8 +105,8 @@ func (c *consumer) wait(ctx context.Context) (*stored, error) {
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
 // their order. It returns the sequence number up to which it has everything.
-func (s *store) snapshot(ctx context.Context, timeout time.Duration, subjects []string, each func(*stored)) (until uint64, err error) {
-	messages, err := s.consume(ctx, timeout, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
+func (s *store) snapshot(ctx context.Context, subjects []string, each func(*stored)) (until uint64, err error) {
+	messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {
 		return 0, err
 	}

@@ -15,11 +15,13 @@ type progress struct {
 	seq   uint64
 	// replayed is the sequence number of the message up to which a replay had everything.
 	replayed uint64
+	// replaying is true from the Gap of an agent until it has published the states of all pods.
+	replaying bool
 }
 
 // note takes over what a message that was delivered or replayed says of its node.
 func (p *progress) note(m *message) {
-	if m.kind != ofAgent {
+	if m.kind != ofGap && m.kind != ofAgent {
 		p.epoch, p.seq = m.Epoch, m.Seq
 	}
 }
@@ -28,16 +30,15 @@ func (p *progress) note(m *message) {
 // the state of the node is.
 func (p *progress) judge(m *message) (deliver bool, gap *pleg.Event) {
 	switch {
-	case m.kind == ofGap:
-		return false, &m.Event
+	case m.kind == ofSynced: // its Gap came before the watch
 	case m.kind != ofEvent || m.Epoch == p.epoch && m.Seq <= p.seq:
 		return false, nil
-	case p.epoch == "" || m.Epoch == p.epoch && m.Seq == p.seq+1:
+	case !p.replaying && (p.epoch == "" || m.Epoch == p.epoch && m.Seq == p.seq+1):
 		return true, nil
 	}
 	hole := m.Event // messages before this are missing
 	hole.Reason, hole.Missed = pleg.HistoryTooShort, 0
-	if m.Epoch == p.epoch {
+	if m.Epoch == p.epoch && m.Seq > p.seq {
 		hole.Missed = m.Seq - 1 - p.seq
 	}
 	return false, &hole
@@ -82,6 +83,16 @@ func (w *watch) deliver(ctx context.Context, subject string, m *message, at plac
 		}
 		w.seen = nil // from here on it is what happens
 	}
+	switch {
+	case m.kind == ofGap:
+		*p = progress{replaying: true}
+		return w.sendGap(node, &m.Event)
+	case p.replaying && m.kind == ofState:
+		return w.replayPod(node, m)
+	case p.replaying && m.kind == ofSynced:
+		*p = progress{epoch: m.Epoch, seq: m.Seq}
+		return w.sendSynced(node, p, at)
+	}
 	deliver, gap := p.judge(m)
 	if gap != nil {
 		return w.replayNode(ctx, node, gap, at)
@@ -112,19 +123,27 @@ func (w *watch) replayPod(node string, m *message) error {
 	return nil
 }
 
+func (w *watch) sendGap(node string, gap *pleg.Event) error {
+	return w.send(Event{Node: node, Event: pleg.Event{
+		Type: pleg.Gap, Epoch: gap.Epoch, Seq: gap.Seq, Reason: gap.Reason, Missed: gap.Missed, ObservedAt: time.Now(),
+	}})
+}
+
+func (w *watch) sendSynced(node string, p *progress, at place) error {
+	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
+}
+
 // replayNode delivers a Gap and then the present state of a node.
 func (w *watch) replayNode(ctx context.Context, node string, gap *pleg.Event, at place) error {
 	broken := w.broken
 	w.broken = true
-	if err := w.send(Event{Node: node, Event: pleg.Event{
-		Type: pleg.Gap, Epoch: gap.Epoch, Seq: gap.Seq, Reason: gap.Reason, Missed: gap.Missed, ObservedAt: time.Now(),
-	}}); err != nil {
+	if err := w.sendGap(node, gap); err != nil {
 		return err
 	}
 	p := new(progress)
 	w.nodes[node] = p
 	last := make(map[string]*message)
-	until, err := w.snapshot(ctx, w.patience, allOf(w.o.Cluster, node), func(m *stored) {
+	until, err := w.snapshot(ctx, allOf(w.o.Cluster, node), func(m *stored) {
 		decoded, err := decode(m.Data)
 		if err != nil {
 			w.passOver(m.Subject, err)
@@ -143,5 +162,5 @@ func (w *watch) replayNode(ctx context.Context, node string, gap *pleg.Event, at
 		}
 	}
 	w.broken, w.withheld = broken, max(w.withheld, p.replayed)
-	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
+	return w.sendSynced(node, p, at)
 }

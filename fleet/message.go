@@ -52,10 +52,12 @@ const (
 	ofEvent kind = "event"
 	// ofState is the state of a pod, published again.
 	ofState kind = "pod.state"
-	// ofAgent says that an agent begins to publish the states of a node, ofGap that they are
-	// complete and that events are missing.
+	// ofGap says that events of a node are missing, and that the states of its pods follow. ofSynced
+	// says that these are complete.
+	ofGap    kind = "node.gap"
+	ofSynced kind = "node.synced"
+	// ofAgent says again that an agent publishes.
 	ofAgent kind = "node.agent"
-	ofGap   kind = "node.gap"
 )
 
 const (
@@ -100,11 +102,11 @@ func decode(body []byte) (message, error) {
 	}
 	m := message{ofEvent, ce.Data}
 	switch name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix)); name {
-	case ofState, ofAgent, ofGap:
+	case ofState, ofGap, ofSynced, ofAgent:
 		m.kind = name
 	}
 	switch {
-	case m.Epoch == "" && m.kind != ofAgent:
+	case m.Epoch == "" && m.kind != ofGap && m.kind != ofAgent:
 		return m, errors.New("it has no epoch")
 	case m.Pod != nil:
 		m.Pod.restore(&m.Event)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -119,7 +120,7 @@ func fill(v reflect.Value, text string) {
 func TestBadMessages(t *testing.T) {
 	for _, body := range []string{
 		``, `{}`, `[]`, `{"data":7}`, `{"data":{"epoch":"e"}}`, `{"data":{"pod":{}}}`,
-		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`, `{"type":"io.github.pleg-pipeline.node.gap.v1","data":{}}`,
+		`{"type":"io.github.pleg-pipeline.pod.state.v1","data":{"epoch":"e"}}`, `{"type":"io.github.pleg-pipeline.node.synced.v1","data":{}}`,
 	} {
 		if m, err := decode([]byte(body)); err == nil {
 			t.Errorf("%s is read as %+v, want an error", body, m)
@@ -141,6 +142,15 @@ func TestIsRefused(t *testing.T) {
 	} {
 		if got := isRefused(fmt.Errorf("publish: %w", tt.err)); got != tt.want {
 			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
+		}
+	}
+}
+
+// Three attempts find another leader soon; a server that is busy is not asked ever faster.
+func TestPatience(t *testing.T) {
+	for i, want := range []time.Duration{5, 5, 5, 10, 20, 40, 60, 60} {
+		if got := (&patience{unanswered: i}).timeout(); got != want*time.Second {
+			t.Errorf("after %d attempts without an answer, one request takes %v, want %d s", i, got, want)
 		}
 	}
 }
@@ -176,8 +186,9 @@ func TestJudge(t *testing.T) {
 		"the first event of a node":       {kind: ofEvent, epoch: "e", seq: 9, deliver: true},
 		"a state that is published again": {p: known, kind: ofState, epoch: "e", seq: 7},
 		"a state of another epoch":        {p: known, kind: ofState, epoch: "f", seq: 3},
-		"the Gap":                         {p: known, kind: ofGap, epoch: "f", seq: 3, gap: pleg.OtherEpoch},
-		"the Gap of an unknown node":      {kind: ofGap, epoch: "f", seq: 3, gap: pleg.OtherEpoch},
+		"states that began earlier":       {p: known, kind: ofSynced, epoch: "f", seq: 3, gap: pleg.HistoryTooShort},
+		"and are not newer":               {p: known, kind: ofSynced, epoch: "e", seq: 7, gap: pleg.HistoryTooShort},
+		"an event before their end":       {p: progress{replaying: true}, kind: ofEvent, epoch: "e", seq: 8, gap: pleg.HistoryTooShort},
 		"an agent":                        {p: known, kind: ofAgent},
 	} {
 		deliver, gap := tt.p.judge(&message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, Reason: pleg.OtherEpoch}}})
@@ -187,6 +198,38 @@ func TestJudge(t *testing.T) {
 		if deliver != tt.deliver || gap.Reason != tt.gap || gap.Missed != tt.missed {
 			t.Errorf("%s: it delivers: %t, with the Gap %+v, want %+v", name, deliver, gap, tt)
 		}
+	}
+}
+
+// A watch delivers the Gap of an agent and the states that follow as they come, without a request to the server.
+func TestStatesAfterAGap(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	var got []Event
+	w := watch{
+		filter: all, nodes: map[string]*progress{"n": {epoch: "d", seq: 7}},
+		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
+	}
+	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
+	state := &podState{Events: []pleg.Event{started}}
+	for i, m := range []message{
+		{ofGap, data{Event: pleg.Event{Reason: pleg.OtherEpoch, Missed: 2}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
+		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
+		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
+	} {
+		kit.Must(t, w.deliver(t.Context(), podSubject("c", "n", m.PodUID), &m, place{stream: 1, message: uint64(i + 1)}))
+	}
+	var kinds []pleg.EventType
+	for _, ev := range got {
+		kinds = append(kinds, ev.Type)
+		if hasPosition := ev.At != ""; ev.Node != "n" || hasPosition != (ev.Type == pleg.Synced || ev.Type == pleg.ContainerDied) || ev.Replayed != (ev.Type == pleg.ContainerStarted) {
+			t.Errorf("got %+v", ev)
+		}
+	}
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(kinds, want) || got[0].Missed != 2 {
+		t.Errorf("got %+v, want %v", got, want)
 	}
 }
 

@@ -49,9 +49,9 @@ func parsePlace(text string) (p place, err error) {
 // begin decides where the connection begins. If it begins with the present state because messages are
 // missing, it delivers the Gap.
 func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err error) {
-	info, err := w.stream.Info(ctx)
+	info, err := w.info(ctx)
 	if err != nil {
-		return config, fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
+		return config, err
 	}
 	config.FilterSubjects = w.subjects
 	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}

@@ -72,7 +72,7 @@ func (o *PublisherOptions) complete() error {
 // Publisher publishes the events of one node and the state of its pods. Create it with
 // [NewPublisher].
 //
-// It keeps no file. It begins with the present state of all pods and a Gap, and continues after each
+// It keeps no file. It begins with a Gap and the present state of all pods, and continues after each
 // lost connection with what the history of the pipeline still has. If that is too short, or the server
 // refused or lost something, it begins again.
 type Publisher struct {

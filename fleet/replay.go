@@ -9,27 +9,30 @@ import (
 
 // begin makes this publisher the publisher of its node, and finds out which pods the server has.
 func (p *Publisher) begin(ctx context.Context) (err error) {
-	if p.store, err = openStream(ctx, p.js, p.o.Cluster, &p.o.Limits); err != nil {
+	if p.store, err = openStream(ctx, p.js, &p.patience, p.o.Cluster, &p.o.Limits); err != nil {
 		return err
 	}
-	if p.agents, err = openBucket(ctx, p.js, &p.o.Limits); err != nil {
+	if p.agents, err = openBucket(ctx, p.js, &p.patience, &p.o.Limits); err != nil {
 		return err
 	}
 	if n := p.stream.CachedInfo().Config.Replicas; n < 3 && !p.owned {
 		p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
 	}
-	if err := p.takeLease(ctx); err != nil {
+	if err := p.takeLease(ctx, p.examine(ctx)); err != nil {
 		return err
 	}
-	p.owned, p.queue, p.at, p.last, p.pods = true, nil, pleg.Position{}, 0, make(map[string]*record)
-	p.beginReplay(pleg.Event{Type: pleg.Gap, Reason: pleg.OtherEpoch})
+	p.owned, p.queue, p.at, p.last, p.pods, p.replaying = true, nil, pleg.Position{}, 0, make(map[string]*record), true
 	if p.fence, err = p.lastSequence(ctx, p.node); err != nil {
 		return err
 	}
-	if err := p.writeNode(ctx, ofAgent, pleg.Event{ObservedAt: time.Now()}); err != nil {
+	if err := p.beginReplay(ctx, pleg.Event{Reason: pleg.OtherEpoch, ObservedAt: time.Now()}); err != nil {
 		return err
 	}
-	_, err = p.snapshot(ctx, requestTimeout, allOf(p.o.Cluster, p.o.Node), func(m *stored) {
+	has, err := p.has(ctx, allOf(p.o.Cluster, p.o.Node)[0])
+	if err != nil || len(has) == 1 { // the message about the node
+		return err
+	}
+	_, err = p.snapshot(ctx, allOf(p.o.Cluster, p.o.Node), func(m *stored) {
 		of, err := decode(m.Data)
 		switch {
 		case m.Subject == p.node || err == nil && of.Pod != nil && of.Pod.Gone:
@@ -44,19 +47,20 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	return err
 }
 
-// beginReplay makes what follows the present state, before a Gap. Pods that it does not have are gone.
-func (p *Publisher) beginReplay(gap pleg.Event) {
-	p.gap = &gap
+// beginReplay publishes a Gap. What follows is the present state; pods that it does not have are gone.
+func (p *Publisher) beginReplay(ctx context.Context, gap pleg.Event) error {
+	if err := p.writeNode(ctx, ofGap, gap); err != nil {
+		return err
+	}
+	p.replaying = true
 	for subject, r := range p.pods {
 		p.pods[subject] = &record{uid: r.uid, name: r.name, namespace: r.namespace}
 	}
+	return nil
 }
 
-// publishReplay publishes the states of all pods, and that others are gone, and then the Gap: its
-// readers find the states complete.
+// publishReplay publishes the states of all pods, and that others are gone, and then that they are complete.
 func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error {
-	gap := *p.gap
-	gap.Epoch, gap.Seq, gap.ObservedAt = synced.Epoch, synced.Seq, synced.ObservedAt
 	p.at = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}
 	for subject, r := range p.pods {
 		p.enqueueState(ctx, subject, r)
@@ -64,11 +68,11 @@ func (p *Publisher) publishReplay(ctx context.Context, synced pleg.Event) error 
 			delete(p.pods, subject)
 		}
 	}
-	if err := p.writeNode(ctx, ofGap, gap); err != nil {
+	if err := p.writeNode(ctx, ofSynced, synced); err != nil {
 		return err
 	}
-	p.gap = nil
-	p.loop.Works(ctx)
+	p.replaying = false
+	p.works(ctx)
 	return nil
 }
 
@@ -85,7 +89,7 @@ const fenceSpan = 20_000
 // refresh publishes the message about the node again before the server has to look long for it, and
 // what had no message for half of the age at which the server removes it.
 func (p *Publisher) refresh(ctx context.Context) error {
-	if p.gap != nil {
+	if p.replaying {
 		return nil
 	}
 	age := p.stream.CachedInfo().Config.MaxAge

@@ -119,7 +119,7 @@ func (p *Publisher) transmit() error {
 	for ; p.sent < min(p.window(), len(p.queue)); p.sent++ {
 		o := &p.queue[p.sent]
 		if p.sent == 0 {
-			p.late.Reset(requestTimeout)
+			p.late.Reset(p.timeout())
 		}
 		p.number++
 		o.number = p.number
@@ -145,10 +145,16 @@ func (p *Publisher) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.gap == nil {
-		p.loop.Works(ctx)
+	if !p.replaying {
+		p.works(ctx)
 	}
 	return nil
+}
+
+// works notes that publishing works.
+func (p *Publisher) works(ctx context.Context) {
+	p.unanswered = 0
+	p.loop.Works(ctx)
 }
 
 func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
@@ -176,7 +182,7 @@ func (p *Publisher) answered(m *nats.Msg) error {
 		return p.failed(err)
 	}
 	p.sent--
-	p.late.Reset(requestTimeout)
+	p.late.Reset(p.timeout())
 	p.acknowledged(ack.Sequence)
 	return nil
 }

@@ -15,12 +15,13 @@ import (
 
 // session is what the loop of a publisher knows. Each session ends with an error. The next session
 // sends again what was not acknowledged, and the server passes over what it has. If the server
-// refused something or lost it, and in a new process, it begins with a message about the node: each
+// refused something or lost it, and in a new process, it begins with a Gap, a message about the node: each
 // later one names its sequence number, so that the server refuses whatever another agent, or an
-// earlier session, still has under way. Then come the present state and a Gap.
+// earlier session, still has under way. Then comes the present state.
 type session struct {
 	*store        // nil until the stream is open
 	agents *store // AgentBucket
+	patience
 	// owned is true once this publisher has published as its node.
 	owned   bool
 	renewed time.Time // the lease
@@ -36,8 +37,8 @@ type session struct {
 	at pleg.Position
 	// pods are those that the server may have, by their subjects.
 	pods map[string]*record
-	// gap is not nil while the present state is being replayed: it is published at its end.
-	gap *pleg.Event
+	// replaying is true from a Gap until the present state has been published.
+	replaying bool
 	outbox
 
 	// reconnects is how often the connection had been opened again when the session began.
@@ -49,6 +50,7 @@ var (
 	errReconnected = errors.New("the connection was lost")
 	errLost        = errors.New("the server no longer has what it acknowledged, or has something of another agent")
 	errHeld        = errors.New("another agent publishes as this node")
+	errLease       = errors.New("renew lease")
 )
 
 // untilReconnected returns a context that ends when the connection is made again: what was under way
@@ -78,7 +80,7 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 	err := p.resume(connected)
 	if err == nil {
 		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true}
-		if o.Replay = p.gap != nil; !o.Replay {
+		if o.Replay = p.replaying; !o.Replay {
 			o.After = p.at
 		}
 		err = exporter.Session(connected, p.o.Source, o, p.run)
@@ -88,10 +90,12 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 			_, _ = p.js.Publish(ctx, p.lease, nil) // the node counts as silent at once
 		}
 	}
-	if p.gap != nil || isRefused(err) && !p.writesNode() {
+	if p.replaying || isRefused(err) && !p.writesNode() {
 		p.fence = 0
 	}
-	return cmp.Or(context.Cause(connected), err)
+	err = cmp.Or(context.Cause(connected), err)
+	p.patience.note(p.o.Conn, err)
+	return err
 }
 
 // resume makes the server continue where the last session ended, or begin.
@@ -174,16 +178,12 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 		p.currentAsOf = ev.ObservedAt
 		return nil
 	case ev.Type == pleg.Gap:
-		if err := p.flush(ctx); err != nil {
-			return err
-		}
-		p.beginReplay(ev)
-		return nil
-	case ev.Type == pleg.Synced && p.gap != nil:
+		return p.beginReplay(ctx, ev)
+	case ev.Type == pleg.Synced && p.replaying:
 		return p.publishReplay(ctx, ev)
 	case ev.Type == pleg.Synced:
 		return nil
-	case p.gap == nil:
+	case !p.replaying:
 		isNew, err := exporter.IsNew(&ev, p.at)
 		if err != nil {
 			p.fence = 0
@@ -200,7 +200,7 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	}
 	r.uid, r.name, r.namespace = ev.PodUID, ev.PodName, ev.PodNamespace
 	r.apply(&ev, fields)
-	if p.gap != nil {
+	if p.replaying {
 		return nil
 	}
 	if r.gone() {

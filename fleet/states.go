@@ -26,13 +26,16 @@ type States struct {
 	cluster string
 }
 
+// thorough is the patience of who reads once, and does not try again.
+var thorough = &patience{unanswered: 6}
+
 // OpenStates returns the states of a cluster. It fails if the server cannot be reached, or if nothing
 // has been published for the cluster yet.
 func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
 	if err := checkName("cluster", cluster, maxCluster); err != nil {
 		return nil, err
 	}
-	stream, err := openStream(ctx, js, cluster, nil)
+	stream, err := openStream(ctx, js, thorough, cluster, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
@@ -62,12 +65,12 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 
 // nodes returns some nodes by their names; without names, all.
 func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, error) {
-	bucket, err := openBucket(ctx, s.js, nil)
+	bucket, err := openBucket(ctx, s.js, thorough, nil)
 	if err != nil {
 		return nil, err
 	}
 	known := make(map[string]Node)
-	_, err = bucket.snapshot(ctx, searchTimeout, subjects(leasePrefix, s.cluster, names, ""), func(m *stored) {
+	_, err = bucket.snapshot(ctx, subjects(leasePrefix, s.cluster, names, ""), func(m *stored) {
 		name, agent := nodeOf(m.Subject), agentState{}
 		if delete(known, name); json.Unmarshal(m.Data, &agent) != nil { // it has ended
 			return
@@ -80,7 +83,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
 	}
-	_, err = s.snapshot(ctx, searchTimeout, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *stored) {
+	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *stored) {
 		if name := nodeOf(m.Subject); known[name].Name == "" {
 			known[name] = Node{Name: name}
 		}
@@ -117,7 +120,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		known, err := s.nodes(ctx, nodes)
 		pods := make(map[string]Pod)
 		if err == nil {
-			_, err = s.snapshot(ctx, searchTimeout, allOf(s.cluster, nodes...), func(m *stored) {
+			_, err = s.snapshot(ctx, allOf(s.cluster, nodes...), func(m *stored) {
 				if pod, ok := podOf(known, m); ok {
 					pods[m.Subject] = pod
 				} else {

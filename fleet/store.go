@@ -16,6 +16,8 @@ import (
 
 // store is a stream, or the stream of a bucket.
 type store struct {
+	*patience
+
 	js     jetstream.JetStream
 	stream jetstream.Stream
 }
@@ -28,6 +30,42 @@ const (
 	searchTimeout = time.Minute
 )
 
+// patience is the time that a request may take, by the number of attempts in a row that got no answer. The first
+// three have the shortest: within them servers elect another leader. Later the server is busy: who gives up and
+// asks again keeps it so.
+type patience struct{ unanswered int }
+
+// note notes the error of an attempt.
+func (p *patience) note(conn *nats.Conn, err error) {
+	if conn.IsConnected() && isTimeout(err) {
+		p.unanswered++
+	}
+}
+
+func (p *patience) timeout() time.Duration {
+	return min(requestTimeout<<min(max(0, p.unanswered-2), 4), searchTimeout)
+}
+
+// info returns the present state of the stream.
+func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	defer cancel()
+	info, err := s.stream.Info(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))
+	}
+	return info, nil
+}
+
+// has returns the subjects that have messages. The server need not read these for it.
+func (s *store) has(ctx context.Context, subjects string) (map[string]uint64, error) {
+	info, err := s.info(ctx, jetstream.WithSubjectFilter(subjects))
+	if err != nil {
+		return nil, err
+	}
+	return info.State.Subjects, nil
+}
+
 // explain adds what the error of a call does not say: why there is no connection, or what the server
 // does not permit: it then lets the call time out.
 func explain(conn *nats.Conn, err error) error {
@@ -35,7 +73,6 @@ func explain(conn *nats.Conn, err error) error {
 		err = nats.ErrDisconnected
 	}
 	last := conn.LastError()
-	timedOut := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 	switch {
 	case err == nil:
 		return nil
@@ -50,10 +87,14 @@ func explain(conn *nats.Conn, err error) error {
 			}
 		}
 		return fmt.Errorf("not connected to %s: %w", strings.Join(servers, ", "), err)
-	case timedOut && errors.Is(last, nats.ErrPermissionViolation):
+	case isTimeout(err) && errors.Is(last, nats.ErrPermissionViolation):
 		return fmt.Errorf("%w: %w", last, err)
 	}
 	return err
+}
+
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
 // isRefused reports whether the server has answered and said no, such as that the stream is full:
@@ -93,7 +134,7 @@ func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
 	if err != nil {
 		return m, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	conn := s.js.Conn()
 	reply, err := conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.stream.CachedInfo().Config.Name, body)

@@ -54,9 +54,9 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
-	s, err := openStream(ctx, js, cluster, &limits)
+	s, err := openStream(ctx, js, new(patience), cluster, &limits)
 	if err == nil {
-		_, err = openBucket(ctx, js, &limits)
+		_, err = openBucket(ctx, js, new(patience), &limits)
 	}
 	if err != nil {
 		return fmt.Errorf("create fleet: %w", err)
@@ -72,11 +72,13 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 var errNothingPublished = errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
 
 // openStream opens the stream of a cluster. It creates the stream if it is missing and limits is not nil.
-func openStream(ctx context.Context, js jetstream.JetStream, cluster string, limits *Limits) (*store, error) {
+func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluster string, limits *Limits) (*store, error) {
 	if !js.Conn().IsConnected() {
 		return nil, explain(js.Conn(), errors.New("no server answers"))
 	}
-	account, err := js.AccountInfo(ctx)
+	bound, cancel := context.WithTimeout(ctx, p.timeout())
+	defer cancel()
+	account, err := js.AccountInfo(bound)
 	if err != nil {
 		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
@@ -84,7 +86,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
 	}
 	name, subjects := StreamName(cluster), []string{subjectPrefix + token(cluster) + ".>"}
-	s, err := openStore(ctx, js, name, limits, func() error {
+	s, err := openStore(ctx, js, p, name, limits, func(ctx context.Context) error {
 		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
 			Name: name, Subjects: subjects, Description: "Pod lifecycle events and states of pleg-pipeline", Compression: jetstream.S2Compression,
 			MaxAge: limits.MaxAge, MaxBytes: cmp.Or(limits.MaxBytes, -1), Discard: jetstream.DiscardNew, Replicas: limits.Replicas,
@@ -108,8 +110,8 @@ func openStream(ctx context.Context, js jetstream.JetStream, cluster string, lim
 }
 
 // openBucket opens the stream of [AgentBucket]. It creates it if it is missing and limits is not nil.
-func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (*store, error) {
-	return openStore(ctx, js, "KV_"+AgentBucket, limits, func() error {
+func openBucket(ctx context.Context, js jetstream.JetStream, p *patience, limits *Limits) (*store, error) {
+	return openStore(ctx, js, p, "KV_"+AgentBucket, limits, func(ctx context.Context) error {
 		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
 			Bucket: AgentBucket, TTL: LeaseTTL, Replicas: limits.Replicas, Description: "Agents of pleg-pipeline",
 		})
@@ -118,10 +120,12 @@ func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (*s
 }
 
 // openStore opens a stream, which it creates if it is missing and limits is not nil.
-func openStore(ctx context.Context, js jetstream.JetStream, name string, limits *Limits, create func() error) (*store, error) {
+func openStore(ctx context.Context, js jetstream.JetStream, p *patience, name string, limits *Limits, create func(context.Context) error) (*store, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout())
+	defer cancel()
 	stream, err := js.Stream(ctx, name)
 	if limits != nil && errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = create()
+		err = create(ctx)
 		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
 			stream, err = js.Stream(ctx, name)
 		}
@@ -129,5 +133,5 @@ func openStore(ctx context.Context, js jetstream.JetStream, name string, limits 
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
 	}
-	return &store{js, stream}, nil
+	return &store{p, js, stream}, nil
 }

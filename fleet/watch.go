@@ -119,9 +119,7 @@ type watch struct {
 	filter   filter.Filter
 	yield    func(Event, error) bool
 	subjects []string
-	// patience is how long the server may search. It grows with each attempt that failed: the request may
-	// also have gone to a leader that is gone.
-	patience time.Duration
+	patience
 
 	nodes map[string]*progress
 	// at is how far the watch has come: it has every message up to there; zero before it has any. end is the end
@@ -144,7 +142,7 @@ type watch struct {
 // run connects until the watch ends or no attempt can succeed.
 func (w *watch) run(ctx context.Context) error {
 	retries := backoff.Backoff{Min: minBackoff, Max: maxBackoff}
-	for w.patience = requestTimeout; ; w.patience = min(2*w.patience, searchTimeout) {
+	for {
 		began := time.Now()
 		connected, stop := untilReconnected(ctx, w.js.Conn())
 		err := cmp.Or(w.connect(connected), context.Cause(connected))
@@ -152,6 +150,7 @@ func (w *watch) run(ctx context.Context) error {
 		if errors.Is(err, errStopped) || w.js.Conn().IsClosed() || ctx.Err() != nil {
 			return err
 		}
+		w.patience.note(w.js.Conn(), err)
 		if time.Since(began) > searchTimeout {
 			retries.Reset()
 		}
@@ -171,7 +170,7 @@ const bookmarkPeriod = 10 * time.Second
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) (err error) {
 	if w.store == nil {
-		if w.store, err = openStream(ctx, w.js, w.o.Cluster, nil); err != nil {
+		if w.store, err = openStream(ctx, w.js, &w.patience, w.o.Cluster, nil); err != nil {
 			return err
 		}
 	}
@@ -179,7 +178,7 @@ func (w *watch) connect(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	messages, err := w.consume(ctx, w.patience, config)
+	messages, err := w.consume(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -189,7 +188,7 @@ func (w *watch) connect(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	w.patience = requestTimeout
+	w.unanswered = 0
 	for quiet := time.Now(); err == nil; {
 		var m *stored
 		m, err = messages.next(ctx)
@@ -224,9 +223,9 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 
 // sendBookmark delivers a mark, at the end of the stream unless something has come since.
 func (w *watch) sendBookmark(ctx context.Context) error {
-	info, err := w.stream.Info(ctx)
+	info, err := w.info(ctx)
 	if err != nil {
-		return fmt.Errorf("stream: %w", explain(w.js.Conn(), err))
+		return err
 	}
 	if last, err := w.lastSequence(ctx, w.subjects...); err != nil || last > w.at.message {
 		return err

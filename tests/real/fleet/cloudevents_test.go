@@ -37,7 +37,7 @@ func TestMessagesAreCloudEvents(t *testing.T) {
 		}
 		types[ev.Type()]++
 	})
-	for _, want := range []string{"node.agent", "node.gap", "pod.state", "container.started", "container.died", "container.removed", "pod.sync"} {
+	for _, want := range []string{"node.gap", "node.synced", "pod.state", "container.started", "container.died", "container.removed", "pod.sync"} {
 		if types["io.github.pleg-pipeline."+want+".v1"] == 0 {
 			t.Errorf("no event of the type %s among %v", want, types)
 		}

@@ -134,7 +134,7 @@ func TestFaults(t *testing.T) {
 		}},
 		// A consumer that comes then is synced with every pod of the node, although the states are of two epochs.
 		{name: "agent begins slowly", within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
-			sprung := f.relay.holdAt("node.gap.v1")
+			sprung := f.relay.holdAt("node.synced.v1")
 			f.a.restart()
 			<-sprung
 			late := watch(f.t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)
