@@ -115,7 +115,7 @@ func (p *Publisher) takeLease(ctx context.Context, h health) error {
 		_, err = p.js.Publish(ctx, p.lease, value, jetstream.WithExpectLastSequencePerSubject(m.Sequence))
 	}
 	if err != nil {
-		return fmt.Errorf("%w: %s", errLease, explain(p.o.Conn, err)) // that it is refused says nothing of the stream
+		return fmt.Errorf("%w: %s", errLease, explain(p.o.Conn, err).Error()) // that it is refused says nothing of the stream
 	}
 	p.health, p.renewed = h, time.Now()
 	p.loop.Acknowledged()

@@ -94,7 +94,7 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 		p.fence = 0
 	}
 	err = cmp.Or(context.Cause(connected), err)
-	p.patience.note(p.o.Conn, err)
+	p.note(p.o.Conn, err)
 	return err
 }
 

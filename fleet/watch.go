@@ -150,7 +150,7 @@ func (w *watch) run(ctx context.Context) error {
 		if errors.Is(err, errStopped) || w.js.Conn().IsClosed() || ctx.Err() != nil {
 			return err
 		}
-		w.patience.note(w.js.Conn(), err)
+		w.note(w.js.Conn(), err)
 		if time.Since(began) > searchTimeout {
 			retries.Reset()
 		}
