@@ -133,8 +133,8 @@ func (p *Publisher) beat(ctx context.Context) error {
 		return err
 	}
 	// Somebody may have removed the messages of the node, which no answer shows while it is quiet.
-	has, err := p.has(ctx, p.node)
-	if err == nil && len(has) == 0 {
+	info, err := p.info(ctx, jetstream.WithSubjectFilter(p.node))
+	if err == nil && len(info.State.Subjects) == 0 {
 		p.fence, err = 0, errLost
 	}
 	if err == nil {

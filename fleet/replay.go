@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -28,11 +30,12 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if err := p.beginReplay(ctx, pleg.Event{Reason: pleg.OtherEpoch, ObservedAt: time.Now()}); err != nil {
 		return err
 	}
-	has, err := p.has(ctx, allOf(p.o.Cluster, p.o.Node)[0])
-	if err != nil || len(has) == 1 { // the message about the node
+	all := allOf(p.o.Cluster, p.o.Node)
+	info, err := p.info(ctx, jetstream.WithSubjectFilter(all[0]))
+	if err != nil || len(info.State.Subjects) == 1 { // only the Gap
 		return err
 	}
-	_, err = p.snapshot(ctx, allOf(p.o.Cluster, p.o.Node), func(m *stored) {
+	_, err = p.snapshot(ctx, all, func(m *stored) {
 		of, err := decode(m.Data)
 		switch {
 		case m.Subject == p.node || err == nil && of.Pod != nil && of.Pod.Gone:

@@ -46,7 +46,8 @@ func (p *patience) timeout() time.Duration {
 	return min(requestTimeout<<min(max(0, p.unanswered-2), 4), searchTimeout)
 }
 
-// info returns the present state of the stream.
+// info returns the present state of the stream. With a filter it has the subjects that have messages, for which the
+// server need not read these.
 func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -55,15 +56,6 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))
 	}
 	return info, nil
-}
-
-// has returns the subjects that have messages. The server need not read these for it.
-func (s *store) has(ctx context.Context, subjects string) (map[string]uint64, error) {
-	info, err := s.info(ctx, jetstream.WithSubjectFilter(subjects))
-	if err != nil {
-		return nil, err
-	}
-	return info.State.Subjects, nil
 }
 
 // explain adds what the error of a call does not say: why there is no connection, or what the server
