@@ -254,17 +254,18 @@ func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	return now, s.failed(ctx, err)
 }
 
-// failed returns the error of a call. A daemon that is stopped is why it took too long, one that has
-// ended why there is no connection.
+// failed returns the error of a call. A daemon that is stopped is why it took too long or why a connection said
+// nothing, one that has ended why there is no connection.
 func (s daemonSource) failed(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		if d := silentDaemon(context.WithoutCancel(ctx), s.process, s.socket, ""); d.Silent != "" {
-			return d.Err()
-		}
-	case status.Code(err) == codes.Unavailable:
+	unavailable := status.Code(err) == codes.Unavailable
+	if unavailable {
 		if why := dial(ctx, s.process, s.socket); why != nil {
 			d := doctor.Daemon{Socket: s.socket, Silent: explainDial(why, s.socket).Error()}
+			return d.Err()
+		}
+	}
+	if unavailable || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if d := silentDaemon(context.WithoutCancel(ctx), s.process, s.socket, ""); d.Silent != "" {
 			return d.Err()
 		}
 	}
