@@ -173,6 +173,8 @@ type script struct {
 	after []pleg.Position
 	// err ends the source after the last part.
 	err error
+	// pause is the time before each event: what came before is then sent.
+	pause time.Duration
 }
 
 // Watch implements [nodes.Pipeline].
@@ -187,6 +189,7 @@ func (s *script) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[p
 		last := len(s.parts) == 0
 		s.mu.Unlock()
 		for _, ev := range part {
+			time.Sleep(s.pause)
 			if !yield(ev, nil) {
 				return
 			}
@@ -230,13 +233,13 @@ func TestExporterFollowsItsSource(t *testing.T) {
 		},
 		"a hole": {
 			parts: [][]pleg.Event{append(slices.Clone(start), event(pleg.PodSync, 6), event(pleg.PodSync, 8)), start},
-			after: []pleg.Position{none, none},
-			want:  started,
+			after: []pleg.Position{none, {Epoch: "e", Seq: 6}},
+			want:  slices.Concat(started, []string{"pleg.pod.sync 6"}, started),
 		},
 		"another epoch": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.PodSync, Epoch: "f", Seq: 6}), start},
-			after: []pleg.Position{none, none},
-			want:  started,
+			after: []pleg.Position{none, {Epoch: "e", Seq: 5}},
+			want:  slices.Concat(started, started),
 		},
 		"the pipeline stops": {
 			parts: [][]pleg.Event{append(slices.Clone(start), pleg.Event{Type: pleg.Gap, Reason: pleg.Stopped, Epoch: "e", Seq: 9, Missed: 4})},
@@ -245,7 +248,7 @@ func TestExporterFollowsItsSource(t *testing.T) {
 		},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			s, r := &script{parts: tc.parts}, new(receiver)
+			s, r := &script{parts: tc.parts, pause: time.Second}, new(receiver)
 			stop := r.export(t, nil, s)
 			time.Sleep(time.Minute)
 			synctest.Wait()
