@@ -100,8 +100,8 @@ type Quarantined struct {
 	// Since is when the first of these inspections in a row began, Hung is their number.
 	Since time.Time
 	Hung  int
-	// NextTry is when the wait ends. The pod is inspected at the first relist after that, as
-	// soon as there is a slot.
+	// NextTry is when the wait ends. The pod is inspected then, as soon as there is a slot, if a relist
+	// has shown it since its last inspection; otherwise after the next relist.
 	NextTry time.Time
 	// Err is the error of the last inspection. Call is the call to the runtime that it waited for;
 	// nil if it is not known.

@@ -53,7 +53,7 @@ type Info struct {
 	Severity Severity
 }
 
-// eventTypes has every type that subscribers may get.
+// all is every type that subscribers may get.
 var all = []Info{
 	{pleg.ContainerStarted, 1, "container.started", "started", ClassNormal, SeverityGood},
 	{pleg.ContainerDied, 2, "container.died", "died", ClassNormal, SeverityNotice},

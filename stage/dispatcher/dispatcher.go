@@ -54,6 +54,8 @@ type Dispatcher struct {
 	present present
 	// pods keeps the present state for the next of many subscribers; nil if it has changed.
 	pods []*presentPod
+	// warned are the subscribers that the log names as slow.
+	warned map[*Subscription]bool
 }
 
 // New returns a dispatcher that does not run yet.
@@ -66,6 +68,7 @@ func New(o Options) (*Dispatcher, error) {
 		callers:  mailbox.New[*Subscription](),
 		stopping: make(chan struct{}),
 		present:  make(present),
+		warned:   make(map[*Subscription]bool),
 	}
 	d.subscribers.Store(&[]*Subscription{})
 	var err error
@@ -175,6 +178,7 @@ func (d *Dispatcher) answer(callers []*Subscription) {
 	for _, s := range callers {
 		if s.closed.Load() {
 			d.subscribers.remove(s)
+			delete(d.warned, s)
 		} else {
 			d.place(s)
 		}
@@ -224,8 +228,8 @@ func (d *Dispatcher) stop() {
 
 func (d *Dispatcher) warnSlow() {
 	for _, s := range *d.subscribers.Load() {
-		if lag := s.Lag(); lag.Age > d.opts.SlowAfter && !s.warned {
-			s.warned = true
+		if lag := s.Lag(); lag.Age > d.opts.SlowAfter && !d.warned[s] {
+			d.warned[s] = true
 			d.opts.Logger.Warn("subscriber is not reading", "stage", "dispatcher", "subscriber", s.Name(), "age", lag.Age, "events", lag.Events)
 		}
 	}

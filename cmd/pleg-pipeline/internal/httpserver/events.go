@@ -79,7 +79,7 @@ func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 				return
 			}
 			s.add(ev)
-			for range len(sub.Events()) { // one write for all that wait
+			for range len(sub.Events()) { // one write for two events
 				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
