@@ -91,10 +91,10 @@ type Options struct {
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
-	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the
-	// kubelet does. Otherwise subscribers get a ContainerStarted and a ContainerDied, if the
-	// status of the container says when it started.
-	OmitInferredStarts bool
+	// KubeletEvents takes back the departures from the kubelet's events, for a kubelet: the start of
+	// a container that is first seen exited is left out. Otherwise subscribers get a ContainerStarted
+	// and a ContainerDied, if the status of the container says when it started.
+	KubeletEvents bool
 	// Logger gets what an operator needs to know. Its handler may block: up to 1024 records wait
 	// for it, and later records are dropped and counted, as is a record at which the handler
 	// panics. If nil, nothing is logged.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,48 +67,73 @@ func New(o Options) (*Pipeline, error) {
 	}
 	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	p.opts = o
-	var errs [8]error
-	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
-	p.lister, errs[1] = lister.New(lister.Options{
+	if err := p.build(metrics); err != nil {
+		p.unregister() // so that a second try can succeed
+		return nil, fmt.Errorf("new pipeline: %w", err)
+	}
+	return p, nil
+}
+
+// build creates the stages, in an order in which each finds what it calls.
+func (p *Pipeline) build(metrics instrument.Registry) (err error) {
+	o := &p.opts
+	p.runtime, err = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
+	if err != nil {
+		return err
+	}
+	p.lister, err = lister.New(lister.Options{
 		Runtime: p.runtime, Prober: p.runtime.Prober(), Ticks: &p.ticks,
 		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
+	if err != nil {
+		return err
+	}
 	p.index = containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
 	statuses := stores{p.cache, o.Store, p.index, o.Logger}
-	p.hinter, errs[2] = hinter.New(hinter.Options{
+	p.hinter, err = hinter.New(hinter.Options{
 		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
 	})
-	p.differ, errs[3] = differ.New(differ.Options{
+	if err != nil {
+		return err
+	}
+	p.differ, err = differ.New(differ.Options{
 		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
 		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors,
 		Logger: o.Logger, Metrics: metrics,
 	})
-	p.inspector, errs[4] = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, OmitInferredStarts: o.OmitInferredStarts, Ended: p.recent.Ended,
+	if err != nil {
+		return err
+	}
+	p.inspector, err = inspector.New(inspector.Options{
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, KubeletEvents: o.KubeletEvents, Ended: p.recent.Ended,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
 		Logger: o.Logger, Metrics: metrics,
 	})
-	if o.Events != EventsOff {
-		p.events, errs[6] = crievents.New(p.runtime.EventWatcher(), hints{p, p.lister}, crievents.Options{
-			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
-		})
+	if err != nil {
+		return err
 	}
-	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
+	p.dispatcher, err = dispatcher.New(dispatcher.Options{
 		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
 	})
-	errs[7] = metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	if err != nil {
+		return err
+	}
+	if o.Events != EventsOff {
+		p.events, err = crievents.New(p.runtime.EventWatcher(), hints{p, p.lister}, crievents.Options{
+			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",
 		Help: "1 while Healthy returns true, otherwise 0.",
 	}, func() float64 {
 		ok, _ := p.Healthy()
 		return instrument.Bool(ok)
 	}))
-	if err := cmp.Or(errs[:]...); err != nil { // the first error is enough: if one name is taken, all are
-		p.unregister() // so that a second try can succeed
-		return nil, fmt.Errorf("new pipeline: %w", err)
-	}
-	return p, nil
 }
 
 // flushTimeout is how long Run waits at its end for a log handler that blocks.

@@ -167,7 +167,7 @@ func (w *world) answer(kind int) {
 		w.step(&observation{stage.Observation{Asked: asked, UID: explorePod, Pod: pod}})
 		return
 	}
-	l := stage.Listing{Asked: asked, StreamUp: true}
+	l := stage.Listing{Asked: asked}
 	if pod != nil {
 		l.Pods = []*pleg.Pod{pod}
 	}
@@ -198,7 +198,11 @@ func (w *world) end(err error) {
 	if err == nil {
 		w.tell(c)
 	}
-	w.step(settle{stage.Settled{UID: c.UID, Err: err, Hung: err != nil && w.rand.IntN(2) == 0}})
+	how := stage.Committed
+	if err != nil {
+		how = []stage.Ending{stage.Failed, stage.FailedHung}[w.rand.IntN(2)]
+	}
+	w.step(settle{stage.Settled{UID: c.UID, How: how, Err: err}})
 }
 
 func (w *world) leave() {
@@ -209,7 +213,7 @@ func (w *world) leave() {
 	w.leaving = w.leaving[1:]
 	w.note("the pod leaves")
 	w.tell(&c)
-	w.step(settle{stage.Settled{UID: c.UID}})
+	w.step(settle{stage.Settled{UID: c.UID, How: stage.Committed}})
 }
 
 // tell commits a change: the cache has its state, and its events are published.
@@ -252,7 +256,7 @@ func (w *world) step(in input) {
 		if c.Gone && w.inFlight != nil {
 			w.inFlight = nil
 			w.note("inspection superseded")
-			w.step(settle{stage.Settled{UID: c.UID, Superseded: true}})
+			w.step(settle{stage.Settled{UID: c.UID, How: stage.Superseded}})
 		}
 	}
 }

@@ -16,8 +16,23 @@ const (
 	maxRemoved = 4096
 )
 
-// passed is a container or sandbox whose life no two answers show as a whole. It is reported with
-// the next change of its pod.
+// lives observes which containers came and went unseen: between two answers, or between an event
+// and an answer. It is the only place that knows.
+type lives struct {
+	heard   int // containers in all of unseen.heard
+	removed removed
+	lost    int // since the last step: not reported, as too many wait
+}
+
+// unseen is what lives keeps of one pod.
+type unseen struct {
+	// passed are the containers to report with the next change of the pod. heard are those that
+	// only events have shown.
+	passed []passed
+	heard  []life
+}
+
+// passed is a container or sandbox whose life no two answers show as a whole.
 type passed struct {
 	pod       *pleg.Pod // for its name
 	container *pleg.Container
@@ -39,67 +54,127 @@ func (p passed) told(pod *pleg.Pod) []pleg.EventType {
 }
 
 // life is a container that events announced as started, and that no list has shown. Of an event
-// it uses what names the container, and nothing else.
+// it keeps what names the container, and when it came.
 type life struct {
 	passed
 	heard uint64 // the tick of its first event
 }
 
-// hear notes an event that shows that a container has started, which no list has shown.
-func (m *machine) hear(a Announcement) {
-	h, rec := a.Hint, m.records[a.Hint.UID]
-	switch {
-	case !started(h), m.absent.Answered == 0, rec != nil && rec.shows(h.Container), m.removed.has(h.Container):
-		return // the first list shows what is there
-	case m.heard >= maxHeard:
-		m.do.lost++
-		return
-	}
-	m.heard++
-	rec = m.recordOf(h.UID)
-	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
-	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
-	sandbox := h.Container == h.Sandbox
-	if sandbox {
-		c.SandboxID = ""
-	}
-	rec.heard = append(rec.heard, life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick})
+// view is what was known of a pod when an answer came.
+type view struct {
+	// old is what was reported, shown the answer before.
+	old, shown *pleg.Pod
+	// sent is what is being inspected: nil if nothing is.
+	sent *pleg.Pod
+	// waits is set if shown has not been reported.
+	waits bool
 }
 
-// started reports whether an event shows that its container has run, and names it. CRI-O may
-// announce the start after the end, or never.
-func started(h pleg.Hint) bool {
-	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
-}
-
-// heardOf removes from the record, and returns, the announced containers that an answer settles: it
-// shows them, or it began after their events and so they are gone.
-func (m *machine) heardOf(rec *record, shown *pleg.Pod, began uint64) (over []passed) {
-	rec.heard = slices.DeleteFunc(rec.heard, func(l life) bool {
-		if began <= l.heard && !hasContainer(shown, l.container.ID) {
-			return false
+// answered takes the next answer about a pod, which began then: it may lack containers that the
+// one before showed, or that only events announced. Nothing is forgotten before it is reported.
+func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
+	if v.waits && v.shown != next && v.shown != v.sent {
+		l.overlooked(u, v, next)
+	}
+	u.heard = slices.DeleteFunc(u.heard, func(one life) bool {
+		if began <= one.heard && !hasContainer(next, one.container.ID) {
+			return false // the list may have begun before its start
 		}
-		m.heard--
-		over = append(over, l.passed)
+		l.heard--
+		l.add(u, one.passed)
 		return true
 	})
-	return over
 }
 
-// overlooked returns the containers that an answer showed, that the change in flight does not
-// have, and that the next answer lacks.
-func overlooked(old, sent, shown, next *pleg.Pod) (over []passed) {
-	each(shown, func(c *pleg.Container, sandbox bool) {
-		if hasContainer(next, c.ID) || hasContainer(old, c.ID) || hasContainer(sent, c.ID) || kindOf(c.State) == changed {
+// overlooked adds the containers that an answer showed, that neither the log nor the inspection
+// has, and that the next answer lacks.
+func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
+	each(v.shown, func(c *pleg.Container, sandbox bool) {
+		if hasContainer(next, c.ID) || hasContainer(v.old, c.ID) || hasContainer(v.sent, c.ID) || kindOf(c.State) == changed {
 			return
 		}
 		start := pleg.ContainerStarted
 		if c.State == pleg.StateExited {
 			start = stage.ContainerRan
 		}
-		over = append(over, passed{shown, c, sandbox, start})
+		l.add(u, passed{v.shown, c, sandbox, start})
 	})
-	return over
+}
+
+// add adds a container to report, once.
+func (l *lives) add(u *unseen, p passed) {
+	switch {
+	case slices.ContainsFunc(u.passed, func(o passed) bool { return o.container.ID == p.container.ID }):
+	case len(u.passed) >= maxPassed:
+		l.lost++
+	default:
+		u.passed = append(u.passed, p)
+	}
+}
+
+// reported forgets the first n containers of a pod, which have been reported.
+func (u *unseen) reported(n int) {
+	if u.passed = u.passed[n:]; len(u.passed) == 0 {
+		u.passed = nil
+	}
+}
+
+// pod returns a pod with the name of the first container to report; nil if there is none.
+func (u *unseen) pod() *pleg.Pod {
+	if len(u.passed) == 0 {
+		return nil
+	}
+	return u.passed[0].pod
+}
+
+// has reports whether a container of the pod is known by its life alone.
+func (u *unseen) has(id pleg.ContainerID) bool {
+	return slices.ContainsFunc(u.passed, func(p passed) bool { return p.container.ID == id }) ||
+		slices.ContainsFunc(u.heard, func(l life) bool { return l.container.ID == id })
+}
+
+// Announcement is a CRI event, and the tick of its arrival.
+type Announcement struct {
+	Hint pleg.Hint
+	Tick uint64
+}
+
+// started reports whether the event shows that its container has run, and names it. CRI-O may
+// announce the start after the end, or never.
+func (a Announcement) started() bool {
+	h := a.Hint
+	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
+}
+
+// hear returns the life that an event begins, and whether there is room for it.
+func (l *lives) hear(a Announcement) (life, bool) {
+	if l.heard >= maxHeard {
+		l.lost++
+		return life{}, false
+	}
+	l.heard++
+	h := a.Hint
+	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
+	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
+	sandbox := h.Container == h.Sandbox
+	if sandbox {
+		c.SandboxID = ""
+	}
+	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
+}
+
+// committed remembers the containers that a committed change reports as removed: their CRI events
+// may come late. was and is are the pod before it and with it, over what else it reports.
+func (l *lives) committed(was, is *pleg.Pod, over []passed) {
+	note := func(c *pleg.Container, _ bool) {
+		if !hasContainer(is, c.ID) {
+			l.removed.add(c.ID)
+		}
+	}
+	each(was, note)
+	for _, p := range over {
+		note(p.container, p.sandbox)
+	}
 }
 
 // removed are the containers that were last reported as removed, and as many before them: their CRI

@@ -40,7 +40,7 @@ func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodSt
 	for _, ev := range events {
 		c := i.statusFor(&ev, status, last)
 		if ev.Type == stage.ContainerRan {
-			if i.opts.OmitInferredStarts || c == nil || c.StartedAt.IsZero() {
+			if i.opts.KubeletEvents || c == nil || c.StartedAt.IsZero() {
 				continue
 			}
 			ev.Type = pleg.ContainerStarted

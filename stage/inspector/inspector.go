@@ -42,8 +42,8 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	// OmitInferredStarts leaves out the start of a container that is first seen exited.
-	OmitInferredStarts bool
+	// KubeletEvents leaves out the start of a container that is first seen exited.
+	KubeletEvents bool
 	// Ended is called with each inspection that ended by itself. It does not block.
 	Ended   func(uid pleg.PodUID, took time.Duration, at time.Time)
 	Logger  *slog.Logger
@@ -132,7 +132,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.startInspection(ctx, change)
 		case change := <-in.Gone:
 			i.remove(change, out)
-			settled <- stage.Settled{UID: change.UID}
+			settled <- stage.Settled{UID: change.UID, How: stage.Committed}
 		case c := <-in.Cancel:
 			i.cancelInspection(c, time.Now())
 		case r := <-i.results:

@@ -54,7 +54,7 @@ func (i *Inspector) publish(now time.Time, settled chan<- stage.Settled) (next t
 			continue
 		}
 		f.reported = true
-		settled <- stage.Settled{UID: f.change.UID, Hangs: true}
+		settled <- stage.Settled{UID: f.change.UID, How: stage.Hangs}
 	}
 	i.state.Store(&state)
 	i.metrics.inFlight.Set(float64(state.InFlight))

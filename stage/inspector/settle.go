@@ -23,26 +23,38 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 			i.answered = now
 		}
 	}
-	s := stage.Settled{UID: c.UID, Took: r.took, Err: r.err}
+	s := stage.Settled{UID: c.UID, How: i.ending(ctx, r), Took: r.took, Err: r.err}
 	switch {
-	case r.err == nil:
+	case s.How == stage.Committed:
 		i.metrics.duration.Observe(r.took.Seconds())
 		i.succeed(c, r.status, out)
-	case ctx.Err() != nil:
-	case r.cancelled && f.superseded:
-		s.Superseded = true
+	case s.How == stage.Superseded, ctx.Err() != nil, r.cancelled && f.cut:
 	default:
-		s.Hung = r.cancelled && (f.overtaken || r.took >= f.timeout)
-		s.Late = !s.Hung && (r.cancelled || r.took >= i.flights.hungAfter)
-		if !r.cancelled || !f.cut {
-			i.metrics.duration.Observe(r.took.Seconds())
-			i.fail(ctx, r)
-		}
+		i.metrics.duration.Observe(r.took.Seconds())
+		i.fail(ctx, r)
 	}
 	settled <- s
-	if s.Hung || s.Late {
+	if s.How == stage.FailedHung || s.How == stage.FailedLate {
 		settled <- stage.Settled{} // State has the inspection until the differ has the pod in quarantine
 	}
+}
+
+// ending returns how an inspection ended.
+func (i *Inspector) ending(ctx context.Context, r result) stage.Ending {
+	f := r.flight
+	switch {
+	case r.err == nil:
+		return stage.Committed
+	case ctx.Err() != nil:
+		return stage.Failed // the end of Run
+	case r.cancelled && f.superseded:
+		return stage.Superseded
+	case r.cancelled && (f.overtaken || r.took >= f.timeout):
+		return stage.FailedHung
+	case r.cancelled || r.took >= i.flights.hungAfter:
+		return stage.FailedLate
+	}
+	return stage.Failed
 }
 
 // succeed publishes a change whose status is known.

@@ -28,8 +28,7 @@ import (
 //	hints 4.5s         a list is requested at once every 100 ms until then
 //	status, recovered, logged TEXT   what the lister says
 //
-// Each list is written down by the second in which it began: with ! if it failed, with + if the
-// stream was up since the list before.
+// Each list is written down by the second in which it began: with ! if it failed.
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
@@ -41,15 +40,15 @@ var scripts = map[string]struct{ script, want string }{
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
-	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4+ 120.4+ 180 181 181"},
-	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61+ 121+"},
-	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11+ 71+"},
-	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11+ 71+"},
-	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64+"},
+	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4 120.4 180 181 181"},
+	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61 121"},
+	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
+	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
+	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64"},
 	"stream: it ends during a list":      {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
-	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123+"},
-	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60+ 65+ 129+"},
-	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10+ 10.3"},
+	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
+	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60 65 129"},
+	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
 	"hints that never end, fast lists":   {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
 	"hints that never end, slow lists":   {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
 	"hints that never end, failed lists": {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
@@ -195,9 +194,6 @@ func (s *script) words() string {
 			sent = sent[1:]
 			if at := fmt.Sprint(l.At.Sub(s.fixture.start).Seconds()); at != n.word || len(l.Pods) != 1 {
 				s.t.Errorf("the listing of second %s has %d pods and the time %s", n.word, len(l.Pods), at)
-			}
-			if l.StreamUp {
-				n.word += "+"
 			}
 		}
 		words = append(words, n.word)
