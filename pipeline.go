@@ -99,14 +99,14 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	}
 	p.differ, err = differ.New(differ.Options{
 		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors, KubeletEvents: o.KubeletEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	if err != nil {
 		return err
 	}
 	p.inspector, err = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, KubeletEvents: o.KubeletEvents, Ended: p.recent.Ended,
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, Ended: p.recent.Ended,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
 		Logger: o.Logger, Metrics: metrics,
 	})

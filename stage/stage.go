@@ -35,8 +35,7 @@ import (
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
 // ContainerRan comes before the end of a container that no list has shown running. The inspector
-// makes it a ContainerStarted if starts are inferred and the status says when the container
-// started. Otherwise it removes it.
+// makes it a ContainerStarted if the status says when the container started. Otherwise it removes it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
 // Ticks order answers of the runtime: a wall clock can be set back, and two of its readings can be
@@ -58,6 +57,8 @@ type Asked struct {
 type Listing struct {
 	Asked
 	Pods []*pleg.Pod
+	// StreamUp is true if the event stream was up when the list began.
+	StreamUp bool
 	// Relisted are the callers that wait for this listing. The dispatcher sends nil
 	// to each, which never blocks.
 	Relisted []chan<- error

@@ -13,7 +13,7 @@ func (l *listing) apply(m *machine) {
 		for _, pod := range l.Pods {
 			if hasEnded(pod) == ended {
 				rec := m.recordOf(pod.UID)
-				rec.listedBy(l.Began)
+				rec.listedBy(l.Began, pod, m.absent.Answered == 0)
 				l.answer(m, rec, pod)
 			}
 		}
@@ -28,6 +28,7 @@ func (l *listing) apply(m *machine) {
 		}
 	}
 	m.absent = l.Asked
+	m.lives.begun = m.lives.begun || l.StreamUp
 	m.backlog.open = append(m.backlog.open, open{l.Asked, l.Relisted})
 	m.do.observe, m.do.pending = l.At, m.backlog.behind(m.records, l.Began)
 }
@@ -63,14 +64,13 @@ func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) todo {
 	return do
 }
 
-// apply notes an event that shows that a container has started, which no list has shown. The first
-// list shows what is there.
+// apply notes an event that shows that a container has started, which no list has shown.
 func (a Announcement) apply(m *machine) {
 	rec, id := m.records[a.Hint.UID], a.Hint.Container
-	if !a.started() || m.absent.Answered == 0 || rec != nil && rec.shows(id) || m.lives.removed.has(id) {
+	if !a.started() || !m.lives.begun || rec != nil && rec.shows(id) || m.lives.removed.has(one{a.Hint.UID, id}) {
 		return
 	}
-	if one, ok := m.lives.hear(a); ok {
-		m.recordOf(a.Hint.UID).hear(one)
+	if h, ok := m.lives.hear(a); ok {
+		m.recordOf(a.Hint.UID).hear(h)
 	}
 }

@@ -2,6 +2,7 @@ package differ
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -27,56 +28,119 @@ func transition(from, to kind) []pleg.EventType {
 	}
 }
 
-// events returns what happened to a pod between two answers; either may be nil. passed are
+// events returns what happened to a pod between two answers; either may be nil. over are
 // the containers that have come and gone in between. The order is the kubelet's
 // (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the
-// new pod has. A container that is first seen exited may have run.
-func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
-	if same(old, cur) && len(passed) == 0 {
+// new pod has.
+//
+// The kubelet knows no more than the two answers. Otherwise the steps of a container lead from what
+// was reported of it: each is reported once, whatever is listed in between.
+func events(old, cur *pleg.Pod, over []passed, l *lives, at time.Time) []pleg.Event {
+	if same(old, cur) && len(over) == 0 {
 		return nil
 	}
-	pod := cmp.Or(cur, old)
+	d := diff{pod: cmp.Or(cur, old), over: over, lives: l, at: at}
 	before, after := kindsOf(old), kindsOf(cur) // a pod may have thousands of sandboxes
-	var out []pleg.Event
-	tell := func(c *pleg.Container, sandbox bool) {
-		from, to := before[c.ID], after[c.ID]
-		for _, t := range transition(from, to) {
-			if from == absent && c.State == pleg.StateCreated {
-				t = pleg.ContainerCreated
-			}
-			if t == pleg.ContainerDied && to == exited && !sandbox && !wasStarted(old, c.ID) {
-				out = append(out, containerEvent(stage.ContainerRan, pod, c, sandbox, at))
-			}
-			out = append(out, containerEvent(t, pod, c, sandbox, at))
-		}
-	}
-	each(old, tell)
-	for _, p := range passed {
-		for _, t := range p.told(cur) {
-			out = append(out, containerEvent(t, p.pod, p.container, p.sandbox, at))
+	each(old, func(c *pleg.Container, sandbox bool) { d.tell(c, sandbox, before[c.ID], after[c.ID]) })
+	for _, p := range over {
+		if before[p.container.ID] == absent && after[p.container.ID] == absent {
+			d.pass(p)
 		}
 	}
 	each(cur, func(c *pleg.Container, sandbox bool) {
-		if _, ok := before[c.ID]; !ok {
-			tell(c, sandbox)
+		if before[c.ID] == absent {
+			d.tell(c, sandbox, absent, after[c.ID])
 		}
 	})
-	return out
+	if d.back {
+		d.out = append(d.out, podEvent(pleg.PodSync, cur, at))
+	}
+	return d.out
 }
 
-// wasStarted reports whether a container may have been reported as started: it was seen running,
-// exited, or in a state that says nothing.
-func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
-	c := containerOf(old, id)
-	return c != nil && c.State != pleg.StateCreated
+// diff makes the events of one pod.
+type diff struct {
+	pod   *pleg.Pod // for its name
+	over  []passed
+	lives *lives
+	at    time.Time
+	// back is set if a container is there again that was reported as removed.
+	back bool
+	out  []pleg.Event
 }
 
-func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool, at time.Time) pleg.Event {
-	ev := podEvent(t, pod, at)
+// tell reports a container that goes from one kind to another.
+func (d *diff) tell(c *pleg.Container, sandbox bool, from, to kind) {
+	if from == to {
+		return
+	}
+	known := d.lives.reported(one{d.pod.UID, c.ID})
+	if known == gone || to != absent && to <= known { // the pod is only inspected
+		d.add(stage.ContainerChanged, d.pod, c, sandbox)
+		d.back = d.back || known == gone && to >= running
+		return
+	}
+	from = max(from, known)
+	for _, t := range transition(from, to) {
+		if t == pleg.ContainerDied && from < running {
+			d.start(c, sandbox)
+		}
+		if from == absent && c.State == pleg.StateCreated {
+			t = pleg.ContainerCreated
+		}
+		d.add(t, d.pod, c, sandbox)
+	}
+}
+
+// start reports the start of a container that no list showed running. If no event announced it, a
+// status may say when it was; none says it of a sandbox.
+func (d *diff) start(c *pleg.Container, sandbox bool) {
+	t := stage.ContainerRan
+	if i := slices.IndexFunc(d.over, func(p passed) bool { return p.container.ID == c.ID }); i >= 0 {
+		t = d.over[i].start
+	}
+	if t != stage.ContainerRan || !sandbox && !d.lives.kubelet() {
+		d.add(t, d.pod, c, sandbox)
+	}
+}
+
+// pass reports a container whose life no two answers show.
+func (d *diff) pass(p passed) {
+	known := d.lives.reported(one{p.pod.UID, p.container.ID})
+	if known < running && (p.start != stage.ContainerRan || !d.lives.kubelet()) {
+		d.add(p.start, p.pod, p.container, p.sandbox)
+	}
+	if known < exited {
+		d.add(pleg.ContainerDied, p.pod, p.container, p.sandbox)
+	}
+	if known < gone {
+		d.add(pleg.ContainerRemoved, p.pod, p.container, p.sandbox)
+	}
+}
+
+func (d *diff) add(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool) {
+	ev := podEvent(t, pod, d.at)
 	ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
-	return ev
+	d.out = append(d.out, ev)
 }
 
 func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
+}
+
+// markFound marks the events that describe what the first listing found of a pod.
+func markFound(told []pleg.Event, found *pleg.Pod) {
+	kinds := kindsOf(found)
+	for i := range told {
+		step := changed
+		switch told[i].Type {
+		case pleg.ContainerStarted, stage.ContainerRan:
+			step = running
+		case pleg.ContainerDied:
+			step = exited
+		case pleg.ContainerRemoved:
+			step = gone
+		}
+		told[i].Replayed = kinds[told[i].ContainerID] >= step
+	}
 }

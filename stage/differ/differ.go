@@ -44,8 +44,10 @@ type Options struct {
 	MaxQuarantine time.Duration
 	// Inspectors is the number of pods inspected at once.
 	Inspectors int
-	Logger     *slog.Logger
-	Metrics    instrument.Registry
+	// KubeletEvents: events are those that two answers show, as in the kubelet.
+	KubeletEvents bool
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Outputs are the channels to the stages behind the differ.

@@ -16,12 +16,35 @@ const (
 	maxRemoved = 4096
 )
 
-// lives observes which containers came and went unseen: between two answers, or between an event
-// and an answer. It is the only place that knows.
+// lives observes how far each container was reported, and which containers came and went unseen:
+// between two answers, or between an event and an answer. It is the only place that knows.
 type lives struct {
-	heard   int // containers in all of unseen.heard
+	// begun is set by the first list that began with the event stream up: what a runtime announces
+	// before may be old.
+	begun bool
+	heard int // containers in all of unseen.heard
+	lost  int // since the last step: not reported, as too many wait
+	// told is how far each container was reported that has not been removed; nil if events are the
+	// kubelet's.
+	told    map[one]kind
 	removed removed
-	lost    int // since the last step: not reported, as too many wait
+}
+
+// one is a container or sandbox. The ids of a runtime are unique, those of an embedder may not be.
+type one struct {
+	pod pleg.PodUID
+	id  pleg.ContainerID
+}
+
+// kubelet reports whether events are the kubelet's, which forgets what it has reported.
+func (l *lives) kubelet() bool { return l.told == nil }
+
+// reported returns how far a container was reported.
+func (l *lives) reported(c one) kind {
+	if !l.kubelet() && l.removed.has(c) {
+		return gone
+	}
+	return l.told[c]
 }
 
 // unseen is what lives keeps of one pod.
@@ -38,19 +61,6 @@ type passed struct {
 	container *pleg.Container
 	sandbox   bool
 	start     pleg.EventType
-}
-
-// told returns the events to send of the container, if the pod is what it is now. Of a sandbox that
-// is first seen dead only the start is missing: no status has it.
-func (p passed) told(pod *pleg.Pod) []pleg.EventType {
-	switch c := containerOf(pod, p.container.ID); {
-	case c == nil:
-		return []pleg.EventType{p.start, pleg.ContainerDied, pleg.ContainerRemoved}
-	case p.sandbox && c.State == pleg.StateExited:
-		return []pleg.EventType{p.start}
-	default:
-		return nil
-	}
 }
 
 // life is a container that events announced as started, and that no list has shown. Of an event
@@ -76,21 +86,21 @@ func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 	if v.waits && v.shown != next && v.shown != v.sent {
 		l.overlooked(u, v, next)
 	}
-	u.heard = slices.DeleteFunc(u.heard, func(one life) bool {
-		if began <= one.heard && !hasContainer(next, one.container.ID) {
+	u.heard = slices.DeleteFunc(u.heard, func(h life) bool {
+		if began <= h.heard && !isBeyondCreated(next, h.container.ID) {
 			return false // the list may have begun before its start
 		}
 		l.heard--
-		l.add(u, one.passed)
+		l.add(u, h.passed)
 		return true
 	})
 }
 
-// overlooked adds the containers that an answer showed, that neither the log nor the inspection
-// has, and that the next answer lacks.
+// overlooked adds the containers that an answer showed running or exited, that neither the log nor the
+// inspection has, and that the next answer does not show as that.
 func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
 	each(v.shown, func(c *pleg.Container, sandbox bool) {
-		if hasContainer(next, c.ID) || hasContainer(v.old, c.ID) || hasContainer(v.sent, c.ID) || kindOf(c.State) == changed {
+		if kindOf(c.State) < running || max(kindIn(v.old, c.ID), kindIn(v.sent, c.ID), kindIn(next, c.ID)) >= running {
 			return
 		}
 		start := pleg.ContainerStarted
@@ -163,33 +173,42 @@ func (l *lives) hear(a Announcement) (life, bool) {
 	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
 }
 
-// committed remembers the containers that a committed change reports as removed: their CRI events
-// may come late. was and is are the pod before it and with it, over what else it reports.
-func (l *lives) committed(was, is *pleg.Pod, over []passed) {
+// committed notes what a committed change reports. was and is are the pod before it and with it,
+// over what else it reports.
+func (l *lives) committed(uid pleg.PodUID, was, is *pleg.Pod, over []passed) {
 	note := func(c *pleg.Container, _ bool) {
 		if !hasContainer(is, c.ID) {
-			l.removed.add(c.ID)
+			l.removed.add(one{uid, c.ID})
+			delete(l.told, one{uid, c.ID})
 		}
 	}
 	each(was, note)
 	for _, p := range over {
 		note(p.container, p.sandbox)
 	}
+	if l.kubelet() {
+		return
+	}
+	each(is, func(c *pleg.Container, _ bool) {
+		if k := kindOf(c.State); k >= running && k > l.reported(one{uid, c.ID}) {
+			l.told[one{uid, c.ID}] = k
+		}
+	})
 }
 
 // removed are the containers that were last reported as removed, and as many before them: their CRI
 // events may come late.
-type removed struct{ last, before map[pleg.ContainerID]struct{} }
+type removed struct{ last, before map[one]struct{} }
 
-func (r *removed) add(id pleg.ContainerID) {
+func (r *removed) add(c one) {
 	if r.last == nil || len(r.last) >= maxRemoved/2 {
-		r.before, r.last = r.last, make(map[pleg.ContainerID]struct{})
+		r.before, r.last = r.last, make(map[one]struct{})
 	}
-	r.last[id] = struct{}{}
+	r.last[c] = struct{}{}
 }
 
-func (r *removed) has(id pleg.ContainerID) bool {
-	_, last := r.last[id]
-	_, before := r.before[id]
+func (r *removed) has(c one) bool {
+	_, last := r.last[c]
+	_, before := r.before[c]
 	return last || before
 }

@@ -27,7 +27,11 @@ type machine struct {
 }
 
 func newMachine(o Options) machine {
-	return machine{records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors)}
+	m := machine{records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors)}
+	if !o.KubeletEvents {
+		m.lives.told = make(map[one]kind)
+	}
+	return m
 }
 
 // input is what a step applies.

@@ -15,6 +15,7 @@ const (
 	changed
 	running
 	exited
+	gone // of what was reported
 )
 
 func kindOf(s pleg.State) kind {
@@ -64,6 +65,20 @@ func containerOf(pod *pleg.Pod, id pleg.ContainerID) (found *pleg.Container) {
 }
 
 func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool { return containerOf(pod, id) != nil }
+
+// kindIn returns the kind of a container in a pod, which may be nil.
+func kindIn(pod *pleg.Pod, id pleg.ContainerID) kind {
+	if c := containerOf(pod, id); c != nil {
+		return kindOf(c.State)
+	}
+	return absent
+}
+
+// isBeyondCreated reports whether the pod shows that a container has started, or may have.
+func isBeyondCreated(pod *pleg.Pod, id pleg.ContainerID) bool {
+	c := containerOf(pod, id)
+	return c != nil && c.State != pleg.StateCreated
+}
 
 // hasEnded reports whether no container of a pod runs, or may run.
 func hasEnded(pod *pleg.Pod) bool {

@@ -51,6 +51,8 @@ type record struct {
 	asked   stage.Asked
 	// named is the newest pod, kept for its name until its end is reported.
 	named *pleg.Pod
+	// found is the pod in the first listing, until its first change is committed.
+	found *pleg.Pod
 	// listed is when the last listing began that had the pod.
 	listed uint64
 	unseen unseen
@@ -107,20 +109,26 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 		return todo{relist: asked.Began > r.asked.Began}
 	}
 	was := r.current
-	v := view{old: r.old, shown: was, waits: r.next != nil || r.busy()}
+	// The kubelet reports nothing of what one list alone has shown if the inspection fails.
+	v := view{old: r.old, shown: was, waits: r.next != nil || r.busy() || r.phase == failed && !l.kubelet()}
 	if r.busy() {
 		v.sent = r.sent.pod
 	}
 	l.answered(&r.unseen, v, pod, asked.Began)
 	r.current, r.asked = pod, asked
 	r.named = cmp.Or(pod, r.named, r.unseen.pod())
-	do := r.consider(listing)
+	do := r.consider(listing, l)
 	do.counts, do.found = true, r.phase != settled && !same(was, pod)
 	return do
 }
 
-// listedBy notes that a listing has the pod, or is done with it.
-func (r *record) listedBy(began uint64) { r.listed = began }
+// listedBy notes that a listing has the pod, the first one perhaps.
+func (r *record) listedBy(began uint64, pod *pleg.Pod, first bool) {
+	r.listed = began
+	if first {
+		r.found = pod
+	}
+}
 
 // accepted notes that the inspector has a change. A request made during the inspection counts.
 func (r *record) accepted(c *stage.Change) {
@@ -141,8 +149,8 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		r.owes = 0 // nobody waits for it
 		return todo{}
 	case stage.Committed:
-		l.committed(r.old, r.sent.pod, r.unseen.passed[:r.sent.passed])
-		r.old, r.until = r.sent.pod, r.sent.asked
+		l.committed(r.uid, r.old, r.sent.pod, r.unseen.passed[:r.sent.passed])
+		r.old, r.until, r.found = r.sent.pod, r.sent.asked, nil
 		r.unseen.reported(r.sent.passed)
 		if r.owes > 0 {
 			r.owes = max(r.owes, r.sent.asked.Began+1)
@@ -154,13 +162,13 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		r.replaced = true
 		l.overlooked(&r.unseen, view{old: r.old, shown: r.sent.pod}, r.current)
 	default:
-		return r.failed(how, listing)
+		return r.failed(how, listing, l)
 	}
 	r.phase = settled
 	released := r.held
 	r.held = false
 	if r.differs() {
-		do = r.consider(listing)
+		do = r.consider(listing, l)
 	} else {
 		r.settle()
 		do.touch = r.asked != r.sent.asked
@@ -169,27 +177,30 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	return do
 }
 
-func (r *record) failed(how stage.Ending, listing uint64) todo {
+func (r *record) failed(how stage.Ending, listing uint64, l *lives) todo {
 	r.phase, r.need = failed, max(r.need, r.sent.need, again)
+	if !l.kubelet() {
+		l.overlooked(&r.unseen, view{old: r.old, shown: r.sent.pod}, r.current)
+	}
 	if r.current == nil {
-		return r.consider(listing)
+		return r.consider(listing, l)
 	}
 	r.owes = 0
 	r.held = r.held || how == stage.FailedHung || how == stage.FailedLate
 	if r.held && r.asked != r.sent.asked {
-		return r.consider(listing)
+		return r.consider(listing, l)
 	}
 	return todo{}
 }
 
 // requested takes a request: for the end of a wait, or for a reinspection.
-func (r *record) requested(q request, listing uint64) (do todo) {
+func (r *record) requested(q request, listing uint64, l *lives) (do todo) {
 	if q.reinspect {
 		r.need = fresh
 	}
 	r.urgent = r.urgent || q.cut || r.held
 	if r.next != nil {
-		do = r.consider(listing)
+		do = r.consider(listing, l)
 	}
 	return do
 }
@@ -206,12 +217,12 @@ func (r *record) cut(period time.Duration, now time.Time) bool {
 
 // consider decides what follows from the newest answer: nothing, an inspection, as soon as there
 // is a slot, or the end of the pod, which needs no inspection.
-func (r *record) consider(listing uint64) (do todo) {
+func (r *record) consider(listing uint64, l *lives) (do todo) {
 	if r.busy() {
 		do.cancel = r.obsolete()
 		return do
 	}
-	c, waited := r.change(), r.phase == queued
+	c, waited := r.change(l), r.phase == queued
 	r.next = c
 	if r.current == nil {
 		do.release, r.held = r.held, false
@@ -237,7 +248,7 @@ func (r *record) consider(listing uint64) (do todo) {
 
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
-	r.phase, r.until, r.owes, r.replaced = settled, r.asked, 0, false
+	r.phase, r.until, r.owes, r.replaced, r.found = settled, r.asked, 0, false, nil
 	if r.current == nil {
 		r.named = nil
 	}
@@ -251,17 +262,21 @@ func (r *record) busy() bool { return r.phase == inspecting || r.phase == leavin
 func (r *record) differs() bool { return len(r.unseen.passed) > 0 || !same(r.old, r.current) }
 
 // change returns the change from old to the newest answer; nil if there is none. A reinspection,
-// or a retry, without a difference is a PodSync.
-func (r *record) change() *stage.Change {
+// or a retry, without a difference is a PodSync, if anything was reported of the pod.
+func (r *record) change(l *lives) *stage.Change {
 	if r.current != nil && r.need == none && !r.differs() {
 		return nil
 	}
 	at := r.asked.At
-	told := events(r.old, r.current, r.unseen.passed, at)
+	told := events(r.old, r.current, r.unseen.passed, l, at)
 	switch {
 	case len(told) > 0:
-	case r.need != none && r.named != nil: // also of a pod without containers, which has no old
+		if r.found != nil {
+			markFound(told, r.found)
+		}
+	case r.need != none && r.named != nil && (r.old != nil || l.kubelet()):
 		told = append(told, podEvent(pleg.PodSync, r.named, at))
+	case r.need != none && r.named != nil: // the cache has an old status of it, or an error
 	case r.current != nil || r.old == nil: // otherwise the cache entry has to go
 		return nil
 	}
@@ -280,11 +295,11 @@ func (r *record) empty() bool {
 }
 
 // hear adds a life, which an event began.
-func (r *record) hear(one life) { r.unseen.heard = append(r.unseen.heard, one) }
+func (r *record) hear(h life) { r.unseen.heard = append(r.unseen.heard, h) }
 
-// shows reports whether a container of the pod is known and has not been reported as removed.
+// shows reports whether an answer about the pod has shown that a container started, or an event has.
 func (r *record) shows(id pleg.ContainerID) bool {
-	return hasContainer(r.current, id) || hasContainer(r.old, id) || hasContainer(r.sent.pod, id) || r.unseen.has(id)
+	return isBeyondCreated(r.current, id) || isBeyondCreated(r.old, id) || isBeyondCreated(r.sent.pod, id) || r.unseen.has(id)
 }
 
 // obsolete reports whether nobody waits for an inspection, because nothing of what it inspects

@@ -3,6 +3,7 @@ package differ
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func (s *script) begin(words string) *scripted {
 
 func (s *script) answerAll(a *scripted) {
 	a.asked.Answered = s.ticks.Next()
-	l := stage.Listing{Asked: a.asked}
+	l := stage.Listing{Asked: a.asked, StreamUp: true}
 	if a.pod != nil {
 		l.Pods = []*pleg.Pod{a.pod}
 	}
@@ -328,6 +329,22 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 		last.phase, last.sent.timeout = inspecting, 160*time.Second
 		if got, most := q.timeout(q.pods[0], now), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
 			t.Errorf("%d pods: beside a long one the fifth retry has %v, want at most %v", pods, got, most)
+		}
+	}
+}
+
+// Only what the first list showed is marked as found, however late its change is committed.
+func TestFoundByTheFirstList(t *testing.T) {
+	for script, want := range map[string]string{
+		"list a=running b=exited; inspect":                                "Started(a) Ran(b) Died(b)",
+		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
+		"list a=running; inspect; ok; list a=exited; inspect":             "",
+		"list -; list a=running; inspect":                                 "",
+	} {
+		s := play(t, script)
+		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })
+		if got := wordsOf(found); got != want {
+			t.Errorf("%s: %q is marked as found, want %q", script, got, want)
 		}
 	}
 }

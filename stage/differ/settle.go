@@ -56,7 +56,7 @@ func (r request) apply(m *machine) {
 	if rec == nil {
 		return
 	}
-	do := rec.requested(r, m.absent.Began)
+	do := rec.requested(r, m.absent.Began, &m.lives)
 	if rec.held {
 		m.quarantines.wait(rec, m.now)
 	}

@@ -136,14 +136,12 @@ func (d *Dispatcher) appendWaiting(in <-chan stage.Outcome) {
 	}
 }
 
-// append appends the events of an outcome. Before the first list is settled, the first events of a
-// pod are the state that the pipeline has found.
+// append appends the events of an outcome.
 func (d *Dispatcher) append(o stage.Outcome) {
 	d.answer(d.callers.Take()) // who subscribed before it was sent must not miss it
 	d.pods = nil
 	labels, now := d.present.labels(o.UID, cmp.Or(o.Pod, o.Last)), d.now()
 	known := d.present[o.UID] != nil
-	found := d.last.synced == nil && !known
 	entries := make([]entry, 0, len(o.Events))
 	for _, ev := range o.Events {
 		counter := d.metrics.events[ev.Type]
@@ -152,7 +150,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 		}
 		counter.Inc()
 		d.last.newest++
-		ev.Seq, ev.Epoch, ev.Replayed = d.last.newest, d.epoch, found
+		ev.Seq, ev.Epoch = d.last.newest, d.epoch
 		entries = append(entries, entry{ev, labels, now})
 		d.log.append(&entries[len(entries)-1])
 	}

@@ -34,13 +34,13 @@ func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.Contai
 // fillFromStatus copies the image and the time of the start from the status into the events of
 // containers, and how and when a container ended into its end and its correction. If the container
 // was removed before this inspection, an earlier status may have that. A [stage.ContainerRan]
-// becomes a start if starts are inferred and the status says when it was, and otherwise is dropped.
+// becomes a start if the status says when it was, and otherwise is dropped.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
 	for _, ev := range events {
 		c := i.statusFor(&ev, status, last)
 		if ev.Type == stage.ContainerRan {
-			if i.opts.KubeletEvents || c == nil || c.StartedAt.IsZero() {
+			if c == nil || c.StartedAt.IsZero() {
 				continue
 			}
 			ev.Type = pleg.ContainerStarted
@@ -133,6 +133,8 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		events = append(events, pleg.Event{
 			Type: t, PodUID: c.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
 			ContainerID: s.ID, ContainerName: c.Pod.Name, Attempt: s.Attempt, Sandbox: true, ObservedAt: c.At,
+			// As the sandbox itself: it was there when the pipeline began.
+			Replayed: slices.ContainsFunc(c.Events, func(ev pleg.Event) bool { return ev.Replayed && ev.ContainerID == s.ID }),
 		})
 	}
 	return events

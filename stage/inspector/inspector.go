@@ -42,8 +42,6 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	// KubeletEvents leaves out the start of a container that is first seen exited.
-	KubeletEvents bool
 	// Ended is called with each inspection that ended by itself. It does not block.
 	Ended   func(uid pleg.PodUID, took time.Duration, at time.Time)
 	Logger  *slog.Logger

@@ -255,5 +255,5 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	l.metrics.listed(pods)
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
 	asked := stage.Asked{Began: began, Answered: l.opts.Ticks.Next(), At: start}
-	return stage.Listing{Asked: asked, Pods: pods, Relisted: callers}, true
+	return stage.Listing{Asked: asked, Pods: pods, StreamUp: last.up, Relisted: callers}, true
 }
