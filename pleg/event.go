@@ -34,7 +34,7 @@ type Event struct {
 	Attempt uint32 `json:"attempt"`
 	// Sandbox is true if ContainerID names a pod sandbox.
 	Sandbox bool `json:"sandbox"`
-	// ExitCode is set on a ContainerDied and a ContainerCorrected of a container. It is nil if the
+	// ExitCode is set on a ContainerDied of a container, and on a ContainerCorrected of an exited one. It is nil if the
 	// container was gone before its exit code could be asked for, and on all other events.
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// Reason is the runtime's reason for the exit, set where ExitCode is. On a Gap it is

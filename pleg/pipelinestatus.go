@@ -41,6 +41,8 @@ type Status struct {
 	Quarantined []Quarantined
 	// Failed are the other pods whose last inspection failed, the longest first.
 	Failed []Failed
+	// Contradictions are what lists and statuses say differently, the longest first.
+	Contradictions []Contradiction
 }
 
 // Since has the times at which troubles began. A time is zero while its trouble is absent.
@@ -118,6 +120,26 @@ type Failed struct {
 	// last inspection.
 	Since time.Time
 	Err   error
+}
+
+// Contradiction is a container or sandbox of which the runtime's lists and statuses say different
+// things, in at least two inspections in a row. Its events go by the lists. Its pod is inspected
+// again until they agree, after a wait that doubles from Options.RelistPeriod to
+// Options.MaxQuarantine.
+type Contradiction struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	// Container is the container or sandbox, ContainerName its name in the list.
+	Container     ContainerID
+	ContainerName string
+	Sandbox       bool
+	// Listed is the state in the list, Status the state in the status; Missing is true if the status
+	// lacks it.
+	Listed, Status State
+	Missing        bool
+	// Since is when an inspection first found it.
+	Since time.Time
 }
 
 // Process is a process of the node.

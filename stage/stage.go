@@ -140,6 +140,8 @@ const (
 	NoEnding Ending = iota
 	// Committed: the cache has been written, and the events are on their way.
 	Committed
+	// Contradicted: the same, but the status contradicts the list. The pod is to be inspected again.
+	Contradicted
 	// Failed: the inspection failed, no later than others end.
 	Failed
 	// FailedLate: it took longer than others before it failed or was cancelled. The runtime may

@@ -37,6 +37,13 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 			Uid: Text(string(f.UID)), Namespace: Text(f.Namespace), Name: Text(f.Name), Since: FromTime(f.Since), Error: ErrorText(f.Err),
 		})
 	}
+	for _, c := range s.Contradictions {
+		m.Contradictions = append(m.Contradictions, &plegv1.Contradiction{
+			PodUid: Text(string(c.UID)), PodNamespace: Text(c.Namespace), PodName: Text(c.Name),
+			Id: Text(string(c.Container)), Container: Text(c.ContainerName), Sandbox: c.Sandbox,
+			Listed: states[c.Listed], Status: states[c.Status], Missing: c.Missing, Since: FromTime(c.Since),
+		})
+	}
 	for _, p := range s.Stuck {
 		m.Stuck = append(m.Stuck, &plegv1.StuckPod{
 			PodUid: Text(string(p.UID)), PodNamespace: Text(p.Namespace), PodName: Text(p.Name), Since: FromTime(p.Since),
@@ -103,6 +110,13 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	for _, f := range m.GetFailed() {
 		s.Failed = append(s.Failed, pleg.Failed{
 			UID: pleg.PodUID(f.GetUid()), Namespace: f.GetNamespace(), Name: f.GetName(), Since: ToTime(f.GetSince()), Err: toError(f.GetError()),
+		})
+	}
+	for _, c := range m.GetContradictions() {
+		s.Contradictions = append(s.Contradictions, pleg.Contradiction{
+			UID: pleg.PodUID(c.GetPodUid()), Namespace: c.GetPodNamespace(), Name: c.GetPodName(),
+			Container: pleg.ContainerID(c.GetId()), ContainerName: c.GetContainer(), Sandbox: c.GetSandbox(),
+			Listed: toState(c.GetListed()), Status: toState(c.GetStatus()), Missing: c.GetMissing(), Since: ToTime(c.GetSince()),
 		})
 	}
 	for _, p := range m.GetStuck() {

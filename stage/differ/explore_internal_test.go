@@ -203,6 +203,9 @@ func (w *world) end(err error) {
 		w.tell(c)
 	}
 	how := stage.Committed
+	if w.rand.IntN(8) == 0 {
+		how = stage.Contradicted
+	}
 	if err != nil {
 		how = []stage.Ending{stage.Failed, stage.FailedHung}[w.rand.IntN(2)]
 	}

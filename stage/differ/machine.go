@@ -18,6 +18,7 @@ type machine struct {
 	queue       []*record // pods that wait for an inspector
 	moved       time.Time // when one was last accepted, or ended
 	quarantines quarantines
+	doubts      doubts
 	backlog     backlog
 	lives       lives
 
@@ -27,7 +28,10 @@ type machine struct {
 }
 
 func newMachine(o Options) machine {
-	m := machine{records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors)}
+	m := machine{
+		records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors),
+		doubts: doubts{first: o.RelistPeriod, longest: max(o.RelistPeriod, o.MaxQuarantine)},
+	}
 	if !o.KubeletEvents {
 		m.lives.told = make(map[one]kind)
 	}
@@ -74,10 +78,15 @@ func (m *machine) step(in input, now time.Time) effects {
 // first ones hang, it may be well, and then shows that they do.
 const patience = 500 * time.Millisecond
 
-// next returns the changes that the inspector may accept now: of a pod in the queue, and of a
-// quarantined one. If nothing happens, it has another answer at the time again. It changes nothing.
+// next returns the changes that the inspector may accept now: of a pod in the queue, and of one that
+// is in quarantine or in doubt. If nothing happens, it has another answer at the time again. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	retry, again = m.quarantines.next(len(m.queue) > 0, now)
+	if retry == nil && len(m.queue) == 0 {
+		var due time.Time
+		retry, due = m.doubts.next(now)
+		again = stage.Earlier(again, due)
+	}
 	if last := len(m.queue) - 1; last >= 0 {
 		inspect = m.queue[0].next
 		if at := m.moved.Add(patience); at.After(now) {

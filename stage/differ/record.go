@@ -148,7 +148,7 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	case stage.Hangs:
 		r.owes = 0 // nobody waits for it
 		return todo{}
-	case stage.Committed:
+	case stage.Committed, stage.Contradicted:
 		l.committed(r.uid, r.old, r.sent.pod, r.unseen.passed[:r.sent.passed])
 		r.old, r.until, r.found = r.sent.pod, r.sent.asked, nil
 		r.unseen.reported(r.sent.passed)
@@ -244,6 +244,15 @@ func (r *record) consider(listing uint64, l *lives) (do todo) {
 	}
 	do.enqueue, do.dequeue = !waited && r.phase == queued, waited && r.phase != queued
 	return do
+}
+
+// recheck returns a change without events, for a pod whose status contradicts its list; nil if no
+// answer came since, or if the pod is inspected anyway.
+func (r *record) recheck() *stage.Change {
+	if r.phase != settled || r.current == nil || r.asked == r.sent.asked {
+		return nil
+	}
+	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: r.asked.At, Retry: true}
 }
 
 // settle notes that everything known of the pod is delivered.

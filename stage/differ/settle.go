@@ -15,9 +15,15 @@ func (s settle) apply(m *machine) {
 	}
 	do := rec.ended(s.How, m.absent.Began, &m.lives)
 	if do.release {
-		m.release(rec, s.How == stage.Committed)
+		m.release(rec, s.How == stage.Committed || s.How == stage.Contradicted)
 	}
 	m.carryOut(rec, do)
+	switch {
+	case s.How == stage.Contradicted && rec.current != nil:
+		m.doubts.add(rec, m.now)
+	case s.How == stage.Committed || rec.current == nil:
+		m.doubts.remove(rec)
+	}
 	if rec.phase == failed {
 		m.failed(rec, s.Settled)
 	}

@@ -53,8 +53,9 @@ func (p *presentPod) add(e *entry) {
 			p.last[i] = e
 		}
 	case pleg.ContainerCorrected:
-		if i >= 0 && p.last[i].event.Type == pleg.ContainerDied {
+		if i >= 0 && p.last[i].event.Type != pleg.ContainerCreated {
 			corrected := *p.last[i]
+			corrected.event.Image, corrected.event.StartedAt = e.event.Image, e.event.StartedAt
 			corrected.event.ExitCode, corrected.event.Reason, corrected.event.FinishedAt = e.event.ExitCode, e.event.Reason, e.event.FinishedAt
 			p.last[i] = &corrected
 		}

@@ -71,13 +71,17 @@ func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *ple
 	return c
 }
 
-// corrections returns an event for each ended container whose exit code or reason differs from the
-// status before.
-func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
+// corrections returns an event for each container of which the status knows what the event of an
+// earlier change did not: because the status before contradicted its list, or because the exit code
+// or the reason has changed since.
+func (i *Inspector) corrections(c stage.Change, before contradicted, last, status *pleg.PodStatus) []pleg.Event {
 	var events []pleg.Event
 	for _, now := range status.Containers {
 		was := last.Container(now.ID)
-		if was == nil || was.State != pleg.StateExited || now.State != pleg.StateExited || was.ExitCode == now.ExitCode && was.Reason == now.Reason {
+		agrees := before.find(now.ID) >= 0 && i.contradicted[c.UID].find(now.ID) < 0 && now.State >= pleg.StateRunning
+		changed := was != nil && was.State == pleg.StateExited && now.State == pleg.StateExited && (was.ExitCode != now.ExitCode || was.Reason != now.Reason)
+		told := slices.ContainsFunc(c.Events, func(ev pleg.Event) bool { return ev.ContainerID == now.ID && ev.Type != stage.ContainerChanged })
+		if told || !agrees && !changed {
 			continue
 		}
 		events = append(events, pleg.Event{

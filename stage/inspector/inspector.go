@@ -62,9 +62,11 @@ type Inspector struct {
 	good map[pleg.PodUID]*pleg.PodStatus
 	// failing are the pods whose failure the log has.
 	failing map[pleg.PodUID]bool
-	flights flights
-	workers conc.WaitGroup // bounded by the flights
-	results chan result
+	// contradicted are the pods whose last status contradicts its list.
+	contradicted map[pleg.PodUID]contradicted
+	flights      flights
+	workers      conc.WaitGroup // bounded by the flights
+	results      chan result
 	// startedAt is when Run began, answered State.Answered.
 	startedAt, answered time.Time
 }
@@ -74,7 +76,7 @@ func New(o Options) (*Inspector, error) {
 	i := &Inspector{
 		opts: o, log: o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
-		failing: make(map[pleg.PodUID]bool),
+		failing: make(map[pleg.PodUID]bool), contradicted: make(map[pleg.PodUID]contradicted),
 		flights: flights{slots: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}

@@ -1682,9 +1682,11 @@ type PipelineStatus struct {
 	// The clients of the runtime that do not read, those that are stopped first.
 	Unread []*UnreadClient `protobuf:"bytes,20,rep,name=unread,proto3" json:"unread,omitempty"`
 	// The runtime's filesystem if it is almost full.
-	Disk          *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Disk *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
+	// What lists and statuses say differently, in two inspections or more, the longest first.
+	Contradictions []*Contradiction `protobuf:"bytes,22,rep,name=contradictions,proto3" json:"contradictions,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *PipelineStatus) Reset() {
@@ -1864,6 +1866,133 @@ func (x *PipelineStatus) GetDisk() *Disk {
 	return nil
 }
 
+func (x *PipelineStatus) GetContradictions() []*Contradiction {
+	if x != nil {
+		return x.Contradictions
+	}
+	return nil
+}
+
+// Contradiction is a container or sandbox of which lists and statuses say different things.
+type Contradiction struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodUid       string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string                 `protobuf:"bytes,3,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	Id           string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	// The container's name; for a sandbox, the pod's name.
+	Container string `protobuf:"bytes,5,opt,name=container,proto3" json:"container,omitempty"`
+	Sandbox   bool   `protobuf:"varint,6,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// The state in the list and in the status, and whether the status lacks it.
+	Listed  State `protobuf:"varint,7,opt,name=listed,proto3,enum=pleg.v1.State" json:"listed,omitempty"`
+	Status  State `protobuf:"varint,8,opt,name=status,proto3,enum=pleg.v1.State" json:"status,omitempty"`
+	Missing bool  `protobuf:"varint,9,opt,name=missing,proto3" json:"missing,omitempty"`
+	// When an inspection first found it.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Contradiction) Reset() {
+	*x = Contradiction{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Contradiction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Contradiction) ProtoMessage() {}
+
+func (x *Contradiction) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Contradiction.ProtoReflect.Descriptor instead.
+func (*Contradiction) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Contradiction) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Contradiction) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *Contradiction) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *Contradiction) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Contradiction) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Contradiction) GetSandbox() bool {
+	if x != nil {
+		return x.Sandbox
+	}
+	return false
+}
+
+func (x *Contradiction) GetListed() State {
+	if x != nil {
+		return x.Listed
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Contradiction) GetStatus() State {
+	if x != nil {
+		return x.Status
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Contradiction) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
+func (x *Contradiction) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // Process is a process of the node.
 type Process struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1878,7 +2007,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1890,7 +2019,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1903,7 +2032,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Process) GetPid() uint32 {
@@ -1947,7 +2076,7 @@ type StuckPod struct {
 
 func (x *StuckPod) Reset() {
 	*x = StuckPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1959,7 +2088,7 @@ func (x *StuckPod) String() string {
 func (*StuckPod) ProtoMessage() {}
 
 func (x *StuckPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1972,7 +2101,7 @@ func (x *StuckPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StuckPod.ProtoReflect.Descriptor instead.
 func (*StuckPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StuckPod) GetPodUid() string {
@@ -2038,7 +2167,7 @@ type UnreadClient struct {
 
 func (x *UnreadClient) Reset() {
 	*x = UnreadClient{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2050,7 +2179,7 @@ func (x *UnreadClient) String() string {
 func (*UnreadClient) ProtoMessage() {}
 
 func (x *UnreadClient) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2063,7 +2192,7 @@ func (x *UnreadClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadClient.ProtoReflect.Descriptor instead.
 func (*UnreadClient) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UnreadClient) GetSince() *timestamppb.Timestamp {
@@ -2101,7 +2230,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2242,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2255,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Disk) GetSince() *timestamppb.Timestamp {
@@ -2189,7 +2318,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2330,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2343,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2318,7 +2447,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2459,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2472,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2405,7 +2534,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2546,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2559,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Call) GetMethod() string {
@@ -2488,7 +2617,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2629,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2642,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2588,7 +2717,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2729,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2742,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2809,7 +2938,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x84\a\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xc4\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2835,7 +2964,20 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\aruntime\x18\x12 \x01(\v2\x10.pleg.v1.ProcessR\aruntime\x12'\n" +
 	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\x12-\n" +
 	"\x06unread\x18\x14 \x03(\v2\x15.pleg.v1.UnreadClientR\x06unread\x12!\n" +
-	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\"E\n" +
+	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\x12>\n" +
+	"\x0econtradictions\x18\x16 \x03(\v2\x16.pleg.v1.ContradictionR\x0econtradictions\"\xcc\x02\n" +
+	"\rContradiction\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
+	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x03 \x01(\tR\apodName\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12\x1c\n" +
+	"\tcontainer\x18\x05 \x01(\tR\tcontainer\x12\x18\n" +
+	"\asandbox\x18\x06 \x01(\bR\asandbox\x12&\n" +
+	"\x06listed\x18\a \x01(\x0e2\x0e.pleg.v1.StateR\x06listed\x12&\n" +
+	"\x06status\x18\b \x01(\x0e2\x0e.pleg.v1.StateR\x06status\x12\x18\n" +
+	"\amissing\x18\t \x01(\bR\amissing\x120\n" +
+	"\x05since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"E\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2939,7 +3081,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2960,109 +3102,114 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 16: pleg.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 17: pleg.v1.GetStatusResponse
 	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
-	(*Process)(nil),               // 19: pleg.v1.Process
-	(*StuckPod)(nil),              // 20: pleg.v1.StuckPod
-	(*UnreadClient)(nil),          // 21: pleg.v1.UnreadClient
-	(*Disk)(nil),                  // 22: pleg.v1.Disk
-	(*RelistStatus)(nil),          // 23: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 24: pleg.v1.Inspection
-	(*Call)(nil),                  // 25: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 26: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 27: pleg.v1.FailedPod
-	nil,                           // 28: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 29: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 30: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 31: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 32: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 33: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*Contradiction)(nil),         // 19: pleg.v1.Contradiction
+	(*Process)(nil),               // 20: pleg.v1.Process
+	(*StuckPod)(nil),              // 21: pleg.v1.StuckPod
+	(*UnreadClient)(nil),          // 22: pleg.v1.UnreadClient
+	(*Disk)(nil),                  // 23: pleg.v1.Disk
+	(*RelistStatus)(nil),          // 24: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 25: pleg.v1.Inspection
+	(*Call)(nil),                  // 26: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 27: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 28: pleg.v1.FailedPod
+	nil,                           // 29: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 30: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 31: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 32: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 33: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 34: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	34, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	35, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	35, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	36, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	34, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	34, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	35, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	35, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	35, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	34, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	35, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	34, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	35, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	34, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	35, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	35, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	36, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	28, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	29, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	34, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	29, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	30, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	35, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	34, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	35, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	34, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	34, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	34, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	31, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	34, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	32, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	33, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	35, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	35, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	35, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	32, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	35, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	33, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	34, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	34, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	23, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	24, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	26, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	27, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	35, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	34, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	34, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	34, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
-	19, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
-	20, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
-	21, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
-	22, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
-	34, // 49: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	19, // 50: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	34, // 51: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
-	19, // 52: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
-	34, // 53: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
-	34, // 54: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	35, // 55: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	34, // 56: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	25, // 57: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	34, // 58: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	35, // 59: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	35, // 60: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	35, // 61: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
-	34, // 62: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	25, // 63: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	34, // 64: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	34, // 65: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	34, // 66: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	25, // 67: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	34, // 68: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 69: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 70: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 71: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 72: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 73: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 74: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 75: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 76: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 77: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 78: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	74, // [74:79] is the sub-list for method output_type
-	69, // [69:74] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	35, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	24, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	25, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	27, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	28, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	36, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	35, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	35, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	35, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	20, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
+	21, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
+	22, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
+	23, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
+	19, // 49: pleg.v1.PipelineStatus.contradictions:type_name -> pleg.v1.Contradiction
+	1,  // 50: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
+	1,  // 51: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
+	35, // 52: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
+	35, // 53: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	20, // 54: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	35, // 55: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	20, // 56: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	35, // 57: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	35, // 58: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	36, // 59: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	35, // 60: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	26, // 61: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	35, // 62: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	36, // 63: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	36, // 64: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	36, // 65: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	35, // 66: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	26, // 67: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	35, // 68: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	35, // 69: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	35, // 70: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	26, // 71: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	35, // 72: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 73: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 74: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 75: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 76: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 77: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 78: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 79: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 80: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 81: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 82: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	78, // [78:83] is the sub-list for method output_type
+	73, // [73:78] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -3082,7 +3229,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
