@@ -157,6 +157,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
 	retry := make(chan stage.Change)
+	late := make(chan stage.Change)
 	gone := make(chan stage.Change)
 	cancel := make(chan stage.Cancel)
 	marks := make(chan stage.Mark)
@@ -173,10 +174,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		stages.Go(func() error { return p.events.Run(ctx) })
 	}
 	stages.Go(func() error {
-		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel, Marks: marks})
+		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Late: late, Gone: gone, Cancel: cancel, Marks: marks})
 	})
 	stages.Go(func() error {
-		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel}, outcomes, settled)
+		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Late: late, Gone: gone, Cancel: cancel}, outcomes, settled)
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()

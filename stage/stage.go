@@ -11,9 +11,9 @@
 // The arrows back to the lister and to the hinter are method calls that never block. All
 // others are channels.
 //
-// A Change takes one of three channels. If it needs an inspection, it waits for a free
-// slot. If the pod is quarantined, it may take only half of the slots. If the pod is
-// gone, it never waits.
+// A Change takes one of four channels. If it needs an inspection, it waits for a free
+// slot. If the pod is quarantined, it may take only half of the slots. If it was found after all
+// others began, one slot is kept for it. If the pod is gone, it never waits.
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only
 // for both. The sender of a channel closes it; Inspect stands for all that the differ sends

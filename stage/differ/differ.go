@@ -53,8 +53,9 @@ type Options struct {
 // Outputs are the channels to the stages behind the differ.
 type Outputs struct {
 	// Inspect are pods to inspect. It is closed after the last message to the inspector. Retry are
-	// changes of pods in quarantine. Gone are changes that need no inspection.
-	Inspect, Retry, Gone chan<- stage.Change
+	// changes of pods in quarantine. Late is the change that was found after the last one was accepted.
+	// Gone are changes that need no inspection.
+	Inspect, Retry, Late, Gone chan<- stage.Change
 	// Cancel ends inspections.
 	Cancel chan<- stage.Cancel
 	// Marks go to the dispatcher.
@@ -122,6 +123,7 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 	for listings != nil || observations != nil {
 		now := time.Now()
 		inspect, retry, again := d.machine.next(now)
+		late := d.machine.late()
 		stage.SetAlarm(alarm, again, now)
 		var done stage.Settled
 		var in input
@@ -146,6 +148,8 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 			in = accepted{inspect}
 		case when(retry != nil, out.Retry) <- orZero(retry):
 			in = accepted{retry}
+		case when(late != nil, out.Late) <- orZero(late):
+			in = accepted{late}
 		case when(len(d.gone) > 0, out.Gone) <- first(d.gone):
 			pop(&d.gone)
 		case when(len(d.cancel) > 0, out.Cancel) <- first(d.cancel):

@@ -15,12 +15,14 @@ type machine struct {
 	// absent is the newest listing: it is the answer about the pods that have no record.
 	absent stage.Asked
 
-	queue       []*record // pods that wait for an inspector
-	moved       time.Time // when one was last accepted, or ended
-	quarantines quarantines
-	doubts      doubts
-	backlog     backlog
-	lives       lives
+	queue []*record // pods that wait for an inspector
+	moved time.Time // when one was last accepted, or ended
+	// found is when the last pod of the queue was found, taken when one was last accepted.
+	found, taken time.Time
+	quarantines  quarantines
+	doubts       doubts
+	backlog      backlog
+	lives        lives
 
 	// now and do are of the step in progress.
 	now time.Time
@@ -98,6 +100,14 @@ func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.
 	return inspect, retry, again
 }
 
+// late returns the change that was found after the last one was accepted; nil if there is none.
+func (m *machine) late() *stage.Change {
+	if len(m.queue) == 0 || !m.found.After(m.taken) {
+		return nil
+	}
+	return m.queue[len(m.queue)-1].next
+}
+
 // accepted is an input: a change that the inspector has accepted.
 type accepted struct{ change *stage.Change }
 
@@ -106,7 +116,7 @@ func (a accepted) apply(m *machine) {
 	if rec.phase == queued {
 		m.dequeue(rec)
 	}
-	m.moved = m.now
+	m.moved, m.taken = m.now, m.now
 	rec.accepted(a.change)
 }
 
@@ -128,7 +138,7 @@ func (m *machine) carryOut(rec *record, do todo) {
 		if len(m.queue) == 0 {
 			m.moved = m.now
 		}
-		m.queue = append(m.queue, rec)
+		m.queue, m.found = append(m.queue, rec), m.now
 	}
 	if do.leave != nil {
 		m.do.leaving = append(m.do.leaving, *do.leave)

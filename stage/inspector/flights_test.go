@@ -126,8 +126,8 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 		before int // healthy pods
 		want   map[time.Duration]pleg.PodUID
 	}{
-		"runtime that answered before": {before: 16, want: map[time.Duration]pleg.PodUID{
-			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
+		"runtime that answered before": {before: 17, want: map[time.Duration]pleg.PodUID{
+			5 * time.Second: "hung-2", 10 * time.Second: "",
 		}},
 		"runtime that answered little": {before: 1, want: map[time.Duration]pleg.PodUID{10 * time.Second: ""}},
 	} {

@@ -89,8 +89,9 @@ func New(o Options) (*Inspector, error) {
 // Inputs are what the differ sends.
 type Inputs struct {
 	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on any of
-	// the channels. Changes from Retry take at most half of the slots.
-	Inspect, Retry <-chan stage.Change
+	// the channels. Changes from Retry take at most half of the slots. Late is a pod whose change was
+	// found after the last one was accepted: a slot is kept for it.
+	Inspect, Retry, Late <-chan stage.Change
 	// Gone are pods that need no inspection.
 	Gone   <-chan stage.Change
 	Cancel <-chan stage.Cancel
@@ -114,12 +115,15 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			continue
 		}
 		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publish(now, settled)), now)
-		accept, again := in.Inspect, in.Retry
+		accept, again, late := in.Inspect, in.Retry, in.Late
 		if !p.begin {
 			accept = nil
 		}
 		if !p.retry {
 			again = nil
+		}
+		if !p.late {
+			late = nil
 		}
 		select {
 		case change, ok := <-accept:
@@ -129,6 +133,8 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			}
 			i.startInspection(ctx, change)
 		case change := <-again:
+			i.startInspection(ctx, change)
+		case change := <-late:
 			i.startInspection(ctx, change)
 		case change := <-in.Gone:
 			i.remove(change, out)
