@@ -27,31 +27,6 @@ type Host struct {
 func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
 func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
 
-// Processes returns the processes in a cgroup ([lookup.Container].CgroupPath) and below it, as far as
-// they are in the pid namespace of this process.
-func (h Host) Processes(path string) (pids []int) {
-	if path == "" {
-		return nil
-	}
-	for _, root := range h.hierarchies() {
-		_ = filepath.WalkDir(filepath.Join(root, path), func(dir string, d fs.DirEntry, err error) error {
-			if err == nil && d.Name() == "cgroup.procs" { // cgroups come and go
-				text, _ := os.ReadFile(dir)
-				for line := range strings.FieldsSeq(string(text)) {
-					if pid, err := strconv.Atoi(line); err == nil && pid > 0 {
-						pids = append(pids, pid)
-					}
-				}
-			}
-			return nil
-		})
-		if len(pids) > 0 {
-			break // with cgroup v1, each hierarchy has the same
-		}
-	}
-	return pids
-}
-
 // pathOfProcess returns the cgroup of a process. With cgroup v1 a process has a cgroup in each
 // hierarchy: the first that names a container counts.
 func (h Host) pathOfProcess(pid int) (path string, err error) {

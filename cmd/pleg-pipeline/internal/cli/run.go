@@ -66,7 +66,6 @@ type runCommand struct {
 	flags    *pflag.FlagSet
 	output   outputFlags
 	quiet    bool
-	pidfd    bool
 
 	socket    string
 	listen    string
@@ -86,8 +85,6 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	group(cmd, "Runtime")
 
 	c.pipeline.add(cmd)
-	flags.BoolVar(&c.pidfd, "watch-processes", false, "list a pod as soon as the first process of a container ends (needs the pid\nnamespace of the host)")
-	tuning(cmd, "watch-processes")
 	group(cmd, "Pipeline")
 
 	c.output.add(cmd, "events")
