@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/crievents"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -35,7 +33,6 @@ type Pipeline struct {
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
-	logs    *asynclog.Queue
 	// unregister takes the metrics out of Options.Registerer.
 	unregister func()
 	opts       Options // complete
@@ -65,7 +62,6 @@ func New(o Options) (*Pipeline, error) {
 	if o.Registerer != nil {
 		metrics.Registerer, p.unregister = instrument.Undoable(o.Registerer)
 	}
-	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	p.opts = o
 	if err := p.build(metrics); err != nil {
 		p.unregister() // so that a second try can succeed
@@ -136,9 +132,6 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	}))
 }
 
-// flushTimeout is how long Run waits at its end for a log handler that blocks.
-const flushTimeout = time.Second
-
 // Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says why. No
 // goroutine of the pipeline is left, and every subscriber's channel is closed. Failures of the
 // runtime are retried. Run returns an error in three cases:
@@ -186,7 +179,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	p.cache.Close()
 	p.unregister() // so that another pipeline can have the registerer
-	p.logs.Flush(flushTimeout)
 	close(p.ended)
 	return errors.Join(err, p.runtime.Abandoned())
 }

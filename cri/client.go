@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -39,7 +38,6 @@ type Client struct {
 	endpoint string
 	socket   string
 	opts     Options
-	logs     *asynclog.Queue
 	metrics  *metrics
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
@@ -86,14 +84,11 @@ func New(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri: %w", err)
 	}
-	var logs *asynclog.Queue
-	opts.Logger, logs = asynclog.New(opts.Logger) // a blocked handler stops no call
 	c := &Client{
 		observed: &observed{TransportCredentials: insecure.NewCredentials()},
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
-		logs:     logs,
 		metrics:  m,
 		lists:    make(chan *lists, 1),
 		seen:     make(chan string, maxSeen),
@@ -130,17 +125,12 @@ func (c *Client) Report() pleg.Report {
 }
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code
-// Canceled; Close does not wait for them. It waits until Options.Logger has handled what was
-// logged, for a second at most.
+// Canceled; Close does not wait for them.
 func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.events.Close())
 	c.metrics.unregister()
-	c.logs.Flush(flushTimeout)
 	return err
 }
-
-// flushTimeout is how long Close waits for a log handler.
-const flushTimeout = time.Second
 
 // Conn returns the connection to the runtime, for CRI calls that have no method
 // here, such as Status and ImageFsInfo. Its calls are bounded only by their context

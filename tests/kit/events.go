@@ -206,21 +206,3 @@ func (l *Log) RequireLines(t testing.TB, count int, words string) {
 		t.Errorf("%d log lines contain %q, want %d", got, words, count)
 	}
 }
-
-// BlockedLogger returns a logger that blocks at every record until it is released.
-func BlockedLogger(release <-chan struct{}) *slog.Logger {
-	return slog.New(blocked{slog.DiscardHandler, release})
-}
-
-type blocked struct {
-	slog.Handler
-	release <-chan struct{}
-}
-
-func (blocked) Enabled(context.Context, slog.Level) bool { return true }
-
-func (b blocked) Handle(context.Context, slog.Record) error { <-b.release; return nil }
-
-func (b blocked) WithAttrs([]slog.Attr) slog.Handler { return b }
-
-func (b blocked) WithGroup(string) slog.Handler { return b }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -152,7 +153,11 @@ func (c *runCommand) run(ctx context.Context) error {
 	if c.settings.print {
 		return outputError(c.settings.write(c.process.Out, c.flags))
 	}
-	out := c.log.console(c.process.Err)
+	stderr := newAsyncWriter(c.process.Err, func(w io.Writer, dropped int64) {
+		c.log.console(w).say(ctx, "nobody read stderr: %d lines were dropped", dropped)
+	})
+	defer stderr.close()
+	out := c.log.console(stderr)
 	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return c.serve(ctx, out, from)
 	})
