@@ -128,20 +128,12 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 		if err != nil {
 			return nil, c.calls.callError("list pods", err)
 		}
-		size += proto.Size(m) + elementBytes*elements(m.GetPod())
+		size += proto.Size(m)
 		if size > limits.bytes || len(pods) == limits.pods {
 			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", limits.pods, limits.bytes)
 		}
 		pods = append(pods, newEntry(m.GetPod()))
 	}
-}
-
-// elements returns the number of containers and sandboxes in all states of a pod.
-func elements(m *plegv1.Pod) (n int) {
-	for _, st := range []*plegv1.PodStatus{m.GetStatus(), m.GetLastStatus(), m.GetListed()} {
-		n += len(st.GetContainers()) + len(st.GetSandboxes())
-	}
-	return n
 }
 
 func newEntry(m *plegv1.Pod) cache.Entry {

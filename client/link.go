@@ -29,9 +29,6 @@ const maxMessage = 16 << 20
 // message of an error is among them.
 const maxHeaders = 64 << 10
 
-// elementBytes is what a container or sandbox counts in a list beside its text.
-const elementBytes = 512
-
 // maxTries and retryRefused repeat a refused call for the status of a pod: a server refuses
 // calls while it has too many, and a caller that gave up would lose what a PodSync stands for.
 const (
@@ -67,7 +64,7 @@ func newLink(o Options) (*link, error) {
 	l.ClientConn, err = grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dial),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDefaultServiceConfig(retryRefused),
 		grpc.WithMaxCallAttempts(maxTries),

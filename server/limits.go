@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -152,13 +151,6 @@ func (g *gate) closeAll() {
 type gateConn struct {
 	net.Conn
 	gate *gate
-}
-
-// Read implements [net.Conn]. It lets others run first: a client that floods its connection always
-// has more to read, and would keep a processor for each 10 ms in turn.
-func (c *gateConn) Read(b []byte) (int, error) {
-	runtime.Gosched()
-	return c.Conn.Read(b)
 }
 
 // Close implements [net.Conn].
