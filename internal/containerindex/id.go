@@ -7,13 +7,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// parseID returns the id in what people paste: as Kubernetes prints it (containerd://ID), the name
-// or the path of a cgroup, with white space or quotes around it.
+// parseID returns the id in what people paste: as Kubernetes prints it (containerd://ID), with
+// white space or quotes around it.
 func parseID(text string) pleg.ContainerID {
 	text = strings.Trim(text, " \t\r\n\"'`,")
-	if ids := idsIn(text); len(ids) > 0 {
-		return ids[0]
-	}
 	if _, id, ok := strings.Cut(text, "://"); ok {
 		text = id
 	}

@@ -105,7 +105,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		requireKept(t, status, wire.FromStatus, wire.ToStatus)
 	}
 	requireKept(t, filled[lookup.Container](t), wire.FromContainer, wire.ToContainer)
-	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second, WithPath: true}, {PID: 7}, {Cgroup: 1 << 40}} {
+	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second}, {PID: 7}, {Cgroup: 1 << 40}} {
 		requireKept(t, q, wire.FromQuery, wire.ToQuery)
 	}
 	requireKept(t, filled[pleg.Status](t), wire.FromPipelineStatus, wire.ToPipelineStatus)

@@ -977,9 +977,7 @@ type LookupRequest struct {
 	Of isLookupRequest_Of `protobuf_oneof:"of"`
 	// How long to wait for a container that is not known yet. If missing, the call does not
 	// wait.
-	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Requests cgroup_path although only container_id is set, which takes milliseconds.
-	WithPath      bool `protobuf:"varint,5,opt,name=with_path,json=withPath,proto3" json:"with_path,omitempty"`
+	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,13 +1053,6 @@ func (x *LookupRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
-func (x *LookupRequest) GetWithPath() bool {
-	if x != nil {
-		return x.WithPath
-	}
-	return false
-}
-
 type isLookupRequest_Of interface {
 	isLookupRequest_Of()
 }
@@ -1102,7 +1093,8 @@ type LookupResponse struct {
 	PodAnnotations map[string]string `protobuf:"bytes,7,rep,name=pod_annotations,json=podAnnotations,proto3" json:"pod_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When the server learned that the container is gone; missing while it exists.
 	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
-	// The container's cgroup below the root of its hierarchy; empty if it was not requested.
+	// The cgroup of pid, or with the id cgroup_id, below the root of its hierarchy; empty for a
+	// container_id.
 	CgroupPath    string `protobuf:"bytes,9,opt,name=cgroup_path,json=cgroupPath,proto3" json:"cgroup_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2856,14 +2848,13 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06relist\x18\x03 \x01(\bR\x06relist\"X\n" +
 	"\x14GetPodStatusResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xb9\x01\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xad\x01\n" +
 	"\rLookupRequest\x12#\n" +
 	"\fcontainer_id\x18\x01 \x01(\tH\x00R\vcontainerId\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x1d\n" +
 	"\tcgroup_id\x18\x03 \x01(\x04H\x00R\bcgroupId\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1b\n" +
-	"\twith_path\x18\x05 \x01(\bR\bwithPathB\x04\n" +
-	"\x02of\"\xb5\x04\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04waitB\x04\n" +
+	"\x02ofJ\x04\b\x05\x10\x06R\twith_path\"\xb5\x04\n" +
 	"\x0eLookupResponse\x126\n" +
 	"\tcontainer\x18\x01 \x01(\v2\x18.pleg.v1.ContainerStatusR\tcontainer\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\bR\asandbox\x12\x17\n" +
