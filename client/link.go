@@ -128,8 +128,8 @@ func (e *callError) Unwrap() []error { return e.is }
 // GRPCStatus returns the status.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// isFinal reports whether no later attempt can succeed.
+// isFinal reports whether the daemon says that no later attempt can succeed.
 func isFinal(err error) bool {
 	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
-	return errors.Is(err, fs.ErrPermission) || slices.Contains(final, status.Code(err))
+	return slices.Contains(final, status.Code(err))
 }

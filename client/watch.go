@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"time"
 
@@ -60,6 +61,8 @@ type watch struct {
 	lag pleg.Lag
 	// received is when the current connection delivered its first event; zero before.
 	received time.Time
+	// forbidden is how many of the last attempts the socket refused because of its permissions.
+	forbidden int
 }
 
 // run connects with backoff. It returns nil if the loop over the range has ended.
@@ -75,7 +78,7 @@ func (w *watch) run(ctx context.Context) error {
 		if errors.Is(err, errStopped) {
 			return nil
 		}
-		if ctx.Err() != nil || isFinal(err) {
+		if ctx.Err() != nil || isFinal(err) || w.isForbidden(err) {
 			return fmt.Errorf("watch: %w", err)
 		}
 		// A server that ends each connection at once must not be asked again and again.
@@ -91,6 +94,20 @@ func (w *watch) run(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// maxForbidden is how many attempts in a row are refused until that is final; they take two seconds
+// or more. Whatever starts the daemon may create the folder of the socket, and then set its mode.
+const maxForbidden = 6
+
+// isForbidden reports whether the socket belongs to another user, after an attempt that failed.
+func (w *watch) isForbidden(err error) bool {
+	if !errors.Is(err, fs.ErrPermission) {
+		w.forbidden = 0
+		return false
+	}
+	w.forbidden++
+	return w.forbidden == maxForbidden
 }
 
 // connect connects once and receives until the connection breaks.

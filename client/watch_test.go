@@ -111,6 +111,36 @@ func TestDaemonIsAway(t *testing.T) {
 	})
 }
 
+// A socket that refuses a watch for a moment, as its folder does until systemd has set the mode, ends
+// no watch.
+func TestForbiddenForAMoment(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		attempts := 0
+		c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) {
+			if attempts++; attempts%6 != 0 {
+				return nil, fs.ErrPermission
+			}
+			return f.dial(ctx)
+		}})
+		kit.Must(t, err)
+		defer c.Close()
+		synced := 0
+		for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+			kit.Must(t, err)
+			if ev.Type != pleg.Synced {
+				continue
+			}
+			if synced++; synced == 3 {
+				break
+			}
+			f.breakConnections()
+		}
+		if synced != 3 || attempts != 18 {
+			t.Errorf("%d connections after %d attempts, want 3 after 18", synced, attempts)
+		}
+	})
+}
+
 // A stopped daemon keeps its connections and accepts new connections, but answers nothing.
 func TestStoppedDaemonIsNoticed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
