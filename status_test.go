@@ -204,6 +204,49 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	})
 }
 
+// A Report that hangs delays neither Status nor the end of Run, which names it.
+func TestReportThatHangsBlocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		runtime := plegtest.New()
+		runtime.Set("a", "c=running")
+		r := kit.New(t, pipeline.Options{Runtime: hangingReporter{runtime.Basic(), release}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for range 10 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			s := r.Status()
+			if took := time.Since(began); took > 50*time.Millisecond {
+				t.Errorf("Status took %v", took)
+			}
+			if s.Relist.Pods != 1 {
+				t.Errorf("status %+v, want what the pipeline knows", s)
+			}
+		}
+		cancelled := time.Now()
+		cancel()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "Report") {
+			t.Errorf("Run = %v, want that the Report keeps running", err)
+		}
+		if took := time.Since(cancelled); took > 50*time.Millisecond {
+			t.Errorf("Run returned after %v", took)
+		}
+	})
+}
+
+type hangingReporter struct {
+	pleg.Runtime
+	release chan struct{}
+}
+
+func (r hangingReporter) Report() pleg.Report {
+	<-r.release
+	return pleg.Report{}
+}
+
 // For a quarantined pod, the call of the attempt in flight is named. Between two attempts it is the
 // call of the last.
 func TestCallOfAQuarantinedPod(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -37,6 +38,7 @@ type Runtime struct {
 	malformed   prometheus.Counter
 	items       items
 	calls       calls
+	report      atomic.Pointer[pleg.Report] // the last
 }
 
 // New returns the border around a runtime.
@@ -52,6 +54,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
 	}
+	r.report.Store(&pleg.Report{})
 	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
 		r.calls.gauge.WithLabelValues(method)
 	}
@@ -100,22 +103,6 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 		return eventWatcher{r, events}
 	}
 	return nil
-}
-
-// Report returns what the runtime reports, nothing if it is no [pleg.Reporter]. It does not wait
-// long.
-func (r *Runtime) Report() pleg.Report {
-	reporter, ok := r.embedded.(pleg.Reporter)
-	if !ok {
-		return pleg.Report{}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	report, err := call(ctx, r, subject{method: "Report"}, func() (pleg.Report, error) { return reporter.Report(), nil })
-	if err != nil {
-		report.Degraded = fmt.Errorf("the runtime's Report panics or does not return: %w", err)
-	}
-	return report
 }
 
 // Prober returns the runtime's [pleg.Prober], or nil if it has none.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -339,31 +340,62 @@ type reporter struct {
 
 func (r reporter) Report() pleg.Report { r.do(); return pleg.Report{Endpoint: "unix:///socket"} }
 
-func TestReportMustNotBlock(t *testing.T) {
-	for name, tc := range map[string]struct {
-		do func(release chan struct{})
-		ok bool
-	}{
-		"returns": {func(chan struct{}) {}, true},
-		"panics":  {func(chan struct{}) { panic("test") }, false},
-		"Goexit":  {func(chan struct{}) { runtime.Goexit() }, false},
-		"blocks":  {func(release chan struct{}) { <-release }, false},
+func TestReportThatFails(t *testing.T) {
+	for name, do := range map[string]func(){
+		"panics": func() { panic("test") },
+		"Goexit": runtime.Goexit,
 	} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			release := make(chan struct{})
-			defer close(release)
-			r := guard(t, reporter{do: func() { tc.do(release) }})
-			for range 3 {
-				began := time.Now()
-				if got := r.Report(); (got.Endpoint != "") != tc.ok || (got.Degraded == nil) != tc.ok {
-					t.Errorf("report %+v, want a whole one: %v", got, tc.ok)
-				}
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("took %v", took)
-				}
+		t.Run(name, func(t *testing.T) {
+			r := guard(t, reporter{do: do})
+			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil {
+				t.Errorf("report %+v, want an error alone", got)
 			}
 		})
 	}
+}
+
+// While a Report hangs, the last report is returned at once, however many ask. Once it returns, the
+// next report is whole.
+func TestReportThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, hangs := make(chan struct{}), false
+		r := guard(t, reporter{do: func() {
+			if hangs {
+				<-release
+			}
+		}})
+		require := func(says string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			got := r.Report()
+			if got.Endpoint == "" || (got.Degraded == nil) != (says == "") || says != "" && !strings.Contains(got.Degraded.Error(), says) {
+				t.Errorf("report %+v, want the last one and %q", got, says)
+			}
+			if took := time.Since(began); took > within {
+				t.Errorf("took %v, want at most %v", took, within)
+			}
+		}
+		require("", 0)
+		hangs = true
+		require("", 50*time.Millisecond)
+		require("", 50*time.Millisecond)
+		if err := r.Abandoned(); err != nil {
+			t.Errorf("after 0.1 s: %v", err)
+		}
+		time.Sleep(time.Second)
+		require("has not returned for 1s", 50*time.Millisecond)
+		for range 10 {
+			go r.Report()
+			require("has not returned for 1s", 0)
+		}
+		if err := r.Abandoned(); err == nil || strings.Count(err.Error(), "Report") != 1 {
+			t.Errorf("%v, want the call once", err)
+		}
+		close(release)
+		synctest.Wait()
+		require("", 0)
+		kit.Must(t, r.Abandoned())
+	})
 }
 
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
