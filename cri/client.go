@@ -1,10 +1,8 @@
 package cri
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"path"
 	"slices"
@@ -15,12 +13,10 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
-	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -52,19 +48,13 @@ type Client struct {
 	// unlisted are the sandboxes that a container names and no list has, each an
 	// unlistedSandbox by its id.
 	unlisted sync.Map
-	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
-	// of a runtime whose events are switched off.
-	hasEvents atomic.Bool
-	// degraded is set from before the first list in portions until a whole list has succeeded.
+	// degraded says which lists are made in portions; nil if none is.
 	degraded atomic.Pointer[error]
 	// seen are the sandboxes that single-pod lists have shown since the last list of all pods. A list
 	// in portions asks for them by id: it has no other way to find a new sandbox that has no
 	// container yet, and a sandbox that no list shows counts as gone.
-	seen chan string
-	// uncarried is true if the last sandbox status did not carry the statuses of its containers. It
-	// may change when the runtime restarts.
-	uncarried atomic.Bool
-	inFlight  inFlight
+	seen     chan string
+	inFlight inFlight
 }
 
 // New returns a client of the runtime at endpoint, which is unix:///path or an
@@ -85,7 +75,7 @@ func New(endpoint string, opts Options) (*Client, error) {
 		return nil, fmt.Errorf("cri: %w", err)
 	}
 	c := &Client{
-		observed: &observed{TransportCredentials: insecure.NewCredentials()},
+		observed: newObserved(),
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
@@ -111,9 +101,9 @@ func New(endpoint string, opts Options) (*Client, error) {
 
 // Report implements [pleg.Reporter]. Degraded is set while something works only by a fallback:
 //
-//   - Sandboxes are listed in portions, because the list is too large for the runtime to send
-//     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
-//     found late.
+//   - Pods are listed in portions, because a list is too large for the runtime to send (containerd's
+//     limit is 16 MiB, including annotations). It wraps [pleg.ErrListTooLarge], and names the largest
+//     pods. A sandbox without a container may be found late.
 //   - The socket does not exist although a connection is open: no other program reaches the
 //     runtime.
 //
@@ -188,32 +178,3 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	target := url.URL{Scheme: "unix", Path: socket} // which may contain characters that a URL may not
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
-
-// observed notes the last connection.
-type observed struct {
-	credentials.TransportCredentials
-	last atomic.Pointer[connection] // nil before the first
-}
-
-// connection is a connection to a runtime.
-type connection struct {
-	// made is zero for the first connection: the client has no older statuses.
-	made time.Time
-	pid  int  // of the process at the other end
-	unix bool // it is to a unix socket: a dialer may make others
-	// keepsAddresses is nil until the runtime was asked for its name.
-	keepsAddresses atomic.Pointer[bool]
-}
-
-// ClientHandshake is called once for each connection.
-func (o *observed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	c := &connection{pid: unixsocket.Server(conn), unix: conn.RemoteAddr().Network() == "unix"}
-	if o.last.Load() != nil {
-		c.made = time.Now()
-	}
-	o.last.Store(c)
-	return o.TransportCredentials.ClientHandshake(ctx, authority, conn)
-}
-
-// Clone keeps what is observed: grpc clones the credentials it is given.
-func (o *observed) Clone() credentials.TransportCredentials { return o }

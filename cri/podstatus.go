@@ -26,15 +26,15 @@ const podCalls = 2
 // [pleg.CallError] with the call, and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	on := c.observed.last.Load()
-	if on == nil || last != nil && last.ObservedAt.Before(on.made) {
+	if on == c.observed.first || last != nil && last.ObservedAt.Before(on.made) {
 		last = nil
 	}
-	q := newQuery(ctx, c, pod, last, on)
-	if first := q.sandboxesFirst(); len(first) > 0 {
-		if err := q.fetch(ctx, first, nil); err != nil {
+	q := newQuery(c, on, pod, last)
+	if !on.uncarried.Load() { // the answers may have the statuses of containers to ask for
+		if err := q.fetch(ctx, q.openSandboxes, nil); err != nil {
 			return nil, err
 		}
-		q.openSandboxes = slices.DeleteFunc(q.openSandboxes, func(i int) bool { return slices.Contains(first, i) })
+		q.openSandboxes = nil
 	}
 	if err := q.fetch(ctx, q.openSandboxes, q.openContainers); err != nil {
 		return nil, err
@@ -45,6 +45,7 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 // query is one call of PodStatus. The statuses have the indexes of what is listed in pod.
 type query struct {
 	client     *Client
+	on         *connection
 	pod        *pleg.Pod
 	containers []*pleg.ContainerStatus
 	sandboxes  []*pleg.SandboxStatus
@@ -52,41 +53,25 @@ type query struct {
 	openContainers, openSandboxes []int
 }
 
-func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatus, on *connection) *query {
+func newQuery(c *Client, on *connection, pod *pleg.Pod, last *pleg.PodStatus) *query {
 	q := &query{
-		client: c, pod: pod,
+		client: c, on: on, pod: pod,
 		containers: make([]*pleg.ContainerStatus, len(pod.Containers)),
 		sandboxes:  make([]*pleg.SandboxStatus, len(pod.Sandboxes)),
 	}
 	for i, listed := range pod.Containers {
-		if q.containers[i] = finalStatus(listed, last); q.containers[i] == nil {
+		if q.containers[i] = settledContainer(listed, last); q.containers[i] == nil {
 			q.openContainers = append(q.openContainers, i)
 		}
 	}
 	for i, listed := range pod.Sandboxes {
 		q.sandboxes[i] = settledSandbox(listed, last)
-		if q.sandboxes[i] != nil && q.sandboxes[i].Ready && !c.keepsAddresses(ctx, on) {
-			q.sandboxes[i] = nil
-		}
-		if q.sandboxes[i] == nil {
+		hasOpen := func(c int) bool { return pod.Containers[c].SandboxID == listed.ID }
+		if q.sandboxes[i] == nil || !on.uncarried.Load() && slices.ContainsFunc(q.openContainers, hasOpen) {
 			q.openSandboxes = append(q.openSandboxes, i)
 		}
 	}
 	return q
-}
-
-// sandboxesFirst returns the sandboxes to ask before the containers, because their answers may
-// carry the statuses of containers to ask for. It returns none if everything may be asked at once.
-func (q *query) sandboxesFirst() (first []int) {
-	if q.client.uncarried.Load() {
-		return nil
-	}
-	for i, listed := range q.pod.Sandboxes {
-		if slices.ContainsFunc(q.openContainers, func(c int) bool { return q.pod.Containers[c].SandboxID == listed.ID }) {
-			first = append(first, i)
-		}
-	}
-	return first
 }
 
 // fetch asks for some sandboxes and containers at the same time, and then uses what the
@@ -105,7 +90,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	for n, i := range sandboxes {
 		listed := q.pod.Sandboxes[i]
 		calls.Go(func() (err error) {
-			q.sandboxes[i], carried[n], err = q.client.sandboxStatus(ctx, q.pod.UID, listed)
+			q.sandboxes[i], carried[n], err = q.client.sandboxStatus(ctx, q.on, q.pod.UID, listed)
 			return err
 		})
 	}

@@ -1,20 +1,19 @@
 package cri
 
 import (
-	"context"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// finalStatus returns the status in last of a container that had exited by then, or
-// nil. Such a status does not change.
-func finalStatus(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
-	final := last.Container(listed.ID)
-	if listed.State != pleg.StateExited || final == nil || final.State != pleg.StateExited || mayBeOutOfMemory(final, last.ObservedAt) {
+// settledContainer returns the status in last of a container that is listed in the state that it
+// had in that status; otherwise nil. Such a status changes only with the state.
+func settledContainer(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
+	same := last.Container(listed.ID)
+	if same == nil || same.State != listed.State || listed.State == pleg.StateUnknown || mayBeOutOfMemory(same, last.ObservedAt) {
 		return nil
 	}
-	return final
+	return same
 }
 
 // lateReason is how long after the end of a container its reason may change.
@@ -39,24 +38,4 @@ func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxS
 		return nil
 	}
 	return same
-}
-
-// keepAddresses are the names of the runtimes that keep the addresses of a sandbox that stays
-// ready, as ADR 11 found; simruntime is our own.
-var keepAddresses = map[string]bool{"containerd": true, "cri-o": true, "simruntime": true}
-
-// keepsAddresses reports whether the runtime is in keepAddresses. It asks once for each connection,
-// or once for each inspection that begins meanwhile. A runtime that does not say its name within
-// Options.ConnectTimeout is not.
-func (c *Client) keepsAddresses(ctx context.Context, on *connection) bool {
-	if keeps := on.keepsAddresses.Load(); keeps != nil {
-		return *keeps
-	}
-	version, err := c.Check(ctx)
-	if ctx.Err() != nil {
-		return false
-	}
-	keeps := err == nil && keepAddresses[version.RuntimeName]
-	on.keepsAddresses.Store(&keeps)
-	return keeps
 }

@@ -94,7 +94,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 	_, frozen := kit.Socket(t)
 	startDaemon(t, works)
 	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
-	simulated.stderr.await(t, "serving")
+	simulated.stderr.await(t, "simulated runtime serves")
 	own := fmt.Sprintf("%d/stat", os.Getpid())
 	for name, test := range map[string]struct {
 		args  string
