@@ -24,11 +24,10 @@ type lists struct {
 	joiner     *joiner
 	skipped    *skipped
 	last       []*pleg.Pod
-	// portioned is the time until which the client does not try the whole list of
-	// sandboxes.
-	portioned time.Time
 	// seen are the sandboxes that single-pod lists have shown since the last list that succeeded.
 	seen map[string]struct{}
+	// refused are the sandboxes of which a portion of the last list was too large.
+	refused map[pleg.ContainerID]struct{}
 }
 
 // list is one of the two lists of the runtime.
@@ -36,14 +35,21 @@ type list struct {
 	*table
 	what   string // for errors
 	method string
+	whole  proto.Message // the request
+	// tooLarge is the error of the whole list if that is too large. The client tries it again on
+	// another connection than on, or at retry.
+	tooLarge error
+	on       *connection
+	retry    time.Time
 }
 
 func newLists(c *Client) *lists {
 	return &lists{
-		sandboxes:  &list{newSandboxTable(), "list pod sandboxes", runtimeapi.RuntimeService_ListPodSandbox_FullMethodName},
-		containers: &list{newContainerTable(), "list containers", runtimeapi.RuntimeService_ListContainers_FullMethodName},
+		sandboxes:  &list{table: newSandboxTable(), what: "list pod sandboxes", method: runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, whole: &runtimeapi.ListPodSandboxRequest{}},
+		containers: &list{table: newContainerTable(), what: "list containers", method: runtimeapi.RuntimeService_ListContainers_FullMethodName, whole: &runtimeapi.ListContainersRequest{}},
 		joiner:     newJoiner(c.unlistedSandbox),
 		seen:       make(map[string]struct{}),
+		refused:    make(map[pleg.ContainerID]struct{}),
 		skipped:    &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[Skipped]struct{})},
 	}
 }
@@ -79,49 +85,53 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 		c.last.Store(&lastList{pods: l.last, unlabelled: l.joiner.unlabelled})
 		c.forgetUnlisted(l.joiner.orphans)
 	}
+	c.noteTooLarge(l)
 	for _, s := range allSkipped(l.sandboxes.table, l.containers.table, l.joiner) {
 		l.skipped.add(ctx, s)
 	}
 	return slices.Clone(l.last), nil
 }
 
-// listBoth lists the containers, and the sandboxes at the same time or, if their list is too
-// large, in portions after it: the containers have ids of sandboxes.
+// listBoth lists the sandboxes and the containers at the same time, and then in portions what is too
+// large for one answer.
 func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	defer func() { _ = calls.Wait() }() // also if the list of containers panics
-	var tooLarge error
-	whole := !time.Now().Before(l.portioned)
-	if whole {
-		calls.Go(func() error {
-			err := c.list(callCtx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{})
-			if status.Code(err) == codes.ResourceExhausted {
-				tooLarge, err = err, nil // the list of containers continues
-			}
-			return err
-		})
-	}
+	calls.Go(func() error { return c.listWhole(callCtx, l.sandboxes) })
 	// On this goroutine: another has to grow its stack at each relist.
-	if err := c.list(callCtx, "", l.containers, &runtimeapi.ListContainersRequest{}); err != nil {
+	if err := c.listWhole(callCtx, l.containers); err != nil {
 		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
 	}
 	if err := calls.Wait(); err != nil {
 		return err
 	}
-	switch {
-	case tooLarge != nil:
-		degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
-		if c.degraded.Swap(&degraded) == nil {
-			c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
+	clear(l.refused)
+	for _, of := range []*list{l.sandboxes, l.containers} {
+		if of.tooLarge == nil {
+			continue
 		}
-		l.portioned = time.Now().Add(portionedFor)
-	case whole:
-		if c.degraded.Swap(nil) != nil {
-			c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
+		of.startList()
+		of.portioned = true
+		if err := c.listPortions(ctx, l, of, of.whole); err != nil {
+			return err
 		}
+		of.finishList()
+	}
+	return nil
+}
+
+// listWhole fills a table from one answer, unless the list is too large for that.
+func (c *Client) listWhole(ctx context.Context, l *list) error {
+	if l.on == c.observed.last.Load() && time.Now().Before(l.retry) {
 		return nil
 	}
-	return c.listPortions(ctx, l)
+	l.tooLarge = nil
+	err := c.list(ctx, "", l, l.whole)
+	if isTooLarge(err) {
+		l.tooLarge, l.on, l.retry = err, c.observed.last.Load(), time.Now().Add(portionedFor)
+		return nil // the other list continues
+	}
+	return err
 }
 
 // list fills a table from one answer about one pod, or about all pods if uid is empty.
@@ -179,7 +189,7 @@ func (c *Client) wrapList(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case status.Code(err) == codes.ResourceExhausted:
+	case isTooLarge(err):
 		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
 			operation, c.opts.MaxRecvBytes, err)
 	case silent(err):

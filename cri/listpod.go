@@ -21,7 +21,7 @@ type lastList struct {
 
 // ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
 // Two list calls find it by the kubelet's label. If another client than the kubelet
-// made a part of the pod, ListPod takes it from a list of all pods. It blocks and fails as
+// made a part of the pod, or these lists are too large, ListPod takes it from a list of all pods. It blocks and fails as
 // [Client.ListPods] does.
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	if !c.labelFinds(uid) {
@@ -29,10 +29,10 @@ func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error
 	}
 	pods, certain, err := c.listLabelled(ctx, uid)
 	switch {
+	case isTooLarge(err) || err == nil && !certain:
+		return c.pickPod(ctx, uid)
 	case err != nil:
 		return nil, fmt.Errorf("list pod %s: %w", uid, err)
-	case !certain:
-		return c.pickPod(ctx, uid)
 	case len(pods) == 0:
 		return nil, nil
 	}

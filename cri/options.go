@@ -37,8 +37,8 @@ type Options struct {
 	// MaxRecvBytes is the maximum size of an answer in bytes. If zero,
 	// DefaultMaxRecvBytes.
 	MaxRecvBytes int
-	// Logger receives warnings about malformed items and lists in portions. Its
-	// handler must not block: calls wait for it. If nil, nothing is logged.
+	// Logger receives warnings about malformed items. Its handler must not block: calls wait for it. If
+	// nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until [Client.Close]. If nil, they are not registered.
 	Registerer prometheus.Registerer

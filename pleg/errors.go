@@ -24,6 +24,9 @@ var (
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.
 	ErrUnavailable = errors.New("the runtime is not available")
+	// ErrListTooLarge is wrapped by Degraded of a [Report] while a list of the runtime is too large
+	// for one answer.
+	ErrListTooLarge = errors.New("a list is too large, so pods are listed in portions")
 	// ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
 	// event stream or has disabled it.
 	ErrNoEvents = errors.New("the runtime offers no container events")

@@ -58,9 +58,14 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}.Completed(s.At))
 	}
 	if s.Degraded != nil {
-		all = append(all, Finding{
+		f := Finding{
 			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
-		}.Completed(s.At))
+		}
+		if errors.Is(s.Degraded, pleg.ErrListTooLarge) {
+			f.Cause, f.Subject, f.What = ListTooLarge, theList, "is too large"
+			f.Detail = strings.TrimPrefix(Plain(s.Degraded), "a list is too large")
+		}
+		all = append(all, f.Completed(s.At))
 	}
 	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s)) {
 		all = append(all, f.Completed(s.At))

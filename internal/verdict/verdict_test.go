@@ -214,6 +214,12 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
 		},
+		"a list is too large": {
+			func(s *pleg.Status) {
+				s.Degraded, s.Since.Degraded = fmt.Errorf("%w: list containers: 18 MiB; the largest pods are shop/web 17 MiB", pleg.ErrListTooLarge), ago(time.Hour)
+			},
+			"PROBLEM: the list of all pods is too large since 11:00 (60m), so pods are listed in portions: list containers: 18 MiB; the largest pods are shop/web 17 MiB", "reduce the annotations",
+		},
 		"unhealthy": {
 			func(s *pleg.Status) {
 				s.Healthy, s.Err, s.Since.Unhealthy = false, errors.New("no inspection has succeeded for 4m0s"), ago(time.Minute)

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -88,7 +89,7 @@ func fromCall(c *pleg.Call) *plegv1.Call {
 // ToPipelineStatus returns the status of a message.
 func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	s := pleg.Status{
-		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toError(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
+		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toDegraded(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 		InspectionTook: m.GetInspectionTook().AsDuration(), Endpoint: m.GetEndpoint(),
 		Since:   pleg.Since{Unhealthy: ToTime(m.GetUnhealthySince()), Degraded: ToTime(m.GetDegradedSince()), Slow: ToTime(m.GetSlowSince())},
@@ -144,7 +145,7 @@ func toProcess(m *plegv1.Process) *pleg.Process {
 func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	err := toError(m.GetError())
 	if err != nil && m.GetUnavailable() {
-		err = unavailable{err}
+		err = known{err, pleg.ErrUnavailable}
 	}
 	return pleg.RelistStatus{
 		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
@@ -154,12 +155,22 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	}
 }
 
-// unavailable stands for an error of another process that wraps [pleg.ErrUnavailable], with its
-// text.
-type unavailable struct{ error }
+// toDegraded returns the error of a text, which begins with that of [pleg.ErrListTooLarge] if it is one.
+func toDegraded(text string) error {
+	if strings.HasPrefix(text, pleg.ErrListTooLarge.Error()) {
+		return known{toError(text), pleg.ErrListTooLarge}
+	}
+	return toError(text)
+}
+
+// known stands for an error of another process that wraps an error of package pleg, with its text.
+type known struct {
+	error
+	is error
+}
 
 // Unwrap implements the interface of package errors.
-func (unavailable) Unwrap() error { return pleg.ErrUnavailable }
+func (e known) Unwrap() error { return e.is }
 
 func toCall(m *plegv1.Call) *pleg.Call {
 	if m == nil {

@@ -143,10 +143,18 @@ func TestAbsentValues(t *testing.T) {
 	}
 }
 
-func TestUnavailableRuntimeStaysSo(t *testing.T) {
+func TestKnownErrorsStaySo(t *testing.T) {
 	away := pleg.Status{Relist: pleg.RelistStatus{Err: fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)}}
 	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(away))).Relist.Err; !errors.Is(err, pleg.ErrUnavailable) || err.Error() != away.Relist.Err.Error() {
 		t.Errorf("the error of an unavailable runtime became %v", err)
+	}
+	large := pleg.Status{Degraded: fmt.Errorf("%w: list containers: 18 MiB", pleg.ErrListTooLarge)}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(large))).Degraded; !errors.Is(err, pleg.ErrListTooLarge) || err.Error() != large.Degraded.Error() {
+		t.Errorf("the error of a list that is too large became %v", err)
+	}
+	other := pleg.Status{Degraded: errors.New("the socket is gone")}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(other))).Degraded; err.Error() != other.Degraded.Error() || errors.Is(err, pleg.ErrListTooLarge) {
+		t.Errorf("another fallback became %v", err)
 	}
 }
 

@@ -154,8 +154,8 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			},
 		},
 		"the list is too large": {
-			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.Fallback,
-			want: "PROBLEM: the runtime works by a fallback since 00:00 (18s): ", alert: "PlegFallback", partly: true,
+			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
+			want: "PROBLEM: the list of all pods is too large since 00:00 (18s), so pods are listed in portions: list pod sandboxes: ", alert: "PlegFallback", partly: true,
 		},
 		"a list fails": {
 			begin: fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), after: 20500 * time.Millisecond, cause: verdict.RuntimeFails,
