@@ -41,6 +41,8 @@ type list struct {
 	tooLarge error
 	on       *connection
 	retry    time.Time
+	// lost are the requests of the last list that were too large and cannot be divided.
+	lost int
 }
 
 func newLists(c *Client) *lists {
@@ -111,9 +113,12 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 			continue
 		}
 		of.startList()
-		of.portioned = true
+		of.portioned, of.lost = true, 0
 		if err := c.listPortions(ctx, l, of, of.whole); err != nil {
 			return err
+		}
+		if of.lost > 0 && len(of.items) == 0 { // an empty list would be wrong
+			return fmt.Errorf("%w; none is known by its id", of.tooLarge)
 		}
 		of.finishList()
 	}

@@ -94,8 +94,8 @@ func (l *lists) portions(request proto.Message) (parts []portion) {
 // listPortions fills a table by several answers in place of the one to request.
 func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request proto.Message) error {
 	parts := all.portions(request)
-	if len(parts) == 0 && len(l.items) == 0 && l == all.sandboxes { // an empty list would be wrong
-		return fmt.Errorf("%w; none is known by its id", l.tooLarge)
+	if len(parts) == 0 {
+		l.lost++
 	}
 	for _, part := range parts {
 		known := l.known[part.id]
@@ -105,7 +105,7 @@ func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request 
 		err := c.invoke(ctx, "", l, part.request)
 		switch {
 		case status.Code(err) == codes.NotFound:
-		case isTooLarge(err) && known != nil:
+		case isTooLarge(err) && known != nil && known.item.sandbox: // large annotations
 			l.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
 		case isTooLarge(err) && part.id == "":
 			if err := c.listPortions(ctx, all, l, part.request); err != nil {
