@@ -1,8 +1,10 @@
 package cri
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"path"
 	"slices"
@@ -13,10 +15,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -101,11 +105,9 @@ func New(endpoint string, opts Options) (*Client, error) {
 
 // Report implements [pleg.Reporter]. Degraded is set while something works only by a fallback:
 //
-//   - Pods are listed in portions, because a list is too large for the runtime to send (containerd's
-//     limit is 16 MiB, including annotations). It wraps [pleg.ErrListTooLarge], and names the largest
-//     pods. A sandbox without a container may be found late.
-//   - The socket does not exist although a connection is open: no other program reaches the
-//     runtime.
+//   - A list is too large for one answer (16 MiB in containerd, including annotations). The error wraps
+//     [pleg.ErrListTooLarge]. A sandbox without a container may be found late.
+//   - The socket does not exist although a connection is open: no other program reaches the runtime.
 //
 // Process is the one that listened at the socket when the last connection was made, unless that is
 // outside the pid namespace. Calls are lists and statuses, without the event stream.
@@ -178,3 +180,44 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	target := url.URL{Scheme: "unix", Path: socket} // which may contain characters that a URL may not
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
+
+// connection is a connection to a runtime, and what was learnt of that runtime: the next connection
+// may be to an upgraded runtime, or to another one.
+type connection struct {
+	// made is zero for the first connection: the client has no older statuses.
+	made time.Time
+	pid  int  // of the process at the other end
+	unix bool // it is to a unix socket: a dialer may make others
+	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
+	uncarried atomic.Bool
+	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
+	// of a runtime whose events are switched off. noEvents is why the runtime has none.
+	hasEvents atomic.Bool
+	noEvents  atomic.Pointer[error]
+}
+
+// observed notes the last connection.
+type observed struct {
+	credentials.TransportCredentials
+	first *connection // stands for the first connection until that is made
+	last  atomic.Pointer[connection]
+}
+
+func newObserved() *observed {
+	o := &observed{TransportCredentials: insecure.NewCredentials(), first: &connection{}}
+	o.last.Store(o.first)
+	return o
+}
+
+// ClientHandshake is called once for each connection.
+func (o *observed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	c := &connection{pid: unixsocket.Server(conn), unix: conn.RemoteAddr().Network() == "unix"}
+	if o.last.Load() != o.first {
+		c.made = time.Now()
+	}
+	o.last.Store(c)
+	return o.TransportCredentials.ClientHandshake(ctx, authority, conn)
+}
+
+// Clone keeps what is observed: grpc clones the credentials it is given.
+func (o *observed) Clone() credentials.TransportCredentials { return o }

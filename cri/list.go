@@ -26,7 +26,8 @@ type lists struct {
 	last       []*pleg.Pod
 	// seen are the sandboxes that single-pod lists have shown since the last list that succeeded.
 	seen map[string]struct{}
-	// refused are the sandboxes of which a portion of the last list was too large.
+	// refused are the sandboxes whose containers in one state were too large in the last list; it has an
+	// empty id if the sandboxes in one state were.
 	refused map[pleg.ContainerID]struct{}
 }
 
@@ -41,8 +42,6 @@ type list struct {
 	tooLarge error
 	on       *connection
 	retry    time.Time
-	// lost are the requests of the last list that were too large and cannot be divided.
-	lost int
 }
 
 func newLists(c *Client) *lists {
@@ -113,11 +112,11 @@ func (c *Client) listBoth(ctx context.Context, l *lists) error {
 			continue
 		}
 		of.startList()
-		of.portioned, of.lost = true, 0
+		of.portioned = true
 		if err := c.listPortions(ctx, l, of, of.whole); err != nil {
 			return err
 		}
-		if of.lost > 0 && len(of.items) == 0 { // an empty list would be wrong
+		if len(l.refused) > 0 && len(of.items) == 0 { // an empty list would be wrong
 			return fmt.Errorf("%w; none is known by its id", of.tooLarge)
 		}
 		of.finishList()

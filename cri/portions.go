@@ -66,6 +66,7 @@ func (l *lists) portions(request proto.Message) (parts []portion) {
 			}
 			break
 		}
+		l.refused[""] = struct{}{}
 		for id := range l.sandboxIDs() {
 			sandbox(id, &runtimeapi.PodSandboxFilter{Id: id})
 		}
@@ -76,11 +77,11 @@ func (l *lists) portions(request proto.Message) (parts []portion) {
 				container("", &runtimeapi.ContainerFilter{PodSandboxId: id})
 			}
 		case r.GetFilter().GetState() == nil:
-			l.refused[pleg.ContainerID(of)] = struct{}{}
 			for state := range runtimeapi.ContainerState(len(runtimeapi.ContainerState_name)) {
 				container("", &runtimeapi.ContainerFilter{PodSandboxId: of, State: &runtimeapi.ContainerStateValue{State: state}})
 			}
 		default:
+			l.refused[pleg.ContainerID(of)] = struct{}{}
 			for id, known := range l.containers.known {
 				if known.item.SandboxID == pleg.ContainerID(of) {
 					container(id, &runtimeapi.ContainerFilter{Id: id})
@@ -94,9 +95,6 @@ func (l *lists) portions(request proto.Message) (parts []portion) {
 // listPortions fills a table by several answers in place of the one to request.
 func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request proto.Message) error {
 	parts := all.portions(request)
-	if len(parts) == 0 {
-		l.lost++
-	}
 	for _, part := range parts {
 		known := l.known[part.id]
 		if known != nil && known.seenIn == l.current { // an earlier portion has shown it; the first state counts

@@ -4,12 +4,12 @@ import (
 	"context"
 	"os"
 	"strings"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -54,12 +54,7 @@ func (c *Client) awaitAnswer(ctx context.Context) {
 	defer cancel()
 	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
 	for {
-		if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); !silent(err) {
-			return
-		}
-		select {
-		case <-time.After(reconnectMax):
-		case <-ctx.Done():
+		if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); !silent(err) || backoff.Wait(ctx, reconnectMax) != nil {
 			return
 		}
 	}
