@@ -61,10 +61,9 @@ type Client struct {
 	inFlight inFlight
 }
 
-// New returns a client of the runtime at endpoint, which is unix:///path or an
-// absolute path. It does not connect: the first call does, and each further one if
-// the connection was lost. The error names the invalid argument or option. The caller
-// must call [Client.Close].
+// New returns a client of the runtime at endpoint, which is unix:///path or an absolute path. It does
+// not connect: the first call does, and each further one if the connection was lost. The error names
+// the invalid argument or option. The caller must call [Client.Close].
 func New(endpoint string, opts Options) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
@@ -124,17 +123,15 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Conn returns the connection to the runtime, for CRI calls that have no method
-// here, such as Status and ImageFsInfo. Its calls are bounded only by their context
-// and Options.MaxRecvBytes, and are counted in the metrics if [Client] makes such
-// calls too. [Client.Close] closes it.
+// Conn returns the connection to the runtime, for CRI calls that have no method here, such as Status.
+// Its calls are bounded only by their context and Options.MaxRecvBytes, and are counted in the metrics
+// if [Client] makes such calls too. [Client.Close] closes it.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
 // maxSeen bounds the sandboxes that are remembered until the next list.
 const maxSeen = 1024
 
-// maxSocketPath is the length in bytes that fits into a sockaddr_un of Linux with
-// its final zero.
+// maxSocketPath is what fits into a sockaddr_un of Linux with its final zero.
 const maxSocketPath = 107
 
 // The client tries a lost connection again within reconnectMax, without the long
@@ -144,9 +141,8 @@ const (
 	reconnectMax   = 100 * time.Millisecond
 )
 
-// answerWindow is how many bytes of an answer the runtime may send before this
-// client reads them. With grpc's default of 64 KiB, the transfer of a list of 110
-// pods (350 kB) stops several times for a window update.
+// answerWindow is how many bytes of an answer the runtime may send before this client reads them. With
+// grpc's default of 64 KiB, a list of 110 pods (350 kB) stops several times for a window update.
 const answerWindow = 4 << 20
 
 // readBuffer is what a unix socket of Linux holds. With grpc's default of 32 KiB, an idle

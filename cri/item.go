@@ -174,7 +174,7 @@ type skipped struct {
 }
 
 func (s *skipped) add(ctx context.Context, it Skipped) {
-	s.metrics.malformed[it.Reason].Inc()
+	s.metrics.malformed.WithLabelValues(it.Reason).Inc()
 	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -26,8 +27,8 @@ type lists struct {
 	last       []*pleg.Pod
 	// seen are the sandboxes that single-pod lists have shown since the last list that succeeded.
 	seen map[string]struct{}
-	// refused are the sandboxes whose containers in one state were too large in the last list; it has an
-	// empty id if the sandboxes in one state were.
+	// refused are the sandboxes whose containers in one state were too large in the last list; the id is
+	// empty if the sandboxes in one state were.
 	refused map[pleg.ContainerID]struct{}
 }
 
@@ -55,13 +56,13 @@ func newLists(c *Client) *lists {
 	}
 }
 
-// ListPods returns every pod with all its containers and sandboxes, dead ones
-// too, each newest first; the pods are in no order. A pod, a container or a
-// sandbox that did not change since the last list is the same pointer.
+// ListPods returns every pod with all its containers and sandboxes, dead ones too, each newest first;
+// the pods are in no order. A pod, a container or a sandbox that did not change since the last list is
+// the same pointer.
 //
-// It blocks until both list calls have answered, one has failed, or ctx or
-// Options.ListTimeout has ended. The error wraps the grpc status of the list that failed,
-// and [pleg.ErrUnavailable] if there is no runtime or it is not ready.
+// It blocks until both list calls have answered, one has failed, or ctx or Options.ListTimeout has
+// ended. The error wraps the grpc status of the list that failed, and [pleg.ErrUnavailable] if there is
+// no runtime or it is not ready.
 func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	var l *lists
 	select {
@@ -202,4 +203,26 @@ func (c *Client) wrapList(operation string, err error) error {
 		return fmt.Errorf("%s: %w: %w", operation, pleg.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// Join returns the pods of lists that the caller made through [Client.Conn], as [Client.ListPods]
+// does from its own, and what it skips. It is for a program that examines a runtime and keeps the
+// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one
+// answer for each list, or its portions. The error says that an answer cannot be decoded.
+func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
+	tables := [2]*table{newSandboxTable(), newContainerTable()}
+	for n, answers := range [][][]byte{sandboxes, containers} {
+		t := tables[n]
+		t.startList()
+		t.portioned = len(answers) > 1
+		for _, raw := range answers {
+			if err := t.read(mem.BufferSlice{mem.SliceBuffer(raw)}); err != nil {
+				return nil, nil, err
+			}
+		}
+		t.finishList()
+	}
+	j := newJoiner(func(pleg.ContainerID) *item { return nil })
+	pods = j.join(tables[0].items, tables[1].items)
+	return pods, allSkipped(tables[0], tables[1], j), nil
 }

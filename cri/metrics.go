@@ -24,7 +24,7 @@ var operationTypes = map[string]string{
 type metrics struct {
 	total, errors *prometheus.CounterVec // by operation type
 	duration      *prometheus.HistogramVec
-	malformed     map[string]prometheus.Counter // by reason
+	malformed     *prometheus.CounterVec // by reason
 	unregister    func()
 	// failed is set if the last call failed.
 	failed atomic.Bool
@@ -35,14 +35,14 @@ type metrics struct {
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	const label = "operation_type"
 	s := reg.NewSet()
-	m := &metrics{unregister: s.Unregister, malformed: make(map[string]prometheus.Counter, len(reasons))}
+	m := &metrics{unregister: s.Unregister}
 	m.total = s.CounterVec(reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
 		"Cumulative number of runtime operations by operation type.", label)
 	m.errors = s.CounterVec(reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
 		"Cumulative number of runtime operation errors by operation type.", label)
 	m.duration = s.HistogramVec(reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
 		"Duration in seconds of runtime operations. Broken down by operation type.", label, prometheus.ExponentialBuckets(.005, 2.5, 14))
-	malformed := s.CounterVec("pleg_malformed_items_total",
+	m.malformed = s.CounterVec("pleg_malformed_items_total",
 		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.", "reason")
 	for _, name := range operationTypes {
 		m.total.WithLabelValues(name)
@@ -50,7 +50,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 		m.duration.WithLabelValues(name)
 	}
 	for _, r := range reasons {
-		m.malformed[r] = malformed.WithLabelValues(r)
+		m.malformed.WithLabelValues(r)
 	}
 	return m, s.Register()
 }

@@ -16,12 +16,11 @@ import (
 const podCalls = 2
 
 // PodStatus fetches the status of the sandboxes and containers of pod, two at a time. It leaves out
-// what the runtime no longer knows. ObservedAt is left to the caller, who knows when the pod was
-// listed.
+// what the runtime no longer knows, and ObservedAt, which is when the caller listed the pod.
 //
 // What cannot have changed, as ADR 11 says, is taken from last, the status of an earlier call, unless
-// that is nil or its ObservedAt is before the client reconnected. Statuses of containers that a
-// sandbox status carries, as CRI-O's does, are not asked for.
+// that is nil or from before the client reconnected. Statuses of containers that a sandbox status
+// carries, as CRI-O's does, are not asked for.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended. The error is a
 // [pleg.CallError] with the call, and wraps the grpc status.
@@ -150,9 +149,8 @@ func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
 	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < time.Second
 }
 
-// settledSandbox returns the status in last of a sandbox that is as ready as it was
-// then, and had its addresses if it is ready; otherwise nil. A pod that fails to start may have
-// thousands that are not ready (containerd#10865).
+// settledSandbox is settledContainer for a sandbox, which had its addresses if it is ready. A pod that
+// fails to start may have thousands that are not ready (containerd#10865).
 func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
 	if listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
 		return nil

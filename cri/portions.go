@@ -94,8 +94,7 @@ func (l *lists) portions(request proto.Message) (parts []portion) {
 
 // listPortions fills a table by several answers in place of the one to request.
 func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request proto.Message) error {
-	parts := all.portions(request)
-	for _, part := range parts {
+	for _, part := range all.portions(request) {
 		known := l.known[part.id]
 		if known != nil && known.seenIn == l.current { // an earlier portion has shown it; the first state counts
 			continue
