@@ -157,6 +157,37 @@ func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
 	}
 }
 
+// A new connection may be to a runtime with another limit: the next list is a whole one.
+func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
+	rt := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, Containers: []*runtimeapi.Container{container("c1", "s1", 1, 1)}}
+	tooLarge := func(_ context.Context, request any) error { // the containers
+		if list, ok := request.(interface {
+			GetFilter() *runtimeapi.ContainerFilter
+		}); ok && list.GetFilter() == nil {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}
+	m := &kit.Memory{}
+	rt.Before = tooLarge
+	stop := rawruntime.Serve(t, rt, m.Listen())
+	client := clientOf(t, m, cri.Options{})
+	wantPods(t, client, 1)
+	if client.Report().Degraded == nil {
+		t.Error("the containers are not listed in portions")
+	}
+	stop()
+	rt.Before = nil
+	rawruntime.Serve(t, rt, m.Listen())
+	for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
+		must(t, t.Context().Err())
+	}
+	wantPods(t, client, 1)
+	if err := client.Report().Degraded; err != nil {
+		t.Errorf("on a new connection, degraded: %v", err)
+	}
+}
+
 // TestSandboxSeenElsewhereIsInPortions has a sandbox without a container, whose id no
 // list contains. If a single-pod list has shown it, the next list of all must have it, or the
 // pod would count as gone.
