@@ -95,7 +95,7 @@ func TestPodStatusCalls(t *testing.T) {
 			if s, c := asked["PodSandboxStatus"].Calls, asked["ContainerStatus"].Calls; s != test.sandboxes || c != test.containers {
 				t.Errorf("asked for %d sandboxes and %d containers, want %d and %d", s, c, test.sandboxes, test.containers)
 			}
-			if kept := last.Container(first.ID); kept != nil && (st.Container(first.ID) == kept) != (test.containers == 0 && !(test.carries && test.sandboxes > 0)) {
+			if kept := last.Container(first.ID); kept != nil && (st.Container(first.ID) == kept) != (test.containers == 0 && (!test.carries || test.sandboxes == 0)) {
 				t.Errorf("the last status of the first container is used: %t", st.Container(first.ID) == kept)
 			}
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
