@@ -79,7 +79,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	}
 	p.lister, err = lister.New(lister.Options{
 		Runtime: p.runtime, Prober: p.runtime.Prober(), Ticks: &p.ticks,
-		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
+		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents, KubeletEvents: o.KubeletEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	if err != nil {

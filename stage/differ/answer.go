@@ -28,7 +28,7 @@ func (l *listing) apply(m *machine) {
 		}
 	}
 	m.absent = l.Asked
-	m.lives.begun = m.lives.begun || l.StreamUp
+	m.streamUp, m.lives.begun = l.StreamUp, m.lives.begun || l.StreamUp
 	m.backlog.open = append(m.backlog.open, open{l.Asked, l.Relisted})
 	m.do.observe, m.do.pending = l.At, m.backlog.behind(m.records, l.Began)
 }
@@ -61,11 +61,15 @@ func (m *machine) answer(rec *record, pod *pleg.Pod, asked stage.Asked) todo {
 	if do.release {
 		m.release(rec, false)
 	}
+	if do.found && m.streamUp {
+		m.expectations.answered(rec, m.now)
+	}
 	return do
 }
 
 // apply notes an event that shows that a container has started, which no list has shown.
 func (a Announcement) apply(m *machine) {
+	m.expectations.hear(a.Hint, m.now)
 	rec, id := m.records[a.Hint.UID], a.Hint.Container
 	if !a.started() || !m.lives.begun || rec != nil && rec.shows(id) || m.lives.removed.has(one{a.Hint.UID, id}) {
 		return

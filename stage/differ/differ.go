@@ -161,6 +161,7 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 		case <-d.hints.Wake():
 			d.takeMail()
 		case <-alarm.C:
+			in = elapsed{}
 		}
 		if open && in != nil {
 			d.step(in)

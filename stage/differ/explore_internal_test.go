@@ -144,6 +144,7 @@ func (w *world) act(what int) {
 		w.end([]error{nil, nil, errors.New("failed")}[w.rand.IntN(3)])
 		w.leave()
 	default:
+		w.step(elapsed{})
 		w.accept()
 	}
 }

@@ -23,6 +23,9 @@ type machine struct {
 	doubts       doubts
 	backlog      backlog
 	lives        lives
+	// streamUp is set if the event stream was up when the newest listing began.
+	streamUp     bool
+	expectations expectations
 
 	// now and do are of the step in progress.
 	now time.Time
@@ -34,6 +37,7 @@ func newMachine(o Options) machine {
 		records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors),
 		doubts: doubts{first: o.RelistPeriod, longest: max(o.RelistPeriod, o.MaxQuarantine)},
 	}
+	m.expectations.waits = make(map[one]*expectation)
 	if !o.KubeletEvents {
 		m.lives.told = make(map[one]kind)
 	}
@@ -89,6 +93,7 @@ func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.
 		retry, due = m.doubts.next(now)
 		again = stage.Earlier(again, due)
 	}
+	again = stage.Earlier(again, m.expectations.next)
 	if last := len(m.queue) - 1; last >= 0 {
 		inspect = m.queue[0].next
 		if at := m.moved.Add(patience); at.After(now) {

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -131,6 +130,31 @@ var scripts = map[string]struct{ script, want string }{
 		"pending inspect Started(a) mark pending gone Died(a) Removed(a) mark covered mark",
 	},
 	"events before the first list": {"event a=running; list -", "covered mark"},
+	"a start that fails has the pod listed": {
+		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 2s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
+		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
+	},
+	"a start that is announced has it listed by its event": {
+		"list /s=running; inspect; ok; event a=created; event a=running; wait 10s", "pending inspect Started(/s) mark",
+	},
+	"a created container that a list lacks is gone": {
+		"list /s=running; inspect; ok; event a=created; wait 1s; list /s=running; wait 2s; wait 10s", "pending inspect Started(/s) mark relist covered mark",
+	},
+	"a removal stands until a list lacks the container": {
+		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 600ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
+		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
+	},
+	"a pod whose containers are gone is listed each second": {
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1s; wait 1s; list -; left; wait 1s; wait 10s",
+		"pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark relist relist pending gone Died(/s) Removed(/s) mark",
+	},
+	"a pod whose sandbox is not ready, too": {
+		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"unless the runtime announces its end": {
+		"list a=running /s=running; inspect; ok; event /t=removed; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark",
+	},
+	"a new pod has no containers yet": {"list /s=running; inspect; ok; wait 1s", "pending inspect Started(/s) mark"},
 	"a sandbox that is first seen dead": {
 		"list -; event /s=running; list /s=exited; inspect; ok", "covered mark pending inspect Started(/s) Died(/s) mark",
 	},
@@ -218,6 +242,7 @@ func (s *script) play(t *testing.T, step string) {
 			t.Fatal(err)
 		}
 		s.now = s.now.Add(d)
+		s.step(elapsed{})
 	default:
 		t.Fatalf("no such step: %q", step)
 	}
@@ -261,7 +286,7 @@ func (s *script) accept(retry bool) {
 }
 
 func (s *script) tell(c *stage.Change) {
-	if words := plegtest.Words(c.Events...); words != "" {
+	if words := wordsOf(c.Events); words != "" {
 		s.got = append(s.got, words)
 	}
 }
@@ -303,7 +328,10 @@ func hintOf(words string) pleg.Hint {
 	if sandbox {
 		h.Sandbox = h.Container
 	}
-	if state != "running" {
+	switch state {
+	case "created":
+		h.State = pleg.StateCreated
+	case "exited", "removed":
 		h.State, h.Removed = pleg.StateExited, state == "removed"
 	}
 	return h

@@ -5,6 +5,7 @@ package lister
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,10 @@ type Options struct {
 	RelistThreshold time.Duration
 	// RelistPeriodWithEvents is the period while the event stream is up.
 	RelistPeriodWithEvents time.Duration
-	Logger                 *slog.Logger
-	Metrics                instrument.Registry
+	// KubeletEvents: the first list after a break is believed, even if it lacks every pod.
+	KubeletEvents bool
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Lister owns the relist period. Its exported methods are safe for concurrent use
@@ -53,6 +56,10 @@ type Lister struct {
 	schedule schedule
 	// callers wait for the next list that begins.
 	callers []chan<- error
+	// pods is the newest listing. broke is set by a failed list, and by a change of the event stream,
+	// until the next listing; doubted once a list lacked every pod after that.
+	pods           []*pleg.Pod
+	broke, doubted bool
 }
 
 // request is what the lister is asked for, or told. What waits in the mailbox covers the same that
@@ -158,8 +165,8 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 		}
 		l.schedule.listEnded(time.Now())
-		if l.last.Load().Took > longList && before <= longList {
-			l.schedule.requestSoon(time.Now()) // the runtime may answer at once again
+		if l.doubted || l.last.Load().Took > longList && before <= longList {
+			l.schedule.requestSoon(time.Now()) // the runtime may answer otherwise, or at once again
 		}
 	}
 	return context.Cause(ctx)
@@ -176,7 +183,7 @@ func (l *Lister) takeRequests() {
 		case listSoon:
 			l.schedule.requestSoon(time.Now())
 		case streamUp, streamDown:
-			l.schedule.atOnce = true
+			l.schedule.atOnce, l.broke = true, true
 			last := *l.last.Load()
 			last.up = r.what == streamUp
 			l.last.Store(&last)
@@ -210,6 +217,7 @@ func (l *Lister) fail(ctx context.Context, start time.Time, err error) {
 		last.Failing = start
 	}
 	last.Failures++
+	l.broke = true
 	last.Err, last.FailedAfter = err, time.Since(start)
 	l.last.Store(&last)
 }
@@ -221,6 +229,19 @@ func (l *Lister) period() time.Duration {
 		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
+}
+
+// doubts reports whether a list is not to be believed yet: it is the first one after a break, and
+// lacks every pod. A runtime that starts may answer with nothing for seconds.
+func (l *Lister) doubts(pods []*pleg.Pod) bool {
+	known := func(pod *pleg.Pod) bool {
+		return slices.ContainsFunc(l.pods, func(was *pleg.Pod) bool { return was.UID == pod.UID })
+	}
+	l.doubted = l.broke && !l.doubted && !l.opts.KubeletEvents && len(l.pods) > 0 && !slices.ContainsFunc(pods, known)
+	if !l.doubted {
+		l.pods, l.broke = pods, false
+	}
+	return l.doubted
 }
 
 func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
@@ -252,6 +273,11 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 		}
 	}
 	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began, last.up})
+	if l.doubts(pods) {
+		l.log.InfoContext(ctx, "relist lacks every pod, will be confirmed", "pods", len(l.pods))
+		l.callers = callers
+		return stage.Listing{}, false
+	}
 	l.metrics.listed(pods)
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
 	asked := stage.Asked{Began: began, Answered: l.opts.Ticks.Next(), At: start}

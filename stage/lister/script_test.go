@@ -22,6 +22,7 @@ import (
 //	takes 250ms        each list takes this time from now on
 //	breaks             each list fails
 //	slow 3s, fail 3s   the next list takes this time; it fails
+//	empty, full        lists have no pod, or the pod again
 //	2.5s               time passes until 2.5 s after the start
 //	up, down           the event stream comes up, and ends
 //	now, soon, relist  a list is requested: at once, within the period, by a caller that waits
@@ -305,4 +306,47 @@ func TestProbesBetweenLists(t *testing.T) {
 			t.Errorf("after the answer: %+v", s)
 		}
 	})
+}
+
+// After a break, a list that lacks every pod is believed once a second list says so.
+func TestListThatLacksEveryPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breaks, back bool // a list fails before, the pod is there again in the list after
+		stays        bool // another pod never goes
+		want         string
+	}{
+		"after a failed list, twice":       {true, false, false, "1@0 0@3"},
+		"after a failed list, once":        {true, true, false, "1@0 1@3"},
+		"without a break":                  {false, false, false, "1@0 1@1 0@2 0@3"},
+		"after a failed list, some remain": {true, false, true, "2@0 1@2 1@3"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := plegtest.New()
+			rt.Set("a", "c=running")
+			if tc.stays {
+				rt.Set("b", "c=running")
+			}
+			f := newFixtureWith(t, rt, nil, period, 10)
+			f.sleepUntil(500 * time.Millisecond)
+			if tc.breaks {
+				rt.SetListFault(plegtest.Fail(errList))
+			}
+			f.sleepUntil(1500 * time.Millisecond)
+			rt.SetListFault(nil)
+			rt.Remove("a")
+			f.sleepUntil(2500 * time.Millisecond)
+			if tc.back {
+				rt.Set("a", "c=running")
+			}
+			f.sleepUntil(3500 * time.Millisecond)
+			var got []string
+			for len(f.listings) > 0 {
+				l := <-f.listings
+				got = append(got, fmt.Sprintf("%d@%v", len(l.Pods), l.At.Sub(f.start).Seconds()))
+			}
+			if got := strings.Join(got, " "); got != tc.want {
+				t.Errorf("listings %s, want %s", got, tc.want)
+			}
+		})
+	}
 }
