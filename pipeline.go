@@ -73,7 +73,7 @@ func New(o Options) (*Pipeline, error) {
 // build creates the stages, in an order in which each finds what it calls.
 func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	o := &p.opts
-	p.runtime, err = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
+	p.runtime, err = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, KubeletEvents: o.KubeletEvents, Logger: o.Logger, Metrics: metrics})
 	if err != nil {
 		return err
 	}

@@ -285,3 +285,29 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		}
 	})
 }
+
+// A pod whose inspections fail at once is named for as long as it fails.
+func TestFailingPodIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.Set("well", "c=running")
+		r.Runtime.Set("fails", "c=running")
+		r.StartBetweenLists(t)
+		r.Runtime.SetPodFault("fails", plegtest.Fail(errors.New("corrupt metadata")))
+		r.Runtime.Set("fails", "c=exited")
+		kit.Relist(1)
+		began := r.Status().Failed[0].Since
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			s := r.Status()
+			if len(s.Failed) != 1 || s.Failed[0].UID != "fails" || !s.Failed[0].Since.Equal(began) || s.Waiting != 1 || len(r.Cache().Pending()) != 1 {
+				t.Fatalf("after %v: failed %+v, %d wait", time.Since(began), s.Failed, s.Waiting)
+			}
+		}
+		r.Runtime.SetPodFault("fails", nil)
+		kit.Relist(1)
+		if s := r.Status(); len(s.Failed) > 0 || s.Waiting > 0 {
+			t.Errorf("after a success: failed %+v, %d wait", s.Failed, s.Waiting)
+		}
+	})
+}

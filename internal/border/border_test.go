@@ -239,6 +239,50 @@ func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	}
 }
 
+// The id of a container never moves: it stays in its pod for as long as that is listed.
+func TestContainerStaysInItsPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lists []string // pods with a semicolon between them
+		want  string   // the last list
+	}{
+		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e"},
+		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e"},
+		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e"},
+		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e"},
+		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e"},
+		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e"},
+	} {
+		var pods []*pleg.Pod
+		r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
+		var got []*pleg.Pod
+		for _, words := range tc.lists {
+			pods = nil
+			for one := range strings.SplitSeq(words, "; ") {
+				uid, ids, _ := strings.Cut(one, ": ")
+				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
+				for id := range strings.FieldsSeq(ids) {
+					pod.Containers = append(pod.Containers, &pleg.Container{ID: pleg.ContainerID(id)})
+				}
+				pods = append(pods, pod)
+			}
+			var err error
+			got, err = r.ListPods(t.Context())
+			kit.Must(t, err)
+		}
+		var words []string
+		for _, pod := range got {
+			var ids []string
+			for _, c := range pod.Containers {
+				ids = append(ids, string(c.ID))
+			}
+			words = append(words, string(pod.UID)+": "+strings.Join(ids, " "))
+		}
+		if got := strings.Join(words, "; "); got != tc.want {
+			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // A runtime that invents items must not fill the log.
 func TestManyMalformedItems(t *testing.T) {
 	reg, log := prometheus.NewRegistry(), &strings.Builder{}

@@ -195,9 +195,9 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 }
 
 // applied lets the global time cover the pod again if its observation is at least as
-// new as the last listing.
+// new as the last listing. A pod whose inspection failed still waits for one that succeeds.
 func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
-	if !at.Before(c.observed) {
+	if e.err == nil && !at.Before(c.observed) {
 		e.behind.listing = 0
 	}
 	c.wake(uid)

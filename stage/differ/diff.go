@@ -34,7 +34,7 @@ func transition(from, to kind) []pleg.EventType {
 // new pod has.
 //
 // The kubelet knows no more than the two answers. Otherwise the steps of a container lead from what
-// was reported of it: each is reported once, whatever is listed in between.
+// was reported of it: each is reported once, whatever is listed of its state in between.
 func events(old, cur *pleg.Pod, over []passed, l *lives, at time.Time) []pleg.Event {
 	if same(old, cur) && len(over) == 0 {
 		return nil
@@ -52,9 +52,6 @@ func events(old, cur *pleg.Pod, over []passed, l *lives, at time.Time) []pleg.Ev
 			d.tell(c, sandbox, absent, after[c.ID])
 		}
 	})
-	if d.back {
-		d.out = append(d.out, podEvent(pleg.PodSync, cur, at))
-	}
 	return d.out
 }
 
@@ -64,9 +61,7 @@ type diff struct {
 	over  []passed
 	lives *lives
 	at    time.Time
-	// back is set if a container is there again that was reported as removed.
-	back bool
-	out  []pleg.Event
+	out   []pleg.Event
 }
 
 // tell reports a container that goes from one kind to another.
@@ -74,10 +69,9 @@ func (d *diff) tell(c *pleg.Container, sandbox bool, from, to kind) {
 	if from == to {
 		return
 	}
-	known := d.lives.reported(one{d.pod.UID, c.ID})
-	if known == gone || to != absent && to <= known { // the pod is only inspected
+	known := d.lives.told[one{d.pod.UID, c.ID}]
+	if to != absent && to <= known { // the pod is only inspected
 		d.add(stage.ContainerChanged, d.pod, c, sandbox)
-		d.back = d.back || known == gone && to >= running
 		return
 	}
 	from = max(from, known)
@@ -106,16 +100,14 @@ func (d *diff) start(c *pleg.Container, sandbox bool) {
 
 // pass reports a container whose life no two answers show.
 func (d *diff) pass(p passed) {
-	known := d.lives.reported(one{p.pod.UID, p.container.ID})
+	known := d.lives.told[one{p.pod.UID, p.container.ID}]
 	if known < running && (p.start != stage.ContainerRan || !d.lives.kubelet()) {
 		d.add(p.start, p.pod, p.container, p.sandbox)
 	}
 	if known < exited {
 		d.add(pleg.ContainerDied, p.pod, p.container, p.sandbox)
 	}
-	if known < gone {
-		d.add(pleg.ContainerRemoved, p.pod, p.container, p.sandbox)
-	}
+	d.add(pleg.ContainerRemoved, p.pod, p.container, p.sandbox)
 }
 
 func (d *diff) add(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool) {
@@ -139,7 +131,7 @@ func markFound(told []pleg.Event, found *pleg.Pod) {
 		case pleg.ContainerDied:
 			step = exited
 		case pleg.ContainerRemoved:
-			step = gone
+			step = never
 		}
 		told[i].Replayed = kinds[told[i].ContainerID] >= step
 	}

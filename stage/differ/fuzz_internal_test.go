@@ -84,14 +84,10 @@ func TestEachStepIsReportedOnce(t *testing.T) {
 		"exited, unknown, gone":             {exited, "a=unknown /s=running", "/s=running", "Removed(a)"},
 		"exited, then running again":        {exited, "a=exited", "a=running", "Changed(a)"},
 		"not listed, then there again":      {running, "/s=running", "a=running /s=running", "Changed(a)"},
-		"removed, then there again":         {gone, "/s=running", "a=running /s=running", "Changed(a) PodSync"},
-		"removed, there again, then gone":   {gone, "a=running /s=running", "/s=running", "Changed(a)"},
 		"a sandbox that is first seen dead": {absent, "a=running", "a=running /s=exited", "Died(/s)"},
 	} {
 		l := &lives{told: make(map[one]kind)}
-		if l.told[one{"p", "a"}] = tc.reported; tc.reported == gone {
-			l.removed.add(one{"p", "a"})
-		}
+		l.told[one{"p", "a"}] = tc.reported
 		l.told[one{"p", "s"}] = map[bool]kind{true: running}[strings.Contains(tc.before, "/s")]
 		if got := wordsOf(events(plegtest.Pod("p", tc.before), plegtest.Pod("p", tc.now), nil, l, time.Unix(1, 0))); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)

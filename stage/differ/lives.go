@@ -39,14 +39,6 @@ type one struct {
 // kubelet reports whether events are the kubelet's, which forgets what it has reported.
 func (l *lives) kubelet() bool { return l.told == nil }
 
-// reported returns how far a container was reported.
-func (l *lives) reported(c one) kind {
-	if !l.kubelet() && l.removed.has(c) {
-		return gone
-	}
-	return l.told[c]
-}
-
 // unseen is what lives keeps of one pod.
 type unseen struct {
 	// passed are the containers to report with the next change of the pod. heard are those that
@@ -122,13 +114,6 @@ func (l *lives) add(u *unseen, p passed) {
 	}
 }
 
-// reported forgets the first n containers of a pod, which have been reported.
-func (u *unseen) reported(n int) {
-	if u.passed = u.passed[n:]; len(u.passed) == 0 {
-		u.passed = nil
-	}
-}
-
 // pod returns a pod with the name of the first container to report; nil if there is none.
 func (u *unseen) pod() *pleg.Pod {
 	if len(u.passed) == 0 {
@@ -173,24 +158,36 @@ func (l *lives) hear(a Announcement) (life, bool) {
 	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
 }
 
-// committed notes what a committed change reports. was and is are the pod before it and with it,
-// over what else it reports.
-func (l *lives) committed(uid pleg.PodUID, was, is *pleg.Pod, over []passed) {
-	note := func(c *pleg.Container, _ bool) {
+// committed notes what a committed change reports. was and is are the pod before it and with it; it
+// also reports the first n of the containers that came and went.
+func (l *lives) committed(u *unseen, uid pleg.PodUID, was, is *pleg.Pod, n int) {
+	gone := func(c *pleg.Container, _ bool) {
 		if !hasContainer(is, c.ID) {
 			l.removed.add(one{uid, c.ID})
 			delete(l.told, one{uid, c.ID})
 		}
 	}
-	each(was, note)
-	for _, p := range over {
-		note(p.container, p.sandbox)
+	each(was, gone)
+	for _, p := range u.passed[:n] {
+		gone(p.container, p.sandbox)
 	}
+	// What is reported as removed is not reported again for an event of before.
+	u.passed = slices.DeleteFunc(u.passed[n:], func(p passed) bool { return l.removed.has(one{uid, p.container.ID}) })
+	if len(u.passed) == 0 {
+		u.passed = nil
+	}
+	u.heard = slices.DeleteFunc(u.heard, func(h life) bool {
+		over := l.removed.has(one{uid, h.container.ID})
+		if over {
+			l.heard--
+		}
+		return over
+	})
 	if l.kubelet() {
 		return
 	}
 	each(is, func(c *pleg.Container, _ bool) {
-		if k := kindOf(c.State); k >= running && k > l.reported(one{uid, c.ID}) {
+		if k := kindOf(c.State); k >= running && k > l.told[one{uid, c.ID}] {
 			l.told[one{uid, c.ID}] = k
 		}
 	})

@@ -15,7 +15,7 @@ const (
 	changed
 	running
 	exited
-	gone // of what was reported
+	never // of what the first listing found: an end that no list can show
 )
 
 func kindOf(s pleg.State) kind {

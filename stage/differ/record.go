@@ -149,9 +149,8 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		r.owes = 0 // nobody waits for it
 		return todo{}
 	case stage.Committed, stage.Contradicted:
-		l.committed(r.uid, r.old, r.sent.pod, r.unseen.passed[:r.sent.passed])
+		l.committed(&r.unseen, r.uid, r.old, r.sent.pod, r.sent.passed)
 		r.old, r.until, r.found = r.sent.pod, r.sent.asked, nil
-		r.unseen.reported(r.sent.passed)
 		if r.owes > 0 {
 			r.owes = max(r.owes, r.sent.asked.Began+1)
 		}
