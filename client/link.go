@@ -29,8 +29,8 @@ const maxMessage = 16 << 20
 // message of an error is among them.
 const maxHeaders = 64 << 10
 
-// maxTries and retryRefused repeat a refused call for the status of a pod: a server refuses
-// calls while it has too many, and a caller that gave up would lose what a PodSync stands for.
+// maxTries and retryRefused repeat a refused call for the status of a pod: a server bounds the calls
+// at the same time, and a caller that gave up would lose what a PodSync stands for.
 const (
 	maxTries     = 100
 	retryRefused = `{"methodConfig": [{

@@ -118,7 +118,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ended))
 	defer cancel()
 	defer context.AfterFunc(ended, cancel)()
-	// Each attempt needs a new link: a link that failed has its own backoff.
+	// Each attempt needs a new link: a link that failed backs off by itself.
 	link, err := newLink(w.client.options)
 	if err != nil {
 		return err
@@ -126,7 +126,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	defer link.Close()
 	// Without a last event it requests earlier events or a replay, even if none is wanted: their
 	// end is the first position after which the watch can resume. A watch that asked for the state
-	// and does not have all of it yet asks for it again.
+	// and did not get all of it yet asks for it again.
 	if w.last != nil {
 		request.Since = nil
 	}

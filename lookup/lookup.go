@@ -47,9 +47,9 @@ type Query struct {
 
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
-	// ContainerStatus is the status of the container. For a sandbox, it has ID, Name (the pod's),
+	// ContainerStatus is the status of the container. For a sandbox, it contains ID, Name (the pod's),
 	// Attempt, State, CreatedAt, Labels and Annotations. If the first inspection of the container
-	// or sandbox fails or hangs, it has only the first five. A removed container has State exited:
+	// or sandbox fails or hangs, it contains only the first five. A removed container has State exited:
 	// if its FinishedAt is zero, its end was not seen, and ExitCode means nothing.
 	pleg.ContainerStatus
 	// Sandbox is true if the answer is a pod sandbox.

@@ -4,7 +4,7 @@ import "errors"
 
 var (
 	// ErrInvalidOption is wrapped by every error about a bad option or a bad query. The
-	// error names the field. Over the socket it has the gRPC code InvalidArgument.
+	// error names the field. Over the socket its gRPC code is InvalidArgument.
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrUnknownPod is wrapped by every error about a pod that is gone, or whose first inspection
 	// has not ended yet.
@@ -33,7 +33,7 @@ var (
 )
 
 // InspectionError says that the last inspection of a pod failed, and wraps the error of the
-// inspection. From a daemon, Err has only the text of that error.
+// inspection. From a daemon, Err is only the text of that error.
 type InspectionError struct{ Err error }
 
 // Error implements error.

@@ -13,7 +13,7 @@ type Status struct {
 	Healthy  bool
 	Err      error
 	Degraded error
-	// Since has the times at which troubles began.
+	// Since contains the times at which troubles began.
 	Since  Since
 	Relist RelistStatus
 	// Runtime is the process of the runtime, if a list failed or is in progress, or an inspection
@@ -45,7 +45,7 @@ type Status struct {
 	Contradictions []Contradiction
 }
 
-// Since has the times at which troubles began. A time is zero while its trouble is absent.
+// Since contains the times at which troubles began. A time is zero while its trouble is absent.
 type Since struct {
 	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
 	// fallback, Slow when lists or inspections became slow.

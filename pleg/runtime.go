@@ -6,7 +6,7 @@ import (
 )
 
 // Runtime is what the pipeline needs of a container runtime. Package cri implements
-// it for every CRI endpoint; an embedder may have its own.
+// it for every CRI endpoint; an embedder may bring its own.
 //
 // Both methods must be safe for concurrent use: ListPods runs beside any number of PodStatus calls
 // of different pods. Their contexts have deadlines. A call that has not returned a second after its

@@ -91,7 +91,7 @@ type endingStream struct {
 // Context implements [grpc.ServerStream].
 func (s endingStream) Context() context.Context { return s.ctx }
 
-// gate is a listener that has a limited number of connections open and closes further ones at
+// gate is a listener that keeps a limited number of connections open and closes further ones at
 // once: their clients try again.
 type gate struct {
 	net.Listener

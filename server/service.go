@@ -154,7 +154,7 @@ func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.
 	return wire.FromContainer(c), nil
 }
 
-// callError returns the error of a call as gRPC has it.
+// callError returns the error of a call as a gRPC status.
 func callError(ctx context.Context, err error) error {
 	code := codes.Unknown
 	switch {

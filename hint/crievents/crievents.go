@@ -69,7 +69,7 @@ type Follower struct {
 	toldBroken bool
 }
 
-// New returns a follower that does not run yet. events is nil if the runtime has none. The error
+// New returns a follower that does not run yet. events is nil if the runtime sends none. The error
 // says that a metric cannot be registered.
 func New(events pleg.EventWatcher, to Target, o Options) (*Follower, error) {
 	m, err := newMetrics(o.Metrics)

@@ -66,7 +66,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 }
 
 // ListPods lists all pods. Items of the list without an id, or with that of another one, are
-// counted and logged, and left out if their pod has no place for them.
+// counted and logged, and left out if their pod cannot hold them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxTold bounds the malformed items that are logged until a list of all pods has none; all are
+// maxTold bounds the malformed items that are logged until a list of all pods contains none; all are
 // counted.
 const maxTold = 100
 

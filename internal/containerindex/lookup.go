@@ -1,4 +1,4 @@
-// Package containerindex has the containers of all pods by their ids, and finds the container of
+// Package containerindex maps the containers of all pods by their ids, and finds the container of
 // a process or a cgroup.
 package containerindex
 

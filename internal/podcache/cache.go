@@ -1,4 +1,4 @@
-// Package podcache has the newest status of every pod and lets callers wait for a status that is
+// Package podcache keeps the newest status of every pod and lets callers wait for a status that is
 // new enough.
 //
 // It is the one structure of the pipeline that goroutines share. Two stages write it: the inspector
@@ -117,7 +117,7 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, entry{at: at, gone: true})
 }
 
-// Touch notes that the observation of time at found the pod as the cache has it.
+// Touch notes that the observation of time at found the pod as it is in the cache.
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
 	}
 	of = &pleg.Process{PID: pid}
 	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
-	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may have any byte
+	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may contain any byte
 	if err != nil || from < 0 || to < from {
 		return of, 0
 	}

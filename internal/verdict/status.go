@@ -87,8 +87,8 @@ func (l Limits) unwatched(since time.Time) bool {
 
 const theList = "the list of all pods"
 
-// lists finds lists of all pods that fail, hang or are slow. One trouble has one age: from the
-// start of the first list that did not succeed.
+// lists finds lists of all pods that fail, hang or are slow. A trouble counts from the start
+// of the first list that did not succeed.
 func (l Limits) lists(s pleg.Status) []Finding {
 	r := s.Relist
 	since, running := r.Failing, time.Duration(0)
@@ -187,7 +187,7 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	return f
 }
 
-// and returns the finding with the number of other pods that have it.
+// and returns the finding with the number of other pods with it.
 func (f Finding) and(more int) Finding {
 	f.Pods = 1 + more
 	if more > 0 {

@@ -43,7 +43,7 @@ type Dispatcher struct {
 	// callers are subscribers that wait for a position in the log, or have closed.
 	callers *mailbox.Box[*Subscription]
 	names   atomic.Uint64
-	// subscribers are the subscribers that have a position. Only the loop replaces the list.
+	// subscribers are the subscribers with a position. Only the loop replaces the list.
 	subscribers subscribers
 	// stopping is closed when Run has published its last state.
 	stopping chan struct{}
@@ -76,7 +76,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, err
 }
 
-// Epoch names this dispatcher's sequence numbers. Every dispatcher has its own.
+// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own.
 func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Subscribe adds a subscriber. It gets every event published after Subscribe has

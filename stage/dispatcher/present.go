@@ -14,7 +14,7 @@ type present map[pleg.PodUID]*presentPod
 
 type presentPod struct {
 	labels map[string]string
-	// last has the newest ContainerCreated, ContainerStarted or ContainerDied of each
+	// last contains the newest ContainerCreated, ContainerStarted or ContainerDied of each
 	// container and sandbox that has not been removed.
 	last []*entry
 }

@@ -17,7 +17,7 @@ type Subscription struct {
 	options pleg.SubscribeOptions
 	filter  filter.Filter
 
-	// positions has what the loop answers to a subscriber in its mailbox. There is one answer at
+	// positions is what the loop answers to a subscriber in its mailbox. There is one answer at
 	// a time.
 	positions chan position
 	closed    atomic.Bool

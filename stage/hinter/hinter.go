@@ -115,8 +115,8 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	}
 }
 
-// enqueue has a pod listed. If many are due, all pods are listed at once instead. If all lists
-// of single pods are in progress, they may hang, and all pods are listed soon.
+// enqueue requests a list of a pod. If many are due, all pods are listed at once instead. If all
+// lists of single pods are in progress, they may hang, and all pods are listed soon.
 func (h *Hinter) enqueue(uid pleg.PodUID) {
 	if h.opts.Pods == nil {
 		h.opts.Lister.RelistNow()
@@ -141,7 +141,7 @@ func (h *Hinter) enqueue(uid pleg.PodUID) {
 	}
 }
 
-// startRelist has a worker list the next pod that is due, unless a list of all
+// startRelist makes a worker list the next pod that is due, unless a list of all
 // pods that began after the request covers it.
 func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, ended chan<- listed) {
 	uid := h.due[0]

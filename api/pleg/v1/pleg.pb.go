@@ -39,9 +39,9 @@ const (
 	EventType_EVENT_TYPE_CONTAINER_REMOVED EventType = 3
 	// The pod was reinspected without a visible change.
 	EventType_EVENT_TYPE_POD_SYNC EventType = 4
-	// A sandbox is ready and has an address. Sent only on request.
+	// A sandbox is ready and got an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
-	// A sandbox is not ready and never had an address. Sent only on request.
+	// A sandbox is not ready and never got an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
@@ -52,11 +52,11 @@ const (
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
 	EventType_EVENT_TYPE_SYNCED EventType = 16
-	// The server no longer has the next event, or the position is another pipeline's; reason
+	// The server's log no longer contains the next event, or the position is another pipeline's; reason
 	// says why. A replay follows, which replaces everything that the client knows. With the
 	// reason Stopped the pipeline has ended, and nothing follows.
 	EventType_EVENT_TYPE_GAP EventType = 17
-	// The client has all changes of its pods that were listed up to observed_at. If the
+	// The client got all changes of its pods that were listed up to observed_at. If the
 	// inspection of one of them fails or hangs, observed_at stands still, but the number
 	// does not.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 18
@@ -183,7 +183,7 @@ type Position struct {
 	// Identifies the pipeline that assigned seq. Required: a number alone may be that
 	// of another pipeline.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The last sequence number that the client has.
+	// The last sequence number that the client got.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,7 +452,7 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the event in its epoch. It only grows; filters cause holes.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// Identifies the pipeline that assigned seq. Every event has it.
+	// Identifies the pipeline that assigned seq. It is in every event.
 	Epoch        string    `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Type         EventType `protobuf:"varint,3,opt,name=type,proto3,enum=pleg.v1.EventType" json:"type,omitempty"`
 	PodUid       string    `protobuf:"bytes,4,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
@@ -486,7 +486,7 @@ type Event struct {
 	// of the runtime.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Set if the request asked for statuses, but not on a mark: the newest good status of the
-	// pod when the event was sent. It has only the UID once the pod is gone.
+	// pod when the event was sent. It contains only the UID once the pod is gone.
 	Status        *PodStatus `protobuf:"bytes,20,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1080,7 +1080,7 @@ func (*LookupRequest_CgroupId) isLookupRequest_Of() {}
 
 type LookupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The container. Of a pod sandbox it has the id, the pod's name, the attempt, the state,
+	// The container. For a pod sandbox it contains the id, the pod's name, the attempt, the state,
 	// the time of its creation, the labels and the annotations.
 	Container *ContainerStatus `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	// True if it is a pod sandbox.
@@ -1309,7 +1309,7 @@ type ContainerStatus struct {
 	ImageRef    string            `protobuf:"bytes,12,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The file on the node that has the output of the container; empty if not known.
+	// The file on the node with the output of the container; empty if not known.
 	LogPath       string `protobuf:"bytes,15,opt,name=log_path,json=logPath,proto3" json:"log_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -23,7 +23,7 @@ const (
 	retryPeriod = time.Minute
 	// maxIncidents is how many files there are; a new one replaces the oldest.
 	maxIncidents = 8
-	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods has a MB.
+	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods takes a MB.
 	incidentQueue = 1024
 )
 
@@ -60,7 +60,7 @@ func checkDir(dir string) error {
 
 // Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
 // waits until the verdict is good and then until it is a problem, and so on: a program that starts
-// during an incident has nothing from before it.
+// during an incident contains nothing from before it.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
@@ -109,7 +109,8 @@ func (i *Incidents) write(ctx context.Context, log *slog.Logger) (retry time.Tim
 	return time.Time{}
 }
 
-// writeFile leaves a whole file or none, also if the process is killed: it then has another name.
+// writeFile leaves a whole file or none, also if the process is killed: the file gets its name once
+// it is whole.
 func (i *Incidents) writeFile(path string) error {
 	part := filepath.Join(i.dir, ".incident.jsonl.gz")
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {

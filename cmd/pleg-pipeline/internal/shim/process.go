@@ -103,7 +103,7 @@ func (w *Watcher) doesNotRun(p *pleg.Process) bool {
 }
 
 // watches returns the sandbox or the container that a shim of runc watches; "" for any other
-// process. Shims of other runtimes have the processes of a container elsewhere.
+// process. Shims of other runtimes keep the processes of a container elsewhere.
 func (w *Watcher) watches(pid int) pleg.ContainerID {
 	name, _ := fs.ReadFile(w.proc, fmt.Sprintf("%d/comm", pid))
 	flag := map[string]string{"containerd-shim": "-id", "conmon": "-c"}[strings.TrimSpace(string(name))]

@@ -42,8 +42,8 @@ type Watcher struct {
 	proc  fs.FS
 	stuck atomic.Pointer[[]pleg.Stuck]
 
-	// shims are the shims that run, by PID; looked has the number of looks at each process, as a
-	// process has the name of its parent until it executes its program.
+	// shims are the shims that run, by PID; looked is the number of looks at each process, as a
+	// process bears the name of its parent until it executes its program.
 	shims  map[int]*shim
 	looked map[int]int
 	// adopted are the processes that init has adopted, if they are known; looks counts the looks.
