@@ -173,7 +173,7 @@ func (r *reporting) Report() pleg.Report {
 	}
 }
 
-// The status has what the runtime reports: its address and fallbacks, its process if that is in
+// The status contains what the runtime reports: its address and fallbacks, its process if that is in
 // trouble, and the call that a list or an inspection waits for.
 func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestFinalErrors(t *testing.T) {
 	}
 }
 
-// After a Gap the replay comes, even if the watch wants none. With bookmarks it has a position
+// After a Gap the replay comes, even if the watch wants none. With bookmarks it knows a position
 // before its first event.
 func TestGapHasItsReplay(t *testing.T) {
 	started, replayed := pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "c"}, pleg.Event{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "r", Replayed: true}
@@ -270,7 +270,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 	}
 }
 
-// Each request has every option, also a request after a broken connection.
+// Each request carries every option, also a request after a broken connection.
 func TestEveryOptionGoesWithEachRequest(t *testing.T) {
 	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{Selector: "app=web", OmitSandboxes: true}}
 	want, err := wire.FromOptions(o)

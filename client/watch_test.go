@@ -60,7 +60,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 	})
 }
 
-// A daemon that is away has an error of its own, and so has a socket that is not ours.
+// A daemon that is away is an error of its own, and so is a socket that is not ours.
 func TestDaemonIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {

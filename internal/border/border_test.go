@@ -31,7 +31,7 @@ const (
 
 var errBroken = errors.New("broken")
 
-// fake has one function for each call.
+// fake holds one function for each call.
 type fake struct {
 	list   func(ctx context.Context) ([]*pleg.Pod, error)
 	one    func(ctx context.Context) (*pleg.Pod, error)
@@ -196,7 +196,7 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	}
 }
 
-// words has the ids of a list.
+// words lists the ids of a list.
 func words(pods []*pleg.Pod) (words []string) {
 	for _, pod := range pods {
 		if pod == nil {
@@ -320,7 +320,7 @@ func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
 	}
 }
 
-// A pod that the runtime does not have is nil, without an error.
+// A pod that the runtime does not know is nil, without an error.
 func TestMalformedAnswersAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    *pleg.Pod

@@ -111,7 +111,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// The forms in which people have an id.
+// The forms in which people paste an id.
 func TestPastedIDs(t *testing.T) {
 	same := strings.Repeat("1a", 20) // the first 40 digits of c1
 	x := index()

@@ -30,7 +30,7 @@ func quarantined(name string, age time.Duration, hung int) pleg.Quarantined {
 	return pleg.Quarantined{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(age), Hung: hung, NextTry: noon.Add(9 * time.Second), Call: nginx}
 }
 
-// TestOf has one status for each cause.
+// TestOf judges one status for each cause.
 func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*pleg.Status)
@@ -253,7 +253,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestPods requires that each pod with trouble has its own finding, with the next try as a
+// TestPods requires that each pod with trouble gets its own finding, with the next try as a
 // detail.
 func TestPods(t *testing.T) {
 	s := pleg.Status{

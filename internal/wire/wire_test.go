@@ -158,7 +158,7 @@ func TestKnownErrorsStaySo(t *testing.T) {
 	}
 }
 
-// The table has the numbers of the protobuf enum, which has no others.
+// The table contains the numbers of the protobuf enum, and no others.
 func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
 	boundary := regexp.MustCompile(`([a-z])([A-Z])`)
 	numbers := map[string]int32{"EVENT_TYPE_UNSPECIFIED": 0}
@@ -203,7 +203,7 @@ func TestUnknownEventTypeKeepsItsNumber(t *testing.T) {
 	}
 }
 
-// JSON has no years beyond 9999, in the zone of this machine, and Go's zero time is no time.
+// JSON knows no years beyond 9999, in the zone of this machine, and Go's zero time is no time.
 func TestYearsThatJSONCannotHave(t *testing.T) {
 	const first, last, hour = -62135596800, 253402300799, 3600
 	defer func(zone *time.Location) { time.Local = zone }(time.Local)

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each script has one step a semicolon:
+// Each script contains one step a semicolon:
 //
 //	period 1h          the relist period, if it is not 1 s; with events it is a minute
 //	takes 250ms        each list takes this time from now on
@@ -272,7 +272,7 @@ type probe func(context.Context) error
 
 func (p probe) Probe(ctx context.Context) error { return p(ctx) }
 
-// TestProbesBetweenLists has a runtime that stops to answer between two lists that are far apart.
+// TestProbesBetweenLists uses a runtime that stops answering between two lists that are far apart.
 func TestProbesBetweenLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var probes atomic.Int64

@@ -132,7 +132,7 @@ func (s *Subscriber) Pause() { <-s.turn }
 func (s *Subscriber) Resume() { s.turn <- struct{}{} }
 
 // Metric returns the sum of a metric's counters and gauges, and of the counts of its histograms;
-// with label values, of the series that have all of them. It is 0 if there is no such series.
+// with label values, of the series with all of them. It is 0 if there is no such series.
 func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()

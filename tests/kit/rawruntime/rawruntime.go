@@ -55,7 +55,7 @@ func Serve(t testing.TB, r *Runtime, listener net.Listener, o ...grpc.ServerOpti
 	return func() { _ = end() } // Run reports the error
 }
 
-// service has the calls of CRI.
+// service implements the calls of CRI.
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer

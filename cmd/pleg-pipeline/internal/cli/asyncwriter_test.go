@@ -24,7 +24,7 @@ func (g gated) Write(p []byte) (int, error) {
 	return g.Writer.Write(p)
 }
 
-// TestRunDoesNotWaitForStderr has a daemon whose stderr nobody reads.
+// TestRunDoesNotWaitForStderr runs a daemon whose stderr nobody reads.
 func TestRunDoesNotWaitForStderr(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})

@@ -273,7 +273,7 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 	}
 }
 
-// stoppedShim has a process of this name that watches the pod shop/web-0 and is stopped.
+// stoppedShim contains a process of this name that watches the pod shop/web-0 and is stopped.
 func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Options) {
 	return func(_ *testing.T, s *kit.Simulation, o *doctor.Options) {
 		pods := s.Node.Pods()
@@ -289,7 +289,7 @@ func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Op
 	}
 }
 
-// removedSocket has a socket on which a process listens, and which was removed.
+// removedSocket contains a socket on which a process listens, and which was removed.
 func removedSocket(t *testing.T, _ *kit.Simulation, o *doctor.Options) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -362,13 +362,13 @@ func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, st
 	return m.Dial
 }
 
-// clocks are the times in seconds that the screen has beside the verdict.
+// clocks are the times in seconds that the screen shows beside the verdict.
 var clocks = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 
 // series is a series of the verdict's metric.
 type series struct{ level, cause string }
 
-// metric returns the times of the verdict that the metrics have.
+// metric returns the times of the verdict in the metrics.
 func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	t.Helper()
 	families, err := p.Metrics.Gather()
