@@ -1682,7 +1682,9 @@ type PipelineStatus struct {
 	// The clients of the runtime that do not read, those that are stopped first.
 	Unread []*UnreadClient `protobuf:"bytes,20,rep,name=unread,proto3" json:"unread,omitempty"`
 	// The runtime's filesystem if it is almost full.
-	Disk          *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
+	Disk *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
+	// What else is wrong with the runtime and its node.
+	Troubles      []*Trouble `protobuf:"bytes,22,rep,name=troubles,proto3" json:"troubles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1860,6 +1862,13 @@ func (x *PipelineStatus) GetUnread() []*UnreadClient {
 func (x *PipelineStatus) GetDisk() *Disk {
 	if x != nil {
 		return x.Disk
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetTroubles() []*Trouble {
+	if x != nil {
+		return x.Troubles
 	}
 	return nil
 }
@@ -2157,6 +2166,95 @@ func (x *Disk) GetInodes() float64 {
 	return 0
 }
 
+// Trouble is something wrong with the runtime or its node that the lists and the
+// inspections do not show.
+type Trouble struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A cause of the metric pleg_verdict_since_seconds.
+	Cause string `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`
+	// False for a warning.
+	Problem bool                   `protobuf:"varint,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// A sentence: who has it, such as "the runtime", what, such as "is not ready", and why.
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	What          string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trouble) Reset() {
+	*x = Trouble{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trouble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trouble) ProtoMessage() {}
+
+func (x *Trouble) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
+func (*Trouble) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Trouble) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Trouble) GetProblem() bool {
+	if x != nil {
+		return x.Problem
+	}
+	return false
+}
+
+func (x *Trouble) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Trouble) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Trouble) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Trouble) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2189,7 +2287,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2201,7 +2299,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2214,7 +2312,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2318,7 +2416,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2428,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2441,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2405,7 +2503,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2417,7 +2515,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2430,7 +2528,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Call) GetMethod() string {
@@ -2488,7 +2586,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2500,7 +2598,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2513,7 +2611,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2588,7 +2686,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2600,7 +2698,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2613,7 +2711,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2809,7 +2907,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\x84\a\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xb2\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2835,7 +2933,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\aruntime\x18\x12 \x01(\v2\x10.pleg.v1.ProcessR\aruntime\x12'\n" +
 	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\x12-\n" +
 	"\x06unread\x18\x14 \x03(\v2\x15.pleg.v1.UnreadClientR\x06unread\x12!\n" +
-	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\"E\n" +
+	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\x12,\n" +
+	"\btroubles\x18\x16 \x03(\v2\x10.pleg.v1.TroubleR\btroubles\"E\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2856,7 +2955,14 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x01R\x04used\x12\x16\n" +
-	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\x90\x04\n" +
+	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\xb1\x01\n" +
+	"\aTrouble\x12\x14\n" +
+	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\bR\aproblem\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x12\n" +
+	"\x04what\x18\x05 \x01(\tR\x04what\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"\x90\x04\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -2939,7 +3045,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 32)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -2964,105 +3070,108 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*StuckPod)(nil),              // 20: pleg.v1.StuckPod
 	(*UnreadClient)(nil),          // 21: pleg.v1.UnreadClient
 	(*Disk)(nil),                  // 22: pleg.v1.Disk
-	(*RelistStatus)(nil),          // 23: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 24: pleg.v1.Inspection
-	(*Call)(nil),                  // 25: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 26: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 27: pleg.v1.FailedPod
-	nil,                           // 28: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 29: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 30: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 31: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 32: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 33: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 34: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 35: google.protobuf.Duration
+	(*Trouble)(nil),               // 23: pleg.v1.Trouble
+	(*RelistStatus)(nil),          // 24: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 25: pleg.v1.Inspection
+	(*Call)(nil),                  // 26: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 27: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 28: pleg.v1.FailedPod
+	nil,                           // 29: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 30: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 31: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 32: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 33: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 34: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	34, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	35, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	35, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	36, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	34, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	34, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	34, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	35, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	35, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	35, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	34, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	35, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	34, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	35, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	34, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	35, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	35, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	36, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	28, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	29, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	34, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	29, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	30, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	35, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	34, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	35, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	34, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	34, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	34, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	30, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	31, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	34, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	32, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	33, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	35, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	35, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	35, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	31, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	32, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	35, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	33, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	34, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	34, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	23, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	24, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	26, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	27, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	35, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	34, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	34, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	34, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	35, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	24, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	25, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	27, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	28, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	36, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	35, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	35, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	35, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
 	19, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
 	20, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
 	21, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
 	22, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
-	34, // 49: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	19, // 50: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	34, // 51: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
-	19, // 52: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
-	34, // 53: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
-	34, // 54: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	35, // 55: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	34, // 56: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	25, // 57: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	34, // 58: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	35, // 59: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	35, // 60: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	35, // 61: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
-	34, // 62: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	25, // 63: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	34, // 64: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	34, // 65: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	34, // 66: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	25, // 67: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	34, // 68: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 69: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 70: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 71: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 72: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 73: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 74: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 75: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 76: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 77: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 78: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	74, // [74:79] is the sub-list for method output_type
-	69, // [69:74] is the sub-list for method input_type
-	69, // [69:69] is the sub-list for extension type_name
-	69, // [69:69] is the sub-list for extension extendee
-	0,  // [0:69] is the sub-list for field type_name
+	23, // 49: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
+	35, // 50: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	19, // 51: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	35, // 52: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	19, // 53: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	35, // 54: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	35, // 55: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
+	35, // 56: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	36, // 57: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	35, // 58: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	26, // 59: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	35, // 60: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	36, // 61: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	36, // 62: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	36, // 63: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	35, // 64: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	26, // 65: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	35, // 66: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	35, // 67: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	35, // 68: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	26, // 69: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	35, // 70: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 71: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 72: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 73: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 74: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 75: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 76: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 77: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 78: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 79: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 80: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	76, // [76:81] is the sub-list for method output_type
+	71, // [71:76] is the sub-list for method input_type
+	71, // [71:71] is the sub-list for extension type_name
+	71, // [71:71] is the sub-list for extension extendee
+	0,  // [0:71] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -3082,7 +3191,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   32,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

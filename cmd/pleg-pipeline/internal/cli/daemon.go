@@ -71,7 +71,7 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	}
 	defer func() { _ = client.Close() }()
 	node := host.New(host.Options{Endpoint: from.Address, Proc: c.process.Proc, Sockets: host.Sockets, Usage: host.Usage})
-	runtime := watched{client, shim.New(c.process.Proc), node}
+	runtime := watched{client, shim.New(shim.Options{Proc: c.process.Proc}), node}
 	pipe, err := pipeline.New(c.pipeline.options(runtime, out.log, kept{registry}))
 	if err != nil {
 		return err

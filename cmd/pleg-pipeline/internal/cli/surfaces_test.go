@@ -282,8 +282,9 @@ func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Op
 		if name == "conmon" {
 			id = web.Containers[0].ID
 		}
+		stat := &fstest.MapFile{Data: []byte("4711 (" + name + ") T 1")}
 		o.Proc = fstest.MapFS{
-			"self/stat": {}, "4711/comm": {Data: []byte(name)}, "4711/stat": {Data: []byte("4711 (" + name + ") T 1")},
+			"self/stat": {}, "4711/stat": stat, "4711/task/4711/stat": stat,
 			"4711/cmdline": {Data: []byte(line + id + "\x00")},
 		}
 	}

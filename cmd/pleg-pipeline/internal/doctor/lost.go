@@ -86,7 +86,7 @@ func statuses(items []item) (pods []*pleg.PodStatus) {
 		}
 		switch {
 		case i.Method == "PodSandboxStatus":
-			p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: pleg.ContainerID(i.ID)})
+			p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: pleg.ContainerID(i.ID), Ready: i.runs})
 		case i.runs:
 			p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(i.ID), State: pleg.StateRunning})
 		}

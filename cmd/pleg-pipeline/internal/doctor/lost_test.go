@@ -133,8 +133,9 @@ func TestExamineDuringAnEnd(t *testing.T) {
 func TestExamineFindsStoppedShim(t *testing.T) {
 	kit.Bubble(t, "stopped, and an end", func(t *testing.T) {
 		o := serveStub(t, stubOfNginx("/"+folder, runc))
+		stat := &fstest.MapFile{Data: []byte("40 (containerd-shim) T 1 ")}
 		o.Cgroups, o.Proc = fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, fstest.MapFS{
-			"self/stat": {}, "40/comm": {Data: []byte("containerd-shim\n")}, "40/stat": {Data: []byte("40 (containerd-shim) T 1 ")},
+			"self/stat": {}, "40/stat": stat, "40/task/40/stat": stat,
 			"40/cmdline": {Data: []byte("/usr/bin/containerd-shim-runc-v2\x00-id\x00s\x00")},
 		}
 		r := doctor.Examine(t.Context(), o)
