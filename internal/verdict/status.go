@@ -28,8 +28,11 @@ var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
 const manyPods = 3
 
 // Of returns the verdict on a pipeline, with [DefaultLimits].
-func Of(s pleg.Status) Verdict {
-	f := DefaultLimits.Findings(s)
+func Of(s pleg.Status) Verdict { return DefaultLimits.Judge(s) }
+
+// Judge returns the verdict on a pipeline.
+func (l Limits) Judge(s pleg.Status) Verdict {
+	f := l.Findings(s)
 	switch {
 	case s.Relist.Success.IsZero():
 		return New(f, "waiting for the first list of pods")
@@ -59,11 +62,14 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	}
 	if s.Degraded != nil {
 		all = append(all, Finding{
-			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
+			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}.Completed(s.At))
 	}
-	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s)) {
+	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
 		all = append(all, f.Completed(s.At))
+	}
+	if slices.ContainsFunc(all, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem }) {
+		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Cause != ListTooLarge && tooLarge.MatchString(f.Detail) })
 	}
 	return all
 }
@@ -158,7 +164,7 @@ func (l Limits) slow(s pleg.Status) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, Detail: ": " + strings.Join(signs, "; "),
+		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, AtLeast: l.unwatched(s.Since.Slow), Detail: ": " + strings.Join(signs, "; "),
 	}}
 }
 
@@ -204,6 +210,9 @@ func (f Finding) in(c *pleg.Call) Finding {
 	}
 	return f
 }
+
+// tooLarge is in what a client says of a list that is too large.
+var tooLarge = regexp.MustCompile(`listed in portions|the list exceeds`)
 
 // frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
 var (

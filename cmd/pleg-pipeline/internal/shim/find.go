@@ -41,6 +41,7 @@ func (w *Watcher) seek(pods []cache.Entry, now time.Time) {
 		s.children = nil
 	}
 	var scanned *scan
+	w.unfound = nil
 	for _, e := range pods {
 		ids := make([]pleg.ContainerID, 0, len(e.Last.Sandboxes)+len(e.Last.Containers))
 		for _, s := range e.Last.Sandboxes {
@@ -92,8 +93,11 @@ func (w *Watcher) found(id pleg.ContainerID, c *container, s *shim, all *scan) {
 	}
 	if w.follow(first) && w.isIn(first, id) {
 		c.first, c.next = first, time.Time{}
-	} else if first != 0 {
-		w.o.Follower.Forget(first)
+		return
+	}
+	w.o.Follower.Forget(first)
+	if !c.sandbox && c.tries <= lostTries {
+		w.unfound = append(w.unfound, id)
 	}
 }
 
@@ -293,43 +297,3 @@ func (w *Watcher) isIn(pid int, id pleg.ContainerID) bool {
 	p, _ := w.read(pid)
 	return p.State != ""
 }
-
-// Find returns the pods whose shim a signal has stopped, or has ended, as one look shows them, with
-// since as their time. proc is /proc.
-func Find(proc fs.FS, pods []*pleg.PodStatus, since time.Time) (all []pleg.Stuck) {
-	w := New(Options{Proc: proc, Follower: anyone{}})
-	entries := make([]cache.Entry, len(pods))
-	for n, pod := range pods {
-		entries[n] = cache.Entry{UID: pod.UID, Last: pod}
-	}
-	w.compare(entries, since)
-	w.seek(entries, since)
-	for _, pod := range pods {
-		if p := w.troubled(pod); p != nil {
-			all = append(all, pleg.Stuck{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Since: since, Shim: p})
-		}
-	}
-	return all
-}
-
-// troubled returns a shim of a pod that is stopped or has ended; nil if there is none.
-func (w *Watcher) troubled(pod *pleg.PodStatus) *pleg.Process {
-	for _, s := range w.shims {
-		if s.of(pod) && process.Stopped(s.process) { // D may end at once
-			return s.process
-		}
-	}
-	for _, c := range pod.Containers {
-		if known := w.wanted[c.ID]; known != nil && known.first != 0 && known.shim == 0 {
-			return &pleg.Process{}
-		}
-	}
-	return nil
-}
-
-// anyone follows nobody.
-type anyone struct{}
-
-func (anyone) Follow(int) error { return nil }
-func (anyone) Forget(int)       {}
-func (anyone) Ended() []int     { return nil }

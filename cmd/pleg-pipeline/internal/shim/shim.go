@@ -17,6 +17,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -48,6 +50,9 @@ type Pipeline interface {
 type Options struct {
 	// Proc is /proc.
 	Proc fs.FS
+	// Cgroups is /sys/fs/cgroup. If nil, containers that had ended before the first look are not
+	// found.
+	Cgroups fs.FS
 	// Follower follows processes. If nil, pidfds do.
 	Follower Follower
 }
@@ -72,6 +77,8 @@ type Watcher struct {
 	// wanted are the running containers and the ready sandboxes of the cache.
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
+	// unfound are the containers without a process that the last look sought.
+	unfound []pleg.ContainerID
 	// turn is the shim whose threads were read last.
 	turn int
 	// answering is since when the runtime answers as usual.
@@ -88,8 +95,10 @@ type container struct {
 	// ended is when its first process was seen to have ended, alone its shim; held is when its shim
 	// was last seen that did not run, ask when to request a list of the pod.
 	ended, alone, held, ask time.Time
-	sandbox                 bool
-	look                    int // the last that saw it in the cache
+	// lost is the number of times that the runtime called it running although it had ended.
+	lost    int
+	sandbox bool
+	look    int // the last that saw it in the cache
 }
 
 // New returns a watcher that has not looked yet.
@@ -108,15 +117,16 @@ func (w *Watcher) Stuck() []pleg.Stuck {
 	return nil
 }
 
-// Run looks at the shims until ctx ends, and returns its cause.
-func (w *Watcher) Run(ctx context.Context, p Pipeline) error {
+// Run looks at the shims until ctx ends, and returns its cause. It asks the runtime at the other end of
+// the connection for containers without a process.
+func (w *Watcher) Run(ctx context.Context, p Pipeline, runtime grpc.ClientConnInterface) error {
 	defer w.forgetAll()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			w.look(p, time.Now())
+			w.look(ctx, p, runtime, time.Now())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -133,16 +143,19 @@ func (w *Watcher) forgetAll() {
 }
 
 // look publishes what is wrong now.
-func (w *Watcher) look(p Pipeline, now time.Time) {
+func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnInterface, now time.Time) {
 	w.looks++
 	pods := slices.DeleteFunc(p.Cache().List(), func(e cache.Entry) bool { return e.Last == nil })
 	w.compare(pods, now)
 	w.noteEnds(now)
 	status := p.Status()
-	if w.answering.IsZero() || !answers(status) {
+	if !answers(status) {
 		w.answering = now
 	}
 	w.seek(pods, now)
+	if w.answering.Before(now) {
+		w.askLost(ctx, runtime, now)
+	}
 	w.readStates(hanging(status, pods), now)
 	var idle []*shim // which do not run
 	for _, pid := range slices.Sorted(maps.Keys(w.shims)) {

@@ -173,7 +173,7 @@ func TestStuck(t *testing.T) {
 			state := pleg.StateRunning
 			n.running(state)
 			w := n.watcher()
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
 				for range seconds {
 					time.Sleep(time.Second)
@@ -256,7 +256,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestStartedLater watches a container whose conmon ended before. The doctor finds the same at once.
+// TestStartedLater watches a container whose conmon ended before.
 func TestStartedLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		processes map[int][]string
@@ -274,7 +274,7 @@ func TestStartedLater(t *testing.T) {
 			n.files.Store(&fstest.MapFS{"self/stat": {}})
 			n.set(test.processes)
 			w := n.watcher()
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func() {
 				for range 8 {
 					time.Sleep(time.Second)
@@ -283,14 +283,8 @@ func TestStartedLater(t *testing.T) {
 				}
 			}
 			pass()
-			var pods []*pleg.PodStatus
-			for _, e := range n.cache.List() {
-				pods = append(pods, e.Last)
-			}
-			for _, got := range [][]pleg.Stuck{w.Stuck(), shim.Find(n, pods, time.Now())} {
-				if len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
-					t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
-				}
+			if got := w.Stuck(); len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
+				t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
 			}
 			n.set(map[int][]string{11: nil})
 			pass()
@@ -314,7 +308,7 @@ func TestOrder(t *testing.T) {
 		}
 		n.cache.Set("u", pod, nil, time.Now())
 		w := n.watcher()
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		for i, got := range w.Stuck() {
@@ -363,7 +357,7 @@ func (n *node) thread(pid, thread int, state string) {
 func TestIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n, w := many(110)
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		before := n.opened.Load()
@@ -382,7 +376,7 @@ func TestHangingPod(t *testing.T) {
 	for name, within := range map[string]time.Duration{"hangs": 4 * time.Second, "does not": 120 * time.Second} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n, w := many(20)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			time.Sleep(5 * time.Second)
 			if name == "hangs" {
 				n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
@@ -412,7 +406,7 @@ func TestBusyRuntime(t *testing.T) {
 			n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
 			w := n.watcher()
 			n.running(pleg.StateRunning)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
 				for range seconds {
 					time.Sleep(time.Second)
