@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"os"
 	"slices"
 	"time"
 
@@ -158,6 +159,9 @@ func cannotConnect(endpoint string, why *cri.ConnectError, err error) *verdict.F
 		why = &cri.ConnectError{Endpoint: endpoint, Problem: cri.Failing, Reason: "it did not answer before the examination ended", Err: err}
 	}
 	f := connectFindings[why.Problem]
+	if why.Problem == cri.NoPermission {
+		f.Advice = allowed(os.Geteuid())
+	}
 	f.Cause, f.What = cmp.Or(f.Cause, verdict.RuntimeStopped), cmp.Or(f.What, "is stopped")
 	f.Severity, f.Subject, f.Evidence = verdict.Problem, "the runtime", why.Endpoint+": "+why.Reason
 	f.Detail = ": " + f.Evidence
@@ -167,6 +171,14 @@ func cannotConnect(endpoint string, why *cri.ConnectError, err error) *verdict.F
 	}
 	f = f.Completed(time.Now())
 	return &f
+}
+
+// allowed says what a user may do who must not connect.
+func allowed(uid int) string {
+	if uid != 0 {
+		return verdict.NoPermission.Advice()
+	}
+	return "root is denied, too: run this command on the node itself, outside of a container, or look for AppArmor or SELinux (dmesg)"
 }
 
 // merged returns the status of the daemon with what only this process sees of the node: the daemon

@@ -146,8 +146,31 @@ func (r *Report) Healthy() bool {
 	return !slices.ContainsFunc(r.Findings, func(f verdict.Finding) bool { return f.Severity == verdict.Problem })
 }
 
-// Lasting returns the verdict without ages.
+// Denied returns the finding that the runtime could not be looked at, if nobody else knows more.
+func (r *Report) Denied() *verdict.Finding {
+	if i := slices.IndexFunc(r.Findings, func(f verdict.Finding) bool { return f.Cause == verdict.NoPermission }); i >= 0 && !r.Daemon.answers() {
+		return &r.Findings[i]
+	}
+	return nil
+}
+
+const (
+	// maxLine is how many bytes of a line the node-problem-detector keeps, with the line break.
+	maxLine = 300
+	// maxSubject leaves room for the reason.
+	maxSubject = 100
+)
+
+// Lasting returns the verdict without ages, short enough for the node-problem-detector.
 func (r *Report) Lasting() string {
-	v := verdict.New(r.Findings, r.good)
-	return view.Printable(v.Lasting())
+	findings := slices.Clone(r.Findings)
+	if len(findings) > 0 {
+		findings[0].Subject = view.Cut(findings[0].Subject, maxSubject)
+	}
+	v := verdict.New(findings, r.good)
+	text := []rune(view.Printable(v.Lasting()))
+	for len(string(text)) >= maxLine {
+		text = append(text[:len(text)-2], '…')
+	}
+	return string(text)
 }

@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -118,5 +119,37 @@ func requireWidth(t *testing.T, text string, width int) {
 		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > width {
 			t.Errorf("%d columns, want at most %d: %q", n, width, line)
 		}
+	}
+}
+
+// TestLineFitsThePlugin has names that are as long as they may be, and a long reason.
+func TestLineFitsThePlugin(t *testing.T) {
+	name := strings.Repeat("p", 253)
+	hung := pleg.Quarantined{UID: "u1", Namespace: strings.Repeat("n", 63), Name: name, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}}
+	failed := pleg.Failed{UID: "u1", Namespace: "shop", Name: name, Since: time.Unix(1, 0), Err: errors.New("broken: " + strings.Repeat("x\u00e9", 300))}
+	for want, s := range map[string]pleg.Status{
+		"… in ContainerStatus of app":     {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
+		" cannot be inspected since Jan ": {Healthy: true, Failed: []pleg.Failed{failed}},
+	} {
+		line := doctor.Judge(doctor.NewDaemon("/run/d", s)).Lasting()
+		before, after, _ := strings.Cut(want, "…")
+		if len(line) >= 300 || !utf8.ValidString(line) || !strings.Contains(line, before) || !strings.Contains(line, after) {
+			t.Errorf("%d bytes: %q, want less than 300 and %q", len(line), line, want)
+		}
+	}
+}
+
+// TestDenied has a runtime that this process may not ask: that says nothing about the node, unless a daemon
+// knows more.
+func TestDenied(t *testing.T) {
+	denied := verdict.Finding{Cause: verdict.NoPermission, Severity: verdict.Problem, Summary: "the runtime cannot be asked"}
+	if doctor.Judge(nil, denied).Denied() == nil {
+		t.Error("nobody knows more, and it is a problem of the node")
+	}
+	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
+		t.Errorf("a runtime that is stopped: %+v", f)
+	}
+	if f := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied).Denied(); f != nil {
+		t.Errorf("a daemon knows more: %+v", f)
 	}
 }
