@@ -200,6 +200,7 @@ func (f Finding) and(more int) Finding {
 
 var plural = map[string]string{
 	"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims",
+	"has no shim": "have no shims", "has a container without a process": "have containers without processes",
 	"does not read from the runtime": "do not read from the runtime",
 }
 

@@ -291,7 +291,7 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time)
 		if known.alone.IsZero() {
 			known.alone = now
 		}
-		if now.Sub(known.alone) >= settle {
+		if now.Sub(known.alone) >= agreesWithin { // containerd ends the containers of a killed shim
 			stuck.Since, stuck.Shim = known.alone, &pleg.Process{PID: known.shim}
 			all = append(all, stuck)
 		}

@@ -63,6 +63,9 @@ func (p *Pod) judge() {
 	switch {
 	case p.Finding != nil:
 		p.State = cmp.Or(stateOf[p.Finding.Cause], Failed)
+		if p.State == Hung && p.Finding.Severity == verdict.Warning { // it may be over soon
+			p.State = Slow
+		}
 	case s == nil:
 		p.State = Unknown
 	case s.State == Ready && p.Total > 0 && p.Running == p.Total:
