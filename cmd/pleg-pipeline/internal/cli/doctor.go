@@ -156,7 +156,7 @@ func (c *doctorCommand) examine(ctx context.Context, out console) (report *docto
 		return report, err
 	}
 	var found []verdict.Finding
-	if daemon == nil || daemon.Silent != "" {
+	if daemon == nil {
 		found = append(found, verdict.Finding{
 			Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
 			Advice: "start the runtime, or name its socket with --runtime-endpoint",

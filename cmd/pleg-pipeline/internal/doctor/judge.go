@@ -45,7 +45,10 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
 	r := e.report
 	runtime := ""
-	if len(all) == 0 {
+	switch {
+	case r.Endpoint == "":
+		runtime = "; no runtime is at a usual address"
+	case len(all) == 0:
 		runtime = "; the runtime is well"
 	}
 	f := r.Daemon.finding(runtime).Completed(r.At)

@@ -153,3 +153,13 @@ func TestDenied(t *testing.T) {
 		t.Errorf("a daemon knows more: %+v", f)
 	}
 }
+
+// TestDaemonThatEnded has a runtime at an address that only the daemon knew: nobody says that the runtime is
+// stopped.
+func TestDaemonThatEnded(t *testing.T) {
+	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
+	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
+	if r.Verdict != want || len(r.Findings) != 1 || strings.Contains(r.Findings[0].Advice, "start the runtime") {
+		t.Errorf("verdict %q, %+v; want %q", r.Verdict, r.Findings, want)
+	}
+}
