@@ -69,7 +69,7 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 		}
 	}
 	cgroup := info.cgroupPath()
-	if cgroup == "" || w.exists(info.Pid) || !isEmpty(w.o.Cgroups, cgroup) && !(w.hasEnded(info.Pid) && isGone(w.o.Cgroups, cgroup)) {
+	if cgroup == "" || w.exists(info.Pid) || !isEmpty(w.o.Cgroups, cgroup) && (!w.hasEnded(info.Pid) || !isGone(w.o.Cgroups, cgroup)) {
 		return 0
 	}
 	return max(info.Pid, 1)
