@@ -18,7 +18,7 @@ import (
 func (p *Pipeline) Status() pleg.Status {
 	r, inspections := p.runtime.Report(), p.inspector.State()
 	s := pleg.Status{
-		At: time.Now(), Endpoint: r.Endpoint, Stuck: r.Stuck, Unread: r.Unread, Disk: r.Disk, Relist: p.lister.Status(), Inspectors: p.opts.Inspectors,
+		At: time.Now(), Endpoint: r.Endpoint, Stuck: r.Stuck, Unread: r.Unread, Disk: r.Disk, Troubles: r.Troubles, Relist: p.lister.Status(), Inspectors: p.opts.Inspectors,
 		InFlight: inspections.InFlight, Overdue: slices.Clone(inspections.Overdue), Quarantined: slices.Clone(p.differ.Quarantined()),
 	}
 	pending := p.cache.Pending()

@@ -145,7 +145,10 @@ func resolved(path string) string {
 
 // diagnoseSocket returns what is wrong with a socket; 0 if it accepts a connection.
 func diagnoseSocket(ctx context.Context, path string) (Problem, string) {
-	const noPermission = "permission denied; root is usually needed: try sudo"
+	noPermission := "permission denied"
+	if os.Geteuid() != 0 {
+		noPermission += "; root is usually needed: try sudo"
+	}
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && listens(path):

@@ -25,6 +25,8 @@ type Status struct {
 	// the runtime's filesystem if it is almost full; nil otherwise. See [Report].
 	Unread []Unread
 	Disk   *Disk
+	// Troubles are what else is wrong with the runtime and its node; see [Report].
+	Troubles []Trouble
 	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
 	// InFlight is the number of inspections in flight.
 	Inspectors, InFlight int
@@ -187,6 +189,20 @@ type Disk struct {
 	Path string
 	// Used and Inodes are the percentages of its bytes and inodes that are in use.
 	Used, Inodes float64
+}
+
+// Trouble is something wrong with the runtime or its node that the lists and the inspections do not
+// show. Its text is a sentence: Subject, What, since when, Detail.
+type Trouble struct {
+	// Cause is one of the causes of the metric pleg_verdict_since_seconds.
+	Cause string
+	// Problem is false for a warning.
+	Problem bool
+	// Since is when it was first seen.
+	Since time.Time
+	// Subject has the trouble, such as "the runtime"; What is the trouble, such as "is not ready";
+	// Detail is why, such as ": cni plugin not initialized".
+	Subject, What, Detail string
 }
 
 // Call is a call to the runtime that has not returned, or had not when it was cancelled.

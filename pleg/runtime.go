@@ -67,6 +67,8 @@ type Report struct {
 	// the filesystem of its images if that is almost full.
 	Unread []Unread
 	Disk   *Disk
+	// Troubles are what else is wrong with the runtime and its node.
+	Troubles []Trouble
 	// Calls are the calls that the methods of the Runtime wait for, the oldest first.
 	Calls []Call
 }

@@ -45,6 +45,7 @@ var troubles = map[string]trouble{
 // rules_test.yaml contains their series, TestEverySurfaceSaysTheSame their troubles.
 var testedElsewhere = []string{
 	"PlegNodeWithoutAgent", "PlegRuntimeFails", "PlegListHangs", "PlegPodsHang", "PlegRuntimeSlow", "PlegRuntimeEndangered", "PlegFallback",
+	"PlegRuntimeNotReady", "PlegListTooLarge",
 	"PlegPublishingFails", "PlegExportingFails",
 }
 

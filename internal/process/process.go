@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
+	"strconv"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -21,15 +21,23 @@ func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
 	if _, err := fs.Stat(proc, "self"); err != nil {
 		return nil, 0
 	}
+	stat, _ := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid)) // empty if it has ended
+	return Parse(pid, stat)
+}
+
+// Parse does what [Read] does for the text of a file named stat of a process or a thread.
+func Parse(pid int, stat []byte) (of *pleg.Process, parent int) {
 	of = &pleg.Process{PID: pid}
-	stat, err := fs.ReadFile(proc, fmt.Sprintf("%d/stat", pid))
-	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may contain any byte
-	if err != nil || from < 0 || to < from {
+	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may have any byte
+	if from < 0 || to < from {
 		return of, 0
 	}
 	of.Name = string(stat[from+1 : to])
-	if _, err := fmt.Sscanf(string(stat[to+1:]), " %s %d", &of.State, &parent); err != nil || strings.Contains("ZX", of.State) {
-		of.State = ""
+	state, rest, _ := bytes.Cut(bytes.TrimPrefix(stat[to+1:], []byte(" ")), []byte(" "))
+	number, _, _ := bytes.Cut(rest, []byte(" "))
+	parent, err := strconv.Atoi(string(number))
+	if err == nil && !bytes.ContainsAny(state, "ZX") {
+		of.State = string(state)
 	}
 	return of, parent
 }

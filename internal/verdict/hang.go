@@ -21,8 +21,11 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	for _, f := range DefaultLimits.pods(s) {
 		found[f.PodUID] = f.Completed(s.At)
 	}
+	many := len(lostEnds(s)) >= manyPods             // which is the runtime's trouble
 	for _, stuck := range slices.Backward(s.Stuck) { // of several, the longest
-		found[stuck.UID] = Stuck(stuck).Completed(s.At)
+		if stuck.Shim != nil || !many {
+			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)
+		}
 	}
 	return found
 }

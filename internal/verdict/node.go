@@ -48,3 +48,15 @@ func (l Limits) fullDisk(s pleg.Status) []Finding {
 		Rest: fmt.Sprintf(": %.0f %% of its bytes and %.0f %% of its inodes are available", 100-d.Used, 100-d.Inodes),
 	}}
 }
+
+// troubles returns what else is wrong with the runtime and its node.
+func (l Limits) troubles(s pleg.Status) (all []Finding) {
+	for _, t := range s.Troubles {
+		f := Finding{Cause: Cause(t.Cause), Severity: Warning, Subject: t.Subject, What: t.What, Since: t.Since, AtLeast: l.unwatched(t.Since), Detail: t.Detail}
+		if t.Problem {
+			f.Severity = Problem
+		}
+		all = append(all, f)
+	}
+	return all
+}

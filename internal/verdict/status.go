@@ -28,8 +28,11 @@ var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
 const manyPods = 3
 
 // Of returns the verdict on a pipeline, with [DefaultLimits].
-func Of(s pleg.Status) Verdict {
-	f := DefaultLimits.Findings(s)
+func Of(s pleg.Status) Verdict { return DefaultLimits.Judge(s) }
+
+// Judge returns the verdict on a pipeline.
+func (l Limits) Judge(s pleg.Status) Verdict {
+	f := l.Findings(s)
 	switch {
 	case s.Relist.Success.IsZero():
 		return New(f, "waiting for the first list of pods")
@@ -59,7 +62,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	}
 	if s.Degraded != nil {
 		f := Finding{
-			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, Detail: ": " + Plain(s.Degraded),
+			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}
 		if errors.Is(s.Degraded, pleg.ErrListTooLarge) {
 			f.Cause, f.Subject, f.What = ListTooLarge, theList, "is too large"
@@ -67,8 +70,11 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}
 		all = append(all, f.Completed(s.At))
 	}
-	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s)) {
+	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
 		all = append(all, f.Completed(s.At))
+	}
+	if slices.ContainsFunc(all, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem }) {
+		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Cause != ListTooLarge && tooLarge.MatchString(f.Detail) })
 	}
 	return all
 }
@@ -163,7 +169,7 @@ func (l Limits) slow(s pleg.Status) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, Detail: ": " + strings.Join(signs, "; "),
+		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, AtLeast: l.unwatched(s.Since.Slow), Detail: ": " + strings.Join(signs, "; "),
 	}}
 }
 
@@ -199,6 +205,7 @@ func (f Finding) and(more int) Finding {
 
 var plural = map[string]string{
 	"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims",
+	"has no shim": "have no shims", "has a container without a process": "have containers without processes",
 	"does not read from the runtime": "do not read from the runtime",
 }
 
@@ -209,6 +216,9 @@ func (f Finding) in(c *pleg.Call) Finding {
 	}
 	return f
 }
+
+// tooLarge is in what a client says of a list that is too large.
+var tooLarge = regexp.MustCompile(`listed in portions|the list exceeds`)
 
 // frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
 var (

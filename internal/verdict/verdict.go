@@ -38,6 +38,8 @@ type Verdict struct {
 	Text string `json:"text"`
 	// Findings are the known causes that fit, the worst first.
 	Findings []Finding `json:"findings"`
+	// Good is what the text says without findings.
+	Good string `json:"-"`
 }
 
 // Finding is a known cause that fits.
@@ -84,7 +86,7 @@ func (e Error) Error() string { return e.Summary + "; " + e.Advice }
 // New returns the verdict of findings. good is what it says without findings.
 func New(findings []Finding, good string) Verdict {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
-	v := Verdict{Severity: OK, Text: "OK: " + good, Findings: append([]Finding{}, findings...)}
+	v := Verdict{Severity: OK, Text: "OK: " + good, Findings: append([]Finding{}, findings...), Good: good}
 	if len(findings) > 0 {
 		v.Severity = findings[0].Severity
 		v.Text = strings.ToUpper(string(v.Severity)) + ": " + findings[0].Summary

@@ -132,7 +132,30 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) {
 				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
 			},
-			"PROBLEM: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "crictl -t 1m stop c1",
+			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
+		},
+		"and does not learn": {
+			func(s *pleg.Status) {
+				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Container: "nginx", ID: "c1"}}
+			},
+			"PROBLEM: shop/web-0 has a container without a process since 11:59 (60s): nginx has ended, and the runtime calls it running", "delete the pod, or stop the container (crictl -t 1m stop c1",
+		},
+		"two ends": {
+			func(s *pleg.Status) {
+				s.Stuck = []pleg.Stuck{
+					{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"},
+					{UID: "v", Namespace: "shop", Name: "web-1", Since: ago(8 * time.Second), Container: "nginx", ID: "c2"},
+				}
+			},
+			"WARNING: shop/web-0 and 1 more pod have containers without processes since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
+		},
+		"many ends": {
+			func(s *pleg.Status) { s.Stuck = lostEnds(ago(20 * time.Second)) },
+			"WARNING: the runtime reports no ends since 11:59 (20s): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
+		},
+		"many ends for long": {
+			func(s *pleg.Status) { s.Stuck = lostEnds(ago(2 * time.Minute)) },
+			"PROBLEM: the runtime reports no ends since 11:58 (2m): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
 		},
 		"a conmon has ended": {
 			func(s *pleg.Status) {
@@ -310,4 +333,13 @@ func TestFindings(t *testing.T) {
 			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
 		}
 	}
+}
+
+// lostEnds are containers of many pods that have ended.
+func lostEnds(since time.Time) (all []pleg.Stuck) {
+	for n := range 24 {
+		name := fmt.Sprint("web-", n)
+		all = append(all, pleg.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
+	}
+	return all
 }

@@ -1,8 +1,11 @@
 package verdict
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,11 +37,33 @@ type trouble struct {
 	pod   pleg.PodUID
 }
 
+// mostLogged is the number of pods of one trouble that are logged.
+const mostLogged = 10
+
+// ofEachPod returns the findings. After one of several pods come those of the others.
+func ofEachPod(s pleg.Status) (all []Finding) {
+	pods := slices.SortedFunc(maps.Values(Pods(s)), func(a, b Finding) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
+	for _, f := range Of(s).Findings {
+		all = append(all, f)
+		if f.Pods < 2 || !strings.HasPrefix(f.Subject, f.Pod) {
+			continue
+		}
+		logged := 1
+		for _, other := range pods {
+			if other.Cause == f.Cause && other.PodUID != f.PodUID && s.At.Sub(other.Since) >= DefaultLimits.Warning && logged < mostLogged {
+				all = append(all, other)
+				logged++
+			}
+		}
+	}
+	return all
+}
+
 // tell logs what has begun and what has ended. A warning begins once it is as old as a problem is,
 // because most become problems by then.
 func tell(ctx context.Context, s pleg.Status, told map[trouble]Finding, log *slog.Logger) {
 	now := make(map[trouble]bool)
-	for _, f := range Of(s).Findings {
+	for _, f := range ofEachPod(s) {
 		t := trouble{cause: f.Cause}
 		if f.Pod != "" && strings.HasPrefix(f.Subject, f.Pod) {
 			t.pod = f.PodUID

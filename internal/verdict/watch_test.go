@@ -149,7 +149,10 @@ func TestWatchNamesEachPod(t *testing.T) {
 			return s
 		}
 		kit.Run(t, func(ctx context.Context) error { return verdict.Watch(ctx, status, logged.Logger()) })
-		time.Sleep(time.Minute)
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		logged.RequireLines(t, 2, "trouble begins") // while the first lasts
+		time.Sleep(40 * time.Second)
 		synctest.Wait()
 		for _, pod := range []string{"web-0", "web-1"} {
 			for _, line := range []string{`trouble begins" .*what="shop/` + pod + ` hangs since`, `trouble ended" .*what="shop/` + pod + ` hangs since .* after=30`} {

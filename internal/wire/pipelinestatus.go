@@ -57,6 +57,11 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	if d := s.Disk; d != nil {
 		m.Disk = &plegv1.Disk{Since: FromTime(d.Since), Path: Text(d.Path), Used: d.Used, Inodes: d.Inodes}
 	}
+	for _, t := range s.Troubles {
+		m.Troubles = append(m.Troubles, &plegv1.Trouble{
+			Cause: Text(t.Cause), Problem: t.Problem, Since: FromTime(t.Since), Subject: Text(t.Subject), What: Text(t.What), Detail: Text(t.Detail),
+		})
+	}
 	return m
 }
 
@@ -131,6 +136,11 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	}
 	if d := m.GetDisk(); d != nil {
 		s.Disk = &pleg.Disk{Since: ToTime(d.GetSince()), Path: d.GetPath(), Used: d.GetUsed(), Inodes: d.GetInodes()}
+	}
+	for _, t := range m.GetTroubles() {
+		s.Troubles = append(s.Troubles, pleg.Trouble{
+			Cause: t.GetCause(), Problem: t.GetProblem(), Since: ToTime(t.GetSince()), Subject: t.GetSubject(), What: t.GetWhat(), Detail: t.GetDetail(),
+		})
 	}
 	return s
 }

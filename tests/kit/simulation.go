@@ -117,7 +117,7 @@ type reporting struct {
 func (w reporting) Report() pleg.Report {
 	r := w.Client.Report()
 	if of := w.s.Reported.Load(); of != nil {
-		r.Stuck, r.Unread, r.Disk, r.Degraded = of.Stuck, of.Unread, of.Disk, cmp.Or(of.Degraded, r.Degraded)
+		r.Stuck, r.Unread, r.Disk, r.Troubles, r.Degraded = of.Stuck, of.Unread, of.Disk, of.Troubles, cmp.Or(of.Degraded, r.Degraded)
 	}
 	return r
 }

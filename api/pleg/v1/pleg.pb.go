@@ -1677,8 +1677,10 @@ type PipelineStatus struct {
 	Disk *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
 	// What lists and statuses say differently, in two inspections or more, the longest first.
 	Contradictions []*Contradiction `protobuf:"bytes,22,rep,name=contradictions,proto3" json:"contradictions,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What else is wrong with the runtime and its node.
+	Troubles      []*Trouble `protobuf:"bytes,23,rep,name=troubles,proto3" json:"troubles,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *PipelineStatus) Reset() {
@@ -1861,6 +1863,13 @@ func (x *PipelineStatus) GetDisk() *Disk {
 func (x *PipelineStatus) GetContradictions() []*Contradiction {
 	if x != nil {
 		return x.Contradictions
+	}
+	return nil
+}
+
+func (x *PipelineStatus) GetTroubles() []*Trouble {
+	if x != nil {
+		return x.Troubles
 	}
 	return nil
 }
@@ -2278,6 +2287,95 @@ func (x *Disk) GetInodes() float64 {
 	return 0
 }
 
+// Trouble is something wrong with the runtime or its node that the lists and the
+// inspections do not show.
+type Trouble struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A cause of the metric pleg_verdict_since_seconds.
+	Cause string `protobuf:"bytes,1,opt,name=cause,proto3" json:"cause,omitempty"`
+	// False for a warning.
+	Problem bool                   `protobuf:"varint,2,opt,name=problem,proto3" json:"problem,omitempty"`
+	Since   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=since,proto3" json:"since,omitempty"`
+	// A sentence: who has it, such as "the runtime", what, such as "is not ready", and why.
+	Subject       string `protobuf:"bytes,4,opt,name=subject,proto3" json:"subject,omitempty"`
+	What          string `protobuf:"bytes,5,opt,name=what,proto3" json:"what,omitempty"`
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Trouble) Reset() {
+	*x = Trouble{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Trouble) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Trouble) ProtoMessage() {}
+
+func (x *Trouble) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
+func (*Trouble) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Trouble) GetCause() string {
+	if x != nil {
+		return x.Cause
+	}
+	return ""
+}
+
+func (x *Trouble) GetProblem() bool {
+	if x != nil {
+		return x.Problem
+	}
+	return false
+}
+
+func (x *Trouble) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *Trouble) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Trouble) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Trouble) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // RelistStatus describes the lists of all pods.
 type RelistStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2310,7 +2408,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2420,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2433,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2439,7 +2537,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2549,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2562,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2526,7 +2624,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2538,7 +2636,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2551,7 +2649,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Call) GetMethod() string {
@@ -2609,7 +2707,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2621,7 +2719,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2634,7 +2732,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2709,7 +2807,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2721,7 +2819,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2734,7 +2832,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2929,7 +3027,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xc4\a\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xf2\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2956,7 +3054,8 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\x12-\n" +
 	"\x06unread\x18\x14 \x03(\v2\x15.pleg.v1.UnreadClientR\x06unread\x12!\n" +
 	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\x12>\n" +
-	"\x0econtradictions\x18\x16 \x03(\v2\x16.pleg.v1.ContradictionR\x0econtradictions\"\xcc\x02\n" +
+	"\x0econtradictions\x18\x16 \x03(\v2\x16.pleg.v1.ContradictionR\x0econtradictions\x12,\n" +
+	"\btroubles\x18\x17 \x03(\v2\x10.pleg.v1.TroubleR\btroubles\"\xcc\x02\n" +
 	"\rContradiction\x12\x17\n" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
 	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x19\n" +
@@ -2989,7 +3088,14 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05since\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
 	"\x04used\x18\x03 \x01(\x01R\x04used\x12\x16\n" +
-	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\x90\x04\n" +
+	"\x06inodes\x18\x04 \x01(\x01R\x06inodes\"\xb1\x01\n" +
+	"\aTrouble\x12\x14\n" +
+	"\x05cause\x18\x01 \x01(\tR\x05cause\x12\x18\n" +
+	"\aproblem\x18\x02 \x01(\bR\aproblem\x120\n" +
+	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x18\n" +
+	"\asubject\x18\x04 \x01(\tR\asubject\x12\x12\n" +
+	"\x04what\x18\x05 \x01(\tR\x04what\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"\x90\x04\n" +
 	"\fRelistStatus\x124\n" +
 	"\asuccess\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\asuccess\x12-\n" +
 	"\x04took\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04took\x124\n" +
@@ -3072,7 +3178,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -3098,109 +3204,112 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*StuckPod)(nil),              // 21: pleg.v1.StuckPod
 	(*UnreadClient)(nil),          // 22: pleg.v1.UnreadClient
 	(*Disk)(nil),                  // 23: pleg.v1.Disk
-	(*RelistStatus)(nil),          // 24: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 25: pleg.v1.Inspection
-	(*Call)(nil),                  // 26: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 27: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 28: pleg.v1.FailedPod
-	nil,                           // 29: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 30: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 31: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 32: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 33: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 34: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*Trouble)(nil),               // 24: pleg.v1.Trouble
+	(*RelistStatus)(nil),          // 25: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 26: pleg.v1.Inspection
+	(*Call)(nil),                  // 27: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 28: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 29: pleg.v1.FailedPod
+	nil,                           // 30: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 31: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 32: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 33: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 34: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 35: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	35, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	36, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	36, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	37, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	35, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	35, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	35, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	36, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	36, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	35, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	36, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	35, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	36, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	35, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	36, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	36, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	37, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	29, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	30, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	35, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	30, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	31, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	36, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	35, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	36, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	35, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	35, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	35, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	32, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	35, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	33, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	34, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	36, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	36, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	36, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	33, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	36, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	34, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	35, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	35, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	24, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	25, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	27, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	28, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	36, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	35, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	35, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	35, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	36, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	25, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	26, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	28, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	29, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	37, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	36, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	36, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	36, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
 	20, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
 	21, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
 	22, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
 	23, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
 	19, // 49: pleg.v1.PipelineStatus.contradictions:type_name -> pleg.v1.Contradiction
-	1,  // 50: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
-	1,  // 51: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
-	35, // 52: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
-	35, // 53: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	20, // 54: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	35, // 55: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
-	20, // 56: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
-	35, // 57: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
-	35, // 58: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	36, // 59: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	35, // 60: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	26, // 61: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	35, // 62: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	36, // 63: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	36, // 64: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	36, // 65: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
-	35, // 66: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	26, // 67: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	35, // 68: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	35, // 69: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	35, // 70: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	26, // 71: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	35, // 72: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 73: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 74: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 75: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 76: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 77: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 78: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 79: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 80: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 81: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 82: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	78, // [78:83] is the sub-list for method output_type
-	73, // [73:78] is the sub-list for method input_type
-	73, // [73:73] is the sub-list for extension type_name
-	73, // [73:73] is the sub-list for extension extendee
-	0,  // [0:73] is the sub-list for field type_name
+	24, // 50: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
+	1,  // 51: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
+	1,  // 52: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
+	36, // 53: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
+	36, // 54: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	20, // 55: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	36, // 56: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	20, // 57: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	36, // 58: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	36, // 59: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
+	36, // 60: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	37, // 61: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	36, // 62: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	27, // 63: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	36, // 64: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	37, // 65: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	37, // 66: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	37, // 67: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	36, // 68: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	27, // 69: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	36, // 70: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	36, // 71: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	36, // 72: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	27, // 73: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	36, // 74: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 75: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 76: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 77: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 78: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 79: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 80: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 81: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 82: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 83: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 84: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	80, // [80:85] is the sub-list for method output_type
+	75, // [75:80] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -3220,7 +3329,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -70,6 +70,8 @@ type instanceOptions struct {
 	// release runs the program as it is released, for a measurement: without the race detector,
 	// which takes many times as much memory and delays the end of every container by 1 s.
 	release bool
+	// alone hides the processes of the machine from it.
+	alone bool
 }
 
 var (
@@ -93,6 +95,9 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 	}
 	path, err := process.Program(flags)
 	must(t, err)
+	if o.alone {
+		path = hideProcesses(t, path)
+	}
 	in := newInstance(o.name)
 	in.Daemon, err = daemon.Start(ctx, daemon.Options{
 		Program: path, Dir: process.Dir(t), Name: strings.ReplaceAll(o.name, " ", "-"), Settings: o.settings,

@@ -171,7 +171,7 @@ func findings(ctx context.Context, t *testing.T, daemon *instance, l *lab.Lab) m
 	t.Helper()
 	all := make(map[string]verdict.Finding)
 	for surface, args := range map[string][]string{"doctor": {"--connect", daemon.Socket}, "doctor alone": {"-r", l.Endpoint()}} {
-		text, _ := program(ctx, append([]string{"doctor", "-o", "json", "--call-timeout", "2s"}, args...)...) // 3 for a problem
+		text, _ := program(ctx, append([]string{"doctor", "-o", "json"}, args...)...) // 3 for a problem
 		all[surface] = first(t, surface, text)
 	}
 	return all

@@ -17,12 +17,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -69,8 +67,7 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = client.Close() }()
-	node := host.New(host.Options{Endpoint: from.Address, Proc: c.process.Proc, Sockets: host.Sockets, Usage: host.Usage})
-	runtime := watched{client, shim.New(c.process.Proc), node}
+	runtime := host.Watch(client, c.process.host(from.Address))
 	pipe, err := pipeline.New(c.pipeline.options(runtime, out.log, kept{registry}))
 	if err != nil {
 		return err
@@ -92,9 +89,7 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	if incidents != nil {
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
-	d.parts = append(d.parts,
-		func(ctx context.Context) error { return runtime.shims.Run(ctx, pipe) },
-		func(ctx context.Context) error { return runtime.node.Run(ctx, client.Conn()) })
+	d.parts = append(d.parts, func(ctx context.Context) error { return runtime.Run(ctx, pipe) })
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -127,19 +122,9 @@ func sayRuntime(ctx context.Context, out console, client *cri.Client, from endpo
 	}
 }
 
-// watched is a runtime with its containers' shims and its node.
-type watched struct {
-	*cri.Client
-	shims *shim.Watcher
-	node  *host.Watcher
-}
-
-// Report implements [pleg.Reporter].
-func (w watched) Report() pleg.Report {
-	r := w.Client.Report()
-	r.Stuck = w.shims.Stuck()
-	w.node.Report(&r)
-	return r
+// host returns where to look on this node, beside the runtime.
+func (p Process) host(endpoint string) host.Options {
+	return host.Options{Endpoint: endpoint, Proc: p.Proc, Cgroups: p.Cgroups, Sockets: host.Sockets, Usage: host.Usage}
 }
 
 func newRegistry() *prometheus.Registry {

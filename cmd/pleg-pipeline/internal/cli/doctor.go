@@ -14,7 +14,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
@@ -22,12 +21,11 @@ import (
 const doctorLong = `Find out why "PLEG is not healthy". The first line is the verdict, with the pod
 and the call that cause it; the second line says what to do.
 
-It makes the calls of a relist to the container runtime and measures each, and
-examines the processes, the clients of the runtime and the disk of the node. It
-first asks the daemon ("pleg-pipeline run --socket"), if there is one, which knows
-the address of the runtime and since when a pod hangs. With --runtime-endpoint,
---config or --simulate the daemon is not asked. It only reads. If the runtime hangs,
-the report is partial: it is printed within --timeout.
+It watches the runtime and its node for ten seconds, as the daemon does all the
+time: the lists and statuses of its pods, their shims, its clients and its disk. It
+only reads. It also asks the daemon ("pleg-pipeline run --socket"), if there is one,
+which knows the address of the runtime and since when a pod hangs. With
+--runtime-endpoint, --config or --simulate the daemon is not asked.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
 command. With --npd: 1 if it found one, 2 if it could not examine the node.
@@ -77,8 +75,8 @@ func newDoctor(p Process) *cobra.Command {
 func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	enumFlag(cmd, &c.output, "output", "o", "format of the report", "text", "json")
-	flags.DurationVar(&c.timeout, "timeout", 30*time.Second, "`TIME` for the whole examination; calls that are not made by then are left out")
-	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "`TIME` after which a call counts as hung")
+	flags.DurationVar(&c.timeout, "timeout", 10*time.Second, "`TIME` for which the node is watched")
+	flags.DurationVar(&c.callTimeout, "call-timeout", 5*time.Second, "with --calls: `TIME` after which a call has failed")
 	flags.DurationVar(&c.calls, "calls", 0, "measure the runtime's calls for this `TIME` instead")
 	flags.BoolVar(&c.npd, "npd", false, "print only the verdict and exit as a plugin of the node-problem-detector")
 	c.source.add(cmd)
@@ -121,7 +119,7 @@ func (c *doctorCommand) run(ctx context.Context) error {
 		daemon, _ := c.askDaemon(ctx)
 		return c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
 			out.say(ctx, "measuring the calls of %s for %v", at.Address, c.calls)
-			load, err := doctor.MeasureCalls(ctx, c.options(at), c.calls)
+			load, err := doctor.MeasureCalls(ctx, c.options(at), c.callTimeout, c.calls)
 			if err != nil {
 				return err
 			}
@@ -158,7 +156,7 @@ func (c *doctorCommand) examine(ctx context.Context, out console) (report *docto
 		return report, err
 	}
 	var found []verdict.Finding
-	if daemon == nil || daemon.Silent != "" {
+	if daemon == nil {
 		found = append(found, verdict.Finding{
 			Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: "no container runtime found", Evidence: err.Error(),
 			Advice: "start the runtime, or name its socket with --runtime-endpoint",
@@ -190,8 +188,7 @@ func (c *doctorCommand) useRuntime(ctx context.Context, out console, daemon *doc
 
 func (c *doctorCommand) options(at endpoint.Endpoint) doctor.Options {
 	return doctor.Options{
-		Endpoint: at.Address, Source: at.Source, Timeout: c.timeout, CallTimeout: c.callTimeout,
-		Pressure: c.process.Pressure, Cgroups: c.process.Cgroups, Proc: c.process.Proc, Usage: host.Usage, Sockets: host.Sockets,
+		Endpoint: at.Address, Source: at.Source, Watch: c.timeout, Pressure: c.process.Pressure, Host: c.process.host(at.Address),
 	}
 }
 
@@ -223,6 +220,9 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	switch {
 	case err != nil:
 		line += err.Error()
+		err = exit(ExitUsage)
+	case r.Denied() != nil: // which says nothing about the node
+		line += r.Denied().Summary
 		err = exit(ExitUsage)
 	case r.Healthy():
 		line = r.Lasting()

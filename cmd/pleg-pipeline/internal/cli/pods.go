@@ -26,7 +26,8 @@ information, and what is wrong.
 
 STATE is "ready" as in kubectl, but without probes, otherwise "notready", or "hung",
 "slow" or "failed" if the pod cannot be inspected. RUNNING and RESTARTS count the
-newest container of each name, without init containers that have ended well.
+newest container of each name, without init containers that have ended well and
+ephemeral ones that have ended.
 KNOWN is the age of this information.
 
 "top" shows the pods as they change.`

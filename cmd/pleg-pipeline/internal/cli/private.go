@@ -11,6 +11,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -31,7 +32,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 		return interrupted(ctx, out, err)
 	}
 	defer func() { _ = runtime.Close() }()
-	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: out.log})
+	pipe, err := pipeline.New(pipeline.Options{Runtime: withReport(runtime, from.Report), Logger: out.log})
 	if err != nil {
 		return err
 	}
@@ -50,6 +51,27 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 		})
 	}
 	return whileRunning(ctx, ask, pipe.Run, func(ctx context.Context) error { return daemon.Serve(ctx, memory) })
+}
+
+// reporting is a runtime of whose node more is known.
+type reporting struct {
+	*cri.Client
+	add func(*pleg.Report)
+}
+
+// Report implements [pleg.Reporter].
+func (r reporting) Report() pleg.Report {
+	report := r.Client.Report()
+	r.add(&report)
+	return report
+}
+
+// withReport returns a runtime that also reports what add adds, which may be nil.
+func withReport(client *cri.Client, add func(*pleg.Report)) pleg.Runtime {
+	if add == nil {
+		return client
+	}
+	return reporting{client, add}
 }
 
 // settle waits until all pods of the first list have been inspected. A runtime that cannot list

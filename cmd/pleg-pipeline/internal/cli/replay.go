@@ -67,7 +67,7 @@ func (f *runtimeFlags) replay(
 		return replayEnded{}
 	}
 	return servePrivately(ctx, func(ctx context.Context, address string) error {
-		return fn(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file})
+		return fn(ctx, endpoint.Endpoint{Address: address, Source: endpoint.ReplayScheme + file, Report: server.Report})
 	}, server.Serve, ended)
 }
 

@@ -137,7 +137,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			}, after: 20 * time.Second, cause: verdict.Disk,
 			want: "PROBLEM: /simulated/images is almost full since 00:00 (20s)", alert: "PlegRuntimeEndangered",
 			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
-				o.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
+				o.Host.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
 			},
 		},
 		"unread events": {
@@ -147,15 +147,35 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			want:  "PROBLEM: agent does not read from the runtime since 00:00 (20s): agent, PID 7, is stopped by a signal",
 			alert: "PlegRuntimeEndangered",
 			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
-				o.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
-				o.Sockets = func() ([]host.Socket, error) {
+				o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+				o.Host.Sockets = func() ([]host.Socket, error) {
 					return []host.Socket{{Path: "/simulated", Peer: 70, Unread: 900}}, nil
 				}
 			},
 		},
 		"the list is too large": {
-			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
-			want: "PROBLEM: the list of all pods is too large since 00:00 (18s), so pods are listed in portions: list pod sandboxes: ", alert: "PlegFallback", partly: true,
+			begin: func(t *testing.T, s *kit.Simulation) {
+				fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted})(t, s)
+				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
+					Cause: string(verdict.ListTooLarge), Problem: true, Since: time.Now(), Subject: "the list of sandboxes", What: "is too large", Detail: ": 17.0 MiB",
+				}}})
+			}, after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
+			want: "PROBLEM: the list of sandboxes is too large since 00:00 (20s): 17.0 MiB", alert: "PlegListTooLarge",
+		},
+		"no network": {
+			begin: func(_ *testing.T, s *kit.Simulation) {
+				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
+					Cause: string(verdict.NetworkPlugin), Problem: true, Since: time.Now(), Subject: "the network of the runtime", What: "is not ready", Detail: ": cni plugin not initialized",
+				}}})
+			}, after: 20 * time.Second, cause: verdict.NetworkPlugin, partly: true,
+			want: "PROBLEM: the network of the runtime is not ready since 00:00 (20s): cni plugin not initialized", alert: "PlegRuntimeNotReady",
+		},
+		"many dead containers": {
+			begin: func(_ *testing.T, s *kit.Simulation) {
+				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
+					Cause: string(verdict.DeadContainers), Since: time.Now(), Subject: "the runtime", What: "has many dead containers", Detail: ": 2000",
+				}}})
+			}, after: 20 * time.Second, cause: verdict.DeadContainers, partly: true, want: "WARNING: the runtime has many dead containers since 00:00 (20s): 2000",
 		},
 		"a list fails": {
 			begin: fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), after: 20500 * time.Millisecond, cause: verdict.RuntimeFails,
@@ -250,8 +270,11 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 	t.Helper()
 	o := doctor.Options{
 		Endpoint: "unix:///simulated", Source: "the test", DialOptions: []grpc.DialOption{grpc.WithContextDialer(s.Dial)},
-		Timeout: time.Minute, CallTimeout: 5 * time.Second, Pressure: fstest.MapFS{},
-		Usage: func(string) (float64, float64, error) { return 50, 10, nil },
+		Watch: 10 * time.Second, Pressure: fstest.MapFS{},
+		Host: host.Options{
+			Proc: fstest.MapFS{}, Follower: kit.Follower{}, Sockets: func() ([]host.Socket, error) { return nil, nil },
+			Usage: func(string) (float64, float64, error) { return 50, 10, nil },
+		},
 	}
 	if test.node != nil {
 		test.node(t, s, &o)
@@ -282,8 +305,9 @@ func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Op
 		if name == "conmon" {
 			id = web.Containers[0].ID
 		}
-		o.Proc = fstest.MapFS{
-			"self/stat": {}, "4711/comm": {Data: []byte(name)}, "4711/stat": {Data: []byte("4711 (" + name + ") T 1")},
+		stat := &fstest.MapFile{Data: []byte("4711 (" + name + ") T 1")}
+		o.Host.Proc = fstest.MapFS{
+			"self/stat": {}, "4711/stat": stat, "4711/task/4711/stat": stat,
 			"4711/cmdline": {Data: []byte(line + id + "\x00")},
 		}
 	}

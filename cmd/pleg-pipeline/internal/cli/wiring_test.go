@@ -2,9 +2,11 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,9 +36,11 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		kit.Must(t, err)
 		runtime, web, dir, out := bufconn.Listen(64<<10), bufconn.Listen(64<<10), t.TempDir(), newTranscript()
 		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
+		pid := os.Getpid() // a process that the kernel can follow
+		stat := &fstest.MapFile{Data: fmt.Appendf(nil, "%d (containerd-shim) T 1 1", pid)}
 		proc := fstest.MapFS{
-			"self/stat": {}, "7/comm": {Data: []byte("containerd-shim\n")}, "7/stat": {Data: []byte("7 (containerd-shim) T 1 1")},
-			"7/cmdline": {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
+			"self/stat": {}, fmt.Sprintf("%d/stat", pid): stat, fmt.Sprintf("%d/task/%d/stat", pid, pid): stat,
+			fmt.Sprintf("%d/cmdline", pid): {Data: []byte("containerd-shim-runc-v2\x00-id\x00" + pod.Sandboxes[0].ID)},
 		}
 		listener, socket := kit.Socket(t)
 		client, err := net.Dial("unix", socket)

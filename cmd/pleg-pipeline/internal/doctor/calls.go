@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"path"
 	"sync"
 	"time"
@@ -10,117 +11,69 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-const (
-	// width is the number of status calls in flight: containerd on two cores serves
-	// no more, and more calls would add to its load.
-	width = 4
-	// hungAfter is the age at which a call no longer counts against width.
-	hungAfter = 500 * time.Millisecond
-)
-
-// madeCall is a call with its result. Only a status call has an ID.
+// madeCall is a call with its result.
 type madeCall struct {
-	ItemCall
-	err   error
-	bytes int // of the answer
+	method string
+	took   time.Duration
+	err    error
 }
 
-// hangs reports whether a call did not return in time.
-func (c *madeCall) hangs() bool { return status.Code(c.err) == codes.DeadlineExceeded }
+// calls makes calls to a runtime and measures each.
+type calls struct {
+	client  *cri.Client
+	runtime runtimeapi.RuntimeServiceClient
+	name    string // of the runtime
+	timeout time.Duration
 
-// fails reports whether a call returned an error. What was removed since the list is not
-// found.
-func (c *madeCall) fails() bool {
-	return c.err != nil && !c.hangs() && status.Code(c.err) != codes.NotFound
+	mu   sync.Mutex // for status calls, which are made at the same time
+	made []madeCall
 }
 
-// call is the interceptor of all calls. It makes one within Options.CallTimeout and records its
-// result, unless the examination ends first. A malformed answer is recorded as an error.
-func (e *examination) call(
+// connect returns an error if the runtime does not answer.
+func connect(ctx context.Context, o Options, timeout time.Duration) (*calls, error) {
+	c := &calls{timeout: timeout}
+	var err error
+	c.client, err = cri.New(o.Endpoint, cri.Options{ConnectTimeout: timeout, DialOptions: append(o.DialOptions, grpc.WithChainUnaryInterceptor(c.intercept))})
+	if err != nil {
+		return nil, err
+	}
+	c.runtime = runtimeapi.NewRuntimeServiceClient(c.client.Conn())
+	version, err := c.client.Check(ctx)
+	if err != nil {
+		return nil, errors.Join(err, c.client.Close())
+	}
+	c.name, c.made = view.Printable(version.RuntimeName+" "+version.RuntimeVersion), nil
+	return c, nil
+}
+
+// intercept makes a call within the timeout and records its result, unless ctx ends first.
+func (c *calls) intercept(
 	ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
 ) error {
-	bounded, cancel := context.WithTimeout(ctx, e.CallTimeout)
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	item, _ := ctx.Value(itemKey{}).(ItemCall)
-	c := madeCall{ItemCall: item}
-	c.Method, c.began = path.Base(method), time.Now()
+	began := time.Now()
 	err := invoke(bounded, method, request, reply, conn, opts...)
-	c.Seconds, c.err = time.Since(c.began).Seconds(), err
-	deadline, ends := ctx.Deadline() // ctx itself may end a little later
-	if err != nil && (ctx.Err() != nil || ends && !time.Now().Before(deadline)) {
+	if ctx.Err() != nil || status.Code(err) == codes.NotFound { // it was removed since the list
 		return err
 	}
-	if r, ok := request.(*runtimeapi.ContainerStatusRequest); ok && r.GetVerbose() {
-		return err // it is the second call for this container
-	}
-	if err == nil {
-		c.bytes, c.err = sizeOf(reply), malformed(c.ID, reply)
-	}
-	if c.err != nil {
-		c.Error = status.Convert(c.err).Message()
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.calls = append(e.calls, c)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.made = append(c.made, madeCall{path.Base(method), time.Since(began), err})
 	return err
 }
 
-// malformed returns an error if an answer is about an object with another id.
-func malformed(id string, reply any) error {
-	got := id
-	switch r := reply.(type) {
-	case *runtimeapi.PodSandboxStatusResponse:
-		got = r.GetStatus().GetId()
-	case *runtimeapi.ContainerStatusResponse:
-		got = r.GetStatus().GetId()
+// inspect asks for the statuses of a pod, one after the other, as a kubelet does.
+func (c *calls) inspect(ctx context.Context, sandboxes, containers []string) {
+	for _, id := range sandboxes {
+		_, _ = c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id}) // recorded
 	}
-	switch got {
-	case id:
-		return nil
-	case "":
-		return status.Error(codes.Unknown, "malformed answer: it has no status")
-	}
-	return status.Errorf(codes.Unknown, "malformed answer: it is the status of %s", got)
-}
-
-// itemKey is the key of an [ItemCall] in the context of a status call.
-type itemKey struct{}
-
-// inspect asks for the status of everything until ctx ends.
-func (e *examination) inspect(ctx context.Context, items []item) {
-	slots := make(chan struct{}, width)
-	var calls sync.WaitGroup
-	defer calls.Wait()
-	for _, i := range items {
-		select {
-		case slots <- struct{}{}:
-		case <-ctx.Done():
-			return
-		}
-		calls.Go(func() {
-			release := sync.OnceFunc(func() { <-slots })
-			defer release()
-			defer time.AfterFunc(hungAfter, release).Stop()
-			e.askStatus(ctx, i.ItemCall)
-		})
-	}
-}
-
-// askStatus asks for one status. It counts a sandbox without an address.
-func (e *examination) askStatus(ctx context.Context, i ItemCall) {
-	ctx = context.WithValue(ctx, itemKey{}, i)
-	if i.Method == "ContainerStatus" {
-		_, _ = e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: i.ID}) // recorded
-		return
-	}
-	answer, _ := e.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: i.ID})
-	s := answer.GetStatus()
-	hostNetwork := s.GetLinux().GetNamespaces().GetOptions().GetNetwork() == runtimeapi.NamespaceMode_NODE
-	if s.GetId() == i.ID && s.GetState() == runtimeapi.PodSandboxState_SANDBOX_READY && !hostNetwork && s.GetNetwork().GetIp() == "" {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.report.Counts.WithoutIP++
+	for _, id := range containers {
+		_, _ = c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: id})
 	}
 }

@@ -1,7 +1,5 @@
-// Package doctor finds out why a node's PLEG is not healthy. It makes the CRI calls
-// that a relist makes, measures each, and compares the results with the known causes.
-// Each call and the whole examination have a deadline: a runtime that hangs gets a
-// partial report.
+// Package doctor finds out why a node's PLEG is not healthy. It runs a pipeline on the runtime for
+// some seconds, as the daemon does for longer, and prints the same verdict.
 package doctor
 
 import (
@@ -9,14 +7,17 @@ import (
 	"context"
 	"errors"
 	"io/fs"
-	"sync"
+	"log/slog"
+	"os"
+	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/status"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -24,41 +25,21 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-const (
-	// A kubelet lists all pods once a period. If the last list is older than the threshold, its PLEG is
-	// not healthy.
-	period, threshold = pipeline.DefaultRelistPeriod, pipeline.DefaultRelistThreshold
-	// listLimit is what the kubelet and the runtimes accept.
-	listLimit = 16 << 20
-	// maxAnswer lets the doctor measure a list that exceeds the limit, if only the
-	// client enforces it.
-	maxAnswer = 256 << 20
-)
-
-// Options configure an examination. All fields except Source and DialOptions are
-// required.
+// Options configure an examination.
 type Options struct {
 	// Endpoint is the address of the runtime. Source says where the address comes
 	// from.
 	Endpoint, Source string
-	// Timeout bounds the examination, CallTimeout each call. A call that takes
-	// longer is hung.
-	Timeout, CallTimeout time.Duration
+	// Watch is how long the node is watched.
+	Watch time.Duration
+	// Host says where to look on the node. Its endpoint is set.
+	Host host.Options
 	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
-	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, the doctor does not
-	// look for containers without a process. Proc contains the processes, as /proc does; if
-	// nil, they are not known.
-	Cgroups, Proc fs.FS
-	// Sockets returns the connected unix sockets. If nil, the doctor does not look for clients that
-	// do not read.
-	Sockets func() ([]host.Socket, error)
 	// Ask returns what the daemon of this node knows, or nil if there is none: NoDaemon says why.
 	// It is called after the examination, so that its ages are current.
 	Ask      func(context.Context) *Daemon
 	NoDaemon string
-	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
-	Usage func(path string) (used, inodes float64, err error)
 	// DialOptions are passed to [cri.Options].
 	DialOptions []grpc.DialOption
 }
@@ -66,40 +47,23 @@ type Options struct {
 // examination is the state of one call of [Examine].
 type examination struct {
 	Options
-	client  *cri.Client
-	runtime runtimeapi.RuntimeServiceClient
-	report  *Report
-	stuck   []pleg.Stuck // pods whose shim is stopped
-	unread  []pleg.Unread
-	disk    *pleg.Disk
-
-	mu    sync.Mutex // for status calls, which are made at the same time
-	calls []madeCall
+	report *Report
+	// seen is the status of the pipeline; nil if none could run.
+	seen *pleg.Status
 }
 
-// Examine examines a runtime and its node. It blocks until it has made all calls,
-// Options.Timeout has passed or ctx ends, and reports what it found by then. It never
-// fails: a failure of the runtime is a finding.
+// Examine watches a runtime and its node for Options.Watch, or until ctx ends. It never fails: a
+// failure of the runtime is a finding.
 func Examine(ctx context.Context, o Options) *Report {
-	began := time.Now()
-	e := &examination{Options: o, report: &Report{
-		At: began, Endpoint: o.Endpoint, Source: o.Source, NoDaemon: o.NoDaemon,
-		Relist: Relist{PeriodSeconds: period.Seconds(), ThresholdSeconds: threshold.Seconds()},
-	}}
-	e.readPressure()
-	bounded, cancel := context.WithTimeout(ctx, o.Timeout)
-	defer cancel()
+	e := &examination{Options: o, report: &Report{At: time.Now(), Endpoint: o.Endpoint, Source: o.Source, NoDaemon: o.NoDaemon}}
 	var failed []verdict.Finding
-	if f := e.connect(bounded); f != nil {
+	if f := e.watch(ctx); f != nil {
 		failed = append(failed, *f)
-	} else {
-		e.makeCalls(bounded)
-		e.close()
 	}
-	e.summarize()
-	e.report.TookSeconds = time.Since(began).Seconds()
+	e.report.Node.readPressure(o.Pressure)
+	e.report.TookSeconds = time.Since(e.report.At).Seconds()
 	if o.Ask != nil {
-		e.report.Daemon = o.Ask(ctx)
+		e.report.Daemon = o.Ask(context.WithoutCancel(ctx))
 	}
 	return e.judge(failed)
 }
@@ -107,23 +71,71 @@ func Examine(ctx context.Context, o Options) *Report {
 // Judge returns the report of what the daemon of a node knows, without an examination of
 // the runtime. extra are findings of the caller.
 func Judge(d *Daemon, extra ...verdict.Finding) *Report {
-	e := &examination{report: &Report{At: time.Now(), Daemon: d, Calls: []Call{}}}
+	e := &examination{report: &Report{At: time.Now(), Daemon: d}}
 	return e.judge(extra)
 }
 
-// makeCalls makes all calls after the first. Their errors are recorded.
-func (e *examination) makeCalls(ctx context.Context) {
-	answer, _ := e.runtime.Status(ctx, &runtimeapi.StatusRequest{})
-	for _, c := range answer.GetStatus().GetConditions() {
-		e.report.Conditions = append(e.report.Conditions, Condition{c.GetType(), c.GetStatus(), c.GetReason(), c.GetMessage()})
+// checkTimeout bounds the question for the version of the runtime. A runtime that does not answer is
+// watched all the same.
+const checkTimeout = 2 * time.Second
+
+// watch runs a pipeline on the runtime. If that is not possible, it returns why.
+func (e *examination) watch(ctx context.Context) *verdict.Finding {
+	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: checkTimeout, DialOptions: e.DialOptions})
+	if err != nil {
+		return &verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}
 	}
-	items := e.list(ctx)
-	e.report.count(items)
-	e.inspect(ctx, items)
-	e.imageFilesystem(ctx)
-	e.readCgroups(ctx, items)
-	e.findStuck(items)
-	e.findUnread(ctx)
+	defer func() { _ = client.Close() }()
+	version, err := client.Check(ctx)
+	e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
+	if err != nil {
+		e.report.Runtime = ""
+		var why *cri.ConnectError
+		if !errors.As(err, &why) || why.Problem != cri.NoAnswer {
+			return cannotConnect(e.Endpoint, why, err)
+		}
+	}
+	o := e.Host
+	o.Endpoint = e.Endpoint
+	runtime := host.Watch(client, o)
+	pipe, err := pipeline.New(pipeline.Options{Runtime: runtime, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return &verdict.Finding{Cause: verdict.RuntimeFails, Severity: verdict.Problem, Summary: err.Error()}
+	}
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var parts errgroup.Group
+	parts.Go(func() error { return pipe.Run(running) })
+	parts.Go(func() error { return runtime.Run(running, pipe) })
+	select {
+	case <-time.After(e.Watch):
+	case <-ctx.Done():
+	}
+	seen, pods := pipe.Status(), pipe.Cache().List()
+	seen.Failed = e.failed(seen, pods)
+	e.seen = &seen
+	e.report.Counts.count(pods)
+	e.report.Node.Facts, e.report.Lists = runtime.Node.Facts()
+	stop()
+	_ = parts.Wait() // the causes of stop
+	return nil
+}
+
+// failed returns the pods whose last inspection failed, and that do not hang. Each failed since the
+// beginning, as far as anyone knows.
+func (e *examination) failed(s pleg.Status, pods []cache.Entry) (all []pleg.Failed) {
+	s.Failed = nil
+	known := verdict.Pods(s)
+	for _, p := range pods {
+		if p.Err == nil || errors.Is(p.Err, cache.ErrNotInspected) || known[p.UID].Cause != "" {
+			continue
+		}
+		f := pleg.Failed{UID: p.UID, Since: e.report.At, Err: p.Err}
+		if p.Listed != nil {
+			f.Namespace, f.Name = p.Listed.Namespace, p.Listed.Name
+		}
+		all = append(all, f)
+	}
+	return all
 }
 
 const rename = "name the runtime's socket with --runtime-endpoint"
@@ -137,46 +149,71 @@ var connectFindings = map[cri.Problem]verdict.Finding{
 	cri.NotSocket:    {Advice: rename},
 	cri.NotCRI:       {Advice: "enable the runtime's CRI plugin, or " + rename},
 	cri.NoPermission: {Cause: verdict.NoPermission, What: "cannot be asked"},
-	cri.NoAnswer:     {Cause: verdict.RuntimeHangs, What: "hangs", AtLeast: true},
 	cri.Failing:      {Cause: verdict.RuntimeFails, What: "fails"},
 }
 
-func (e *examination) close() { _ = e.client.Close() }
-
-// connect asks for the version of the runtime. If it does not answer, connect returns why, and there
-// is nothing to close.
-func (e *examination) connect(ctx context.Context) *verdict.Finding {
-	dial := append(e.DialOptions, grpc.WithChainUnaryInterceptor(e.call))
-	client, err := cri.New(e.Endpoint, cri.Options{ConnectTimeout: e.CallTimeout, MaxRecvBytes: maxAnswer, DialOptions: dial})
-	if err != nil {
-		return &verdict.Finding{Cause: verdict.RuntimeStopped, Severity: verdict.Problem, Summary: err.Error(), Advice: "name a unix socket with --runtime-endpoint"}
+// cannotConnect returns the finding of a runtime that cannot be watched. why is nil if ctx ended before it
+// answered.
+func cannotConnect(endpoint string, why *cri.ConnectError, err error) *verdict.Finding {
+	if why == nil {
+		why = &cri.ConnectError{Endpoint: endpoint, Problem: cri.Failing, Reason: "it did not answer before the examination ended", Err: err}
 	}
-	e.client, e.runtime = client, runtimeapi.NewRuntimeServiceClient(client.Conn())
-	began := time.Now()
-	version, err := client.Check(ctx)
-	if err == nil {
-		e.report.Runtime = view.Printable(version.RuntimeName + " " + version.RuntimeVersion)
-		return nil
+	f := connectFindings[why.Problem]
+	if why.Problem == cri.NoPermission {
+		f.Advice = allowed(os.Geteuid())
 	}
-	e.close()
-	failed := &cri.ConnectError{Endpoint: e.Endpoint, Problem: cri.NoAnswer, Reason: "it did not answer before the examination ended", Err: err}
-	_ = errors.As(err, &failed)
-	f := connectFindings[failed.Problem]
 	f.Cause, f.What = cmp.Or(f.Cause, verdict.RuntimeStopped), cmp.Or(f.What, "is stopped")
-	f.Severity, f.Subject, f.Evidence = verdict.Problem, "the runtime", failed.Endpoint+": "+failed.Reason
+	f.Severity, f.Subject, f.Evidence = verdict.Problem, "the runtime", why.Endpoint+": "+why.Reason
 	f.Detail = ": " + f.Evidence
-	if f.AtLeast {
-		f.Since = began
-	}
-	if failed.Problem > cri.NoConnection {
-		f.Detail = ": " + failed.Endpoint + ": Version: " + failed.Reason
-		f.Evidence += ": " + status.Convert(failed.Err).Message()
-	} else {
-		e.calls = nil // the call was not made
-	}
-	if failed.Problem == cri.NoAnswer {
-		f = f.WithRuntime(client.Report().Process)
+	if why.Problem > cri.NoConnection {
+		f.Detail = ": " + why.Endpoint + ": Version: " + why.Reason
+		f.Evidence += ": " + status.Convert(why.Err).Message()
 	}
 	f = f.Completed(time.Now())
 	return &f
+}
+
+// allowed says what a user may do who must not connect.
+func allowed(uid int) string {
+	if uid != 0 {
+		return verdict.NoPermission.Advice()
+	}
+	return "root is denied, too: run this command on the node itself, outside of a container, or look for AppArmor or SELinux (dmesg)"
+}
+
+// merged returns the status of the daemon with what only this process sees of the node: the daemon
+// may lack its processes, its network or its disk.
+func merged(daemon pleg.Status, own *pleg.Status) pleg.Status {
+	if own == nil {
+		return daemon
+	}
+	s := daemon
+	s.Stuck = slices.Clone(s.Stuck)
+	for _, found := range own.Stuck {
+		if !slices.ContainsFunc(s.Stuck, func(p pleg.Stuck) bool { return p.UID == found.UID }) {
+			s.Stuck = append(s.Stuck, found)
+		}
+	}
+	if len(own.Unread) > 0 { // which names a process that the daemon may not see
+		s.Unread = slices.Clone(own.Unread)
+		if len(daemon.Unread) > 0 {
+			s.Unread[0].Since = daemon.Unread[0].Since
+		}
+	}
+	if s.Disk == nil {
+		s.Disk = own.Disk
+	}
+	s.Failed = slices.Clone(s.Failed)
+	for _, found := range own.Failed {
+		if !slices.ContainsFunc(s.Failed, func(f pleg.Failed) bool { return f.UID == found.UID }) {
+			s.Failed = append(s.Failed, found)
+		}
+	}
+	s.Troubles = slices.Clone(s.Troubles)
+	for _, found := range own.Troubles {
+		if !slices.ContainsFunc(s.Troubles, func(t pleg.Trouble) bool { return t.Cause == found.Cause && t.Subject == found.Subject }) {
+			s.Troubles = append(s.Troubles, found)
+		}
+	}
+	return s
 }

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // widths are the numbers of pods that are inspected at once: as a kubelet does, with the
@@ -55,31 +55,33 @@ type Sweep struct {
 
 // measurement is the state of one call of [MeasureCalls].
 type measurement struct {
-	*examination
+	*calls
 
-	took   map[LoadCall][]float64 // in seconds
-	failed map[LoadCall]int
-	sweeps map[int][]float64
+	pods, statuses int
+	took           map[LoadCall][]float64 // in seconds
+	failed         map[LoadCall]int
+	sweeps         map[int][]float64
 }
 
-// MeasureCalls makes the calls of relists for some time and measures each. In each round it lists
-// all pods, then inspects all of them once for each width. Between two rounds it waits for as long
-// as the last round took, at least a relist period. If ctx ends before, it returns what it has
-// measured by then. It returns an error if the runtime does not answer.
-func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, error) {
-	m := &measurement{examination: &examination{Options: o, report: new(Report)}, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
-	if f := m.connect(ctx); f != nil {
-		return nil, errors.New(f.Summary)
+// MeasureCalls makes the calls of relists for some time and measures each. A call that takes longer
+// than timeout has failed. In each round it lists all pods, then inspects all of them once for each
+// width. Between two rounds it waits for as long as the last round took, at least a relist period.
+// If ctx ends before, it returns what it has measured by then. It returns an error if the runtime
+// does not answer.
+func MeasureCalls(ctx context.Context, o Options, timeout, lasts time.Duration) (*Load, error) {
+	c, err := connect(ctx, o, timeout)
+	if err != nil {
+		return nil, err
 	}
-	defer m.close()
-	m.calls = nil // of the connection
+	defer func() { _ = c.client.Close() }()
+	m := &measurement{calls: c, took: make(map[LoadCall][]float64), failed: make(map[LoadCall]int), sweeps: make(map[int][]float64)}
 	began := time.Now()
 	for len(m.took) == 0 || ctx.Err() == nil {
 		round := time.Now()
 		if err := m.round(ctx); err != nil && (len(m.took) == 0 || ctx.Err() == nil) {
 			return nil, err
 		}
-		wait := max(period, time.Since(round))
+		wait := max(pipeline.DefaultRelistPeriod, time.Since(round))
 		if time.Since(began)+wait > lasts {
 			break
 		}
@@ -88,12 +90,8 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 		case <-ctx.Done():
 		}
 	}
-	m.readPressure() // of the last ten seconds
-	c := m.report.Counts
-	load := &Load{
-		Runtime: m.report.Runtime, CPUs: runtime.NumCPU(), Pods: c.Pods, StatusCalls: c.Sandboxes + c.Containers,
-		Node: m.report.Node, TookSeconds: time.Since(began).Seconds(),
-	}
+	load := &Load{Runtime: m.name, CPUs: runtime.NumCPU(), Pods: m.pods, StatusCalls: m.statuses, TookSeconds: time.Since(began).Seconds()}
+	load.Node.readPressure(o.Pressure) // of the last ten seconds
 	m.summarize(load)
 	return load, nil
 }
@@ -101,61 +99,65 @@ func MeasureCalls(ctx context.Context, o Options, lasts time.Duration) (*Load, e
 // round makes both lists, and inspects all pods with each width. The calls for one pod are made
 // one after the other, as in a kubelet.
 func (m *measurement) round(ctx context.Context) error {
-	items := m.list(ctx)
+	pods, err := m.client.ListPods(ctx)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	m.report.count(items)
-	pods := make(map[string][]ItemCall)
-	for _, i := range items {
-		pods[i.PodUID] = append(pods[i.PodUID], i.ItemCall)
-	}
-	if err := m.countCalls(1); err != nil {
+	m.countCalls(1)
+	if err != nil {
 		return err
 	}
 	if len(pods) == 0 {
-		return cmp.Or(context.Cause(ctx), errors.New("the runtime has no pods: there is nothing to measure"))
+		return errors.New("the runtime has no pods: there is nothing to measure")
+	}
+	m.pods, m.statuses = len(pods), 0
+	for _, p := range pods {
+		m.statuses += len(p.Sandboxes) + len(p.Containers)
 	}
 	for _, width := range widths {
 		began := time.Now()
 		var sweep errgroup.Group
 		sweep.SetLimit(width)
-		for _, calls := range pods {
+		for _, p := range pods {
 			sweep.Go(func() error {
-				for _, i := range calls {
-					m.askStatus(ctx, i)
-				}
+				m.inspect(ctx, ids(p.Sandboxes), ids(p.Containers))
 				return nil
 			})
 		}
 		_ = sweep.Wait() // never fails
+		if ctx.Err() == nil {
+			m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
+		}
+		m.countCalls(width)
 		if ctx.Err() != nil {
-			_ = m.countCalls(width)
 			return context.Cause(ctx)
 		}
-		m.sweeps[width] = append(m.sweeps[width], time.Since(began).Seconds())
-		_ = m.countCalls(width) // counted
 	}
 	return nil
 }
 
-// countCalls counts the calls since the last time, except calls about what was removed since the
-// list. It returns the first error.
-func (m *measurement) countCalls(width int) (failed error) {
-	for _, c := range m.calls {
-		if status.Code(c.err) == codes.NotFound {
-			continue
-		}
-		key := LoadCall{Method: c.Method, AtOnce: width}
-		m.took[key] = append(m.took[key], c.Seconds)
+func ids(of []*pleg.Container) []string {
+	all := make([]string, len(of))
+	for n, c := range of {
+		all[n] = string(c.ID)
+	}
+	return all
+}
+
+// countCalls counts the calls since the last time.
+func (m *measurement) countCalls(width int) {
+	for _, c := range m.made {
+		key := LoadCall{Method: c.method, AtOnce: width}
+		m.took[key] = append(m.took[key], c.took.Seconds())
 		if c.err != nil {
 			m.failed[key]++
-			failed = cmp.Or(failed, fmt.Errorf("%s: %w", c.Method, c.err))
 		}
 	}
-	m.calls = nil
-	return failed
+	m.made = nil
 }
+
+// methods are the calls of a relist, in the order of the table.
+var methods = []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"}
 
 func (m *measurement) summarize(load *Load) {
 	for key, took := range m.took {

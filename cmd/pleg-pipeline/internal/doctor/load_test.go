@@ -27,7 +27,7 @@ func TestMeasureCalls(t *testing.T) {
 		rt.SetMaxConcurrent(2)
 		pods := populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
 		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
-		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), 10*time.Second)
+		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, 10*time.Second)
 		kit.Must(t, err)
 		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {
 			t.Fatalf("measured %+v", load)
@@ -57,7 +57,7 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 		for after, want := range map[time.Duration]int{950 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
-			load, err := doctor.MeasureCalls(ctx, serve(t, rt), time.Minute)
+			load, err := doctor.MeasureCalls(ctx, serve(t, rt), time.Second, time.Minute)
 			cancel()
 			kit.Must(t, err)
 			var text bytes.Buffer
@@ -71,12 +71,12 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 
 func TestMeasureCallsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simulate(t, simruntime.Options{})), time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simulate(t, simruntime.Options{})), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
 			t.Errorf("without pods: %v", err)
 		}
 		rt := simulate(t, simruntime.Options{})
 		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal})
-		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second); err == nil || !strings.Contains(err.Error(), "ListContainers") {
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "list containers") {
 			t.Errorf("with a list that fails: %v", err)
 		}
 	})

@@ -1,19 +1,25 @@
 package doctor
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 )
 
+// Node has the kernel's figures. Unknown figures are left out.
+type Node struct {
+	// IOPressure, CPUPressure and MemoryPressure are the percentages of the last ten
+	// seconds in which a process waited for the resource.
+	IOPressure     *float64 `json:"ioPressure,omitempty"`
+	CPUPressure    *float64 `json:"cpuPressure,omitempty"`
+	MemoryPressure *float64 `json:"memoryPressure,omitempty"`
+	host.Facts
+}
+
 // readPressure reads the kernel's pressure figures, if it has them.
-func (e *examination) readPressure() {
-	n := &e.report.Node
-	n.IOPressure = pressure(e.Pressure, "io")
-	n.CPUPressure = pressure(e.Pressure, "cpu")
-	n.MemoryPressure = pressure(e.Pressure, "memory")
+func (n *Node) readPressure(files fs.FS) {
+	n.IOPressure, n.CPUPressure, n.MemoryPressure = pressure(files, "io"), pressure(files, "cpu"), pressure(files, "memory")
 }
 
 // pressure returns avg10 of the first line of a file such as
@@ -28,22 +34,4 @@ func pressure(files fs.FS, name string) *float64 {
 		return nil
 	}
 	return &value
-}
-
-// imageFilesystem finds the filesystem of the images and its usage. The runtime reads
-// the disk for the answer, so a slow disk shows in the duration of the call.
-func (e *examination) imageFilesystem(ctx context.Context) {
-	path := host.Images(ctx, e.client.Conn())
-	if used, inodes, err := e.Usage(path); path != "" && err == nil {
-		n := &e.report.Node
-		n.ImageFilesystem, n.UsedPercent, n.InodesPercent = path, &used, &inodes
-		e.disk = host.FullDisk(nil, path, used, inodes, e.report.At)
-	}
-}
-
-// findUnread finds clients of the runtime that do not read.
-func (e *examination) findUnread(ctx context.Context) {
-	if e.Sockets != nil {
-		e.unread = host.FindUnread(ctx, host.Options{Endpoint: e.Endpoint, Proc: e.Proc, Sockets: e.Sockets})
-	}
 }

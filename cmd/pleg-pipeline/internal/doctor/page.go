@@ -91,14 +91,3 @@ func seconds(s float64) string {
 		return d.Round(time.Microsecond).String()
 	}
 }
-
-func size(bytes int) string {
-	switch {
-	case bytes >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
-	case bytes >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
-	default:
-		return fmt.Sprintf("%d B", bytes)
-	}
-}

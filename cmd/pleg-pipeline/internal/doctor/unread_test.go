@@ -34,8 +34,8 @@ func TestClientDoesNotRead(t *testing.T) {
 			rt := simulate(t, simruntime.Options{})
 			addPod(t, rt, "web-0", "nginx")
 			o := serve(t, rt)
-			o.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
-			o.Sockets = func() ([]host.Socket, error) {
+			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+			o.Host.Sockets = func() ([]host.Socket, error) {
 				return []host.Socket{{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}}, nil
 			}
 			if test.daemon != 0 {

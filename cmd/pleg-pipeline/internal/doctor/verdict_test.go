@@ -3,6 +3,7 @@ package doctor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ import (
 // the call and its age. What the daemon knows is in it, unless the examination shows that the pod
 // answers again. Package verdict has the other cases.
 func TestVerdictNamesTheCulprit(t *testing.T) {
-	const well = "OK: no known cause of an unhealthy PLEG fits; 2 pods answer, the lists take 0s"
+	const well = "OK: the node is healthy, its 2 pods answer"
 	// The call of the pod web-0.
 	hang, slow := simruntime.Fault{RPC: "ContainerStatus", Hang: true}, simruntime.Fault{RPC: "ContainerStatus", Latency: 2 * time.Second}
 	quarantined := func(s *pleg.Status, uid pleg.PodUID) {
@@ -35,15 +36,11 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		"healthy": {nil, nil, well},
 		"all hang": {
 			&simruntime.Fault{RPC: "ContainerStatus", Hang: true}, nil,
-			"PROBLEM: shop/db-0 and 1 more pod hang for at least 5.0s in ContainerStatus of postgres",
+			"PROBLEM: shop/db-0 and 1 more pod hang for at least 10s in ContainerStatus of postgres",
 		},
-		"a container is slow":      {&slow, nil, "WARNING: shop/web-0: ContainerStatus of nginx takes 2s; the other pod answers"},
-		"everything is slow":       {&simruntime.Fault{Latency: 2 * time.Second}, nil, "WARNING: the runtime is slow: ListPodSandbox takes 2s, longer than the period of 1s"},
-		"hung before, and answers": {nil, quarantined, well},
-		"the daemon does not know": {
-			&hang, func(*pleg.Status, pleg.PodUID) {},
-			"PROBLEM: shop/web-0 hangs for at least 5.0s in ContainerStatus of nginx; the other pod answers",
-		},
+		"a container is slow":    {&slow, nil, well},
+		"everything is slow":     {&simruntime.Fault{Latency: 2 * time.Second}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.0s"},
+		"the daemon knows since": {&hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"a list of the daemon hangs": {nil, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
 		}, "PROBLEM: the runtime hangs since 23:59 (60s) in ListContainers"},
@@ -59,7 +56,6 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 				inject(t, rt, *f)
 			}
 			o := serve(t, rt)
-			o.CallTimeout = 5 * time.Second
 			if test.daemon != nil {
 				o.Ask = func(context.Context) *doctor.Daemon {
 					status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
@@ -67,11 +63,12 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 					return doctor.NewDaemon("/run/d", status)
 				}
 			}
+			o.Watch += 500 * time.Millisecond // between two lists
 			r := doctor.Examine(t.Context(), o)
 			if r.Verdict != test.want || len(r.Findings) > 1 { // a slow runtime is why its containers are
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
-			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "5.0s") {
+			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {
 				t.Errorf("%q changes with each examination", text)
 			}
 		})
@@ -125,33 +122,44 @@ func requireWidth(t *testing.T, text string, width int) {
 	}
 }
 
-// TestTablesFit has long names, a long error, and more calls than a screen has lines.
-func TestTablesFit(t *testing.T) {
-	r := doctor.Report{
-		Verdict: "PROBLEM: many calls hang", Endpoint: "unix:///run/containerd/containerd.sock", Runtime: "containerd 2.4.2", Source: "well-known socket",
-		Calls: []doctor.Call{{Method: "ContainerStatus", Count: 14, Hung: 14, Error: "rpc error: code = DeadlineExceeded desc = context deadline exceeded"}},
-		Lists: []doctor.ListSize{{Method: "ListContainers", Bytes: 1 << 20, LimitBytes: 16 << 20}},
+// TestLineFitsThePlugin has names that are as long as they may be, and a long reason.
+func TestLineFitsThePlugin(t *testing.T) {
+	name := strings.Repeat("p", 253)
+	hung := pleg.Quarantined{UID: "u1", Namespace: strings.Repeat("n", 63), Name: name, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}}
+	failed := pleg.Failed{UID: "u1", Namespace: "shop", Name: name, Since: time.Unix(1, 0), Err: errors.New("broken: " + strings.Repeat("x\u00e9", 300))}
+	for want, s := range map[string]pleg.Status{
+		"… in ContainerStatus of app":     {Healthy: true, Quarantined: []pleg.Quarantined{hung}},
+		" cannot be inspected since Jan ": {Healthy: true, Failed: []pleg.Failed{failed}},
+	} {
+		line := doctor.Judge(doctor.NewDaemon("/run/d", s)).Lasting()
+		before, after, _ := strings.Cut(want, "…")
+		if len(line) >= 300 || !utf8.ValidString(line) || !strings.Contains(line, before) || !strings.Contains(line, after) {
+			t.Errorf("%d bytes: %q, want less than 300 and %q", len(line), line, want)
+		}
 	}
-	for n := range 14 {
-		r.Hung = append(r.Hung, doctor.ItemCall{
-			Method: "ContainerStatus", Pod: fmt.Sprintf("a-namespace/a-deployment-with-a-long-name-7d4b9c6f5d-x2x%02d", n), Container: "node-exporter",
-			ID: strings.Repeat("0123456789abcdef", 4), Seconds: 5.01,
-		})
+}
+
+// TestDenied has a runtime that this process may not ask: that says nothing about the node, unless a daemon
+// knows more.
+func TestDenied(t *testing.T) {
+	denied := verdict.Finding{Cause: verdict.NoPermission, Severity: verdict.Problem, Summary: "the runtime cannot be asked"}
+	if doctor.Judge(nil, denied).Denied() == nil {
+		t.Error("nobody knows more, and it is a problem of the node")
 	}
-	for _, width := range []int{80, 0} {
-		var text bytes.Buffer
-		if err := r.Print(&text, doctor.TextOptions{Width: width}); err != nil {
-			t.Fatal(err)
-		}
-		if width > 0 {
-			requireWidth(t, text.String(), width)
-		} else if !strings.Contains(text.String(), r.Hung[0].Pod) || !strings.Contains(text.String(), r.Calls[0].Error) {
-			t.Errorf("a name or an error is cut without a terminal:\n%s", &text)
-		}
-		for _, want := range []string{"x2x09", "and 4 more: -o json has all"} {
-			if !strings.Contains(text.String(), want) {
-				t.Errorf("width %d: no %q in\n%s", width, want, &text)
-			}
-		}
+	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
+		t.Errorf("a runtime that is stopped: %+v", f)
+	}
+	if f := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied).Denied(); f != nil {
+		t.Errorf("a daemon knows more: %+v", f)
+	}
+}
+
+// TestDaemonThatEnded has a runtime at an address that only the daemon knew: nobody says that the runtime is
+// stopped.
+func TestDaemonThatEnded(t *testing.T) {
+	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))
+	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
+	if r.Verdict != want || len(r.Findings) != 1 || strings.Contains(r.Findings[0].Advice, "start the runtime") {
+		t.Errorf("verdict %q, %+v; want %q", r.Verdict, r.Findings, want)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v2"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // crictl reads these too.
@@ -59,6 +60,8 @@ type Endpoint struct {
 	// Source says where the address comes from, for messages:
 	// "--runtime-endpoint", "/etc/crictl.yaml".
 	Source string
+	// Report, if not nil, adds what was wrong with the node of a recording.
+	Report func(*pleg.Report)
 }
 
 // ReplayScheme is the prefix of the address of a recording.
@@ -79,10 +82,10 @@ var ErrNone = errors.New("no container runtime found")
 // [ErrNone] and lists what was tried, or it is about a configuration file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 	if r.Flag != "" {
-		return Endpoint{r.Flag, "--runtime-endpoint"}, nil
+		return Endpoint{Address: r.Flag, Source: "--runtime-endpoint"}, nil
 	}
 	if address := r.Getenv(EnvEndpoint); address != "" {
-		return Endpoint{address, EnvEndpoint}, nil
+		return Endpoint{Address: address, Source: EnvEndpoint}, nil
 	}
 	file, must := r.configFile()
 	address, err := readConfig(file, must)
@@ -90,7 +93,7 @@ func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 		return Endpoint{}, err
 	}
 	if address != "" {
-		return Endpoint{address, file}, nil
+		return Endpoint{Address: address, Source: file}, nil
 	}
 	return r.firstWellKnown(ctx)
 }
@@ -118,7 +121,7 @@ func (r Resolver) firstWellKnown(ctx context.Context) (Endpoint, error) {
 	for _, address := range r.WellKnown {
 		err := check(ctx, address)
 		if err == nil {
-			return Endpoint{address, "well-known socket"}, nil
+			return Endpoint{Address: address, Source: "well-known socket"}, nil
 		}
 		if ctx.Err() != nil {
 			return Endpoint{}, fmt.Errorf("find a container runtime: %w", context.Cause(ctx))
@@ -136,7 +139,7 @@ func (r Resolver) firstWellKnown(ctx context.Context) (Endpoint, error) {
 		fmt.Fprintf(&tried, "\n  %s", reason)
 	}
 	if address := cmp.Or(silent, closed); address != "" {
-		return Endpoint{address, "well-known socket"}, nil
+		return Endpoint{Address: address, Source: "well-known socket"}, nil
 	}
 	return Endpoint{}, fmt.Errorf("%w at the well-known sockets:%s", ErrNone, tried.String())
 }

@@ -111,7 +111,7 @@ func TestResolveOrder(t *testing.T) {
 				Flag: test.flag, Config: test.config, DefaultConfig: test.defaultConfig, WellKnown: test.wellKnown,
 				Getenv: func(name string) string { return test.env[name] },
 			}.Resolve(t.Context())
-			if want := (endpoint.Endpoint{Address: test.want, Source: test.source}); err != nil || got != want {
+			if want := (endpoint.Endpoint{Address: test.want, Source: test.source}); err != nil || got.Address != want.Address || got.Source != want.Source {
 				t.Errorf("Resolve() = %v, %v, want %v", got, err, want)
 			}
 		})

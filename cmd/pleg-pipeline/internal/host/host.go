@@ -1,5 +1,6 @@
-// Package host finds what endangers a runtime and what no CRI call shows: clients that do not read
-// what the runtime sends them, and a filesystem that is almost full.
+// Package host finds what endangers a runtime and what the lists and statuses of its pods do not
+// show: clients that do not read what the runtime sends them, a filesystem that is almost full,
+// lists that are almost too large, and what the runtime says of itself.
 package host
 
 import (
@@ -14,30 +15,43 @@ import (
 	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
 	// lookPeriod is the time between two looks at the sockets, diskPeriod between two at the disk.
 	lookPeriod, diskPeriod = time.Second, 5 * time.Second
+	// firstLook is the time of the first look, when the runtime has answered the first lists.
+	firstLook = 500 * time.Millisecond
 	// unreadFor is how long a client does not read before it counts: on a busy node, clients are
 	// late.
 	unreadFor = 5 * time.Second
 	// imagesPeriod is the time after which the runtime is asked again where its images are.
 	imagesPeriod = 10 * time.Minute
-	// askTimeout bounds that question.
+	// readyPeriod is the time between two questions whether the runtime is ready, listsPeriod between
+	// two looks at the size of the lists.
+	readyPeriod, listsPeriod = 10 * time.Second, time.Minute
+	// askTimeout bounds a question.
 	askTimeout = 5 * time.Second
 	// full is the percentage at which a disk is almost full: a kubelet has evicted pods before. The
 	// trouble ends below emptier, so that it does not come and go.
 	full, emptier = 95, 94
 )
 
-// Options say where to look. All fields except Proc are required.
+// Options say where to look. All fields except Proc, Cgroups and
+// Follower are required.
 type Options struct {
 	// Endpoint is the address of the runtime.
 	Endpoint string
 	// Proc contains the processes, as /proc does. If nil, they are not known.
 	Proc fs.FS
+	// Cgroups contains the cgroups, as /sys/fs/cgroup does. If nil, containers that had ended before
+	// are not found.
+	Cgroups fs.FS
+	// Follower follows processes. If nil, pidfds do.
+	Follower shim.Follower
 	// Sockets returns the connected unix sockets.
 	Sockets func() ([]Socket, error)
 	// Usage returns how many percent of a filesystem's bytes and inodes are in use.
@@ -49,6 +63,18 @@ type Watcher struct {
 	o      Options
 	unread atomic.Pointer[[]pleg.Unread]
 	disk   atomic.Pointer[pleg.Disk]
+	// Each loop has its own.
+	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
+	facts                atomic.Pointer[Facts]
+	lists                atomic.Pointer[[]List]
+}
+
+// Facts are figures of the node. Those that are not known are left out.
+type Facts struct {
+	// ImageFilesystem is the mount point with images and containers.
+	ImageFilesystem string   `json:"imageFilesystem,omitempty"`
+	UsedPercent     *float64 `json:"usedPercent,omitempty"`
+	InodesPercent   *float64 `json:"inodesPercent,omitempty"`
 }
 
 // New returns a watcher that has not looked yet.
@@ -60,11 +86,27 @@ func (w *Watcher) Report(r *pleg.Report) {
 		r.Unread = *unread
 	}
 	r.Disk = w.disk.Load()
+	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
+		if found := of.Load(); found != nil {
+			r.Troubles = append(r.Troubles, *found...)
+		}
+	}
+}
+
+// Facts returns the figures of the node, and the sizes of the lists; nil until they are known.
+func (w *Watcher) Facts() (facts Facts, lists []List) {
+	if f := w.facts.Load(); f != nil {
+		facts = *f
+	}
+	if l := w.lists.Load(); l != nil {
+		lists = *l
+	}
+	return facts, lists
 }
 
 // Run looks until ctx ends, and returns its cause. It asks the runtime at the other end of the
-// connection where its images are.
-func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface) error {
+// connection. pods is the cache of a pipeline.
+func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pods cache.Reader) error {
 	loops, ctx := errgroup.WithContext(ctx)
 	loops.Go(func() error {
 		r := readers{o: w.o}
@@ -78,7 +120,7 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface) err
 		var asked time.Time
 		return each(ctx, diskPeriod, func(now time.Time) {
 			if path == "" || now.Sub(asked) >= imagesPeriod {
-				if found := Images(ctx, runtime); found != "" {
+				if found := images(ctx, runtime); found != "" {
 					path, asked = found, now
 				}
 			}
@@ -87,18 +129,57 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface) err
 				w.disk.Store(nil)
 				return
 			}
-			w.disk.Store(FullDisk(w.disk.Load(), path, used, inodes, now))
+			w.facts.Store(&Facts{path, &used, &inodes})
+			w.disk.Store(fullDisk(w.disk.Load(), path, used, inodes, now))
 		})
+	})
+	loops.Go(func() error {
+		return each(ctx, readyPeriod, func(now time.Time) {
+			if found, err := notReady(ctx, runtime); err == nil { // otherwise the lists show it
+				keep(&w.ready, found, now)
+			}
+		})
+	})
+	loops.Go(func() error {
+		return each(ctx, listsPeriod, func(now time.Time) {
+			sizes, found, err := lists(ctx, runtime)
+			if err != nil {
+				return
+			}
+			for _, l := range sizes {
+				if t, is := l.trouble(); is {
+					found = append(found, t)
+				}
+			}
+			w.lists.Store(&sizes)
+			keep(&w.sizes, found, now)
+		})
+	})
+	loops.Go(func() error {
+		return each(ctx, readyPeriod, func(now time.Time) { keep(&w.counts, counted(pods.List()), now) })
 	})
 	return loops.Wait()
 }
 
-// each calls look once a period until ctx ends, and returns its cause.
+// keep publishes troubles with the time at which each was first found.
+func keep(in *atomic.Pointer[[]pleg.Trouble], found []pleg.Trouble, now time.Time) {
+	var before []pleg.Trouble
+	if b := in.Load(); b != nil {
+		before = *b
+	}
+	found = lasting(before, found, now)
+	in.Store(&found)
+}
+
+// each calls look soon and then once a period, until ctx ends, and returns its cause.
 func each(ctx context.Context, period time.Duration, look func(now time.Time)) error {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
+	soon := time.After(firstLook)
 	for {
 		select {
+		case <-soon:
+			look(time.Now())
 		case <-ticker.C:
 			look(time.Now())
 		case <-ctx.Done():
@@ -107,9 +188,9 @@ func each(ctx context.Context, period time.Duration, look func(now time.Time)) e
 	}
 }
 
-// FullDisk returns the filesystem of a path if it is almost full. before is what it returned at the
+// fullDisk returns the filesystem of a path if it is almost full. before is what it returned at the
 // last look, or nil.
-func FullDisk(before *pleg.Disk, path string, used, inodes float64, now time.Time) *pleg.Disk {
+func fullDisk(before *pleg.Disk, path string, used, inodes float64, now time.Time) *pleg.Disk {
 	limit, since := float64(full), now
 	if before != nil && before.Path == path {
 		limit, since = emptier, before.Since
@@ -120,9 +201,9 @@ func FullDisk(before *pleg.Disk, path string, used, inodes float64, now time.Tim
 	return &pleg.Disk{Since: since, Path: path, Used: used, Inodes: inodes}
 }
 
-// Images returns where the filesystem with the images of a runtime is mounted; "" if the runtime
+// images returns where the filesystem with the images of a runtime is mounted; "" if the runtime
 // does not say.
-func Images(ctx context.Context, runtime grpc.ClientConnInterface) string {
+func images(ctx context.Context, runtime grpc.ClientConnInterface) string {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	answer, _ := runtimeapi.NewImageServiceClient(runtime).ImageFsInfo(ctx, &runtimeapi.ImageFsInfoRequest{})

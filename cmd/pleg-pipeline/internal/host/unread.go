@@ -2,7 +2,6 @@ package host
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io/fs"
 	"path/filepath"
@@ -38,23 +37,6 @@ type reader struct {
 	since time.Time
 	bytes int
 	pid   int // 0 until it was looked for, and if it is not known
-}
-
-// FindUnread returns the clients that do not read while it looks, three times in two seconds.
-func FindUnread(ctx context.Context, o Options) []pleg.Unread {
-	const looks = 3
-	r := readers{o: o}
-	for n := 1; ; n++ {
-		found := r.look(time.Now(), (looks-1)*lookPeriod)
-		if n == looks || len(r.seen) == 0 {
-			return found
-		}
-		select {
-		case <-time.After(lookPeriod):
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // look returns the clients that have not read for long, those that are stopped first.

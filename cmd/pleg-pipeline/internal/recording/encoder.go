@@ -17,6 +17,7 @@ import (
 type encoder struct {
 	redact *redactor                   // nil if texts stay
 	last   map[string]map[string]*item // the items of the last full list of each kind, by their encoding
+	node   json.RawMessage             // the last line of the node
 }
 
 // item is an item of a list. If nothing has changed, the next list has the same item.

@@ -112,8 +112,8 @@ func itemsOf(list proto.Message) protoreflect.List {
 	return m.Mutable(m.Descriptor().Fields().ByNumber(1)).List()
 }
 
-// line is a line of the file after the header. It contains one of Same, List, Answer, Error,
-// Pending and End.
+// line is a line of the file after the header. It has one of Same, List, Answer, Error,
+// Pending, Node and End.
 type line struct {
 	At      offset          `json:"at"`
 	Took    offset          `json:"took,omitzero"`
@@ -126,7 +126,9 @@ type line struct {
 	Answer  json.RawMessage   `json:"answer,omitempty"`
 	Error   *failure          `json:"error,omitempty"`
 	Pending bool              `json:"pending,omitempty"`
-	End     bool              `json:"end,omitempty"`
+	// Node is what is wrong with the node from this time on: a pleg.v1 PipelineStatus with that alone.
+	Node json.RawMessage `json:"node,omitempty"`
+	End  bool            `json:"end,omitempty"`
 
 	items []*item // the items of a list, from which a [writer] makes Same and List
 	size  int     // of what no earlier line contains, in bytes

@@ -59,15 +59,15 @@ func checkDir(dir string) error {
 }
 
 // Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
-// waits until the verdict is good and then until it is a problem, and so on: a program that starts
-// during an incident contains nothing from before it.
+// writes a file for each cause that becomes a problem, unless that cause was one in the last minutes. A
+// program that starts during an incident has nothing from before it.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
-	var good time.Time // since when it is no problem; zero if it is one
-	var wait time.Duration
-	var due time.Time // when a file is to be written; zero if none is
+	var due time.Time                         // when a file is to be written; zero if none is
+	last := make(map[verdict.Cause]time.Time) // when each cause was last a problem
+	good := false                             // the verdict has been good once
 	for {
 		select {
 		case c := <-i.queue:
@@ -78,17 +78,24 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 			return context.Cause(ctx)
 		}
 		s := status()
-		switch v := verdict.Of(s); {
-		case v.Severity == verdict.Problem:
-			if !good.IsZero() && time.Since(good) >= wait {
+		if l, changed := i.encoder.nodeLine(i.now(), s); changed {
+			i.window.add(l)
+		}
+		v := verdict.Of(s)
+		for _, f := range v.Findings {
+			if f.Severity != verdict.Problem {
+				continue
+			}
+			if good && time.Since(last[f.Cause]) >= incidentEnds {
 				due = time.Now()
 			}
-			good, wait = time.Time{}, incidentEnds
-			if !due.IsZero() && !time.Now().Before(due) {
-				due = i.write(ctx, log.With("verdict", v.Lasting()))
-			}
-		case good.IsZero() && !s.Relist.Success.IsZero():
-			good, due = time.Now(), time.Time{}
+			last[f.Cause] = time.Now()
+		}
+		switch {
+		case v.Severity != verdict.Problem:
+			due, good = time.Time{}, good || !s.Relist.Success.IsZero()
+		case !due.IsZero() && !time.Now().Before(due):
+			due = i.write(ctx, log.With("verdict", v.Lasting()))
 		}
 	}
 }

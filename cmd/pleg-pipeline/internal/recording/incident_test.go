@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -124,4 +129,64 @@ func checkIncidents(t *testing.T, dir string) {
 			t.Errorf("%s: mode %v, %v", path, info.Mode(), err)
 		}
 	}
+}
+
+// TestIncidentKeepsTheCause has a shim that stops, and then a disk that gets full: no answer of the runtime
+// shows either. Each is an incident, and a replay says what was wrong, of the same redacted pod.
+func TestIncidentKeepsTheCause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
+		client := connect(t, append(dial, incidents.DialOptions()...))
+		pod := runtime.Pods()[0]
+		var node atomic.Pointer[pleg.Status]
+		node.Store(&pleg.Status{})
+		pipe := kit.New(t, pipeline.Options{Runtime: client})
+		pipe.Start(t)
+		stop := kit.Run(t, func(ctx context.Context) error {
+			return incidents.Run(ctx, func() pleg.Status {
+				s, of := pipe.Status(), node.Load()
+				s.Stuck, s.Disk = of.Stuck, of.Disk
+				return s
+			}, new(kit.Log).Logger())
+		})
+		time.Sleep(time.Minute)
+		stuck := pleg.Stuck{UID: pleg.PodUID(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &pleg.Process{PID: 7, Name: "containerd-shim", State: "T"}}
+		node.Store(&pleg.Status{Stuck: []pleg.Stuck{stuck}})
+		time.Sleep(10 * time.Second)
+		node.Store(&pleg.Status{Stuck: []pleg.Stuck{stuck}, Disk: &pleg.Disk{Since: time.Now(), Path: "/images", Used: 99}})
+		time.Sleep(10 * time.Second)
+		_ = stop()
+		_ = pipe.Stop()
+		_ = client.Close()
+		files, _ := filepath.Glob(filepath.Join(dir, "incident-*"))
+		if len(files) != 2 {
+			t.Fatalf("the files are %q, want one for each cause", files)
+		}
+		r, err := recording.Open(t.Context(), files[1])
+		kit.Must(t, err)
+		server := recording.NewServer(r, 1)
+		again, _ := serving(t, server.Serve)
+		client = connect(t, again)
+		pipe = kit.New(t, pipeline.Options{Runtime: client})
+		pipe.Start(t)
+		time.Sleep(r.Length + time.Second)
+		s, report := pipe.Status(), pleg.Report{}
+		server.Report(&report)
+		s.Stuck, s.Disk = report.Stuck, report.Disk
+		v := verdict.Of(s)
+		entries := pipe.Cache().List()
+		_ = pipe.Stop()
+		_ = client.Close()
+		known := slices.ContainsFunc(entries, func(e cache.Entry) bool {
+			return e.Last != nil && len(s.Stuck) > 0 && e.UID == s.Stuck[0].UID && e.Last.Name == s.Stuck[0].Name && e.Last.Namespace == s.Stuck[0].Namespace
+		})
+		if len(v.Findings) != 2 || v.Findings[0].Cause != verdict.HungShim || !strings.Contains(v.Text, "containerd-shim, PID 7, is stopped by a signal") ||
+			!strings.Contains(v.Text, " (1") || strings.Contains(v.Text, pod.Name) || strings.Contains(v.Full(), "/images") || !known {
+			t.Errorf("the replay says %s, of a pod of the recording: %t", v.Full(), known)
+		}
+	})
 }

@@ -63,6 +63,8 @@ func (l *loader) addLine(text []byte) error {
 	case r.End:
 		l.ended, l.Cut = true, ""
 		return nil
+	case r.Node != nil:
+		return l.addNode(c.at, r.Node)
 	case !recorded:
 		return fmt.Errorf("unknown method %q", r.Method)
 	}

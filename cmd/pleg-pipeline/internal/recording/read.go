@@ -35,6 +35,7 @@ type Recording struct {
 	rounds  []round
 	answers map[string][]*call // by question; full lists are in rounds too
 	singles [2][]*call         // lists of single pods, by kind
+	nodes   []nodeState
 }
 
 // Open reads the recording in a file. It returns soon after ctx has ended.

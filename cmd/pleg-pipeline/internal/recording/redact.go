@@ -59,14 +59,25 @@ var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+
 // labelPodUID is the label whose value is an id.
 const labelPodUID = "io.kubernetes.pod.uid"
 
+// ownProcess matches the programs of a runtime, and this one.
+var ownProcess = regexp.MustCompile(`^(containerd.*|crio|conmon.*|pleg-pipeline)$`)
+
 // oneWord is a reason, such as OOMKilled.
 var oneWord = regexp.MustCompile(`^[A-Z][A-Za-z]{0,39}$`)
 
 // text replaces the value of a field.
 func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string {
 	switch parent := field.Parent().Name(); field.Name() {
-	case "id", "uid", "pod_sandbox_id", "container_id":
+	case "id", "uid", "pod_uid", "pod_sandbox_id", "container_id":
 		return r.id(value)
+	case "state", "cause", "subject", "what":
+		if parent == "Process" || parent == "Trouble" {
+			return value
+		}
+	case "name":
+		if parent == "Process" && ownProcess.MatchString(value) {
+			return value
+		}
 	case "reason":
 		if oneWord.MatchString(value) {
 			return value

@@ -43,6 +43,8 @@ func (w *window) add(l line) {
 func (w *window) forget(l line) {
 	_, isList := kinds[l.Method]
 	switch {
+	case l.Node != nil:
+		w.state["node"] = l
 	case isList && (l.items == nil || l.Request != nil):
 	case isList:
 		w.state[l.Method] = l
@@ -57,7 +59,7 @@ func (w *window) forget(l line) {
 // forgetGone forgets the status of what is in neither list, if it is older than both.
 func (w *window) forgetGone() {
 	before := min(w.state[listSandboxes].At, w.state[listContainers].At)
-	exists := map[string]bool{listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
+	exists := map[string]bool{"node": true, listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}
 	for list := range kinds {
 		for _, it := range w.state[list].items {
 			exists[it.status] = true

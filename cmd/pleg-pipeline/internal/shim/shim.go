@@ -2,6 +2,11 @@
 // shims and CRI-O's conmon. Only the shim tells the runtime that a container has ended. If the shim
 // does not run, the container counts as running forever. The kernel knows, in /proc. Without the
 // pid namespace of the host, or on another system, nothing is found.
+//
+// A look costs next to nothing while nothing happens: pidfds show which processes have ended, and
+// the state of a shim is read from a file that stays open. Other files of /proc are read for a
+// container that is new, for one whose process has ended, while an inspection hangs, and for one
+// shim every few seconds.
 package shim
 
 import (
@@ -12,19 +17,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"google.golang.org/grpc"
+
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
 	// lookPeriod is the time between two looks.
 	lookPeriod = time.Second
-	// settle is how long a trouble lasts before it counts: a shim waits for a disk now and then,
-	// and a runtime needs time for the end of a container.
-	settle = 3 * time.Second
-	// reportsWithin is how long a shim that runs again may take until the runtime knows of an end.
-	reportsWithin = 2 * settle
+	// every is the number of looks in which the state of each shim is read once, and the threads of
+	// one shim.
+	every = 5
+	// settle is how long a shim does not run before that counts: it waits for a disk now and then.
+	settle = 2 * time.Second
+	// agreesWithin is how long a runtime that answers takes at most to know of an end.
+	agreesWithin = 5 * time.Second
 	// askAgain is the time between two lists of a pod with a container that has ended. Each request
 	// starts the inspection again, and CRI-O takes 3.7 s for an inspection after the container was
 	// stopped.
@@ -34,45 +42,71 @@ const (
 // Pipeline is a pipeline.Pipeline.
 type Pipeline interface {
 	Cache() cache.Reader
+	Status() pleg.Status
 	RequestRelist(uid pleg.PodUID)
+}
+
+// Options say where to look.
+type Options struct {
+	// Proc is /proc.
+	Proc fs.FS
+	// Cgroups is /sys/fs/cgroup. If nil, containers that had ended before the first look are not
+	// found.
+	Cgroups fs.FS
+	// Follower follows processes. If nil, pidfds do.
+	Follower Follower
+}
+
+// Follower learns from the kernel which processes have ended.
+type Follower interface {
+	// Follow follows a process until it has ended or is forgotten. It returns an error if that is
+	// not possible.
+	Follow(pid int) error
+	// Forget forgets a process, also one that is not followed.
+	Forget(pid int)
+	// Ended returns the processes that have ended, and forgets them.
+	Ended() []int
 }
 
 // Watcher finds pods whose shim does not run. Create it with [New].
 type Watcher struct {
-	proc  fs.FS
+	o     Options
 	stuck atomic.Pointer[[]pleg.Stuck]
 
-	// shims are the shims that run, by PID; looked is the number of looks at each process, as a
-	// process bears the name of its parent until it executes its program.
-	shims  map[int]*shim
-	looked map[int]int
-	// adopted are the processes that init has adopted, if they are known; looks counts the looks.
-	adopted []int
-	looks   int
-	// first is the first process of each container that runs.
-	first map[pleg.ContainerID]child
-	// seen is when each trouble was first seen.
-	seen map[trouble]*sighting
+	looks int
+	// wanted are the running containers and the ready sandboxes of the cache.
+	wanted map[pleg.ContainerID]*container
+	shims  map[int]*shim // by PID
+	// unfound are the containers without a process that the last look sought.
+	unfound []pleg.ContainerID
+	// turn is the shim whose threads were read last.
+	turn int
+	// answering is since when the runtime answers as usual.
+	answering time.Time
 }
 
-// child is the first process of a container and the shim that started it; 0 if that is not known.
-type child struct{ pid, shim int }
-
-type trouble struct {
-	container pleg.ContainerID // or sandbox
-	what      string
+// container is a running container or a ready sandbox.
+type container struct {
+	// first is its first process, and shim the process that watches it; 0 if that is not known.
+	first, shim int
+	// tries is the number of times they were looked for, next the time of the next one.
+	tries int
+	next  time.Time
+	// ended is when its first process was seen to have ended, alone its shim; held is when its shim
+	// was last seen that did not run, ask when to request a list of the pod.
+	ended, alone, held, ask time.Time
+	// lost is the number of times that the runtime called it running although it had ended.
+	lost    int
+	sandbox bool
+	look    int // the last that saw it in the cache
 }
 
-// sighting is when a trouble was first seen, when to ask for a list of the pod, and when the shim of a
-// container that has ended was last seen that did not run.
-type sighting struct{ since, ask, held time.Time }
-
-// New returns a watcher of the processes in proc, which is /proc.
-func New(proc fs.FS) *Watcher {
-	return &Watcher{
-		proc: proc, shims: make(map[int]*shim), looked: make(map[int]int),
-		first: make(map[pleg.ContainerID]child), seen: make(map[trouble]*sighting),
+// New returns a watcher that has not looked yet.
+func New(o Options) *Watcher {
+	if o.Follower == nil {
+		o.Follower = newPidfds()
 	}
+	return &Watcher{o: o, wanted: make(map[pleg.ContainerID]*container), shims: make(map[int]*shim)}
 }
 
 // Stuck returns the pods whose shim does not run, the longest first. It does not block.
@@ -83,116 +117,215 @@ func (w *Watcher) Stuck() []pleg.Stuck {
 	return nil
 }
 
-// Run looks at the shims until ctx ends, and returns its cause.
-func (w *Watcher) Run(ctx context.Context, p Pipeline) error {
+// Run looks at the shims until ctx ends, and returns its cause. It asks the runtime at the other end of
+// the connection for containers without a process.
+func (w *Watcher) Run(ctx context.Context, p Pipeline, runtime grpc.ClientConnInterface) error {
+	defer w.forgetAll()
 	ticker := time.NewTicker(lookPeriod)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			w.look(p, time.Now())
+			w.look(ctx, p, runtime, time.Now())
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// look publishes what is wrong now.
-func (w *Watcher) look(p Pipeline, now time.Time) {
-	w.findShims()
-	if len(w.shims) == 0 && len(w.first) == 0 && len(w.adoptedByInit()) == 0 {
-		w.stuck.Store(nil)
-		return
+func (w *Watcher) forgetAll() {
+	for id, c := range w.wanted {
+		w.forget(id, c)
 	}
-	before := w.seen
-	w.seen = make(map[trouble]*sighting)
-	known := w.first
-	w.first = make(map[pleg.ContainerID]child)
-	var all []pleg.Stuck
-	for _, e := range p.Cache().List() {
-		if e.Last == nil {
-			continue
+	for _, s := range w.shims {
+		w.drop(s)
+	}
+}
+
+// look publishes what is wrong now.
+func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnInterface, now time.Time) {
+	w.looks++
+	pods := slices.DeleteFunc(p.Cache().List(), func(e cache.Entry) bool { return e.Last == nil })
+	w.compare(pods, now)
+	w.noteEnds(now)
+	status := p.Status()
+	if !answers(status) {
+		w.answering = now
+	}
+	w.seek(pods, now)
+	if w.answering.Before(now) {
+		w.askLost(ctx, runtime, now)
+	}
+	w.readStates(hanging(status, pods), now)
+	var idle []*shim // which do not run
+	for _, pid := range slices.Sorted(maps.Keys(w.shims)) {
+		if w.shims[pid].process != nil {
+			idle = append(idle, w.shims[pid])
 		}
-		all = append(all, w.lookAt(p, e, known, before, now)...)
+	}
+	var all []pleg.Stuck
+	for _, e := range pods {
+		all = append(all, w.lookAt(p, e, idle, now)...)
 	}
 	slices.SortStableFunc(all, func(a, b pleg.Stuck) int { return a.Since.Compare(b.Since) })
 	w.stuck.Store(&all)
 }
 
+// answers reports whether the runtime answers as usual.
+func answers(s pleg.Status) bool {
+	r := s.Relist
+	return r.Failures == 0 && s.Since.Slow.IsZero() && (r.Started.IsZero() || s.At.Sub(r.Started) < settle)
+}
+
+// hanging returns the containers and sandboxes of the pods whose inspections hang.
+func hanging(s pleg.Status, pods []cache.Entry) map[pleg.ContainerID]bool {
+	hangs := make(map[pleg.PodUID]bool)
+	for _, i := range s.Overdue {
+		hangs[i.UID] = true
+	}
+	for _, q := range s.Quarantined {
+		hangs[q.UID] = true
+	}
+	if len(hangs) == 0 {
+		return nil
+	}
+	ids := make(map[pleg.ContainerID]bool)
+	for _, e := range pods {
+		for _, c := range e.Last.Containers {
+			ids[c.ID] = hangs[e.UID]
+		}
+		for _, s := range e.Last.Sandboxes {
+			ids[s.ID] = hangs[e.UID]
+		}
+	}
+	return ids
+}
+
+// compare adds the containers and sandboxes that are new, and forgets those that have ended or are
+// gone.
+func (w *Watcher) compare(pods []cache.Entry, now time.Time) {
+	see := func(id pleg.ContainerID, sandbox bool) {
+		c := w.wanted[id]
+		if c == nil {
+			c = &container{sandbox: sandbox, next: now}
+			w.wanted[id] = c
+		}
+		c.look = w.looks
+	}
+	for _, e := range pods {
+		for _, s := range e.Last.Sandboxes {
+			if s.Ready {
+				see(s.ID, true)
+			}
+		}
+		for _, c := range e.Last.Containers {
+			if c.State == pleg.StateRunning {
+				see(c.ID, false)
+			}
+		}
+	}
+	for id, c := range w.wanted {
+		if c.look != w.looks {
+			w.forget(id, c)
+		}
+	}
+}
+
+func (w *Watcher) forget(id pleg.ContainerID, c *container) {
+	delete(w.wanted, id)
+	w.o.Follower.Forget(c.first)
+	if s := w.shims[c.shim]; s != nil && s.id == id {
+		w.drop(s)
+	}
+}
+
+// noteEnds notes which processes have ended.
+func (w *Watcher) noteEnds(now time.Time) {
+	for _, pid := range w.o.Follower.Ended() {
+		if s := w.shims[pid]; s != nil {
+			w.drop(s)
+			continue
+		}
+		for id, c := range w.wanted {
+			if c.first != pid {
+				continue
+			}
+			if s := w.shims[c.shim]; s != nil { // it may have been one of an exec
+				s.children = nil
+				c.first = w.childIn(s, id)
+			}
+			if c.first == pid || !w.follow(c.first) {
+				c.first, c.ended, c.ask = pid, now, now.Add(agreesWithin)
+			}
+		}
+	}
+}
+
+func (w *Watcher) follow(pid int) bool { return pid != 0 && w.o.Follower.Follow(pid) == nil }
+
 // lookAt returns what is wrong with a pod: at most one trouble for each container and each shim.
-func (w *Watcher) lookAt(p Pipeline, e cache.Entry, known map[pleg.ContainerID]child, before map[trouble]*sighting, now time.Time) (all []pleg.Stuck) {
-	// lasts notes when a trouble was first seen, and reports whether it has lasted for long.
-	lasts := func(id pleg.ContainerID, what string) (*sighting, bool) {
-		t := trouble{id, what}
-		s := before[t]
-		if s == nil {
-			s = &sighting{since: now, ask: now.Add(settle / 2)}
-		}
-		w.seen[t] = s
-		return s, now.Sub(s.since) >= settle
-	}
+func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time) (all []pleg.Stuck) {
 	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
-	since := make(map[int]time.Time) // of the pod's shims that do not run
-	for pid, s := range w.shims {
-		if s.process != nil && s.of(e.Last) {
-			seen, _ := lasts(s.id, "shim") // which is stopped after it has waited for the disk
-			since[pid] = seen.since
-		}
-	}
 	named := make(map[int]bool) // shims with a container that has ended
 	for _, c := range e.Last.Containers {
-		if c.State != pleg.StateRunning {
+		known := w.wanted[c.ID]
+		if known == nil || known.first == 0 {
 			continue
 		}
-		first, ok := w.firstOf(c.ID, e.Last, known)
-		if !ok {
-			continue
-		}
-		w.first[c.ID] = first
-		watcher, _ := process.Read(w.proc, first.shim)
-		if watcher == nil {
-			watcher = &pleg.Process{}
-		}
-		if !w.runs(first.pid) {
-			s, long := lasts(c.ID, "ended")
-			if !now.Before(s.ask) {
-				s.ask = now.Add(askAgain)
+		stuck := pod
+		if !known.ended.IsZero() {
+			if !now.Before(known.ask) {
+				known.ask = now.Add(askAgain)
 				p.RequestRelist(e.UID)
 			}
-			if !long || e.LastAsOf.Before(s.since.Add(settle/2)) {
-				continue // the runtime may agree soon
-			}
-			stuck := pod
-			stuck.Since, stuck.Container, stuck.ID = s.since, c.Name, c.ID
-			at, stopped := since[first.shim]
-			switch {
-			case stopped && now.Sub(at) >= settle:
-				stuck.Shim, s.held, s.ask = watcher, now, now.Add(settle/2)
-				if at.Before(stuck.Since) {
-					stuck.Since = at // that the container has ended is no new trouble
-				}
-			case stopped && at.Sub(s.since) < settle: // which may be why, and was seen a look later
-				continue
-			case now.Sub(s.held) < reportsWithin || e.LastAsOf.Before(s.held.Add(settle/2)):
-				continue
-			}
-			named[first.shim] = true
-			all = append(all, stuck)
-		} else if watcher.State == "" {
-			if s, long := lasts(c.ID, "alone"); long {
-				stuck := pod
-				stuck.Since, stuck.Shim = s.since, watcher
+			stuck.Container, stuck.ID = c.Name, c.ID
+			if w.endIsLost(known, e.LastAsOf, now, &stuck) {
+				named[known.shim] = true
 				all = append(all, stuck)
 			}
+			continue
+		}
+		if w.shims[known.shim] != nil {
+			continue
+		}
+		if known.alone.IsZero() {
+			known.alone = now
+		}
+		if now.Sub(known.alone) >= agreesWithin { // containerd ends the containers of a killed shim
+			stuck.Since, stuck.Shim = known.alone, &pleg.Process{PID: known.shim}
+			all = append(all, stuck)
 		}
 	}
-	for _, pid := range slices.Sorted(maps.Keys(since)) {
-		at := since[pid]
-		if !named[pid] && now.Sub(at) >= settle {
+	for _, s := range idle {
+		if s.of(e.Last) && !named[s.pid] && now.Sub(s.since) >= settle {
 			stuck := pod
-			stuck.Since, stuck.Shim = at, w.shims[pid].process
+			stuck.Since, stuck.Shim = s.since, s.process
 			all = append(all, stuck)
 		}
 	}
 	return all
+}
+
+// endIsLost reports whether the runtime does not know in time that a container has ended, and adds
+// to the trouble since when, and the shim if that is why. A status counts that began after the
+// runtime had had the time to know.
+func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *pleg.Stuck) bool {
+	stuck.Since = c.ended
+	if s := w.shims[c.shim]; s != nil && s.process != nil {
+		told := !asOf.Before(c.ended.Add(settle / 2))
+		switch {
+		case told: // until the shim runs again
+			c.ask = now.Add(2 * lookPeriod)
+		case c.held.IsZero():
+			c.ask = c.ended.Add(settle / 2)
+		}
+		c.held = now
+		if s.since.Before(stuck.Since) {
+			stuck.Since = s.since // that the container has ended is no new trouble
+		}
+		stuck.Shim = s.process
+		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told
+	}
+	since := slices.MaxFunc([]time.Time{c.ended, c.held, w.answering}, time.Time.Compare)
+	return !asOf.Before(since.Add(agreesWithin))
 }

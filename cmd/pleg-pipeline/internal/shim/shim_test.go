@@ -28,11 +28,67 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
+	// status is that of the pipeline, opened counts the files that were opened.
+	status atomic.Pointer[pleg.Status]
+	opened atomic.Int64
 }
 
-func (n *node) Open(name string) (fs.File, error) { return n.files.Load().Open(name) }
-func (n *node) Cache() cache.Reader               { return n.cache }
-func (n *node) RequestRelist(pleg.PodUID)         { n.asked.Add(1) }
+// Open hides that a file can be read again, as it would be the file of before.
+func (n *node) Open(name string) (fs.File, error) {
+	n.opened.Add(1)
+	f, err := n.files.Load().Open(name)
+	if dir, ok := f.(fs.ReadDirFile); ok || err != nil {
+		return dir, err
+	}
+	return struct{ fs.File }{f}, nil
+}
+
+func (n *node) Cache() cache.Reader       { return n.cache }
+func (n *node) RequestRelist(pleg.PodUID) { n.asked.Add(1) }
+
+func (n *node) Status() pleg.Status {
+	if s := n.status.Load(); s != nil {
+		return *s
+	}
+	return pleg.Status{At: time.Now()}
+}
+
+func (n *node) watcher() *shim.Watcher {
+	return shim.New(shim.Options{Proc: n, Follower: n.following()})
+}
+
+// following follows the processes of a node.
+func (n *node) following() *following { return &following{n, make(map[int]bool)} }
+
+type following struct {
+	*node
+	pids map[int]bool
+}
+
+func (f *following) runs(pid int) bool {
+	stat := (*f.files.Load())[fmt.Sprintf("%d/stat", pid)]
+	return stat != nil && !strings.Contains(string(stat.Data), ") Z ")
+}
+
+func (f *following) Follow(pid int) error {
+	if !f.runs(pid) {
+		return fs.ErrNotExist
+	}
+	f.pids[pid] = true
+	return nil
+}
+
+func (f *following) Forget(pid int) { delete(f.pids, pid) }
+
+func (f *following) Ended() (ended []int) {
+	for pid := range f.pids {
+		if !f.runs(pid) {
+			ended = append(ended, pid)
+			delete(f.pids, pid)
+		}
+	}
+	return ended
+}
 
 // set changes processes: each is its name, state, command line, cgroup and children, and "orphan" if
 // init has adopted it. An empty process has ended.
@@ -116,8 +172,8 @@ func TestStuck(t *testing.T) {
 			n.set(test.before)
 			state := pleg.StateRunning
 			n.running(state)
-			w := shim.New(n)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			w := n.watcher()
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
 				for range seconds {
 					time.Sleep(time.Second)
@@ -166,10 +222,10 @@ func TestStuck(t *testing.T) {
 			for i, want := range test.want {
 				g := got[i]
 				same := (g.Shim == nil) == (want.Shim == nil) && (g.Shim == nil || *g.Shim == *want.Shim)
-				if !same || g.Container != want.Container || g.ID != want.ID || g.UID != "u" || g.Name != "web-0" || g.Since.Sub(began) > time.Second {
+				if !same || g.Container != want.Container || g.ID != want.ID || g.UID != "u" || g.Name != "web-0" || g.Since.Sub(began) > 5*time.Second {
 					t.Errorf("found %+v of %+v, want %+v of %+v", g, g.Shim, want, want.Shim)
 				}
-				if asked := n.asked.Load(); want.ID != "" && asked != 1 {
+				if asked := n.asked.Load(); want.ID != "" && asked > 1 || asked == 0 && want.Shim == nil {
 					t.Errorf("%d lists of the pod were requested within 9 s, want one: each starts the inspection again", asked)
 				}
 			}
@@ -200,7 +256,7 @@ func TestStuck(t *testing.T) {
 	}
 }
 
-// TestStartedLater watches a container whose conmon ended before. The doctor finds the same at once.
+// TestStartedLater watches a container whose conmon ended before.
 func TestStartedLater(t *testing.T) {
 	for name, test := range map[string]struct {
 		processes map[int][]string
@@ -217,8 +273,8 @@ func TestStartedLater(t *testing.T) {
 			n := &node{cache: podcache.New()}
 			n.files.Store(&fstest.MapFS{"self/stat": {}})
 			n.set(test.processes)
-			w := shim.New(n)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+			w := n.watcher()
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func() {
 				for range 8 {
 					time.Sleep(time.Second)
@@ -227,14 +283,8 @@ func TestStartedLater(t *testing.T) {
 				}
 			}
 			pass()
-			var pods []*pleg.PodStatus
-			for _, e := range n.cache.List() {
-				pods = append(pods, e.Last)
-			}
-			for _, got := range [][]pleg.Stuck{w.Stuck(), shim.Find(n, pods, time.Now())} {
-				if len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
-					t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
-				}
+			if got := w.Stuck(); len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
+				t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
 			}
 			n.set(map[int][]string{11: nil})
 			pass()
@@ -254,12 +304,12 @@ func TestOrder(t *testing.T) {
 		pod := &pleg.PodStatus{Name: "web-0"}
 		for i := range 8 {
 			id := fmt.Sprint("container", i)
-			pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(id)})
+			pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(id), State: pleg.StateRunning})
 			n.set(map[int][]string{20 + i: {"conmon", "T", strings.Replace(conmonLine, "c1", id, 1), "", ""}})
 		}
 		n.cache.Set("u", pod, nil, time.Now())
-		w := shim.New(n)
-		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n) })
+		w := n.watcher()
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
 		for i, got := range w.Stuck() {
@@ -271,4 +321,117 @@ func TestOrder(t *testing.T) {
 			t.Errorf("%d findings, want 8", len(w.Stuck()))
 		}
 	})
+}
+
+// many returns a node with pods, each with a shim of 12 threads and a container.
+func many(pods int) (*node, *shim.Watcher) {
+	n := &node{cache: podcache.New()}
+	n.files.Store(&fstest.MapFS{"self/stat": {}})
+	processes := make(map[int][]string)
+	for i := range pods {
+		id := fmt.Sprintf("sandbox%03d", i)
+		processes[1000+i] = []string{"containerd-shim", "S", strings.Replace(shimLine, "sandbox", id, 1), "", fmt.Sprint(5000 + i)}
+		processes[5000+i] = []string{"app", "S", "app", "0::/kubepods/" + id + "c", ""}
+		n.cache.Set(pleg.PodUID(id), &pleg.PodStatus{
+			UID: pleg.PodUID(id), Name: id, Sandboxes: []*pleg.SandboxStatus{{ID: pleg.ContainerID(id), Ready: true}},
+			Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(id + "c"), State: pleg.StateRunning}},
+		}, nil, time.Now())
+	}
+	n.set(processes)
+	for pid := range processes {
+		for thread := range 11 {
+			n.thread(pid, 100_000+pid*20+thread, "S")
+		}
+	}
+	return n, n.watcher()
+}
+
+// thread sets the state of a thread.
+func (n *node) thread(pid, thread int, state string) {
+	files := maps.Clone(*n.files.Load())
+	files[fmt.Sprintf("%d/task/%d/stat", pid, thread)] = &fstest.MapFile{Data: fmt.Appendf(nil, "%d (x) %s 1 1", thread, state)}
+	n.files.Store(&files)
+}
+
+// TestIdleNode counts the files that are opened while nothing happens: the number does not depend on the number of
+// shims, except for the state of each, whose file stays open on a real node.
+func TestIdleNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(110)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		time.Sleep(30 * time.Second)
+		synctest.Wait()
+		before := n.opened.Load()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		const perShim, states = 14, 12 * 110
+		if opened := n.opened.Load() - before - states; opened > 12*perShim {
+			t.Errorf("%d files were opened in a minute beside the states, want at most those of a shim every 5 s: %d", opened, 12*perShim)
+		}
+	})
+}
+
+// TestHangingPod has a shim of which a thread waits for a disk. While an inspection of its pod hangs it is
+// found at once, otherwise when it is its turn.
+func TestHangingPod(t *testing.T) {
+	for name, within := range map[string]time.Duration{"hangs": 4 * time.Second, "does not": 120 * time.Second} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n, w := many(20)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			time.Sleep(5 * time.Second)
+			if name == "hangs" {
+				n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
+			}
+			n.thread(1002, 777, "D")
+			time.Sleep(within)
+			synctest.Wait()
+			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (pleg.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+				t.Errorf("after %v: %+v", within, got)
+			}
+		})
+	}
+}
+
+// TestBusyRuntime has a container whose end the runtime does not know, while it does not answer as usual: that
+// time does not count.
+func TestBusyRuntime(t *testing.T) {
+	since := time.Unix(1, 0)
+	for name, busy := range map[string]pleg.Status{
+		"stopped": {Relist: pleg.RelistStatus{Started: since}},
+		"failing": {Relist: pleg.RelistStatus{Failures: 1}},
+		"slow":    {Since: pleg.Since{Slow: since}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			n := &node{cache: podcache.New()}
+			n.files.Store(&fstest.MapFS{"self/stat": {}})
+			n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
+			w := n.watcher()
+			n.running(pleg.StateRunning)
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+			pass := func(seconds int) {
+				for range seconds {
+					time.Sleep(time.Second)
+					n.running(pleg.StateRunning)
+					synctest.Wait()
+				}
+			}
+			pass(3)
+			busy.At = time.Now()
+			n.status.Store(&busy)
+			n.set(map[int][]string{11: inC1("Z")})
+			pass(30)
+			if got := w.Stuck(); len(got) > 0 {
+				t.Errorf("while the runtime is busy: %+v", got)
+			}
+			n.status.Store(nil)
+			pass(4)
+			if got := w.Stuck(); len(got) > 0 {
+				t.Errorf("4 s later: %+v", got)
+			}
+			pass(3)
+			if got := w.Stuck(); len(got) != 1 || got[0].ID != "c1" {
+				t.Errorf("7 s later: %+v", got)
+			}
+		})
+	}
 }

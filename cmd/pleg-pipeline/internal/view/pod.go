@@ -22,7 +22,7 @@ type Pod struct {
 	Severity verdict.Severity `json:"severity,omitempty"`
 	IPs      []string         `json:"ips,omitempty"`
 	// Running is the number of containers that run, out of Total. Both count only the newest
-	// container of each name, and no init container that has ended well.
+	// container of each name, and no init container that has ended well or ephemeral one that has ended.
 	Running int `json:"running"`
 	Total   int `json:"total"`
 	// Restarts is the sum of the attempts of these containers.

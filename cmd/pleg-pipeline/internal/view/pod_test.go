@@ -73,7 +73,7 @@ func TestNewest(t *testing.T) {
 }
 
 func inspected(s *pleg.PodStatus) view.Pod {
-	return view.NewPod(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1, 0)})
+	return view.NewPod(cache.Entry{UID: "u", Status: s, Last: s, LastAsOf: time.Unix(1000, 0)})
 }
 
 // TestListKeepsWhatIsKnown requires that a pod whose inspection hangs or fails keeps its

@@ -2,7 +2,9 @@ package view
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -61,6 +63,9 @@ func (p *Pod) judge() {
 	switch {
 	case p.Finding != nil:
 		p.State = cmp.Or(stateOf[p.Finding.Cause], Failed)
+		if p.State == Hung && p.Finding.Severity == verdict.Warning { // it may be over soon
+			p.State = Slow
+		}
 	case s == nil:
 		p.State = Unknown
 	case s.State == Ready && p.Total > 0 && p.Running == p.Total:
@@ -103,26 +108,45 @@ func (p *Pod) Newest() []Container {
 			newest[i] = c
 		}
 	}
-	return slices.DeleteFunc(newest, p.isInit)
+	return slices.DeleteFunc(newest, p.isDone)
 }
 
-// isInit reports whether a container has done what init containers do: it exited with 0 before
-// any container of some other name was created. The runtime does not know which they are.
-func (p *Pod) isInit(c Container) bool {
-	if c.ExitCode == nil || *c.ExitCode != 0 || c.FinishedAt == nil {
+const (
+	// startsWithin is how long after the first container of a sandbox its last one is created: one
+	// that is created later is ephemeral, or has run again.
+	startsWithin = time.Minute
+	// restartsWithin is the longest time until a kubelet starts a container again that has ended.
+	restartsWithin = 6 * time.Minute
+)
+
+// isDone reports whether a container has ended that is not to run any longer: an init container or
+// an ephemeral one. The runtime does not know which they are, so they are known by what containers
+// of the same sandbox did.
+func (p *Pod) isDone(c Container) bool {
+	if c.ExitCode == nil || c.FinishedAt == nil || c.CreatedAt == nil {
 		return false
 	}
-	later := make(map[string]bool) // whether all containers of a name were created later
+	later := make(map[string]bool) // whether all containers of a name were created after its end
 	for _, other := range p.Containers {
+		if other.Name == c.Name || !p.shareSandbox(&c, &other) {
+			continue
+		}
 		before, ok := later[other.Name]
 		later[other.Name] = (before || !ok) && other.CreatedAt != nil && !other.CreatedAt.Before(*c.FinishedAt)
-	}
-	for name, all := range later {
-		if all && name != c.Name {
+		if other.State == running && other.CreatedAt != nil && c.CreatedAt.Sub(*other.CreatedAt) > startsWithin &&
+			(c.Attempt == 0 || *c.ExitCode == 0 && p.CurrentAsOf.Sub(*c.FinishedAt) > restartsWithin) {
 			return true
 		}
 	}
-	return false
+	return *c.ExitCode == 0 && slices.Contains(slices.Collect(maps.Values(later)), true)
+}
+
+// shareSandbox reports whether two containers were created in the same sandbox. One whose time is
+// not known was created in any.
+func (p *Pod) shareSandbox(a, b *Container) bool {
+	return a.CreatedAt == nil || b.CreatedAt == nil || !slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
+		return s.CreatedAt != nil && a.CreatedAt.Before(*s.CreatedAt) != b.CreatedAt.Before(*s.CreatedAt)
+	})
 }
 
 var running = pleg.StateRunning.String()

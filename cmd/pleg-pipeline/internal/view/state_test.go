@@ -48,6 +48,16 @@ func TestPodHasOneState(t *testing.T) {
 		"exited 0 beside another that was restarted": {
 			ready, list(ended("a", 0, 1, 5, 0), ended("b", 0, 1, 6, 1), runs("b", 1, 7)), "", "notready 1/2", view.Yellow,
 		},
+		"init containers of a new sandbox": {
+			list2(5), list(ended("init", 0, 1, 2, 0), ended("a", 0, 3, 4, 255), ended("init", 1, 6, 7, 0), runs("a", 1, 8)), "", "ready 1/1", view.Green,
+		},
+		"the last of a sandbox before": {list2(5), list(ended("a", 0, 1, 4, 255), ended("init", 1, 6, 7, 0), runs("a", 1, 8)), "", "ready 1/1", view.Green},
+		"not created again":            {list2(5), list(ended("a", 0, 1, 4, 0), runs("b", 0, 6)), "", "notready 1/2", view.Yellow},
+		"an ended ephemeral container": {ready, list(runs("a", 0, 1), ended("debugger", 0, 100, 101, 130)), "", "ready 1/1", view.Green},
+		"an image that came late":      {ready, list(runs("a", 0, 1), ended("b", 0, 40, 41, 1)), "", "notready 1/2", view.Yellow},
+		"a crash loop":                 {ready, list(runs("a", 0, 1), ended("b", 3, 100, 101, 1)), "", "notready 1/2", view.Yellow},
+		"an init container ran again":  {ready, list(ended("init", 1, 100, 101, 0), runs("a", 0, 1)), "", "ready 1/1", view.Green},
+		"it may be started again":      {ready, list(ended("b", 1, 900, 950, 0), runs("a", 0, 1)), "", "notready 1/2", view.Yellow},
 		"when it was created is not known": {
 			ready, list(ended("a", 0, 1, 5, 0), &pleg.ContainerStatus{Name: "b", State: pleg.StateRunning}), "", "notready 1/2", view.Yellow,
 		},
@@ -64,6 +74,11 @@ func TestPodHasOneState(t *testing.T) {
 			t.Errorf("%s: %s in color %s, stale %v, want %s in %s", name, got, view.PodColor(&p), p.Stale, test.want, test.color)
 		}
 	}
+}
+
+// list2 returns two sandboxes, the second of which was created at a second.
+func list2(at int64) []*pleg.SandboxStatus {
+	return []*pleg.SandboxStatus{{ID: "s1", Ready: true, Attempt: 1, CreatedAt: time.Unix(at, 0)}, {ID: "s0", CreatedAt: time.Unix(0, 0)}}
 }
 
 func list(all ...*pleg.ContainerStatus) []*pleg.ContainerStatus { return all }

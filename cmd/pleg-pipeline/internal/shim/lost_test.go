@@ -1,18 +1,20 @@
-package doctor_test
+package shim_test
 
 import (
+	"context"
 	"io/fs"
 	"maps"
-	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -35,9 +37,9 @@ func (c changing) ReadFile(name string) ([]byte, error) {
 	return c.MapFS.ReadFile(name)
 }
 
-// TestExamineFindsLostExits has a running container with and without a process. Only a container
+// TestFindsLostEnds has a running container with and without a process. Only a container
 // that has certainly ended is reported.
-func TestExamineFindsLostExits(t *testing.T) {
+func TestFindsLostEnds(t *testing.T) {
 	busy, empty := &fstest.MapFile{Data: []byte("populated 1\nfrozen 0\n")}, &fstest.MapFile{Data: []byte("populated 0\nfrozen 0\n")}
 	const slice = "kubepods-burstable-podu1.slice:cri-containerd:"
 	const inSlice = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice/cri-containerd-"
@@ -58,6 +60,9 @@ func TestExamineFindsLostExits(t *testing.T) {
 	}{
 		"systemd, with a process":    {slice + "c1", runc, "", fstest.MapFS{inSlice + "c1.scope/cgroup.events": busy}, nil, false},
 		"systemd, without a process": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c1.scope/cgroup.events": empty}, nil, true},
+		"systemd, its scope is gone": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c2.scope/cgroup.events": busy}, host, true},
+		"systemd, all is elsewhere":  {slice + "c1", runc, "", fstest.MapFS{"kubepods.slice/cgroup.events": busy}, host, false},
+		"a scope whose process runs": {slice + "c1", runc, "", fstest.MapFS{inSlice + "c2.scope/cgroup.events": busy}, with(host, "41/stat", "41 (a) S 1"), false},
 		"cgroupfs, with a process":   {"", runc, "", fstest.MapFS{folder + "cgroup.events": busy}, nil, false},
 		"cgroupfs, without one":      {"", runc, "", nothing, host, true},
 		"v1, with a process":         {"", runc, "", fstest.MapFS{"pids/" + folder + "cgroup.procs": {Data: []byte("41\n")}}, nil, false},
@@ -86,64 +91,66 @@ func TestExamineFindsLostExits(t *testing.T) {
 			if test.cgroup == "" {
 				test.cgroup = "/" + folder
 			}
-			s := stubOfNginx(test.cgroup, test.info)
-			s.Sandboxes[0].RuntimeHandler = test.handler
-			o := serveStub(t, s)
-			o.Cgroups, o.Proc = test.cgroups, test.proc
-			r := doctor.Examine(t.Context(), o)
-			if test.lost {
-				check(t, r, verdict.EmptyCgroup, verdict.Problem, "shop/web-0 (nginx c1): cgroup ", "has no process")
-				if !strings.HasPrefix(r.Verdict, "PROBLEM: shop/web-0 has a container without a process for at least ") || !strings.Contains(r.Findings[0].Advice, "crictl -t 1m stop c1)") {
-					t.Errorf("verdict %q, advice %q, want the pod and the container to stop", r.Verdict, r.Findings[0].Advice)
-				}
-			} else if len(r.Empty) > 0 {
-				t.Errorf("empty %+v, want none", r.Empty)
+			r := &verboseRuntime{handler: test.handler, info: `{` + test.info + `"runtimeSpec": {"linux": {"cgroupsPath": "` + test.cgroup + `"}}}`}
+			if test.proc == nil {
+				test.proc = fstest.MapFS{}
+			}
+			got := stuckLater(t, shim.Options{Proc: test.proc, Cgroups: test.cgroups, Follower: kit.Follower{}}, r)
+			if len(got) > 0 != test.lost || test.lost && (got[0].ID != "c1" || got[0].Container != "nginx" || got[0].Shim != nil) {
+				t.Errorf("found %+v, want a lost end: %t", got, test.lost)
 			}
 		})
 	}
 }
 
-// TestExamineDuringAnEnd has a container that ends while it is examined: the runtime says so at the
-// next question, and nothing is lost.
-func TestExamineDuringAnEnd(t *testing.T) {
-	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": time.Second, "later": time.Minute} {
+// stuckLater returns what a watcher finds within nine seconds of a container that the runtime calls running.
+func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []pleg.Stuck {
+	t.Helper()
+	n := &node{cache: podcache.New()}
+	w := shim.New(o)
+	kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
+	for range 9 {
+		n.cache.Set("u", &pleg.PodStatus{
+			UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true}},
+			Containers: []*pleg.ContainerStatus{{ID: "c1", Name: "nginx", State: pleg.StateRunning}},
+		}, nil, time.Now())
+		time.Sleep(time.Second)
+		synctest.Wait()
+	}
+	return w.Stuck()
+}
+
+// verboseRuntime is the connection to a runtime with a container that it calls running until ends.
+type verboseRuntime struct {
+	grpc.ClientConnInterface
+	handler, info string
+	ends          time.Time
+}
+
+func (r *verboseRuntime) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+	switch a := answer.(type) {
+	case *runtimeapi.ContainerStatusResponse:
+		a.Status, a.Info = &runtimeapi.ContainerStatus{Id: "c1", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, map[string]string{"info": r.info}
+		if !r.ends.IsZero() && !time.Now().Before(r.ends) {
+			a.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
+		}
+	case *runtimeapi.PodSandboxStatusResponse:
+		a.Status = &runtimeapi.PodSandboxStatus{RuntimeHandler: r.handler}
+	}
+	return nil
+}
+
+// TestDuringAnEnd has a container that ends while the daemon begins: the runtime says so at the next
+// question, and nothing is lost.
+func TestDuringAnEnd(t *testing.T) {
+	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": 1500 * time.Millisecond, "later": time.Minute} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			s := stubOfNginx("/"+folder, runc)
-			ends := time.Now().Add(after)
-			s.After = func(answer any) any {
-				running, ok := answer.(*runtimeapi.ContainerStatusResponse)
-				if !ok || time.Now().Before(ends) {
-					return answer
-				}
-				exited := proto.CloneOf(running)
-				exited.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
-				return exited
-			}
-			o := serveStub(t, s)
-			o.Cgroups, o.Proc = fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, fstest.MapFS{}
-			if r := doctor.Examine(t.Context(), o); len(r.Empty) > 0 != (after == time.Minute) {
-				t.Errorf("empty %+v, verdict %q", r.Empty, r.Verdict)
+			r := &verboseRuntime{info: `{` + runc + `"runtimeSpec": {"linux": {"cgroupsPath": "/` + folder + `"}}}`, ends: time.Now().Add(after)}
+			cgroups := fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}
+			got := stuckLater(t, shim.Options{Proc: fstest.MapFS{}, Cgroups: cgroups, Follower: kit.Follower{}}, r)
+			if len(got) > 0 != (after == time.Minute) {
+				t.Errorf("found %+v", got)
 			}
 		})
 	}
-}
-
-// TestExamineFindsStoppedShim has a shim that a signal stopped, with a container that has ended: that
-// is one trouble.
-func TestExamineFindsStoppedShim(t *testing.T) {
-	kit.Bubble(t, "stopped, and an end", func(t *testing.T) {
-		o := serveStub(t, stubOfNginx("/"+folder, runc))
-		o.Cgroups, o.Proc = fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, fstest.MapFS{
-			"self/stat": {}, "40/comm": {Data: []byte("containerd-shim\n")}, "40/stat": {Data: []byte("40 (containerd-shim) T 1 ")},
-			"40/cmdline": {Data: []byte("/usr/bin/containerd-shim-runc-v2\x00-id\x00s\x00")},
-		}
-		r := doctor.Examine(t.Context(), o)
-		const begin, end = "PROBLEM: shop/web-0 has a hung shim for at least ", "containerd-shim, PID 40, is stopped by a signal; nginx has ended, and the runtime calls it running"
-		if !strings.HasPrefix(r.Verdict, begin) || !strings.HasSuffix(r.Verdict, end) {
-			t.Errorf("verdict %q, want %q, %q", r.Verdict, begin, end)
-		}
-		if len(r.Empty) > 0 {
-			t.Errorf("also %+v", r.Empty)
-		}
-	})
 }

@@ -1,4 +1,4 @@
-package doctor
+package shim
 
 import (
 	"context"
@@ -10,118 +10,76 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// settle is the time in which a runtime handles the exit of a container. If the cgroup is still
-// empty afterwards and the container still counts as running, the exit was lost.
-const settle = 2 * time.Second
+const (
+	// lostTries is the number of tries to find the process of a container at which the runtime is
+	// asked. At all of them it must have ended: a runtime needs time for an exit.
+	lostTries = 2
+	// mostAsked containers are asked for in one look, for at most askTimeout.
+	mostAsked  = 32
+	askTimeout = 2 * time.Second
+)
 
-// readCgroups finds containers that the runtime calls running although they have ended. A runtime
-// that lost the exit of a container reports it as running forever (containerd#12678), and no CRI
-// call shows that. An empty cgroup alone proves nothing: gVisor and Kata keep the processes of a
-// container elsewhere, zeropod scales one to zero.
-func (e *examination) readCgroups(ctx context.Context, items []item) {
-	if e.Cgroups == nil || slices.ContainsFunc(e.calls, func(c madeCall) bool { return c.ID != "" && c.hangs() }) {
+// askLost finds containers that the runtime calls running although they had ended before anybody
+// looked. A runtime that lost the exit of a container reports it as running forever
+// (containerd#12678), and no list shows that. An empty cgroup alone proves nothing: gVisor and Kata
+// keep the processes of a container elsewhere, zeropod scales one to zero.
+func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface, now time.Time) {
+	if w.o.Cgroups == nil || len(w.unfound) == 0 {
 		return
 	}
-	var suspects []item
-	for _, c := range items {
-		if c.runs && c.Method == "ContainerStatus" && e.lostCgroup(ctx, c) != "" {
-			suspects = append(suspects, c)
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	for _, id := range w.unfound[:min(len(w.unfound), mostAsked)] {
+		c := w.wanted[id]
+		pid := w.lost(ctx, runtimeapi.NewRuntimeServiceClient(runtime), id)
+		if pid == 0 {
+			continue
 		}
-	}
-	if len(suspects) == 0 {
-		return
-	}
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return
-	}
-	for _, c := range suspects {
-		if cgroup := e.lostCgroup(ctx, c); cgroup != "" {
-			e.report.Empty = append(e.report.Empty, EmptyContainer{Pod: c.Pod, PodUID: c.PodUID, Container: c.Container, ID: c.ID, Cgroup: cgroup})
+		if c.lost++; c.lost == lostTries {
+			c.first, c.ended, c.ask, c.next = pid, now, now.Add(agreesWithin), time.Time{}
 		}
 	}
 }
 
-// findStuck finds pods whose shim is stopped or has ended, or that have a container that has ended.
-// The end of a container of such a shim is the shim's matter.
-func (e *examination) findStuck(items []item) {
-	if e.Proc != nil {
-		e.stuck = shim.Find(e.Proc, statuses(items), e.report.At)
-	}
-	for i := range e.stuck {
-		stuck := &e.stuck[i]
-		e.report.Empty = slices.DeleteFunc(e.report.Empty, func(c EmptyContainer) bool {
-			if c.PodUID == string(stuck.UID) {
-				stuck.Container, stuck.ID = c.Container, pleg.ContainerID(c.ID)
-			}
-			return c.PodUID == string(stuck.UID)
-		})
-	}
-	for _, c := range e.report.Empty {
-		namespace, name, _ := strings.Cut(c.Pod, "/")
-		e.stuck = append(e.stuck, pleg.Stuck{
-			UID: pleg.PodUID(c.PodUID), Namespace: namespace, Name: name, Since: e.report.At, Container: c.Container, ID: pleg.ContainerID(c.ID),
-		})
-	}
-}
-
-// statuses returns the pods of items, in their order.
-func statuses(items []item) (pods []*pleg.PodStatus) {
-	known := make(map[string]*pleg.PodStatus)
-	for _, i := range items {
-		p := known[i.PodUID]
-		if p == nil {
-			namespace, name, _ := strings.Cut(i.Pod, "/")
-			p = &pleg.PodStatus{UID: pleg.PodUID(i.PodUID), Namespace: namespace, Name: name}
-			known[i.PodUID] = p
-			pods = append(pods, p)
-		}
-		switch {
-		case i.Method == "PodSandboxStatus":
-			p.Sandboxes = append(p.Sandboxes, &pleg.SandboxStatus{ID: pleg.ContainerID(i.ID)})
-		case i.runs:
-			p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(i.ID), State: pleg.StateRunning})
-		}
-	}
-	return pods
-}
-
-// lostCgroup returns the cgroup of a container that the runtime calls running although it has
-// ended; "" for any other, also if that is not certain.
-func (e *examination) lostCgroup(ctx context.Context, c item) string {
-	if ctx.Err() != nil {
-		return ""
-	}
-	answer, _ := e.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: c.ID, Verbose: true})
+// lost returns the number that the first process of a container had, if the runtime calls the
+// container running although it has ended; 0 for any other, also if that is not certain.
+func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, id pleg.ContainerID) int {
+	answer, _ := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
 	if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return ""
+		return 0
 	}
 	var info verbose
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil {
-		return ""
+		return 0
 	}
-	if !info.keepsProcesses() && (info.RuntimeType != "" || !c.plain || !e.hasEnded(info.Pid)) {
-		return ""
+	if !info.keepsProcesses() {
+		if info.RuntimeType != "" || !w.hasEnded(info.Pid) {
+			return 0
+		}
+		sandbox, err := runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: info.SandboxID})
+		if err != nil || !plainHandlers[sandbox.GetStatus().GetRuntimeHandler()] {
+			return 0
+		}
 	}
 	cgroup := info.cgroupPath()
-	if cgroup == "" || e.exists(info.Pid) || !isEmpty(e.Cgroups, cgroup) {
-		return ""
+	if cgroup == "" || w.exists(info.Pid) || !isEmpty(w.o.Cgroups, cgroup) && (!w.hasEnded(info.Pid) || !isGone(w.o.Cgroups, cgroup)) {
+		return 0
 	}
-	return cgroup
+	return max(info.Pid, 1)
 }
 
 // verbose is what containerd and CRI-O report of a container if asked to be verbose. Only
 // containerd has the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
+	SandboxID      string `json:"sandboxID"`
 	RuntimeType    string `json:"runtimeType"`
 	RuntimeOptions struct {
 		BinaryName string `json:"binary_name"`
@@ -182,11 +140,11 @@ func slicePath(slice string) string {
 
 // exists reports whether there is a process with this number that is no zombie. It may be another
 // process by now: then nothing is certain.
-func (e *examination) exists(pid int) bool {
-	if e.Proc == nil {
+func (w *Watcher) exists(pid int) bool {
+	if w.o.Proc == nil {
 		return false
 	}
-	p, _ := process.Read(e.Proc, pid)
+	p, _ := process.Read(w.o.Proc, pid)
 	return p != nil && p.State != ""
 }
 
@@ -195,12 +153,27 @@ const hostPIDs = "pid:[4026531836]"
 
 // hasEnded reports whether the process that the runtime takes for a container's first is gone.
 // Only the host's pid namespace shows that.
-func (e *examination) hasEnded(pid int) bool {
-	if e.Proc == nil || pid <= 0 {
+func (w *Watcher) hasEnded(pid int) bool {
+	if w.o.Proc == nil || pid <= 0 {
 		return false
 	}
-	namespace, err := fs.ReadLink(e.Proc, "self/ns/pid")
-	return err == nil && namespace == hostPIDs && !e.exists(pid)
+	namespace, err := fs.ReadLink(w.o.Proc, "self/ns/pid")
+	return err == nil && namespace == hostPIDs && !w.exists(pid)
+}
+
+// isGone reports whether a scope of systemd is gone although the slice of its pod is there: it goes
+// with its last process.
+func isGone(cgroups fs.FS, scope string) bool {
+	if !strings.HasSuffix(scope, ".scope") {
+		return false
+	}
+	for _, root := range []string{"", "pids"} {
+		_, slice := fs.Stat(cgroups, path.Join(root, path.Dir(scope)))
+		if _, err := fs.Stat(cgroups, path.Join(root, scope)); slice == nil {
+			return errors.Is(err, fs.ErrNotExist)
+		}
+	}
+	return false
 }
 
 // isEmpty reports whether a cgroup exists and neither it nor a cgroup in it has a process. In

@@ -1,0 +1,275 @@
+package host
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+const (
+	// listLimit is what the kubelet and the runtimes accept, fullList the share of it at which a
+	// list counts as too large.
+	listLimit = 16 << 20
+	fullList  = 0.6
+	// maxAnswer measures a list that exceeds the limit, if only the client enforces it.
+	maxAnswer = 256 << 20
+	// listTimeout bounds both lists.
+	listTimeout = 20 * time.Second
+	// named is the number of pods or items that a trouble names.
+	named = 3
+)
+
+// List is one of the two lists of all pods. Its JSON form is one of the program's outputs.
+type List struct {
+	Method string `json:"method"`
+	Bytes  int    `json:"bytes"`
+	// LimitBytes is the size that kubelets and runtimes accept.
+	LimitBytes int `json:"limitBytes"`
+	// Portioned is true if the runtime could not send the list as a whole.
+	Portioned bool `json:"portioned,omitempty"`
+	// Largest are the pods with the most bytes in this list.
+	Largest []PodSize `json:"largest,omitempty"`
+}
+
+// PodSize is what one pod has in a list, in bytes.
+type PodSize struct {
+	Pod         string `json:"pod"`
+	Bytes       int    `json:"bytes"`
+	Annotations int    `json:"annotationBytes"`
+}
+
+// listAnswer is an answer as the runtime sent it, and what it says. Text in it that is not UTF-8 is
+// replaced.
+type listAnswer struct {
+	raw     []byte
+	message proto.Message
+}
+
+// lists makes both list calls at once, as a relist does, and returns their sizes and what is
+// malformed in them. If a list is too large for one answer, it lists each state.
+func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []pleg.Trouble, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
+	defer cancel()
+	sandboxes, containers := &List{Method: "ListPodSandbox", LimitBytes: listLimit}, &List{Method: "ListContainers", LimitBytes: listLimit}
+	var answers [2][]*listAnswer
+	var errs [2]error
+	var both sync.WaitGroup
+	both.Go(func() {
+		answers[0], errs[0] = sandboxes.inPortions(runtimeapi.PodSandboxState_name, func(state *int32) (*listAnswer, error) {
+			request := &runtimeapi.ListPodSandboxRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
+			}
+			return invoke(ctx, runtime, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, request, &runtimeapi.ListPodSandboxResponse{})
+		})
+	})
+	both.Go(func() {
+		answers[1], errs[1] = containers.inPortions(runtimeapi.ContainerState_name, func(state *int32) (*listAnswer, error) {
+			request := &runtimeapi.ListContainersRequest{}
+			if state != nil {
+				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
+			}
+			return invoke(ctx, runtime, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, &runtimeapi.ListContainersResponse{})
+		})
+	})
+	both.Wait()
+	if err := cmp.Or(errs[0], errs[1]); err != nil {
+		return nil, nil, err
+	}
+	pods, skipped, err := cri.Join(encoded(answers[0]), encoded(answers[1]))
+	if err != nil {
+		return nil, nil, err
+	}
+	names := namesOf(pods)
+	sandboxes.measure(answers[0], names)
+	containers.measure(answers[1], names)
+	return []List{*sandboxes, *containers}, malformed(skipped, names), nil
+}
+
+// inPortions makes a list call, and if the list is too large, one call for each state. It returns
+// the answers.
+func (l *List) inPortions(states map[int32]string, list func(state *int32) (*listAnswer, error)) (answers []*listAnswer, err error) {
+	whole, err := list(nil)
+	if status.Code(err) != codes.ResourceExhausted {
+		return []*listAnswer{whole}, err
+	}
+	l.Portioned = true
+	for state := range states {
+		if part, err := list(&state); err == nil { // a portion may be too large, too
+			answers = append(answers, part)
+		}
+	}
+	return answers, nil
+}
+
+func encoded(answers []*listAnswer) [][]byte {
+	raw := make([][]byte, len(answers))
+	for n, a := range answers {
+		raw[n] = a.raw
+	}
+	return raw
+}
+
+func invoke(ctx context.Context, runtime grpc.ClientConnInterface, method string, request, answer proto.Message) (*listAnswer, error) {
+	a := &listAnswer{message: answer}
+	return a, runtime.Invoke(ctx, method, request, a, grpc.StaticMethod(), grpc.MaxCallRecvMsgSize(maxAnswer), grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(grpcproto.Name)}))
+}
+
+// listCodec decodes a [listAnswer].
+type listCodec struct{ encoding.CodecV2 }
+
+// Name is empty so that the calls have the content type of all others.
+func (listCodec) Name() string { return "" }
+
+// Unmarshal keeps the bytes.
+func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	a := v.(*listAnswer)
+	a.raw = data.Materialize()
+	_, err := lenient.Unmarshal(a.raw, a.message)
+	return err
+}
+
+// namesOf returns the name of the pod of each container and sandbox.
+func namesOf(pods []*pleg.Pod) map[string]string {
+	names := make(map[string]string)
+	for _, p := range pods {
+		name := p.Namespace + "/" + p.Name
+		if p.Name == "" {
+			name = string(p.UID)
+		}
+		for _, c := range slices.Concat(p.Sandboxes, p.Containers) {
+			names[string(c.ID)] = name
+		}
+	}
+	return names
+}
+
+// measure finds the size of the list, and the pods that are largest in it.
+func (l *List) measure(answers []*listAnswer, names map[string]string) {
+	pods := make(map[string]PodSize)
+	add := func(id string, size int, annotations map[string]string) {
+		p := pods[names[id]]
+		p.Pod, p.Bytes = names[id], p.Bytes+size
+		for k, v := range annotations {
+			p.Annotations += len(k) + len(v)
+		}
+		pods[p.Pod] = p
+	}
+	for _, a := range answers {
+		l.Bytes += len(a.raw)
+		switch m := a.message.(type) {
+		case *runtimeapi.ListPodSandboxResponse:
+			for _, s := range m.GetItems() {
+				add(s.GetId(), proto.Size(s), s.GetAnnotations())
+			}
+		case *runtimeapi.ListContainersResponse:
+			for _, c := range m.GetContainers() {
+				add(c.GetId(), proto.Size(c), c.GetAnnotations())
+			}
+		}
+	}
+	delete(pods, "") // items of no pod
+	l.Largest = slices.SortedFunc(maps.Values(pods), func(a, b PodSize) int { return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(a.Pod, b.Pod)) })
+	l.Largest = l.Largest[:min(named, len(l.Largest))]
+}
+
+// words are what people call what a list has.
+var words = map[string]string{"ListPodSandbox": "sandboxes", "ListContainers": "containers"}
+
+// trouble returns what is wrong with the size of a list.
+func (l *List) trouble() (pleg.Trouble, bool) {
+	t := pleg.Trouble{Cause: string(verdict.ListTooLarge), Subject: "the list of " + words[l.Method]}
+	switch {
+	case l.Portioned || l.Bytes >= l.LimitBytes:
+		t.Problem, t.What = true, "is too large"
+		t.Detail = fmt.Sprintf(": %s, more than the %s that a kubelet accepts", Size(l.Bytes), Size(l.LimitBytes))
+		if l.Bytes < l.LimitBytes { // the runtime's own limit, or not all portions are known
+			t.Detail = ": the runtime cannot send it, at least " + Size(l.Bytes)
+		}
+	case float64(l.Bytes) >= fullList*float64(l.LimitBytes):
+		t.What = "is almost too large"
+		t.Detail = fmt.Sprintf(": %s, %.0f %% of the %s that a kubelet accepts", Size(l.Bytes), 100*float64(l.Bytes)/float64(l.LimitBytes), Size(l.LimitBytes))
+	default:
+		return t, false
+	}
+	if len(l.Largest) == 0 {
+		return t, true
+	}
+	names := make([]string, len(l.Largest))
+	for n, p := range l.Largest {
+		names[n] = fmt.Sprintf("%s %s (annotations %s)", p.Pod, Size(p.Bytes), Size(p.Annotations))
+	}
+	t.Detail += "; the largest pods in it: " + strings.Join(names, ", ")
+	return t, true
+}
+
+// Size returns a number of bytes for people.
+func Size(bytes int) string {
+	switch {
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	default:
+		return fmt.Sprintf("%d B", bytes)
+	}
+}
+
+// malformedReasons are the reasons why no call can ask for a listed item, or a kubelet cannot read
+// the list. The others are of pods that no kubelet made.
+var malformedReasons = map[string]string{
+	"no_id":       "has no id",
+	"no_metadata": "has no metadata",
+	"not_utf8":    "has text that is not UTF-8, so that a kubelet cannot read the list",
+}
+
+// malformed returns what is wrong with the items of the lists.
+func malformed(skipped []cri.Skipped, names map[string]string) (all []pleg.Trouble) {
+	for _, method := range []string{"ListPodSandbox", "ListContainers"} {
+		var bad []string
+		for _, s := range skipped {
+			reason := malformedReasons[s.Reason]
+			if reason == "" || s.Sandbox != (method == "ListPodSandbox") {
+				continue
+			}
+			kind := strings.TrimSuffix(words[method], "s")
+			if s.Sandbox {
+				kind = "sandbox"
+			}
+			text := fmt.Sprintf("%s %s (%s)", kind, cmp.Or(s.Name, "without a name"), cmp.Or(view.ShortID(string(s.ID)), "no id"))
+			if pod := cmp.Or(names[string(s.ID)], names[string(s.SandboxID)]); pod != "" {
+				text += " of " + pod
+			}
+			bad = append(bad, text+" "+reason)
+		}
+		if len(bad) == 0 {
+			continue
+		}
+		t := pleg.Trouble{Cause: string(verdict.RuntimeFails), Problem: true, Subject: "the list of " + words[method], What: "has malformed items", Detail: ": " + bad[0]}
+		if more := len(bad) - 1; more > 0 {
+			t.Detail += fmt.Sprintf("; and %d more", more)
+		}
+		all = append(all, t)
+	}
+	return all
+}

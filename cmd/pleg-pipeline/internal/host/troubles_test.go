@@ -1,0 +1,142 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
+)
+
+// notUTF8 sends each ? as a byte that is not UTF-8.
+type notUTF8 struct{ encoding.CodecV2 }
+
+func (c notUTF8) Marshal(v any) (mem.BufferSlice, error) {
+	data, err := c.CodecV2.Marshal(v)
+	if err != nil {
+		return nil, err
+	}
+	return mem.BufferSlice{mem.SliceBuffer(bytes.ReplaceAll(data.Materialize(), []byte("?"), []byte{0xff}))}, nil
+}
+
+// pods returns a runtime with pods, each with a sandbox with annotations of this size and a container.
+func pods(n, annotations int) *rawruntime.Runtime {
+	r := &rawruntime.Runtime{}
+	for i := range n {
+		id := fmt.Sprint(i)
+		r.Sandboxes = append(r.Sandboxes, &runtimeapi.PodSandbox{
+			Id: "s" + id, Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u" + id, Namespace: "shop", Name: "web-" + id},
+			Annotations: map[string]string{"a": strings.Repeat("x", annotations+i)},
+		})
+		r.Containers = append(r.Containers, &runtimeapi.Container{Id: "c" + id, PodSandboxId: "s" + id, Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}})
+	}
+	return r
+}
+
+// TestTroubles has a runtime with one trouble each. It is found in the first seconds, keeps its time, and is
+// over with its cause.
+func TestTroubles(t *testing.T) {
+	container := func(c *runtimeapi.Container) *rawruntime.Runtime {
+		r := pods(1, 0)
+		c.PodSandboxId = "s0"
+		r.Containers = append(r.Containers, c)
+		return r
+	}
+	condition := func(kind string, met bool) *rawruntime.Runtime {
+		r := pods(1, 0)
+		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: kind, Status: met, Reason: "Broken", Message: "no plugin"}}
+		return r
+	}
+	for name, test := range map[string]struct {
+		runtime *rawruntime.Runtime
+		want    string // "" for none
+	}{
+		"nothing":     {pods(3, 0), ""},
+		"ready":       {condition("NetworkReady", true), ""},
+		"unknown":     {condition("Other", false), ""},
+		"no network":  {condition("NetworkReady", false), "network plugin problem: the network of the runtime is not ready: Broken no plugin"},
+		"not ready":   {condition("RuntimeReady", false), "runtime not ready problem: the runtime is not ready: Broken no plugin"},
+		"half":        {pods(100, 50_000), ""},
+		"almost":      {pods(100, 110_000), "list too large warning: the list of sandboxes is almost too large: 10.5 MiB, 66 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 107.6 KiB (annotations 107.5 KiB), shop/web-98"},
+		"too large":   {pods(100, 180_000), "list too large problem: the list of sandboxes is too large: 17.2 MiB, more than the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 175.9 KiB"},
+		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
+		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var m kit.Memory
+			rawruntime.Serve(t, test.runtime, m.Listen(), grpc.ForceServerCodecV2(notUTF8{encoding.GetCodecV2(proto.Name)}), grpc.MaxSendMsgSize(1<<30))
+			conn, err := grpc.NewClient("passthrough:///memory", grpc.WithContextDialer(m.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			kit.Must(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+			requireTrouble(t, host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}, conn, podcache.New(), test.want)
+		})
+	}
+}
+
+func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface, cache *podcache.Cache, want string) {
+	t.Helper()
+	w := host.New(o)
+	kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, conn, cache) })
+	began := time.Now()
+	for _, passes := range []time.Duration{2 * time.Second, 2 * time.Minute} {
+		time.Sleep(passes)
+		synctest.Wait()
+		var r pleg.Report
+		w.Report(&r)
+		var got string
+		for _, found := range r.Troubles {
+			got += fmt.Sprintf("%s %s: %s %s%s", found.Cause, map[bool]string{true: "problem", false: "warning"}[found.Problem], found.Subject, found.What, found.Detail)
+			if found.Since.Sub(began) > time.Second {
+				t.Errorf("since %v, want its first look", found.Since)
+			}
+		}
+		if got != want && (want == "" || !strings.HasPrefix(got, want)) {
+			t.Errorf("found %q, want %q", got, want)
+		}
+	}
+}
+
+// TestCounts has caches with many dead containers, and with sandboxes without an address.
+func TestCounts(t *testing.T) {
+	status := func(running, exited, dead int, ips ...string) *pleg.PodStatus {
+		s := &pleg.PodStatus{UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, IPs: ips}}}
+		for range dead {
+			s.Sandboxes = append(s.Sandboxes, &pleg.SandboxStatus{})
+		}
+		for n := range running + exited {
+			s.Containers = append(s.Containers, &pleg.ContainerStatus{State: map[bool]pleg.State{true: pleg.StateRunning, false: pleg.StateExited}[n < running]})
+		}
+		return s
+	}
+	for name, test := range map[string]struct {
+		status *pleg.PodStatus
+		want   string
+	}{
+		"few":          {status(1, 199, 0, "10.0.0.1"), ""},
+		"enough":       {status(40, 200, 0, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 200 containers have exited and 0 sandboxes are not ready, and all are in every list; most in shop/web-0, 200"},
+		"many run too": {status(41, 200, 0, "10.0.0.1"), ""},
+		"sandboxes":    {status(500, 0, 1000, "10.0.0.1"), "too many dead containers warning: the runtime has many dead containers: 0 containers have exited and 1000 sandboxes"},
+		"no address":   {status(1, 0, 0), "network plugin warning: the network plugin gave no address: 1 of 1 sandboxes are ready and have none"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			cache := podcache.New()
+			cache.Set("u", test.status, nil, time.Now())
+			requireTrouble(t, host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}, images{}, cache, test.want)
+		})
+	}
+}

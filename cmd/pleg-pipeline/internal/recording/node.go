@@ -1,0 +1,84 @@
+package recording
+
+import (
+	"bytes"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	plegwire "github.com/pleg-pipeline/pleg-pipeline/internal/wire"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// nodeState is what is wrong with the node from a time on, which no answer of the runtime shows.
+type nodeState struct {
+	at     time.Duration
+	report pleg.Report
+}
+
+// nodeLine returns what a status says of the node as a line. It returns false if that is what the
+// line before said. The details of troubles may name anything, so that they are not redacted but left out.
+func (e *encoder) nodeLine(at time.Duration, s pleg.Status) (line, bool) {
+	of := pleg.Status{Stuck: s.Stuck, Unread: s.Unread, Disk: s.Disk, Troubles: s.Troubles}
+	message := plegwire.FromPipelineStatus(of)
+	if e.redact != nil {
+		for _, t := range message.GetTroubles() {
+			t.Detail = ""
+		}
+	}
+	for _, u := range message.GetUnread() { // changes each second
+		u.Bytes = 0
+	}
+	text := e.text(message)
+	if bytes.Equal(text, e.node) || e.node == nil && string(text) == "{}" {
+		return line{}, false
+	}
+	e.node = text
+	return line{At: offset(at), Node: text, size: len(text)}, true
+}
+
+// addNode adds what a line says of the node.
+func (l *loader) addNode(at time.Duration, text []byte) error {
+	var message plegv1.PipelineStatus
+	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, &message); err != nil {
+		return err
+	}
+	s := plegwire.ToPipelineStatus(&message)
+	l.nodes = append(l.nodes, nodeState{at, pleg.Report{Stuck: s.Stuck, Unread: s.Unread, Disk: s.Disk, Troubles: s.Troubles}})
+	return nil
+}
+
+// Report adds to a report what was wrong with the node at the present time of the replay. Its
+// troubles began as long ago as when it was recorded.
+func (s *Server) Report(r *pleg.Report) {
+	s.mu.Lock()
+	zero, now := s.zero, s.now()
+	s.mu.Unlock()
+	var of pleg.Report
+	for _, n := range s.recording.nodes {
+		if n.at <= now {
+			of = n.report
+		}
+	}
+	then := func(since time.Time) time.Time {
+		return zero.Add(time.Duration(float64(since.Sub(s.recording.Header.Began)) / s.speed))
+	}
+	for _, stuck := range of.Stuck {
+		stuck.Since = then(stuck.Since)
+		r.Stuck = append(r.Stuck, stuck)
+	}
+	for _, unread := range of.Unread {
+		unread.Since = then(unread.Since)
+		r.Unread = append(r.Unread, unread)
+	}
+	if of.Disk != nil {
+		disk := *of.Disk
+		disk.Since = then(disk.Since)
+		r.Disk = &disk
+	}
+	for _, t := range of.Troubles {
+		t.Since = then(t.Since)
+		r.Troubles = append(r.Troubles, t)
+	}
+}

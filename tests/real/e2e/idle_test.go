@@ -1,0 +1,77 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
+)
+
+const (
+	idlePods = 110
+	// mostOfIdle is the CPU time of an idle daemon that watches the shims, in that of one that cannot.
+	mostOfIdle = 1.15
+	idleTime   = 2 * time.Minute
+)
+
+// Watching the shims of 110 pods costs next to nothing while nothing happens. Both daemons run at the same
+// time, so that the load of the machine does not matter.
+func TestIdleWatchOfShims(t *testing.T) {
+	ctx, f := newFixture(t, lab.Options{})
+	f.timeout = 5 * time.Minute
+	f.runPods(ctx, idlePods)
+	f.runContainers(ctx, func(int) lab.ContainerSpec { return lab.ContainerSpec{Name: "main", Program: lab.Pause()} })
+	with := f.run(ctx, instanceOptions{name: "with", release: true})
+	without := f.run(ctx, instanceOptions{name: "without", release: true, alone: true})
+	f.awaitAll(ctx)
+	must(t, backoff.Wait(ctx, 30*time.Second)) // all shims are found, and both have collected their garbage
+	watches, other := cpu(t, with.PID()), cpu(t, without.PID())
+	must(t, backoff.Wait(ctx, idleTime))
+	watches, other = cpu(t, with.PID())-watches, cpu(t, without.PID())-other
+	ratio := float64(watches) / float64(other)
+	perSecond := func(d time.Duration) time.Duration { return (d / (idleTime / time.Second)).Round(time.Microsecond) }
+	values, err := with.Metrics(ctx)
+	must(t, err)
+	t.Logf("FIGURE an idle second with %d pods costs %v, without the shims %v: %.2f; resident %.0f MiB", idlePods,
+		perSecond(watches), perSecond(other), ratio, values["process_resident_memory_bytes"]/(1<<20))
+	if ratio > mostOfIdle {
+		t.Errorf("the watch costs %.2f of a daemon without it, want at most %.2f", ratio, mostOfIdle)
+	}
+	// What is measured is the watch: the daemon finds a shim that does not run, and the other cannot.
+	pod := f.pods[0]
+	must(t, f.lab.FreezeShim(ctx, pod))
+	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(s.Stuck) == 1 }))
+	if s, err := without.status(ctx); err != nil || len(s.Stuck) > 0 {
+		t.Errorf("the daemon without the processes finds %+v, %v", s.Stuck, err)
+	}
+	must(t, f.lab.ThawShim(pod))
+}
+
+// cpu returns the CPU time of a process.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	const scheduled = 2 // CPUCLOCK_SCHED in linux/posix-timers.h
+	var ts unix.Timespec
+	must(t, unix.ClockGettime(int32(^pid<<3|scheduled), &ts))
+	return time.Duration(ts.Nano())
+}
+
+// hideProcesses returns a program that runs another one, which sees no process but itself.
+func hideProcesses(t *testing.T, program string) string {
+	t.Helper()
+	dir := process.Dir(t)
+	file, all := filepath.Join(dir, "alone"), filepath.Join(dir, "proc")
+	must(t, os.Mkdir(all, 0o755))
+	hide := "mount --bind /proc " + all + " && mount -t tmpfs none /proc && mkdir /proc/self && mount --bind " + all + "/$$ /proc/self"
+	script := "#!/bin/sh\nexec unshare --mount sh -c '" + hide + " && exec " + program + " \"$@\"' sh \"$@\"\n"
+	must(t, os.WriteFile(file, []byte(script), 0o755))
+	return file
+}
