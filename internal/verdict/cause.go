@@ -17,6 +17,7 @@ const (
 	RuntimeSlow      Cause = "runtime slow"
 	RuntimeUnready   Cause = "runtime not ready"
 	RuntimeFails     Cause = "runtime fails"
+	Contradiction    Cause = "list and status differ"
 	HungContainer    Cause = "hung container"
 	SlowContainer    Cause = "slow container"
 	HungShim         Cause = "hung shim"
@@ -51,6 +52,7 @@ var advice = map[Cause]string{
 	RuntimeSlow:    "find what the runtime waits for: CPU and disk of this node, its log, the number of containers; " + restart,
 	RuntimeUnready: restart,
 	RuntimeFails:   readLog + " at this time; if it names a pod, remove that pod; otherwise " + goroutines,
+	Contradiction:  "find out which of the two is right (crictl ps -a, crictl inspect ID) and " + readLog + "; if it lasts, " + again,
 	HungContainer: "look for processes of the pod in state D (ps -eo pid,stat,wchan,cmd), a network filesystem that does not answer, " +
 		"or a shim that hangs; as the last resort kill the pod's shim. A kubelet waits for this pod at each relist",
 	SlowContainer: "look at the processes and volumes of this pod; a kubelet waits for it at each relist that shows a change of the pod",

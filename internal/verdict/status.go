@@ -50,7 +50,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		s.At = time.Now()
 	}
 	var all []Finding
-	for _, find := range []func(pleg.Status) []Finding{l.lists, l.stuck, l.hangs, l.failures, l.slow} {
+	for _, find := range []func(pleg.Status) []Finding{l.lists, l.stuck, l.hangs, l.failures, l.contradictions, l.slow} {
 		for _, f := range find(s) {
 			all = append(all, f.Completed(s.At))
 		}
@@ -60,7 +60,9 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: s.Since.Unhealthy, Detail: ": " + Plain(s.Err),
 		}.Completed(s.At))
 	}
-	if s.Degraded != nil {
+	troubles := l.troubles(s)
+	measured := slices.ContainsFunc(troubles, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem })
+	if s.Degraded != nil && !(measured && errors.Is(s.Degraded, pleg.ErrListTooLarge)) {
 		f := Finding{
 			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}
@@ -70,7 +72,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}
 		all = append(all, f.Completed(s.At))
 	}
-	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
+	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), troubles) {
 		all = append(all, f.Completed(s.At))
 	}
 	if slices.ContainsFunc(all, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem }) {
@@ -140,6 +142,42 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	return []Finding{f.and(len(s.Failed) - 1)}
 }
 
+// A contradiction is a finding after contradictionAfter, when at least three inspections have seen it,
+// and a problem after contradictionLasts: a runtime that restarts is wrong for some seconds.
+const (
+	contradictionAfter = 10 * time.Second
+	contradictionLasts = time.Minute
+)
+
+// contradictions finds pods of which lists and statuses say different things.
+func (l Limits) contradictions(s pleg.Status) []Finding {
+	pods := make(map[pleg.PodUID]struct{})
+	for _, c := range s.Contradictions {
+		if s.At.Sub(c.Since) >= contradictionAfter {
+			pods[c.UID] = struct{}{}
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	c := s.Contradictions[0] // the longest
+	f := ofPod(c.Namespace, c.Name, c.UID)
+	if s.At.Sub(c.Since) < contradictionLasts {
+		f.Severity = Warning
+	}
+	says := "is " + c.Status.String() + " in its status"
+	if c.Missing {
+		says = "is missing in its status"
+	}
+	what := "container " + c.ContainerName
+	if c.Sandbox {
+		what = "its sandbox"
+	}
+	f.Cause, f.What, f.Since = Contradiction, "differs in lists and statuses", c.Since
+	f.Detail = fmt.Sprintf(": %s is %s in the lists and %s", what, c.Listed, says)
+	return []Finding{f.and(len(pods) - 1)}
+}
+
 // slowInspection is far above the time that a busy, healthy runtime takes for one pod.
 const slowInspection = time.Second
 
@@ -204,7 +242,8 @@ func (f Finding) and(more int) Finding {
 }
 
 var plural = map[string]string{
-	"hangs": "hang", "is slow": "are slow", "has a hung shim": "have hung shims",
+	"differs in lists and statuses": "differ in lists and statuses",
+	"hangs":                         "hang", "is slow": "are slow", "has a hung shim": "have hung shims",
 	"has no shim": "have no shims", "has a container without a process": "have containers without processes",
 	"does not read from the runtime": "do not read from the runtime",
 }

@@ -13,7 +13,8 @@ type expectations struct {
 	waits map[one]*expectation
 	// next is when the first wait ends, or earlier; zero if there is none.
 	next time.Time
-	// sandboxes is set once an event has announced the removal of a sandbox: CRI-O announces none.
+	// sandboxes is set once an event has announced the creation or the removal of a sandbox: CRI-O
+	// announces neither.
 	sandboxes bool
 }
 
@@ -50,10 +51,12 @@ const (
 // hear notes what an event lets expect.
 func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	of := one{h.UID, h.Container}
+	if h.Container == h.Sandbox && (h.Removed || h.State == pleg.StateCreated) {
+		e.sandboxes = true
+	}
 	switch {
 	case h.UID == "" || h.Container == "":
 	case h.Removed:
-		e.sandboxes = e.sandboxes || h.Container == h.Sandbox
 		e.add(of, toGo, goWait, now)
 	case h.State == pleg.StateCreated:
 		e.add(of, toStart, startWait, now)
