@@ -58,6 +58,8 @@ const (
 	ofSynced kind = "node.synced"
 	// ofAgent says again that an agent publishes.
 	ofAgent kind = "node.agent"
+	// ofGone says that the node was forgotten.
+	ofGone kind = "node.gone"
 )
 
 const (
@@ -71,7 +73,7 @@ func ceSource(cluster, node string) string {
 
 // begin begins a message, a CloudEvent 1.0 in JSON: its data, and the message, have no end. docs/fleet.md
 // describes it. The fields are those of inner.
-func begin(to object, source string, k kind, ev *pleg.Event, fields object) (id string, o object) {
+func begin(to object, source string, k kind, ev *pleg.Event, fields object) (o object) {
 	seq := strconv.FormatUint(ev.Seq, 10)
 	name, id := string(k), ev.Epoch+"/"+seq
 	if k == ofEvent {
@@ -83,7 +85,7 @@ func begin(to object, source string, k kind, ev *pleg.Event, fields object) (id 
 	o = o.text("id", id).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
 	o = o.time("time", ev.ObservedAt).text("datacontenttype", "application/json").text("sequence", strings.Repeat("0", 20-len(seq))+seq)
 	o = append(append(o.name("data"), '{'), fields...)
-	return id, o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace)
+	return o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace)
 }
 
 // message is what a reader makes of a message.
@@ -102,11 +104,11 @@ func decode(body []byte) (message, error) {
 	}
 	m := message{ofEvent, ce.Data}
 	switch name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix)); name {
-	case ofState, ofGap, ofSynced, ofAgent:
+	case ofState, ofGap, ofSynced, ofAgent, ofGone:
 		m.kind = name
 	}
 	switch {
-	case m.Epoch == "" && m.kind != ofGap && m.kind != ofAgent:
+	case m.Epoch == "" && m.kind != ofGap && m.kind != ofAgent && m.kind != ofGone:
 		return m, errors.New("it has no epoch")
 	case m.Pod != nil:
 		m.Pod.restore(&m.Event)

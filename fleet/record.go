@@ -14,8 +14,11 @@ import (
 type record struct {
 	uid             pleg.PodUID
 	name, namespace string
-	// stored is when its last message was acknowledged.
-	stored time.Time
+	// stored is when its last message was acknowledged, sequence the number of that, and count how many messages the server has
+	// of it.
+	stored   time.Time
+	sequence uint64
+	count    uint64
 	// events are the last one of each container, as in a podState.
 	events []lastEvent
 	// status is the newest one, of which details and labels are published.

@@ -29,13 +29,13 @@ type States struct {
 // thorough is the patience of who reads once, and does not try again.
 var thorough = &patience{unanswered: 6}
 
-// OpenStates returns the states of a cluster. It fails if the server cannot be reached, or if nothing
+// OpenStates returns the states of a cluster. mirror is the name of a mirror of its stream; if empty, the stream itself is read. It fails if the server cannot be reached, or if nothing
 // has been published for the cluster yet.
-func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
+func OpenStates(ctx context.Context, js jetstream.JetStream, cluster, mirror string) (*States, error) {
 	if err := checkName("cluster", cluster, maxCluster); err != nil {
 		return nil, err
 	}
-	stream, err := openStream(ctx, js, thorough, cluster, nil)
+	stream, err := openStream(ctx, js, thorough, cluster, mirror, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
@@ -47,6 +47,8 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
+	// LastSeen is when its agent last said that it lives, by the clock of the server.
+	LastSeen time.Time
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
 	CurrentAsOf time.Time
@@ -55,6 +57,7 @@ type Node struct {
 	Verdict *Verdict
 
 	health health
+	stale  bool // its states may be older than its pods
 }
 
 // Nodes returns all nodes that have published, or have an agent, sorted by name.
@@ -65,38 +68,70 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 
 // nodes returns some nodes by their names; without names, all.
 func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, error) {
-	bucket, err := openBucket(ctx, s.js, thorough, nil)
-	if err != nil {
-		return nil, err
-	}
+	bucket := &store{patience: thorough, js: s.js}
+	var info *jetstream.StreamInfo
 	known := make(map[string]Node)
-	_, err = bucket.snapshot(ctx, subjects(leasePrefix, s.cluster, names, ""), func(m *stored) {
-		name, agent := nodeOf(m.Subject), agentState{}
-		if delete(known, name); json.Unmarshal(m.Data, &agent) != nil { // it has ended
-			return
-		}
-		if agent.Layout != layout {
-			agent.Verdict = new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
-		}
-		known[name] = Node{name, agent.Agent, agent.CurrentAsOf, agent.Verdict, agent.health}
-	})
+	_, err := openBucket(ctx, s.js, nil)
+	if err == nil {
+		bucket.stream, err = s.js.Stream(ctx, "KV_"+AgentBucket)
+	}
+	if err == nil {
+		info, err = bucket.info(ctx)
+	}
+	if err == nil {
+		_, err = bucket.snapshot(ctx, subjects(leasePrefix, s.cluster, names, ""), func(m *jetstream.RawStreamMsg) {
+			known[nodeOf(m.Subject)] = nodeIn(m, info.TimeStamp)
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
 	}
-	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *stored) {
-		if name := nodeOf(m.Subject); known[name].Name == "" {
-			known[name] = Node{Name: name}
+	published := make(map[string]bool)
+	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *jetstream.RawStreamMsg) {
+		name := nodeOf(m.Subject)
+		n := known[name]
+		n.Name = name
+		of, err := decode(m.Data)
+		if published[name] = of.kind != ofGone; err == nil && of.kind == ofGap && !n.stale {
+			n.stale, n.Verdict = true, new(verdict.Silent("has not published the states of all its pods", m.Time))
 		}
+		known[name] = n
 	})
 	for name, n := range known {
-		if n.Agent == "" && err == nil {
-			var m stored
-			m, err = s.message(ctx, wanted{Last: allOf(s.cluster, name)[0]})
-			n.Verdict = new(verdict.Silent("has no agent and has published nothing", m.Time))
-			known[name] = n
+		if n.Agent == "" && !published[name] {
+			delete(known, name)
+		} else if n.Agent == "" && n.LastSeen.IsZero() && err == nil {
+			var m *jetstream.RawStreamMsg
+			if m, err = s.newest(ctx, allOf(s.cluster, name)[0]); err == nil {
+				n.LastSeen, n.stale, n.Verdict = m.Time, true, new(verdict.Silent(noAgent, m.Time))
+				known[name] = n
+			}
 		}
 	}
 	return known, err
+}
+
+const noAgent = "has no agent"
+
+// nodeIn returns what the value of an agent says at a time of the server.
+func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
+	var agent agentState
+	n := Node{Name: nodeOf(m.Subject), LastSeen: m.Time, stale: true}
+	err := json.Unmarshal(m.Data, &agent)
+	switch {
+	case err == nil && agent.Ended:
+		stopped := Finding{Cause: verdict.NodeSilent, Severity: verdict.Warning, Subject: "the node", What: "was stopped", Since: m.Time}
+		n.Verdict = new(verdict.New([]Finding{stopped.Completed(time.Now())}, ""))
+	case err != nil, now.Sub(m.Time) > LeaseTTL:
+		n.Verdict = new(verdict.Silent(noAgent, m.Time))
+	case agent.Layout != layout:
+		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
+	case agent.Fault != nil:
+		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("cannot publish: "+agent.Fault.Why, agent.Fault.Since))
+	default:
+		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, agent.health, false}
+	}
+	return n
 }
 
 // Pod is the state of one pod.
@@ -120,7 +155,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		known, err := s.nodes(ctx, nodes)
 		pods := make(map[string]Pod)
 		if err == nil {
-			_, err = s.snapshot(ctx, allOf(s.cluster, nodes...), func(m *stored) {
+			_, err = s.snapshot(ctx, allOf(s.cluster, nodes...), func(m *jetstream.RawStreamMsg) {
 				if pod, ok := podOf(known, m); ok {
 					pods[m.Subject] = pod
 				} else {
@@ -150,7 +185,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 }
 
 // podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
-func podOf(nodes map[string]Node, of *stored) (Pod, bool) {
+func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 	node, known := nodes[nodeOf(of.Subject)]
 	m, err := decode(of.Data)
 	if err != nil || !known || m.Pod == nil || m.Pod.Gone {
@@ -164,7 +199,7 @@ func podOf(nodes map[string]Node, of *stored) (Pod, bool) {
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
 	}
-	if pod.Silent = node.Agent == ""; pod.Silent && len(node.Verdict.Findings) > 0 {
+	if pod.Silent = node.stale; pod.Silent && len(node.Verdict.Findings) > 0 {
 		pod.Finding = &node.Verdict.Findings[0]
 	}
 	return pod, true
@@ -203,10 +238,20 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	case n.Agent != "":
 		err = fmt.Errorf("an agent publishes as this node: %s", n.Agent)
 	default:
-		err = explain(s.js.Conn(), s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0])))
+		err = s.purge(ctx, node)
 	}
 	if err != nil {
 		return fmt.Errorf("forget node %s: %w", node, err)
 	}
 	return nil
+}
+
+// purge removes the messages of a node and leaves one that says so, for watches that resume.
+func (s *States) purge(ctx context.Context, node string) error {
+	err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
+	if err == nil {
+		ev := pleg.Event{ObservedAt: time.Now()}
+		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), append(begin(nil, ceSource(s.cluster, node), ofGone, &ev, inner(&ev)), "}}"...))
+	}
+	return explain(s.js.Conn(), err)
 }

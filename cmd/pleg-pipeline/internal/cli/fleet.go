@@ -67,7 +67,7 @@ func (f *fleetFlags) use(ctx context.Context, out console, pods bool, fn func(co
 // openStates returns the states of the cluster. A cluster or node that has not published is an
 // error: its name is probably wrong.
 func (f *fleetFlags) openStates(ctx context.Context, js jetstream.JetStream) (*fleet.States, error) {
-	states, err := fleet.OpenStates(ctx, js, f.cluster)
+	states, err := fleet.OpenStates(ctx, js, f.cluster, "")
 	if err != nil {
 		return nil, err
 	}

@@ -97,7 +97,7 @@ func (c *forgetCommand) setNodes(_ *cobra.Command, args []string) error {
 func (c *forgetCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
-		states, err := fleet.OpenStates(ctx, js, c.nats.cluster)
+		states, err := fleet.OpenStates(ctx, js, c.nats.cluster, "")
 		if err != nil {
 			return err
 		}
