@@ -38,6 +38,8 @@ type PublisherOptions struct {
 	Conn *nats.Conn
 	// Source is the pipeline of this process or the daemon of this node.
 	Source node.Pipeline
+	// Domain is the JetStream domain of the stream, if Conn leads to a leaf node of another one.
+	Domain string
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
@@ -100,6 +102,9 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
 	js, err := jetstream.New(o.Conn)
+	if o.Domain != "" {
+		js, err = jetstream.NewWithDomain(o.Conn, o.Domain)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}

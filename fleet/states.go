@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -56,8 +55,10 @@ type Node struct {
 	// not say.
 	Verdict *Verdict
 
+	// Silent is true if nobody publishes for the node, or not all of it: its pods may have changed since CurrentAsOf.
+	Silent bool
+
 	health health
-	stale  bool // its states may be older than its pods
 }
 
 // Nodes returns all nodes that have published, or have an agent, sorted by name.
@@ -92,8 +93,8 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 		n := known[name]
 		n.Name = name
 		of, err := decode(m.Data)
-		if published[name] = of.kind != ofGone; err == nil && of.kind == ofGap && !n.stale {
-			n.stale, n.Verdict = true, new(verdict.Silent("has not published the states of all its pods", m.Time))
+		if published[name] = of.kind != ofGone; err == nil && of.kind == ofGap && !n.Silent {
+			n.Silent, n.Verdict = true, new(verdict.Silent("has not published the states of all its pods", m.Time))
 		}
 		known[name] = n
 	})
@@ -103,7 +104,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 		} else if n.Agent == "" && n.LastSeen.IsZero() && err == nil {
 			var m *jetstream.RawStreamMsg
 			if m, err = s.newest(ctx, allOf(s.cluster, name)[0]); err == nil {
-				n.LastSeen, n.stale, n.Verdict = m.Time, true, new(verdict.Silent(noAgent, m.Time))
+				n.LastSeen, n.Silent, n.Verdict = m.Time, true, new(verdict.Silent(noAgent, m.Time))
 				known[name] = n
 			}
 		}
@@ -116,7 +117,7 @@ const noAgent = "has no agent"
 // nodeIn returns what the value of an agent says at a time of the server.
 func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 	var agent agentState
-	n := Node{Name: nodeOf(m.Subject), LastSeen: m.Time, stale: true}
+	n := Node{Name: nodeOf(m.Subject), LastSeen: m.Time, Silent: true}
 	err := json.Unmarshal(m.Data, &agent)
 	switch {
 	case err == nil && agent.Ended:
@@ -129,7 +130,7 @@ func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 	case agent.Fault != nil:
 		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("cannot publish: "+agent.Fault.Why, agent.Fault.Since))
 	default:
-		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, agent.health, false}
+		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, false, agent.health}
 	}
 	return n
 }
@@ -144,8 +145,10 @@ type Pod struct {
 	// Finding is what is wrong with the inspections of the pod, or that nobody publishes for its node;
 	// nil if nothing is known to be wrong.
 	Finding *Finding
-	// Silent is true if nobody publishes for the node: the pod may have changed since CurrentAsOf.
+	// Silent is true if the node is: the pod may have changed since CurrentAsOf.
 	Silent bool
+	// Partial says what of the pod was too large to publish; empty if it is whole.
+	Partial string
 }
 
 // Pods ranges over the pods of the cluster, or of some nodes and namespaces, in no order.
@@ -191,15 +194,12 @@ func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 	if err != nil || !known || m.Pod == nil || m.Pod.Gone {
 		return Pod{}, false
 	}
-	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
+	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
 	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.Status, m.ObservedAt
-	if m.Pod.Error != "" {
-		pod.Err = &pleg.InspectionError{Err: errors.New(m.Pod.Error)}
-	}
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
 	}
-	if pod.Silent = node.stale; pod.Silent && len(node.Verdict.Findings) > 0 {
+	if pod.Silent = node.Silent; pod.Silent && len(node.Verdict.Findings) > 0 {
 		pod.Finding = &node.Verdict.Findings[0]
 	}
 	return pod, true
@@ -254,4 +254,13 @@ func (s *States) purge(ctx context.Context, node string) error {
 		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), append(begin(nil, ceSource(s.cluster, node), ofGone, &ev, inner(&ev)), "}}"...))
 	}
 	return explain(s.js.Conn(), err)
+}
+
+// Size returns how many bytes the stream has, and its limit; 0 if it has none.
+func (s *States) Size(ctx context.Context) (bytes, limit uint64, err error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.State.Bytes, uint64(max(0, info.Config.MaxBytes)), nil
 }
