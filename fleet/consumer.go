@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -24,6 +25,7 @@ type consumer struct {
 	jetstream.MessagesContext
 	*store
 
+	release  func() bool // of the context that ends it
 	subjects []string
 	received uint64
 	// last is the sequence number up to which it has everything.
@@ -39,14 +41,14 @@ type consumer struct {
 // messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
 // have no leader.
 func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	bound, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	subjects := config.FilterSubjects
 	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
 	if len(subjects) < 2 { // a server can permit a single filter, not several
 		config.FilterSubject, config.FilterSubjects = append(slices.Clip(subjects), ">")[0], nil
 	}
-	created, err := s.stream.CreateConsumer(ctx, config)
+	created, err := s.stream.CreateConsumer(bound, config)
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", explain(s.js.Conn(), err))
 	}
@@ -58,7 +60,13 @@ func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*
 		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}
 	last := max(1, config.OptStartSeq) - 1
-	return &consumer{messages, s, subjects, 0, last, created.CachedInfo().NumPending, quiet}, nil
+	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, quiet}, nil
+}
+
+// Stop ends the consumer.
+func (c *consumer) Stop() {
+	c.release()
+	c.MessagesContext.Stop()
 }
 
 var (
@@ -91,13 +99,11 @@ func (c *consumer) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 
 // wait returns the next message; nil if none comes for a time.
 func (c *consumer) wait(ctx context.Context) (*jetstream.RawStreamMsg, error) {
-	waiting, cancel := context.WithTimeout(ctx, c.quiet)
-	defer cancel()
-	m, err := c.Next(jetstream.NextContext(waiting))
-	if m == nil {
-		if waiting.Err() != nil && ctx.Err() == nil {
-			return nil, nil
-		}
+	m, err := c.Next(jetstream.NextMaxWait(c.quiet))
+	if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(c.js.Conn(), cmp.Or(context.Cause(ctx), err)))
 	}
 	metadata, err := m.Metadata()

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	gojson "github.com/goccy/go-json"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -32,8 +34,8 @@ type podState struct {
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
 	Events []pleg.Event `json:"events"`
-	// Status has no annotations, and the labels of the pod alone.
-	Status *pleg.PodStatus `json:"status"`
+	// Status is a [pleg.PodStatus] without annotations and labels. Most readers do not need it.
+	Status json.RawMessage `json:"status"`
 	// Error says what was too large to publish.
 	Error string `json:"error"`
 }
@@ -96,10 +98,10 @@ type message struct {
 
 func decode(body []byte) (message, error) {
 	var ce struct {
-		Type string
-		Data data
+		Type string `json:"type"`
+		Data data   `json:"data"`
 	}
-	if err := json.Unmarshal(body, &ce); err != nil {
+	if err := gojson.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
 	m := message{ofEvent, ce.Data}
@@ -118,16 +120,26 @@ func decode(body []byte) (message, error) {
 	return m, nil
 }
 
-// restore adds to the events and to the status what they have in common with the event of the message.
+// restore adds to the events what they have in common with the event of the message.
 func (s *podState) restore(ev *pleg.Event) {
-	if status := s.Status; status != nil {
-		status.UID, status.Name, status.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
-		if newest := newestSandbox(status); newest != nil {
-			newest.Labels = s.Labels
-		}
-	}
 	for i := range s.Events {
 		last := &s.Events[i]
 		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace
 	}
+}
+
+// status returns the status of the pod; nil if it has none.
+func (d *data) status() (*pleg.PodStatus, error) {
+	if d.Pod.Status == nil {
+		return nil, nil
+	}
+	status := new(pleg.PodStatus)
+	if err := json.Unmarshal(d.Pod.Status, status); err != nil {
+		return nil, err
+	}
+	status.UID, status.Name, status.Namespace = d.PodUID, d.PodName, d.PodNamespace
+	if newest := newestSandbox(status); newest != nil {
+		newest.Labels = d.Pod.Labels
+	}
+	return status, nil
 }

@@ -57,7 +57,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
-	if got := m.Pod.Status; !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
+	if got, err := m.status(); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {

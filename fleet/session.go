@@ -188,7 +188,7 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	if p.sent > 0 {
 		acknowledged, failed, late = p.answer.Ok(), p.answer.Err(), p.late.C
 	}
-	if len(p.queue)-p.sent >= maxBatch/2 {
+	if len(p.queue)-p.sent >= maxBatch {
 		events = nil
 	}
 	select {
@@ -214,7 +214,7 @@ const gatherTime = time.Millisecond
 
 func (p *Publisher) gather(ctx context.Context, ev pleg.Event, open bool, events <-chan pleg.Event) error {
 	for enough := time.After(gatherTime); open; {
-		if err := p.accept(ctx, ev); err != nil || len(p.queue)-p.sent >= maxBatch/2 {
+		if err := p.accept(ctx, ev); err != nil || len(p.queue)-p.sent >= maxBatch {
 			return err
 		}
 		select {

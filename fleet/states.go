@@ -121,18 +121,27 @@ func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 	err := json.Unmarshal(m.Data, &agent)
 	switch {
 	case err == nil && agent.Ended:
-		stopped := Finding{Cause: verdict.NodeSilent, Severity: verdict.Warning, Subject: "the node", What: "was stopped", Since: m.Time}
-		n.Verdict = new(verdict.New([]Finding{stopped.Completed(time.Now())}, ""))
+		n.Verdict = ill(Finding{Severity: verdict.Warning, What: "was stopped", Since: m.Time})
 	case err != nil, now.Sub(m.Time) > LeaseTTL:
 		n.Verdict = new(verdict.Silent(noAgent, m.Time))
 	case agent.Layout != layout:
 		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
 	case agent.Fault != nil:
-		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("cannot publish: "+agent.Fault.Why, agent.Fault.Since))
+		n.Agent = agent.Agent
+		n.Verdict = ill(Finding{
+			Severity: verdict.Problem, What: "cannot publish", Since: agent.Fault.Since, Detail: ": " + agent.Fault.Why,
+			Advice: "look at the stream and its servers (nats stream report); if the stream is full, let it be larger (nats stream edit --max-bytes)",
+		})
 	default:
 		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, false, agent.health}
 	}
 	return n
+}
+
+// ill returns the verdict on a node of which nothing new comes.
+func ill(f Finding) *Verdict {
+	f.Cause, f.Subject = verdict.NodeSilent, "the node"
+	return new(verdict.New([]Finding{f.Completed(time.Now())}, ""))
 }
 
 // Pod is the state of one pod.
@@ -195,7 +204,10 @@ func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 		return Pod{}, false
 	}
 	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
-	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.Status, m.ObservedAt
+	pod.UID, pod.CurrentAsOf = m.PodUID, m.ObservedAt
+	if pod.Status, err = m.status(); err != nil {
+		pod.Partial = err.Error()
+	}
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
 	}

@@ -221,7 +221,7 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 	}
 	least := uint64(0)
 	if w.seen != nil {
-		least = w.known
+		least, w.seen = w.known, make(map[string]struct{}, messages.pending)
 	}
 	until, err := messages.receive(ctx, least, func(m *jetstream.RawStreamMsg) error { return w.handle(ctx, m) })
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 var streams = []string{fleet.StreamName(cluster), "KV_" + fleet.AgentBucket}
 
 // startCluster returns three servers that form a cluster.
-func startCluster(t *testing.T) []*natsd.Server {
+func startCluster(t testing.TB) []*natsd.Server {
 	t.Helper()
 	servers := natsd.NewCluster(t)
 	for _, s := range servers {

@@ -95,7 +95,7 @@ func TestFaults(t *testing.T) {
 			f.steps(30)
 			f.a.restart()
 		}},
-		{name: "agent restarted, 200 pods far from the server", o: fieldOptions{a: agentOptions{pods: 200}}, within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+		{name: "agent restarted, 200 pods far from the server", o: fieldOptions{a: agentOptions{pods: 200}}, within: 5 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
 			f.a.steps(500)
 			f.converges()
 			f.relay.delay.Store(int64(100 * time.Millisecond)) // 200 ms to the server and back

@@ -40,7 +40,7 @@ type trap struct {
 	sprung chan struct{}
 }
 
-func newRelay(t *testing.T, url string) *relay {
+func newRelay(t testing.TB, url string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
