@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -30,19 +30,19 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	died.ExitCode, died.Reason = new(int32(137)), "Error"
 	s := &record{}
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
-		s.apply(&ev, inner(&ev))
+		s.apply(&ev)
 	}
 	corrected := died
 	corrected.Seq, corrected.Type, corrected.Reason = 4, pleg.ContainerCorrected, "OOMKilled"
-	s.apply(&corrected, inner(&corrected))
+	s.apply(&corrected)
 	status := &pleg.PodStatus{
 		UID: "u", Name: "web", Namespace: "shop", IPs: []string{"10.0.0.1"}, ObservedAt: at,
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
 	s.setStatus(status)
-	head := begin(nil, ceSource("prod", "n1"), ofEvent, &corrected, inner(&corrected))
-	body, cut := s.end(head, 1<<20)
+	ce := newMessage(ceSource("prod", "n1"), ofEvent, &corrected)
+	body, cut := s.encode(&ce, 1<<20)
 	if cut != "" {
 		t.Fatal(cut)
 	}
@@ -61,59 +61,12 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
-		s.apply(new(event(5, pleg.ContainerRemoved, id)), nil)
+		s.apply(new(event(5, pleg.ContainerRemoved, id)))
 	}
-	head = begin(nil, "", ofState, &base, inner(&base))
-	body, _ = s.end(head, 1<<20)
+	ce = newMessage("", ofState, &base)
+	body, _ = s.encode(&ce, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
-	}
-}
-
-// Package json reads what the messages have of an event and of a status, whatever is in them.
-func TestJSON(t *testing.T) {
-	for _, text := range []string{"", "plain", `"`, `\`, "\n", "é<\x7f"} {
-		ev, c, sandbox := pleg.Event{}, pleg.ContainerStatus{}, pleg.SandboxStatus{}
-		for _, value := range []any{&ev, &c, &sandbox} {
-			fill(reflect.ValueOf(value).Elem(), text)
-		}
-		ev.PodUID, ev.PodName, ev.PodNamespace = "", "", "" // which inner leaves out
-		status := pleg.PodStatus{IPs: []string{text, "b"}, Containers: []*pleg.ContainerStatus{&c, &c}, Sandboxes: []*pleg.SandboxStatus{&sandbox}, ObservedAt: ev.ObservedAt}
-		for got, want := range map[*object]any{
-			new(append(append(object{'{'}, inner(&ev)...), '}')): &ev,
-			new(object(nil).status(&status)[len(`"status":`):]):  &status,
-		} {
-			read := reflect.New(reflect.TypeOf(want).Elem()).Interface()
-			kit.Must(t, json.Unmarshal(*got, read))
-			if !reflect.DeepEqual(read, want) {
-				t.Errorf("%s is read as %+v, want %+v", *got, read, want)
-			}
-		}
-	}
-}
-
-// fill sets each field of a struct.
-func fill(v reflect.Value, text string) {
-	for _, f := range v.Fields() {
-		switch f.Interface().(type) {
-		case time.Time:
-			f.Set(reflect.ValueOf(time.Date(2026, 8, 1, 12, 0, 0, 5e6+len(text), time.UTC)))
-		case *int32:
-			f.Set(reflect.ValueOf(new(int32(0))))
-		case []string:
-			f.Set(reflect.ValueOf([]string{text}))
-		default:
-			switch f.Kind() {
-			case reflect.String:
-				f.SetString(text)
-			case reflect.Bool:
-				f.SetBool(true)
-			case reflect.Int32:
-				f.SetInt(-5)
-			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
-				f.SetUint(5)
-			}
-		}
 	}
 }
 
@@ -274,5 +227,24 @@ func TestEventWithinTheStates(t *testing.T) {
 	}
 	if len(got) != 2 || !got[0].Replayed || got[1].Replayed || got[1].Type != pleg.ContainerDied {
 		t.Errorf("got %+v, want the state and then the event", got)
+	}
+}
+
+// The state of a replica that lags behind is older than what the watch has delivered: what the replica catches up with is not news.
+func TestStateOfAReplicaBehind(t *testing.T) {
+	w := watch{
+		nodes: make(map[string]*progress), seen: make(map[string]struct{}), known: 20,
+		yield: func(Event, error) bool { return true },
+	}
+	for seq, want := range map[uint64]error{10: nil, 20: errBehind, 21: nil} {
+		w.seen = map[string]struct{}{podSubject("c", "n", "u"): {}}
+		if seq == 10 {
+			w.seen = make(map[string]struct{})
+		}
+		m := message{ofState, data{Event: pleg.Event{Epoch: "e", Seq: seq, PodUID: "u"}, Pod: new(podState)}}
+		if err := w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: seq}); !errors.Is(err, want) {
+			t.Errorf("message %d: %v, want %v", seq, err, want)
+		}
+		clear(w.nodes)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -31,7 +30,7 @@ type outgoing struct {
 	kind       kind
 	observedAt time.Time
 	subject    string
-	body       object
+	body       []byte
 	record     *record
 }
 
@@ -105,7 +104,6 @@ func (p *Publisher) send() error {
 func (p *Publisher) acknowledged(sequence uint64) {
 	now := time.Now()
 	for i, o := range p.queue[:p.sent] {
-		bodies.Put(o.body[:0]) //nolint:staticcheck // a slice is small beside what it saves
 		o.record.stored, o.record.sequence = now, sequence-uint64(p.sent-1-i)
 		o.record.count++
 		if o.kind == ofEvent {
@@ -117,27 +115,25 @@ func (p *Publisher) acknowledged(sequence uint64) {
 	p.loop.Acknowledged()
 }
 
-// bodies are the bodies of acknowledged messages, to be used again.
-var bodies sync.Pool
-
-// enqueue makes a message about a pod, or about the node if the record is that of its own messages. The fields are those of inner.
-func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, fields object, r *record) {
+// enqueue makes a message about a pod, or about the node if the record is that of its own messages.
+func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, r *record) {
 	const headers = 1024
-	to, _ := bodies.Get().(object)
-	body := begin(to, p.source, k, ev, fields)
+	m := newMessage(p.source, k, ev)
+	var body []byte
 	if r == &p.own {
-		body = append(body.text("agent", p.agent), "}}"...)
+		m.Data.Agent = p.agent
+		body = encode(&m)
 	} else {
 		limit := int(p.o.Conn.MaxPayload())
 		if most := int(p.stream.CachedInfo().Config.MaxMsgSize); most > 0 {
 			limit = min(limit, most)
 		}
 		var cut string
-		if body, cut = r.end(body, limit-headers); cut != "" {
+		if body, cut = r.encode(&m, limit-headers); cut != "" {
 			p.cut(ctx, ev, cut)
 		}
 	}
-	p.queue = append(p.queue, outgoing{kind: k, observedAt: ev.ObservedAt, subject: subject, body: body, record: r})
+	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, body, r})
 }
 
 // enqueueReplay makes the messages with a Gap, the states of all pods, and that they are complete. Of what waits before them,
@@ -153,20 +149,20 @@ func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 		}
 		p.queue = p.queue[:p.sent]
 	}
-	p.enqueue(ctx, ofGap, p.node, &gap, inner(&gap), &p.own)
+	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
 	for subject, r := range p.pods {
 		p.enqueueState(ctx, subject, r)
-		if r.gone() {
+		if r.Gone {
 			delete(p.pods, subject)
 		}
 	}
-	p.enqueue(ctx, ofSynced, p.node, &synced, inner(&synced), &p.own)
+	p.enqueue(ctx, ofSynced, p.node, &synced, &p.own)
 }
 
 // enqueueState makes the message with the state of a pod.
 func (p *Publisher) enqueueState(ctx context.Context, subject string, r *record) {
 	ev := pleg.Event{PodUID: r.uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now()}
-	p.enqueue(ctx, ofState, subject, &ev, inner(&ev), r)
+	p.enqueue(ctx, ofState, subject, &ev, r)
 }
 
 // refresh publishes again what had no message for half of the age at which the server removes it.
@@ -175,7 +171,7 @@ func (p *Publisher) refresh(ctx context.Context) {
 	old := func(r *record) bool { return age > 0 && time.Since(r.stored) > age/2 }
 	if old(&p.own) {
 		ev := pleg.Event{ObservedAt: time.Now()}
-		p.enqueue(ctx, ofAgent, p.node, &ev, inner(&ev), &p.own)
+		p.enqueue(ctx, ofAgent, p.node, &ev, &p.own)
 	}
 	most := 1 + int(4*time.Duration(len(p.pods))*beatPeriod/max(age, 1)) // they may all be of one time
 	for subject, r := range p.pods {

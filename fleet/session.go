@@ -143,7 +143,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 				p.log.WarnContext(ctx, "cannot read the last message of a pod", "subject", m.Subject, "err", err)
 				fallthrough
 			default:
-				pods[m.Subject] = &record{uid: of.PodUID, name: of.PodName, namespace: of.PodNamespace}
+				pods[m.Subject] = newRecord(of.PodUID, of.PodName, of.PodNamespace)
 			}
 			isNew = false
 		})
@@ -254,28 +254,28 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 		}
 	}
 	subject := podSubject(p.o.Cluster, p.o.Node, ev.PodUID)
-	r, fields := p.pods[subject], inner(&ev)
+	r := p.pods[subject]
 	if r == nil {
 		r = new(record)
 		p.pods[subject] = r
 	}
 	r.uid, r.name, r.namespace = ev.PodUID, ev.PodName, ev.PodNamespace
-	r.apply(&ev, fields)
+	r.apply(&ev)
 	if p.gap != nil {
 		return nil
 	}
-	if r.gone() {
+	if r.Gone {
 		delete(p.pods, subject)
 	}
 	p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
-	p.enqueue(ctx, ofEvent, subject, &ev, fields, r)
+	p.enqueue(ctx, ofEvent, subject, &ev, r)
 	return nil
 }
 
 // forgetStates prepares for the present state. Pods that it does not have are gone.
 func (p *Publisher) forgetStates() {
 	for subject, r := range p.pods {
-		p.pods[subject] = &record{uid: r.uid, name: r.name, namespace: r.namespace}
+		p.pods[subject] = newRecord(r.uid, r.name, r.namespace)
 	}
 }
 

@@ -72,11 +72,8 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 	bucket := &store{patience: thorough, js: s.js}
 	var info *jetstream.StreamInfo
 	known := make(map[string]Node)
-	_, err := openBucket(ctx, s.js, nil)
-	if err == nil {
-		bucket.stream, err = s.js.Stream(ctx, "KV_"+AgentBucket)
-	}
-	if err == nil {
+	var err error
+	if bucket.stream, err = s.js.Stream(ctx, "KV_"+AgentBucket); err == nil {
 		info, err = bucket.info(ctx)
 	}
 	if err == nil {
@@ -263,7 +260,7 @@ func (s *States) purge(ctx context.Context, node string) error {
 	err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
 	if err == nil {
 		ev := pleg.Event{ObservedAt: time.Now()}
-		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), append(begin(nil, ceSource(s.cluster, node), ofGone, &ev, inner(&ev)), "}}"...))
+		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), encode(new(newMessage(ceSource(s.cluster, node), ofGone, &ev))))
 	}
 	return explain(s.js.Conn(), err)
 }
