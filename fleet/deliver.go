@@ -111,6 +111,9 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 	if w.seen != nil {
 		if _, again := w.seen[raw.Subject]; !again {
 			w.seen[raw.Subject] = struct{}{}
+			if m.kind == ofGap { // what follows is not complete before its Synced
+				return w.beginStates(node, p, m, at)
+			}
 			p.last = at.message
 			p.note(m)
 			return w.replayPod(node, m)
@@ -129,8 +132,7 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 	p.last = at.message
 	switch {
 	case m.kind == ofGap:
-		*p = progress{last: at.message, replaying: true}
-		return w.sendGap(node, &m.Event)
+		return w.beginStates(node, p, m, at)
 	case p.replaying && m.kind == ofState:
 		return w.replayPod(node, m)
 	case p.replaying && m.kind == ofSynced:
@@ -145,6 +147,12 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 		return w.send(Event{Event: m.Event, Node: node, At: w.position(at)})
 	}
 	return nil
+}
+
+// beginStates delivers the Gap of an agent, which the states of all pods follow.
+func (w *watch) beginStates(node string, p *progress, m *message, at place) error {
+	*p = progress{last: at.message, replaying: true}
+	return w.sendGap(node, &m.Event)
 }
 
 // replayPod delivers the last event of each container and sandbox of a pod.

@@ -248,3 +248,29 @@ func TestStateOfAReplicaBehind(t *testing.T) {
 		clear(w.nodes)
 	}
 }
+
+// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then one Synced.
+func TestReplayUnderWay(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	var got []pleg.EventType
+	w := watch{
+		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}),
+		yield: func(ev Event, _ error) bool { got = append(got, ev.Type); return true },
+	}
+	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, ContainerID: "c"}
+	for i, m := range []message{
+		{ofGap, data{Event: pleg.Event{Reason: NodeNew}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: &podState{Events: []pleg.Event{started}}}},
+		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
+	} {
+		subject := nodeSubject("c", "n")
+		if m.PodUID != "" {
+			subject = podSubject("c", "n", m.PodUID)
+		}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, place{message: uint64(i + 1)}))
+	}
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -90,8 +91,11 @@ func (p *Publisher) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// It may be the last message of an earlier attempt, which had fewer messages.
+	i := slices.IndexFunc(p.queue, func(o outgoing) bool { return bytes.Equal(o.body, m.Data) })
 	switch {
-	case p.sent > 0 && m.Sequence > p.last && bytes.Equal(m.Data, p.queue[p.sent-1].body):
+	case m.Sequence > p.last && i >= 0:
+		p.sent = i + 1
 		p.acknowledged(m.Sequence)
 	case m.Sequence != p.last:
 		return p.lost()
