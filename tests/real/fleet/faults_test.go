@@ -226,21 +226,3 @@ func (f *field) hasGap(after int, reason string) error {
 	}
 	return nil
 }
-
-// A full stream refuses what does not fit. Once it has room, a Gap and the present state come.
-func TestFullStream(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 64 << 10}))
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	for range 50 {
-		a.steps(10)
-		time.Sleep(5 * time.Millisecond)
-	}
-	configure(t, s.URL, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-	c.within(80 * time.Second) // it is asked again after a minute
-	if got := c.gapsSoFar(); got > 3 {
-		t.Errorf("%d gaps, want the first one of the node, and at most one of the watch and one of the agent", got)
-	}
-}

@@ -89,7 +89,7 @@ func TestSilentAndStopped(t *testing.T) {
 	}
 }
 
-// leave returns what makes a node leave, and whether the stream keeps a mark of that.
+// leave is what makes a node leave.
 var leave = map[string]func(t *testing.T, a *agent){
 	"forgotten": func(t *testing.T, a *agent) {
 		kit.Must(t, openStates(t, a.url).Forget(t.Context(), a.name))

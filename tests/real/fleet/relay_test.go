@@ -28,8 +28,6 @@ type relay struct {
 	trap atomic.Pointer[trap]
 	// lost is set by strand, for the connections that are open then. The next ones have another.
 	lost *atomic.Bool
-	// unsubscribed counts the subscriptions that clients have ended.
-	unsubscribed atomic.Int64
 	// delay is the time.Duration of data in each direction.
 	delay atomic.Int64
 }
@@ -128,7 +126,6 @@ func (w heldWriter) Write(p []byte) (int, error) {
 		w.r.hold()
 		close(t.sprung)
 	}
-	w.r.unsubscribed.Add(int64(bytes.Count(p, []byte("UNSUB "))))
 	w.r.held.RLock()
 	defer w.r.held.RUnlock()
 	return w.to.Write(p)
