@@ -30,8 +30,8 @@ type consumer struct {
 	received uint64
 	// last is the sequence number up to which it has everything.
 	last uint64
-	// pending is the number of messages that waited when the consumer began.
-	pending uint64
+	// pending is the number of messages that waited when the consumer began, and left how many wait behind the last one.
+	pending, left uint64
 	// quiet is how long nothing comes until the leader is asked what is the last message. It is
 	// longer than two heartbeats: nats.go looks for them only during one wait.
 	quiet time.Duration
@@ -60,7 +60,7 @@ func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*
 		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}
 	last := max(1, config.OptStartSeq) - 1
-	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, quiet}, nil
+	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, created.CachedInfo().NumPending, quiet}, nil
 }
 
 // Stop ends the consumer.
@@ -82,19 +82,25 @@ func (c *consumer) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		if m != nil || err != nil {
 			return m, err
 		}
-		last, err := c.lastSequence(ctx, c.subjects...)
-		if counted := last; err == nil && len(c.subjects) == 0 && last > c.last { // the last messages may be removed
-			if last, err = c.lastSequence(ctx, subjectPrefix+">"); err == nil && last <= c.last {
-				c.last = counted
-			}
-		}
+		all, err := c.hasAll(ctx)
 		switch {
-		case err == nil && last <= c.last:
+		case all:
 			return nil, nil
 		case behind:
 			return nil, cmp.Or(err, errBehind)
 		}
 	}
+}
+
+// hasAll reports whether the consumer has all that the leader has.
+func (c *consumer) hasAll(ctx context.Context) (bool, error) {
+	last, err := c.lastSequence(ctx, c.subjects...)
+	if counted := last; err == nil && len(c.subjects) == 0 && last > c.last { // the last messages may be removed
+		if last, err = c.lastSequence(ctx, subjectPrefix+">"); err == nil && last <= c.last {
+			c.last = counted
+		}
+	}
+	return err == nil && last <= c.last, err
 }
 
 // wait returns the next message; nil if none comes for a time.
@@ -113,7 +119,7 @@ func (c *consumer) wait(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	if c.received++; metadata.Sequence.Consumer != c.received {
 		return nil, errLostUnderWay
 	}
-	c.last = metadata.Sequence.Stream
+	c.last, c.left = metadata.Sequence.Stream, metadata.NumPending
 	return &jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: c.last, Header: m.Headers(), Data: m.Data(), Time: metadata.Timestamp}, nil
 }
 
@@ -136,8 +142,13 @@ func (c *consumer) receive(ctx context.Context, least uint64, each func(*jetstre
 	until, err = c.lastSequence(ctx, c.subjects...)
 	until = max(until, least)
 	for err == nil && c.last < until {
+		if c.left == 0 { // the last message was removed, or the server is behind
+			if all, err := c.hasAll(ctx); all || err != nil {
+				return until, err
+			}
+		}
 		var m *jetstream.RawStreamMsg
-		if m, err = c.next(ctx); m == nil { // the last one was removed
+		if m, err = c.next(ctx); m == nil {
 			break
 		}
 		err = each(m)

@@ -73,7 +73,7 @@ func (w *watch) handle(ctx context.Context, m *jetstream.RawStreamMsg) error {
 		err = w.unread(ctx, m, at)
 	}
 	if err == nil {
-		w.at, w.known = at, max(w.known, at.message)
+		w.at, w.known.message = at, max(w.known.message, at.message)
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 			p.note(m)
 			return w.replayPod(node, m)
 		}
-		if at.message <= w.known {
+		if at.message <= w.known.message {
 			return errBehind // the state is older than what the watch has delivered
 		}
 		w.seen = nil // from here on it is what happens

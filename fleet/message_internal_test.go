@@ -233,7 +233,7 @@ func TestEventWithinTheStates(t *testing.T) {
 // The state of a replica that lags behind is older than what the watch has delivered: what the replica catches up with is not news.
 func TestStateOfAReplicaBehind(t *testing.T) {
 	w := watch{
-		nodes: make(map[string]*progress), seen: make(map[string]struct{}), known: 20,
+		nodes: make(map[string]*progress), seen: make(map[string]struct{}), known: place{message: 20},
 		yield: func(Event, error) bool { return true },
 	}
 	for seq, want := range map[uint64]error{10: nil, 20: errBehind, 21: nil} {

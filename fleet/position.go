@@ -124,19 +124,21 @@ const behindTime = 15 * time.Second
 
 // waitBehind returns an error if the stream may be behind what the watch has of it.
 func (w *watch) waitBehind(info *jetstream.StreamInfo) error {
-	if w.at.stream != w.end.stream {
-		w.known = 0
+	if w.at.stream == w.end.stream && w.at.message > w.known.message {
+		w.known = w.at
 	}
-	w.known = max(w.known, w.at.message)
-	if w.end.message >= w.known || info.Config.Replicas < 2 {
-		w.known, w.behindSince = min(w.known, w.end.message), time.Time{}
+	if w.known.stream != w.end.stream {
+		w.known = place{stream: w.end.stream}
+	}
+	if w.end.message >= w.known.message || info.Config.Replicas < 2 {
+		w.known.message, w.behindSince = min(w.known.message, w.end.message), time.Time{}
 		return nil
 	}
 	if w.behindSince.IsZero() {
 		w.behindSince = time.Now()
 	}
 	if time.Since(w.behindSince) > behindTime {
-		w.known = w.end.message
+		w.known = w.end
 		return nil
 	}
 	return errBehind

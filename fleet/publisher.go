@@ -101,9 +101,10 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	js, err := jetstream.New(o.Conn)
+	forget := jetstream.WithPublishAsyncTimeout(searchTimeout) // an answer that did not come
+	js, err := jetstream.New(o.Conn, forget)
 	if o.Domain != "" {
-		js, err = jetstream.NewWithDomain(o.Conn, o.Domain)
+		js, err = jetstream.NewWithDomain(o.Conn, o.Domain, forget)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
@@ -192,10 +193,8 @@ func (p *Publisher) verify(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, changed, lost := map[string]*record{p.node: &p.own}, false, false
-	for subject, r := range p.pods {
-		all[subject] = r
-	}
+	all, changed, lost := maps.Clone(p.pods), false, false
+	all[p.node] = &p.own
 	for subject, r := range all {
 		n := info.State.Subjects[subject]
 		changed, lost = changed || n != r.count, lost || n == 0

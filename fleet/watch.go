@@ -135,8 +135,8 @@ type watch struct {
 	// start is the sequence number up to which it has everything from its beginning: a node of which it knows nothing has its
 	// next message after it.
 	start uint64
-	// known is the largest sequence number that it has seen, and behindSince since when the stream has not.
-	known       uint64
+	// known is the place of the largest sequence number that it has seen, and behindSince since when the stream does not have that.
+	known       place
 	behindSince time.Time
 	// withheld is the sequence number below which there are no positions: a replay may have
 	// included what is between.
@@ -221,7 +221,7 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 	}
 	least := uint64(0)
 	if w.seen != nil {
-		least, w.seen = w.known, make(map[string]struct{}, messages.pending)
+		least, w.seen = w.known.message, make(map[string]struct{}, messages.pending)
 	}
 	until, err := messages.receive(ctx, least, func(m *jetstream.RawStreamMsg) error { return w.handle(ctx, m) })
 	if err != nil {

@@ -145,7 +145,7 @@ func TestFaults(t *testing.T) {
 		}},
 		// The consumer, which did not read for a while, gets newer messages of another node only. They do not
 		// hide that the last message of a quiet node is missing.
-		{name: "message of a quiet node removed", o: fieldOptions{config: smallMessages}, within: 15 * time.Second, gap: anyGap, fault: func(f *field) {
+		{name: "message of a quiet node removed", o: fieldOptions{config: smallMessages}, within: 30 * time.Second, gap: anyGap, fault: func(f *field) {
 			stream := streamAt(f.t, f.server.URL)
 			f.stall.Lock()
 			for end := stateOf(f.t, stream).Bytes + 3<<20; stateOf(f.t, stream).Bytes < end; { // more than waits
