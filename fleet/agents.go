@@ -163,11 +163,10 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 			return err
 		}
 	}
-	value := agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.currentAsOf, Fault: p.lastingFault(), health: h}
-	if len(p.queue) > 0 {
-		value.CurrentAsOf = time.Time{} // it is behind what waits
+	if len(p.queue) == 0 && !p.currentAsOf.IsZero() { // otherwise it is behind what waits
+		p.publishedAsOf = p.currentAsOf
 	}
-	text, err := json.Marshal(value)
+	text, err := json.Marshal(agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.publishedAsOf, Fault: p.lastingFault(), health: h})
 	if err == nil && p.revision == 0 {
 		p.revision, err = p.bucket.Create(ctx, p.key, text)
 	} else if err == nil {

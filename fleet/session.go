@@ -35,8 +35,8 @@ type session struct {
 	at pleg.Position
 	// gap is the Gap before the present state, until that is complete; otherwise nil.
 	gap *pleg.Event
-	// currentAsOf is the time of the newest mark of the source.
-	currentAsOf time.Time
+	// currentAsOf is the time of the newest mark of the source, and publishedAsOf that of the newest one before which all is published.
+	currentAsOf, publishedAsOf time.Time
 	// beats fires when it is time to beat, and verified is when the server's messages were counted.
 	beats    *time.Ticker
 	verified time.Time

@@ -150,7 +150,7 @@ func publishBurst(b *testing.B, conn *nats.Conn, events int, limits fleet.Limits
 	stop := kit.Run(b, p.Run)
 	began = p.Status().LastAck
 	until(b, func() error { // the Gap
-		if p.Status().LastAck == began {
+		if p.Status().LastAck.Equal(began) {
 			return errors.New("the agent has not begun")
 		}
 		return nil

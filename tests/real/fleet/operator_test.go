@@ -225,7 +225,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	node := newNode(t, "node-b", agentOptions{})
 	publish(t, fleet.PublisherOptions{Conn: conn, Domain: "hub", Source: node, Node: "node-b"})
 	node.Step()
-	var mirror jetstream.JetStream = jetStream(t, conn)
+	mirror := jetStream(t, conn)
 	_, err = mirror.CreateStream(t.Context(), jetstream.StreamConfig{Name: "copy", Mirror: &jetstream.StreamSource{Name: streams[0], Domain: "hub"}})
 	kit.Must(t, err)
 	for name, of := range map[string]struct {
