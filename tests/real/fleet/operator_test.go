@@ -21,15 +21,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
-// A stream without room says so everywhere, nothing is written into it in part, and once it has room the present
-// state comes.
-func TestFullStreamIsSeen(t *testing.T) {
-	t.Parallel()
+// startFull returns the address of a server whose stream has room for the first of two agents, once the doctor says that the second
+// cannot publish.
+func startFull(t *testing.T) (url string, first, second *agent) {
+	t.Helper()
 	s := startServer(t, "")
 	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 12_000}))
-	first := startAgent(t, s.URL, "node-a", agentOptions{pods: 2, first: 1})
+	first = startAgent(t, s.URL, "node-a", agentOptions{pods: 2, first: 1})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, first).converges()
-	a := startAgent(t, s.URL, "node-b", agentOptions{pods: 12, first: 30})
+	second = startAgent(t, s.URL, "node-b", agentOptions{pods: 12, first: 30})
 	until(t, func() error {
 		out, err := command(t, "doctor", "--fleet", s.URL, "--cluster", cluster).CombinedOutput()
 		if failed := new(exec.ExitError); !errors.As(err, &failed) || !strings.Contains(string(out), "the node cannot publish since ") || !strings.Contains(string(out), "maximum bytes exceeded") {
@@ -37,19 +37,33 @@ func TestFullStreamIsSeen(t *testing.T) {
 		}
 		return nil
 	})
-	eachMessage(t, s.URL, func(m *jetstream.RawStreamMsg) {
+	return s.URL, first, second
+}
+
+// A stream without room says so, and nothing is written into it in part.
+func TestFullStreamIsSeen(t *testing.T) {
+	t.Parallel()
+	url, _, _ := startFull(t)
+	eachMessage(t, url, func(m *jetstream.RawStreamMsg) {
 		if strings.Contains(m.Subject, "node-b") {
 			t.Errorf("%s is there, want all messages of the node or none", m.Subject)
 		}
 	})
-	configure(t, s.URL, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, first, a)
+}
+
+// Once a full stream has room, the present state comes, with one Gap.
+func TestFullStreamHasRoomAgain(t *testing.T) {
+	t.Parallel()
+	url, a, b := startFull(t)
+	c := watch(t, url, fleet.WatchOptions{Replay: true}, a, b)
+	b.steps(30)
+	configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
 	c.within(80 * time.Second) // it is asked again after a minute
 	if got := c.gapsSoFar(); got > 1 {
 		t.Errorf("%d gaps, want the first one of the node", got)
 	}
 	until(t, func() error {
-		out, err := command(t, "doctor", "--fleet", s.URL, "--cluster", cluster).CombinedOutput()
+		out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster).CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("%w\n%s", err, out)
 		}
