@@ -4,6 +4,7 @@ go 1.26.0
 
 require (
 	github.com/gdamore/tcell/v3 v3.6.0
+	github.com/goccy/go-json v0.12.0
 	github.com/nats-io/nats.go v1.55.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3

@@ -3,12 +3,14 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -27,7 +29,32 @@ type agentState struct {
 	Agent string `json:"agent"`
 	// CurrentAsOf is the time before the last list whose changes are all published.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
+	// Fault is why nothing is published; nil while it works.
+	Fault *fault `json:"fault,omitempty"`
+	// Ended is true if the agent has ended as it should.
+	Ended bool `json:"ended,omitempty"`
 	health
+}
+
+// fault is why an agent cannot publish, and since when.
+type fault struct {
+	Since time.Time `json:"since"`
+	Why   string    `json:"why"`
+}
+
+// lastingFault returns what is wrong unless it has just begun.
+func (l *lease) lastingFault() *fault {
+	if l.fault == nil || time.Since(l.fault.Since) < renewPeriod {
+		return nil
+	}
+	return l.fault
+}
+
+func (f *fault) cause() string {
+	if f == nil {
+		return ""
+	}
+	return f.Why
 }
 
 // health is what an agent says of its node.
@@ -43,7 +70,9 @@ const layout = 2
 const (
 	// beatPeriod is how often an agent looks for a new verdict, and statusTimeout how long it
 	// waits for the status.
-	beatPeriod    = time.Second
+	beatPeriod = time.Second
+	// renewPeriod is the time between two renewals of the lease.
+	renewPeriod   = 4 * time.Second
 	statusTimeout = time.Second
 	// maxHealth is the size of what an agent says of its node. If it is larger, the findings are left out.
 	maxHealth = 64 << 10
@@ -96,53 +125,131 @@ func (h health) of(uid pleg.PodUID) *Finding {
 	return nil
 }
 
-// takeLease writes this agent into AgentBucket, and what it says of its node. The first time it replaces another
+// lease is what the publisher has in AgentBucket.
+type lease struct {
+	bucket jetstream.KeyValue
+	// revision is that of the value of this agent; 0 if it has none.
+	revision uint64
+	renewed  time.Time
+	// rival is the revision of the value of another agent, since when it is known.
+	rival      uint64
+	rivalSince time.Time
+	// owned is true once this publisher has published as its node.
+	owned bool
+	health
+	// fault is why nothing is published; nil while it works. named is what of it is in the bucket.
+	fault *fault
+	named string
+}
+
+var (
+	errHeld  = errors.New("another agent publishes as this node")
+	errLease = errors.New("renew lease")
+)
+
+// renew writes this agent into AgentBucket, and what it says of its node. The first time it replaces another
 // agent, so that an agent which restarts does not wait for the lease of its dead self. Later the other agent is
 // the newer of the two, and this agent waits until the lease of the other has expired.
-func (p *Publisher) takeLease(ctx context.Context, h health) error {
-	// The leader is asked: a replica may still have the lease of before, or none.
-	m, err := p.agents.message(ctx, wanted{Last: p.lease})
+func (p *Publisher) renew(ctx context.Context, h health) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.timeout())
+	defer cancel()
+	if p.bucket == nil {
+		if p.bucket, err = openBucket(ctx, p.js, &p.o.Limits); err != nil {
+			return err
+		}
+	}
+	if p.revision == 0 {
+		if p.revision, err = p.claim(ctx); err != nil {
+			return err
+		}
+	}
+	if len(p.queue) == 0 && !p.currentAsOf.IsZero() { // otherwise it is behind what waits
+		p.publishedAsOf = p.currentAsOf
+	}
+	text, err := json.Marshal(agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.publishedAsOf, Fault: p.lastingFault(), health: h})
+	if err == nil && p.revision == 0 {
+		p.revision, err = p.bucket.Create(ctx, p.key, text)
+	} else if err == nil {
+		p.revision, err = p.bucket.Update(ctx, p.key, text, p.revision)
+	}
 	if err != nil {
-		return err
+		p.revision = 0
+		return fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
 	}
-	var holder agentState
-	if json.Unmarshal(m.Data, &holder) == nil && holder.Agent != p.agent && p.owned { // what cannot be read is replaced
-		p.fence = 0
-		return fmt.Errorf("%w: %s", errHeld, holder.Agent)
-	}
-	value, err := json.Marshal(agentState{layout, p.agent, p.currentAsOf, h})
-	if err == nil {
-		_, err = p.js.Publish(ctx, p.lease, value, jetstream.WithExpectLastSequencePerSubject(m.Sequence))
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %s", errLease, explain(p.o.Conn, err).Error()) // that it is refused says nothing of the stream
-	}
-	p.health, p.renewed = h, time.Now()
-	p.loop.Acknowledged()
+	p.owned, p.health, p.renewed, p.named = true, h, time.Now(), p.lastingFault().cause()
 	return nil
 }
 
-// beat renews the lease, if that is due or the verdict on the node has changed, and publishes old
-// states again.
-func (p *Publisher) beat(ctx context.Context) error {
-	now := p.examine(ctx)
-	if time.Since(p.renewed) < LeaseTTL/3 && slices.Equal(now.causes(), p.causes()) {
-		return p.refresh(ctx)
-	}
-	if err := p.flush(ctx); err != nil { // currentAsOf is behind what waits
-		return err
-	}
-	// Somebody may have removed the messages of the node, which no answer shows while it is quiet.
-	info, err := p.info(ctx, jetstream.WithSubjectFilter(p.node))
-	if err == nil && len(info.State.Subjects) == 0 {
-		p.fence, err = 0, errLost
-	}
-	if err == nil {
-		err = p.takeLease(ctx, now)
+// claim returns the revision of the value that this agent may replace; 0 if there is none.
+func (p *Publisher) claim(ctx context.Context) (uint64, error) {
+	entry, err := p.bucket.Get(ctx, p.key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return 0, nil
 	}
 	if err != nil {
-		return err
+		return 0, fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
+	}
+	var holder agentState
+	known := json.Unmarshal(entry.Value(), &holder) == nil // what cannot be read is replaced
+	if known && p.owned && holder.Agent != p.agent && !holder.Ended {
+		if p.pods = nil; p.rival != entry.Revision() {
+			p.rival, p.rivalSince = entry.Revision(), time.Now()
+		}
+		if time.Since(p.rivalSince) < LeaseTTL {
+			return 0, fmt.Errorf("%w: %s", errHeld, holder.Agent)
+		}
+	}
+	return entry.Revision(), nil
+}
+
+// endLease says that this agent has ended, unless another one has replaced it.
+func (p *Publisher) endLease(ctx context.Context) {
+	if p.revision == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	text, _ := json.Marshal(agentState{Layout: layout, Agent: p.agent, Ended: true}) // texts never fail
+	_, _ = p.bucket.Update(ctx, p.key, text, p.revision)
+}
+
+// due reports whether the lease is to be renewed: in time, or because the agent says something else.
+func (p *Publisher) due(now health) bool {
+	return time.Since(p.renewed) >= renewPeriod || !slices.Equal(now.causes(), p.causes()) || p.lastingFault().cause() != p.named
+}
+
+// beat renews the lease if that is due, looks at what the server has, and publishes old states again.
+func (p *Publisher) beat(ctx context.Context) error {
+	if now := p.examine(ctx); p.due(now) {
+		if err := p.renew(ctx, now); err != nil {
+			return err
+		}
+	}
+	if p.gap != nil || len(p.queue) > 0 {
+		return nil
 	}
 	p.works(ctx)
-	return p.refresh(ctx)
+	if time.Since(p.verified) > verifyPeriod {
+		p.verified = time.Now()
+		if err := p.verify(ctx); err != nil {
+			return err
+		}
+	}
+	p.refresh(ctx)
+	return nil
+}
+
+// pause waits between two sessions. Meanwhile the agent says that it cannot publish, and why.
+func (p *Publisher) pause(ctx context.Context, d time.Duration) error {
+	for end := time.Now().Add(d); ; {
+		if err := backoff.Wait(ctx, min(beatPeriod, time.Until(end))); err != nil {
+			return err
+		}
+		if !time.Now().Before(end) {
+			return nil
+		}
+		if now := p.examine(ctx); p.revision > 0 && p.o.Conn.IsConnected() && p.due(now) {
+			_ = p.renew(ctx, now) // the next session finds the error
+		}
+	}
 }

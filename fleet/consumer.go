@@ -5,21 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 const (
-	// heartbeat is how often the server says that it is there. If two do not come, the consumer is
-	// created again: if its leader is gone, it ends without an error. nats.go's default is 15 s.
-	heartbeat = 2 * time.Second
 	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
 	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
 	messageBuffer = 1000
-	// quietTime is how long nothing comes until the leader is asked what is the last message. It is
-	// longer than two heartbeats: nats.go looks for them only during one wait.
-	quietTime = 5 * time.Second
+	// maxHeartbeat is less than half of the time for which nats.go asks for messages at once.
+	maxHeartbeat = 12 * time.Second
 )
 
 // consumer receives messages in their order.
@@ -27,35 +25,48 @@ type consumer struct {
 	jetstream.MessagesContext
 	*store
 
+	release  func() bool // of the context that ends it
 	subjects []string
 	received uint64
 	// last is the sequence number up to which it has everything.
 	last uint64
-	// pending is the number of messages that waited when the consumer began.
-	pending uint64
+	// pending is the number of messages that waited when the consumer began, and left how many wait behind the last one.
+	pending, left uint64
+	// quiet is how long nothing comes until the leader is asked what is the last message. It is
+	// longer than two heartbeats: nats.go looks for them only during one wait.
+	quiet time.Duration
 }
 
 // consume makes a consumer. It is not jetstream's ordered consumer, which goes on after a loss of
 // messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
 // have no leader.
 func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*consumer, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout())
+	bound, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	subjects := config.FilterSubjects
 	config.AckPolicy, config.MemoryStorage, config.Replicas = jetstream.AckNonePolicy, true, 1
-	if len(config.FilterSubjects) == 1 { // a server can permit a single consumer, not several
-		config.FilterSubject, config.FilterSubjects = config.FilterSubjects[0], nil
+	if len(subjects) < 2 { // a server can permit a single filter, not several
+		config.FilterSubject, config.FilterSubjects = append(slices.Clip(subjects), ">")[0], nil
 	}
-	created, err := s.stream.CreateConsumer(ctx, config)
+	created, err := s.stream.CreateConsumer(bound, config)
 	if err != nil {
 		return nil, fmt.Errorf("create consumer: %w", explain(s.js.Conn(), err))
 	}
-	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(heartbeat))
+	// If two heartbeats do not come, the consumer is created again: if its leader is gone, it ends without an error.
+	// nats.go's default is 15 s.
+	quiet := s.timeout()
+	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(min(quiet*2/5, maxHeartbeat)))
 	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}
 	last := max(1, config.OptStartSeq) - 1
-	return &consumer{MessagesContext: messages, store: s, subjects: subjects, last: last, pending: created.CachedInfo().NumPending}, nil
+	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, created.CachedInfo().NumPending, quiet}, nil
+}
+
+// Stop ends the consumer.
+func (c *consumer) Stop() {
+	c.release()
+	c.MessagesContext.Stop()
 }
 
 var (
@@ -65,15 +76,15 @@ var (
 
 // next returns the next message; nil if nothing comes for a time and the leader has nothing else. A server
 // that follows the leader may stay behind, although its heartbeats come.
-func (c *consumer) next(ctx context.Context) (*stored, error) {
+func (c *consumer) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	for behind := false; ; behind = true {
 		m, err := c.wait(ctx)
 		if m != nil || err != nil {
 			return m, err
 		}
-		last, err := c.lastSequence(ctx, c.subjects...)
+		all, err := c.hasAll(ctx)
 		switch {
-		case err == nil && last <= c.last:
+		case all:
 			return nil, nil
 		case behind:
 			return nil, cmp.Or(err, errBehind)
@@ -81,15 +92,24 @@ func (c *consumer) next(ctx context.Context) (*stored, error) {
 	}
 }
 
-// wait returns the next message; nil if none comes for a time.
-func (c *consumer) wait(ctx context.Context) (*stored, error) {
-	waiting, cancel := context.WithTimeout(ctx, quietTime)
-	defer cancel()
-	m, err := c.Next(jetstream.NextContext(waiting))
-	if m == nil {
-		if waiting.Err() != nil && ctx.Err() == nil {
-			return nil, nil
+// hasAll reports whether the consumer has all that the leader has.
+func (c *consumer) hasAll(ctx context.Context) (bool, error) {
+	last, err := c.lastSequence(ctx, c.subjects...)
+	if counted := last; err == nil && len(c.subjects) == 0 && last > c.last { // the last messages may be removed
+		if last, err = c.lastSequence(ctx, subjectPrefix+">"); err == nil && last <= c.last {
+			c.last = counted
 		}
+	}
+	return err == nil && last <= c.last, err
+}
+
+// wait returns the next message; nil if none comes for a time.
+func (c *consumer) wait(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+	m, err := c.Next(jetstream.NextMaxWait(c.quiet))
+	if errors.Is(err, nats.ErrTimeout) && ctx.Err() == nil {
+		return nil, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(c.js.Conn(), cmp.Or(context.Cause(ctx), err)))
 	}
 	metadata, err := m.Metadata()
@@ -99,29 +119,36 @@ func (c *consumer) wait(ctx context.Context) (*stored, error) {
 	if c.received++; metadata.Sequence.Consumer != c.received {
 		return nil, errLostUnderWay
 	}
-	c.last = metadata.Sequence.Stream
-	return &stored{m.Subject(), c.last, metadata.Timestamp, m.Data()}, nil
+	c.last, c.left = metadata.Sequence.Stream, metadata.NumPending
+	return &jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: c.last, Header: m.Headers(), Data: m.Data(), Time: metadata.Timestamp}, nil
 }
 
 // snapshot calls each with the last message of each subject, and with what is written meanwhile, in
 // their order. It returns the sequence number up to which it has everything.
-func (s *store) snapshot(ctx context.Context, subjects []string, each func(*stored)) (until uint64, err error) {
+func (s *store) snapshot(ctx context.Context, subjects []string, each func(*jetstream.RawStreamMsg)) (until uint64, err error) {
 	messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {
 		return 0, err
 	}
 	defer messages.Stop()
-	return messages.receive(ctx, func(m *stored) error { each(m); return nil })
+	return messages.receive(ctx, 0, func(m *jetstream.RawStreamMsg) error { each(m); return nil })
 }
 
 // receive calls each with the next messages, until the consumer has everything up to the sequence number
 // that it returns. What proves that is a message that the leader had after the consumer began: any replica
-// may send the messages, also one that does not have yet what the leader has acknowledged.
-func (c *consumer) receive(ctx context.Context, each func(*stored) error) (until uint64, err error) {
+// may send the messages, also one that does not have yet what the leader has acknowledged. The number is not
+// below least.
+func (c *consumer) receive(ctx context.Context, least uint64, each func(*jetstream.RawStreamMsg) error) (until uint64, err error) {
 	until, err = c.lastSequence(ctx, c.subjects...)
+	until = max(until, least)
 	for err == nil && c.last < until {
-		var m *stored
-		if m, err = c.next(ctx); m == nil { // the last one was removed
+		if c.left == 0 { // the last message was removed, or the server is behind
+			if all, err := c.hasAll(ctx); all || err != nil {
+				return until, err
+			}
+		}
+		var m *jetstream.RawStreamMsg
+		if m, err = c.next(ctx); m == nil {
 			break
 		}
 		err = each(m)

@@ -3,59 +3,79 @@ package fleet
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// The reasons of a Gap beside those of package pleg.
+const (
+	// NodeNew means that the stream had nothing of the node: no events are missing.
+	NodeNew = "NodeNew"
+	// NodeGone means that the stream has nothing of the node any more. Its pods are gone.
+	NodeGone = "NodeGone"
+)
+
 // progress is how far a watch has come with one node.
 type progress struct {
-	// epoch and seq are of the last event that was delivered or replayed; empty before the first one.
+	// last is the sequence number up to which the watch has the node's messages.
+	last uint64
+	// epoch and seq are of the last event that was delivered or replayed; empty before the first one, and once the node is gone.
 	epoch string
 	seq   uint64
-	// replayed is the sequence number of the message up to which a replay had everything.
-	replayed uint64
 	// replaying is true from the Gap of an agent until it has published the states of all pods.
 	replaying bool
 }
 
 // note takes over what a message that was delivered or replayed says of its node.
 func (p *progress) note(m *message) {
-	if m.kind != ofGap && m.kind != ofAgent {
+	if m.kind == ofEvent || m.kind == ofState || m.kind == ofSynced {
 		p.epoch, p.seq = m.Epoch, m.Seq
 	}
 }
 
-// judge returns whether the event in the next message of the node is to be delivered, or the Gap after which
-// the state of the node is.
-func (p *progress) judge(m *message) (deliver bool, gap *pleg.Event) {
-	switch {
-	case m.kind == ofSynced: // its Gap came before the watch
-	case m.kind != ofEvent || m.Epoch == p.epoch && m.Seq <= p.seq:
-		return false, nil
-	case !p.replaying && (p.epoch == "" || m.Epoch == p.epoch && m.Seq == p.seq+1):
-		return true, nil
+// hole returns the Gap that the next message of the node shows; nil if nothing is missing between the message with the number
+// until, up to which the watch has everything, and this one.
+func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
+	if previous <= max(p.last, until) && (m.kind != ofSynced || p.replaying) { // otherwise its Gap came before the watch
+		return nil
 	}
-	hole := m.Event // messages before this are missing
-	hole.Reason, hole.Missed = pleg.HistoryTooShort, 0
-	if m.Epoch == p.epoch && m.Seq > p.seq {
+	hole := pleg.Event{Epoch: m.Epoch, Seq: m.Seq, Reason: pleg.HistoryTooShort}
+	if m.kind == ofEvent && m.Epoch == p.epoch && m.Seq > p.seq {
 		hole.Missed = m.Seq - 1 - p.seq
 	}
-	return false, &hole
+	return &hole
+}
+
+// previous returns the sequence number of the node's message before this one, which the agent named; 0 if it named none.
+func previous(m *jetstream.RawStreamMsg) uint64 {
+	if n := m.Header.Get(batchSequence); n != "" && n != "1" {
+		return m.Sequence - 1
+	}
+	number, _ := strconv.ParseUint(m.Header.Get(jetstream.ExpectedLastSubjSeqHeader), 10, 64)
+	return number
 }
 
 // handle delivers what one message says.
-func (w *watch) handle(ctx context.Context, m *stored) error {
+func (w *watch) handle(ctx context.Context, m *jetstream.RawStreamMsg) error {
 	at := place{w.end.stream, m.Sequence, m.Time.UnixNano()}
-	decoded, err := decode(m.Data)
-	if err != nil {
-		// It leaves out a number of its node, which the next message shows.
-		w.passOver(m.Subject, err)
-	} else if err := w.deliver(ctx, m.Subject, &decoded, at); err != nil {
-		return err
+	if w.at == (place{}) && w.seen == nil {
+		w.start = max(w.start, m.Sequence-1)
 	}
-	w.at = at
-	return nil
+	decoded, err := decode(m.Data)
+	if err == nil {
+		err = w.deliver(ctx, m, &decoded, at)
+	} else {
+		w.passOver(m.Subject, err)
+		err = w.unread(ctx, m, at)
+	}
+	if err == nil {
+		w.at, w.known.message = at, max(w.known.message, at.message)
+	}
+	return err
 }
 
 // passOver notes that something cannot be read.
@@ -65,39 +85,61 @@ func (w *watch) passOver(subject string, err error) {
 	}
 }
 
-func (w *watch) deliver(ctx context.Context, subject string, m *message, at place) error {
-	node := nodeOf(subject)
+// unread delivers the state of a node of which a message could not be read: no position may pass over an event.
+func (w *watch) unread(ctx context.Context, m *jetstream.RawStreamMsg, at place) error {
+	node := nodeOf(m.Subject)
+	if p := w.nodes[node]; w.seen != nil || p != nil && at.message <= p.last {
+		return nil
+	}
+	own, err := w.newest(ctx, nodeSubject(w.o.Cluster, node))
+	if err != nil || own.Sequence == 0 { // nobody publishes as it
+		return err
+	}
+	return w.replayNode(ctx, node, &pleg.Event{Reason: pleg.HistoryTooShort}, at)
+}
+
+func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *message, at place) error {
+	node := nodeOf(raw.Subject)
 	p := w.nodes[node]
 	if p == nil {
 		p = new(progress)
 		w.nodes[node] = p
 	}
-	if at.message <= p.replayed {
+	if at.message <= p.last {
 		return nil
 	}
 	if w.seen != nil {
-		if _, again := w.seen[subject]; !again {
-			w.seen[subject] = struct{}{}
+		if _, again := w.seen[raw.Subject]; !again {
+			w.seen[raw.Subject] = struct{}{}
+			if m.kind == ofGap { // what follows is not complete before its Synced
+				return w.beginStates(node, p, m, at)
+			}
+			p.last = at.message
 			p.note(m)
 			return w.replayPod(node, m)
 		}
+		if at.message <= w.known.message {
+			return errBehind // the state is older than what the watch has delivered
+		}
 		w.seen = nil // from here on it is what happens
 	}
+	if m.kind == ofGone {
+		return w.sendGone(node, at)
+	}
+	if gap := p.hole(m, previous(raw), w.start); gap != nil {
+		return w.replayNode(ctx, node, gap, at)
+	}
+	p.last = at.message
 	switch {
 	case m.kind == ofGap:
-		*p = progress{replaying: true}
-		return w.sendGap(node, &m.Event)
+		return w.beginStates(node, p, m, at)
 	case p.replaying && m.kind == ofState:
 		return w.replayPod(node, m)
 	case p.replaying && m.kind == ofSynced:
-		*p = progress{epoch: m.Epoch, seq: m.Seq}
+		p.replaying = false
+		p.note(m)
 		return w.sendSynced(node, p, at)
-	}
-	deliver, gap := p.judge(m)
-	if gap != nil {
-		return w.replayNode(ctx, node, gap, at)
-	}
-	if !deliver {
+	case m.kind != ofEvent:
 		return nil
 	}
 	p.note(m)
@@ -105,6 +147,12 @@ func (w *watch) deliver(ctx context.Context, subject string, m *message, at plac
 		return w.send(Event{Event: m.Event, Node: node, At: w.position(at)})
 	}
 	return nil
+}
+
+// beginStates delivers the Gap of an agent, which the states of all pods follow.
+func (w *watch) beginStates(node string, p *progress, m *message, at place) error {
+	*p = progress{last: at.message, replaying: true}
+	return w.sendGap(node, &m.Event)
 }
 
 // replayPod delivers the last event of each container and sandbox of a pod.
@@ -133,6 +181,40 @@ func (w *watch) sendSynced(node string, p *progress, at place) error {
 	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
 }
 
+// sendGone says that a node has left: a Gap, and no pods after it.
+func (w *watch) sendGone(node string, at place) error {
+	w.nodes[node] = &progress{last: at.message}
+	if err := w.sendGap(node, &pleg.Event{Reason: NodeGone}); err != nil {
+		return err
+	}
+	return w.sendSynced(node, new(progress), at)
+}
+
+// lookPeriod is the time between two looks for nodes that have left.
+const lookPeriod = 20 * time.Second
+
+// look delivers a mark for each node of which the stream has nothing any more: its messages were purged, or were too old.
+func (w *watch) look(ctx context.Context) error {
+	there := make(map[string]bool)
+	for _, subject := range subjects(subjectPrefix, w.o.Cluster, w.o.Nodes, "."+nodeToken) {
+		info, err := w.info(ctx, jetstream.WithSubjectFilter(subject))
+		if err != nil {
+			return err
+		}
+		for own := range info.State.Subjects {
+			there[nodeOf(own)] = true
+		}
+	}
+	for node, p := range w.nodes {
+		if p.epoch != "" && !there[node] {
+			if err := w.sendGone(node, w.at); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // replayNode delivers a Gap and then the present state of a node.
 func (w *watch) replayNode(ctx context.Context, node string, gap *pleg.Event, at place) error {
 	broken := w.broken
@@ -143,24 +225,24 @@ func (w *watch) replayNode(ctx context.Context, node string, gap *pleg.Event, at
 	p := new(progress)
 	w.nodes[node] = p
 	last := make(map[string]*message)
-	until, err := w.snapshot(ctx, allOf(w.o.Cluster, node), func(m *stored) {
+	until, err := w.snapshot(ctx, allOf(w.o.Cluster, node), func(m *jetstream.RawStreamMsg) {
 		decoded, err := decode(m.Data)
 		if err != nil {
 			w.passOver(m.Subject, err)
 			return
 		}
 		p.note(&decoded)
-		last[m.Subject], p.replayed = &decoded, m.Sequence
+		last[m.Subject], p.last = &decoded, m.Sequence
 	})
 	if err != nil {
 		return err
 	}
-	p.replayed = max(p.replayed, until)
+	p.last = max(p.last, until, at.message)
 	for _, m := range last {
 		if err := w.replayPod(node, m); err != nil {
 			return err
 		}
 	}
-	w.broken, w.withheld = broken, max(w.withheld, p.replayed)
+	w.broken, w.withheld = broken, max(w.withheld, p.last)
 	return w.sendSynced(node, p, at)
 }

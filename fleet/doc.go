@@ -1,6 +1,6 @@
 // Package fleet carries the events of many nodes through NATS JetStream, and keeps the
 // present state of every pod there. A [Publisher] runs on each node; [Watch] and [States] read,
-// anywhere. docs/fleet.md shows both, and describes the stream, the bucket and every field in them.
+// anywhere. docs/fleet.md describes the stream, the bucket and every field in them.
 //
 // # Concurrency
 //

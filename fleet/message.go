@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
+	"time"
+
+	gojson "github.com/goccy/go-json"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -16,26 +18,77 @@ import (
 
 const contentType = "application/cloudevents+json"
 
+// cloudEvent is a message: a CloudEvent 1.0. docs/fleet.md describes it.
+type cloudEvent struct {
+	SpecVersion     string    `json:"specversion"`
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject,omitempty"`
+	Time            time.Time `json:"time,omitzero"`
+	DataContentType string    `json:"datacontenttype"`
+	Sequence        string    `json:"sequence"`
+	Data            data      `json:"data"`
+}
+
 // data is an event, or what else a message says. Seq is then the number of the node's last event.
 type data struct {
 	pleg.Event
 
-	// Pod is the pod as it is after the event; nil in a message about the node.
-	Pod *podState `json:"pod"`
+	// Pod is the pod as it is after the event; nil in a message about the node, which names its agent.
+	Pod   *podState `json:"pod,omitempty"`
+	Agent string    `json:"agent,omitempty"`
 }
 
-// podState is a pod as it is after an event, as a reader gets it.
+// podState is a pod as it is after an event.
 type podState struct {
-	Labels map[string]string `json:"labels"`
+	Labels map[string]string `json:"labels,omitempty"`
 	// Gone is true for a pod without containers and sandboxes.
 	Gone bool `json:"gone"`
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
-	Events []pleg.Event `json:"events"`
-	// Status has no annotations, and the labels of the pod alone.
-	Status *pleg.PodStatus `json:"status"`
+	Events []pleg.Event `json:"events,omitempty"`
+	// Status is a [podStatus]. Most readers do not need it.
+	Status json.RawMessage `json:"status,omitempty"`
 	// Error says what was too large to publish.
-	Error string `json:"error"`
+	Error string `json:"error,omitempty"`
+}
+
+// podStatus, containerStatus and sandboxStatus are what is published of those of package pleg.
+type podStatus struct {
+	IPs        []string          `json:"ips,omitempty"`
+	Containers []containerStatus `json:"containers"`
+	Sandboxes  []sandboxStatus   `json:"sandboxes"`
+	ObservedAt time.Time         `json:"observedAt,omitzero"`
+}
+
+type containerStatus struct {
+	ID          pleg.ContainerID  `json:"id"`
+	Name        string            `json:"name"`
+	Attempt     uint32            `json:"attempt,omitempty"`
+	State       pleg.State        `json:"state"`
+	CreatedAt   time.Time         `json:"createdAt,omitzero"`
+	StartedAt   time.Time         `json:"startedAt,omitzero"`
+	FinishedAt  time.Time         `json:"finishedAt,omitzero"`
+	ExitCode    int32             `json:"exitCode,omitempty"`
+	Reason      string            `json:"reason,omitempty"`
+	Message     string            `json:"message,omitempty"`
+	Image       string            `json:"image,omitempty"`
+	ImageRef    string            `json:"imageRef,omitempty"`
+	LogPath     string            `json:"logPath,omitempty"`
+	Labels      map[string]string `json:"-"`
+	Annotations map[string]string `json:"-"`
+}
+
+type sandboxStatus struct {
+	ID          pleg.ContainerID  `json:"id"`
+	Attempt     uint32            `json:"attempt,omitempty"`
+	Ready       bool              `json:"ready"`
+	CreatedAt   time.Time         `json:"createdAt,omitzero"`
+	IPs         []string          `json:"ips,omitempty"`
+	HostNetwork bool              `json:"hostNetwork,omitempty"`
+	Labels      map[string]string `json:"-"`
+	Annotations map[string]string `json:"-"`
 }
 
 func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
@@ -58,6 +111,8 @@ const (
 	ofSynced kind = "node.synced"
 	// ofAgent says again that an agent publishes.
 	ofAgent kind = "node.agent"
+	// ofGone says that the node was forgotten.
+	ofGone kind = "node.gone"
 )
 
 const (
@@ -69,21 +124,24 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// begin begins a message, a CloudEvent 1.0 in JSON: its data, and the message, have no end. docs/fleet.md
-// describes it. The fields are those of inner.
-func begin(to object, source string, k kind, ev *pleg.Event, fields object) (id string, o object) {
-	seq := strconv.FormatUint(ev.Seq, 10)
-	name, id := string(k), ev.Epoch+"/"+seq
+// newMessage returns a message with what all have.
+func newMessage(source string, k kind, ev *pleg.Event) cloudEvent {
+	name, id := string(k), fmt.Sprintf("%s/%d", ev.Epoch, ev.Seq)
 	if k == ofEvent {
 		name = strings.ReplaceAll(eventtype.Of(ev.Type).Name, "_", "")
 	} else {
 		id = fmt.Sprintf("%s/%s/%s/%x", id, name, ev.PodUID, ev.ObservedAt.UnixNano())
 	}
-	o = append(to, `{"specversion":"1.0"`...)
-	o = o.text("id", id).text("source", source).text("type", ceTypePrefix+name+ceTypeSuffix).text("subject", string(ev.PodUID))
-	o = o.time("time", ev.ObservedAt).text("datacontenttype", "application/json").text("sequence", strings.Repeat("0", 20-len(seq))+seq)
-	o = append(append(o.name("data"), '{'), fields...)
-	return id, o.text("podUID", string(ev.PodUID)).text("podName", ev.PodName).text("podNamespace", ev.PodNamespace)
+	return cloudEvent{
+		"1.0", id, source, ceTypePrefix + name + ceTypeSuffix, string(ev.PodUID), ev.ObservedAt, "application/json", fmt.Sprintf("%020d", ev.Seq),
+		data{Event: *ev},
+	}
+}
+
+// encode returns the text of a message, or of a part. Texts, numbers and times never fail.
+func encode(value any) []byte {
+	text, _ := gojson.Marshal(value)
+	return text
 }
 
 // message is what a reader makes of a message.
@@ -93,20 +151,17 @@ type message struct {
 }
 
 func decode(body []byte) (message, error) {
-	var ce struct {
-		Type string
-		Data data
-	}
-	if err := json.Unmarshal(body, &ce); err != nil {
+	var ce cloudEvent
+	if err := gojson.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
 	m := message{ofEvent, ce.Data}
 	switch name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix)); name {
-	case ofState, ofGap, ofSynced, ofAgent:
+	case ofState, ofGap, ofSynced, ofAgent, ofGone:
 		m.kind = name
 	}
 	switch {
-	case m.Epoch == "" && m.kind != ofGap && m.kind != ofAgent:
+	case m.Epoch == "" && m.kind != ofGap && m.kind != ofAgent && m.kind != ofGone:
 		return m, errors.New("it has no epoch")
 	case m.Pod != nil:
 		m.Pod.restore(&m.Event)
@@ -116,16 +171,26 @@ func decode(body []byte) (message, error) {
 	return m, nil
 }
 
-// restore adds to the events and to the status what they have in common with the event of the message.
+// restore adds to the events what they have in common with the event of the message.
 func (s *podState) restore(ev *pleg.Event) {
-	if status := s.Status; status != nil {
-		status.UID, status.Name, status.Namespace = ev.PodUID, ev.PodName, ev.PodNamespace
-		if newest := newestSandbox(status); newest != nil {
-			newest.Labels = s.Labels
-		}
-	}
 	for i := range s.Events {
 		last := &s.Events[i]
 		last.PodUID, last.PodName, last.PodNamespace = ev.PodUID, ev.PodName, ev.PodNamespace
 	}
+}
+
+// status returns the status of the pod; nil if it has none.
+func (d *data) status() (*pleg.PodStatus, error) {
+	if d.Pod.Status == nil {
+		return nil, nil
+	}
+	status := new(pleg.PodStatus)
+	if err := json.Unmarshal(d.Pod.Status, status); err != nil {
+		return nil, err
+	}
+	status.UID, status.Name, status.Namespace = d.PodUID, d.PodName, d.PodNamespace
+	if newest := newestSandbox(status); newest != nil {
+		newest.Labels = d.Pod.Labels
+	}
+	return status, nil
 }

@@ -1,7 +1,7 @@
 package fleet
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"slices"
@@ -30,21 +30,21 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	died.ExitCode, died.Reason = new(int32(137)), "Error"
 	s := &record{}
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
-		s.apply(&ev, inner(&ev))
+		s.apply(&ev)
 	}
 	corrected := died
 	corrected.Seq, corrected.Type, corrected.Reason = 4, pleg.ContainerCorrected, "OOMKilled"
-	s.apply(&corrected, inner(&corrected))
+	s.apply(&corrected)
 	status := &pleg.PodStatus{
 		UID: "u", Name: "web", Namespace: "shop", IPs: []string{"10.0.0.1"}, ObservedAt: at,
 		Containers: []*pleg.ContainerStatus{{ID: "c", Name: "app", State: pleg.StateExited, CreatedAt: at, ExitCode: 137}},
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
 	s.setStatus(status)
-	id, head := begin(nil, ceSource("prod", "n1"), ofEvent, &corrected, inner(&corrected))
-	body, cut := s.end(head, 1<<20)
-	if cut != "" || id != "e/4" {
-		t.Fatal(id, cut)
+	ce := newMessage(ceSource("prod", "n1"), ofEvent, &corrected)
+	body, cut := s.encode(&ce, 1<<20)
+	if cut != "" {
+		t.Fatal(cut)
 	}
 	const begins = `{"specversion":"1.0","id":"e/4","source":"/clusters/prod/nodes/n1","type":"io.github.pleg-pipeline.container.corrected.v1",` +
 		`"subject":"u","time":"2026-08-01T12:00:00.005Z","datacontenttype":"application/json","sequence":"00000000000000000004","data":{"seq":4,`
@@ -57,63 +57,16 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
-	if got := m.Pod.Status; !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
+	if got, err := m.status(); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
-		s.apply(new(event(5, pleg.ContainerRemoved, id)), nil)
+		s.apply(new(event(5, pleg.ContainerRemoved, id)))
 	}
-	_, head = begin(nil, "", ofState, &base, inner(&base))
-	body, _ = s.end(head, 1<<20)
+	ce = newMessage("", ofState, &base)
+	body, _ = s.encode(&ce, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
-	}
-}
-
-// Package json reads what the messages have of an event and of a status, whatever is in them.
-func TestJSON(t *testing.T) {
-	for _, text := range []string{"", "plain", `"`, `\`, "\n", "é<\x7f"} {
-		ev, c, sandbox := pleg.Event{}, pleg.ContainerStatus{}, pleg.SandboxStatus{}
-		for _, value := range []any{&ev, &c, &sandbox} {
-			fill(reflect.ValueOf(value).Elem(), text)
-		}
-		ev.PodUID, ev.PodName, ev.PodNamespace = "", "", "" // which inner leaves out
-		status := pleg.PodStatus{IPs: []string{text, "b"}, Containers: []*pleg.ContainerStatus{&c, &c}, Sandboxes: []*pleg.SandboxStatus{&sandbox}, ObservedAt: ev.ObservedAt}
-		for got, want := range map[*object]any{
-			new(append(append(object{'{'}, inner(&ev)...), '}')): &ev,
-			new(object(nil).status(&status)[len(`"status":`):]):  &status,
-		} {
-			read := reflect.New(reflect.TypeOf(want).Elem()).Interface()
-			kit.Must(t, json.Unmarshal(*got, read))
-			if !reflect.DeepEqual(read, want) {
-				t.Errorf("%s is read as %+v, want %+v", *got, read, want)
-			}
-		}
-	}
-}
-
-// fill sets each field of a struct.
-func fill(v reflect.Value, text string) {
-	for _, f := range v.Fields() {
-		switch f.Interface().(type) {
-		case time.Time:
-			f.Set(reflect.ValueOf(time.Date(2026, 8, 1, 12, 0, 0, 5e6+len(text), time.UTC)))
-		case *int32:
-			f.Set(reflect.ValueOf(new(int32(0))))
-		case []string:
-			f.Set(reflect.ValueOf([]string{text}))
-		default:
-			switch f.Kind() {
-			case reflect.String:
-				f.SetString(text)
-			case reflect.Bool:
-				f.SetBool(true)
-			case reflect.Int32:
-				f.SetInt(-5)
-			case reflect.Uint8, reflect.Uint32, reflect.Uint64:
-				f.SetUint(5)
-			}
-		}
 	}
 }
 
@@ -128,19 +81,19 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// What the server refused may have left a stale state behind, other errors not.
-func TestIsRefused(t *testing.T) {
+// A server after a refusal is asked again after minutes, after other errors within seconds.
+func TestIsFull(t *testing.T) {
 	for _, tt := range []struct {
 		err  error
 		want bool
 	}{
 		{nats.ErrTimeout, false},
 		{&jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"}, false},
-		{&jetstream.APIError{Code: 409, ErrorCode: 10158, Description: "duplicate message id is in process"}, false},
 		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, true},
-		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, true},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, true},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, false},
 	} {
-		if got := isRefused(fmt.Errorf("publish: %w", tt.err)); got != tt.want {
+		if got := isFull(refusal(fmt.Errorf("publish: %w", tt.err))); got != tt.want {
 			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
 		}
 	}
@@ -155,48 +108,73 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// An answer that was late counts as that of its own message, which its session has given up.
-func TestAnswersOfEarlierSessions(t *testing.T) {
-	p := Publisher{session: session{outbox: outbox{queue: []outgoing{{number: 8}, {number: 9}}, sent: 2, late: time.NewTimer(time.Hour)}}}
-	for i, number := range []string{"3", "7", "8", "8", "9", "9"} {
-		kit.Must(t, p.answered(&nats.Msg{Subject: "inbox." + number, Data: []byte(`{"seq": 1}`)}))
-		if want := []int{2, 2, 1, 1, 0, 0}[i]; len(p.queue) != want {
-			t.Errorf("after the answer %s, %d of the messages 8 and 9 wait, want %d", number, len(p.queue), want)
+// What is sent together: a Gap begins a batch, a single server gets few messages one by one, and after a refusal the next
+// event is tried alone.
+func TestBatchSize(t *testing.T) {
+	for name, tt := range map[string]struct {
+		queue    string // e is an event, g a Gap, s the other messages of a replay
+		replicas int
+		alone    bool
+		want     int
+	}{
+		"few events":                   {queue: "eee", replicas: 1, want: 1},
+		"few events of three servers":  {queue: "eee", replicas: 3, want: 3},
+		"many events":                  {queue: strings.Repeat("e", 20), replicas: 1, want: 20},
+		"more than fit":                {queue: strings.Repeat("e", 2000), replicas: 1, want: 1000},
+		"events after a refusal":       {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
+		"a replay":                     {queue: "gss", replicas: 1, want: 3},
+		"a replay after a refusal":     {queue: "gss", replicas: 1, alone: true, want: 3},
+		"a replay behind events":       {queue: "eegss", replicas: 3, want: 2},
+		"a replay, and more behind it": {queue: "gsseegss", replicas: 1, want: 5},
+	} {
+		info := jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}
+		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone}}}
+		for _, k := range tt.queue {
+			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
+		}
+		if got := p.batchSize(); got != tt.want {
+			t.Errorf("%s: %d messages, want %d", name, got, tt.want)
 		}
 	}
 }
 
-// What a watch does with each message, by what it knows of the node: it delivers the event, passes over it, or
-// delivers a Gap.
-func TestJudge(t *testing.T) {
-	known := progress{epoch: "e", seq: 7}
+type cachedInfo struct {
+	jetstream.Stream
+
+	info *jetstream.StreamInfo
+}
+
+func (c cachedInfo) CachedInfo() *jetstream.StreamInfo { return c.info }
+
+// A message shows whether messages of its node are missing before it: it names the number of the one before.
+func TestHole(t *testing.T) {
+	known := progress{last: 20, epoch: "e", seq: 7}
+	header := func(last string, batch string) nats.Header {
+		return nats.Header{jetstream.ExpectedLastSubjSeqHeader: {last}, batchSequence: {batch}}
+	}
 	for name, tt := range map[string]struct {
-		p       progress
-		kind    kind
-		epoch   string
-		seq     uint64
-		deliver bool
-		gap     string
-		missed  uint64
+		p      progress
+		start  uint64
+		header nats.Header
+		kind   kind
+		gap    bool
+		missed uint64
 	}{
-		"the next event":                  {p: known, kind: ofEvent, epoch: "e", seq: 8, deliver: true},
-		"an event again":                  {p: known, kind: ofEvent, epoch: "e", seq: 7},
-		"a hole":                          {p: known, kind: ofEvent, epoch: "e", seq: 9, gap: pleg.HistoryTooShort, missed: 1},
-		"an event of another epoch":       {p: known, kind: ofEvent, epoch: "f", seq: 8, gap: pleg.HistoryTooShort},
-		"the first event of a node":       {kind: ofEvent, epoch: "e", seq: 9, deliver: true},
-		"a state that is published again": {p: known, kind: ofState, epoch: "e", seq: 7},
-		"a state of another epoch":        {p: known, kind: ofState, epoch: "f", seq: 3},
-		"states that began earlier":       {p: known, kind: ofSynced, epoch: "f", seq: 3, gap: pleg.HistoryTooShort},
-		"and are not newer":               {p: known, kind: ofSynced, epoch: "e", seq: 7, gap: pleg.HistoryTooShort},
-		"an event before their end":       {p: progress{replaying: true}, kind: ofEvent, epoch: "e", seq: 8, gap: pleg.HistoryTooShort},
-		"an agent":                        {p: known, kind: ofAgent},
+		"the next event":                   {p: known, header: header("20", ""), kind: ofEvent},
+		"an event after one that was lost": {p: known, header: header("25", ""), kind: ofEvent, gap: true, missed: 1},
+		"the same of a state":              {p: known, header: header("25", ""), kind: ofState, gap: true},
+		"within a batch":                   {p: progress{last: 29}, header: header("", "2"), kind: ofEvent},
+		"a hole in a batch":                {p: progress{last: 28}, header: header("", "3"), kind: ofEvent, gap: true},
+		"the first of a batch":             {p: known, header: header("20", "1"), kind: ofEvent},
+		"of a node that is not known":      {start: 25, header: header("25", ""), kind: ofEvent},
+		"after one that was lost":          {start: 25, header: header("26", ""), kind: ofEvent, gap: true},
+		"of somebody who names none":       {p: known, kind: ofEvent},
+		"states that began earlier":        {p: known, header: header("20", ""), kind: ofSynced, gap: true},
+		"states that are complete":         {p: progress{last: 20, replaying: true}, header: header("20", ""), kind: ofSynced},
 	} {
-		deliver, gap := tt.p.judge(&message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, Reason: pleg.OtherEpoch}}})
-		if gap == nil {
-			gap = &pleg.Event{}
-		}
-		if deliver != tt.deliver || gap.Reason != tt.gap || gap.Missed != tt.missed {
-			t.Errorf("%s: it delivers: %t, with the Gap %+v, want %+v", name, deliver, gap, tt)
+		gap := tt.p.hole(&message{tt.kind, data{Event: pleg.Event{Epoch: "e", Seq: 9}}}, previous(&jetstream.RawStreamMsg{Sequence: 30, Header: tt.header}), tt.start)
+		if (gap != nil) != tt.gap || gap != nil && (gap.Missed != tt.missed || gap.Reason != pleg.HistoryTooShort) {
+			t.Errorf("%s: the Gap is %+v, want %+v", name, gap, tt)
 		}
 	}
 }
@@ -219,7 +197,7 @@ func TestStatesAfterAGap(t *testing.T) {
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
-		kit.Must(t, w.deliver(t.Context(), podSubject("c", "n", m.PodUID), &m, place{stream: 1, message: uint64(i + 1)}))
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", m.PodUID)}, &m, place{stream: 1, message: uint64(i + 1)}))
 	}
 	var kinds []pleg.EventType
 	for _, ev := range got {
@@ -245,9 +223,54 @@ func TestEventWithinTheStates(t *testing.T) {
 	for i, kind := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied} {
 		seq := uint64(i + 1)
 		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
-		kit.Must(t, w.deliver(t.Context(), podSubject("c", "n", "u"), &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
 	}
 	if len(got) != 2 || !got[0].Replayed || got[1].Replayed || got[1].Type != pleg.ContainerDied {
 		t.Errorf("got %+v, want the state and then the event", got)
+	}
+}
+
+// The state of a replica that lags behind is older than what the watch has delivered: what the replica catches up with is not news.
+func TestStateOfAReplicaBehind(t *testing.T) {
+	w := watch{
+		nodes: make(map[string]*progress), seen: make(map[string]struct{}), known: place{message: 20},
+		yield: func(Event, error) bool { return true },
+	}
+	for seq, want := range map[uint64]error{10: nil, 20: errBehind, 21: nil} {
+		w.seen = map[string]struct{}{podSubject("c", "n", "u"): {}}
+		if seq == 10 {
+			w.seen = make(map[string]struct{})
+		}
+		m := message{ofState, data{Event: pleg.Event{Epoch: "e", Seq: seq, PodUID: "u"}, Pod: new(podState)}}
+		if err := w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: seq}); !errors.Is(err, want) {
+			t.Errorf("message %d: %v, want %v", seq, err, want)
+		}
+		clear(w.nodes)
+	}
+}
+
+// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then one Synced.
+func TestReplayUnderWay(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	var got []pleg.EventType
+	w := watch{
+		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}),
+		yield: func(ev Event, _ error) bool { got = append(got, ev.Type); return true },
+	}
+	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, ContainerID: "c"}
+	for i, m := range []message{
+		{ofGap, data{Event: pleg.Event{Reason: NodeNew}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: &podState{Events: []pleg.Event{started}}}},
+		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
+	} {
+		subject := nodeSubject("c", "n")
+		if m.PodUID != "" {
+			subject = podSubject("c", "n", m.PodUID)
+		}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, place{message: uint64(i + 1)}))
+	}
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -50,11 +50,11 @@ func subjects(prefix, cluster string, nodes []string, suffix string) (all []stri
 	return all
 }
 
-// allOf returns the filters for all messages of some nodes of a cluster; without nodes, of the whole
-// stream, which the server need not filter.
+// allOf returns the filters for all messages of some nodes of a cluster; none without nodes: a stream has one
+// cluster.
 func allOf(cluster string, nodes ...string) []string {
 	if len(nodes) == 0 {
-		return []string{subjectPrefix + token(cluster) + ".>"}
+		return nil
 	}
 	return subjects(subjectPrefix, cluster, nodes, ".>")
 }

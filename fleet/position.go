@@ -2,9 +2,11 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -55,6 +57,9 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 	}
 	config.FilterSubjects = w.subjects
 	w.end = place{info.Created.UnixNano(), info.State.LastSeq, info.State.LastTime.UnixNano()}
+	if err := w.waitBehind(info); err != nil {
+		return config, err
+	}
 	if w.at == (place{}) && !w.broken {
 		w.owes = true
 		switch {
@@ -65,8 +70,9 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 			return config, nil
 		case w.o.After != nil:
 			w.at, _ = parsePlace(string(*w.o.After)) // the empty id is of no stream
+			w.start = w.at.message
 		default:
-			w.at, w.owes = w.end, false
+			w.at, w.owes, w.start = w.end, false, w.end.message
 			if w.o.Bookmarks {
 				err = w.send(Event{Event: pleg.Event{Type: pleg.Bookmark, ObservedAt: time.Now()}, At: w.at.position()})
 			}
@@ -86,7 +92,7 @@ func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err
 
 // beginReplay makes a connection begin with the present state of all nodes.
 func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerConfig {
-	w.nodes, w.seen, w.at, w.owes, w.broken = make(map[string]*progress), make(map[string]struct{}), place{}, true, true
+	w.nodes, w.seen, w.at, w.start, w.owes, w.broken = make(map[string]*progress), make(map[string]struct{}), place{}, 0, true, true
 	config.DeliverPolicy = jetstream.DeliverLastPerSubjectPolicy
 	return config
 }
@@ -100,6 +106,40 @@ func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool
 	if w.at.message < max(1, info.State.FirstSeq) { // 0 before the first message
 		return true, nil
 	}
-	m, err := w.message(ctx, wanted{Sequence: w.at.message})
-	return m.Sequence == 0 || m.Time.UnixNano() == w.at.stored, err // 0 if it was removed
+	ctx, cancel := context.WithTimeout(ctx, w.timeout())
+	defer cancel()
+	m, err := w.stream.GetMsg(ctx, w.at.message)
+	switch {
+	case err == nil:
+		return m.Time.UnixNano() == w.at.stored, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, nats.ErrBadHeaderMsg): // removed, or written by somebody else
+		return true, nil
+	}
+	return false, fmt.Errorf("read message: %w", explain(w.js.Conn(), err))
+}
+
+// behindTime is how long a watch waits for a stream of several servers to have again what the watch has of it. A server that is
+// stopped, or has just become the leader, may be behind. Later the servers have lost it.
+const behindTime = 15 * time.Second
+
+// waitBehind returns an error if the stream may be behind what the watch has of it.
+func (w *watch) waitBehind(info *jetstream.StreamInfo) error {
+	if w.at.stream == w.end.stream && w.at.message > w.known.message {
+		w.known = w.at
+	}
+	if w.known.stream != w.end.stream {
+		w.known = place{stream: w.end.stream}
+	}
+	if w.end.message >= w.known.message || info.Config.Replicas < 2 {
+		w.known.message, w.behindSince = min(w.known.message, w.end.message), time.Time{}
+		return nil
+	}
+	if w.behindSince.IsZero() {
+		w.behindSince = time.Now()
+	}
+	if time.Since(w.behindSince) > behindTime {
+		w.known = w.end
+		return nil
+	}
+	return errBehind
 }

@@ -27,6 +27,8 @@ import (
 const (
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 5 * time.Second
+	// fullBackoff is the least time until a server that has no room is asked again.
+	fullBackoff = time.Minute
 )
 
 // PublisherOptions configure a [Publisher]. Conn, Source, Cluster and Node are required.
@@ -36,6 +38,8 @@ type PublisherOptions struct {
 	Conn *nats.Conn
 	// Source is the pipeline of this process or the daemon of this node.
 	Source node.Pipeline
+	// Domain is the JetStream domain of the stream, if Conn leads to a leaf node of another one.
+	Domain string
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
 	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
@@ -80,12 +84,13 @@ type Publisher struct {
 	js      jetstream.JetStream
 	log     *slog.Logger
 	metrics *metrics
-	// agent names this publisher on the server, and key the node. The subjects of the node's lease and of its
-	// own message are lease and node.
-	agent, key, lease, node string
-	source                  string // of its CloudEvents
-	loop                    exporter.Loop
-	cuts                    atomic.Uint64
+	// agent names this publisher on the server, and key the node. The subject of the node's own messages is node, and
+	// all is the filter for the node's messages.
+	agent, key, node, all string
+	source                string // of its CloudEvents
+	loop                  exporter.Loop
+	cuts                  atomic.Uint64
+	failing               atomic.Pointer[time.Time] // since when nothing is published; nil while it works
 
 	session // Run owns it
 }
@@ -96,7 +101,11 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new publisher: %w", option.Invalid(err))
 	}
-	js, err := jetstream.New(o.Conn)
+	forget := jetstream.WithPublishAsyncTimeout(searchTimeout) // an answer that did not come
+	js, err := jetstream.New(o.Conn, forget)
+	if o.Domain != "" {
+		js, err = jetstream.NewWithDomain(o.Conn, o.Domain, forget)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
@@ -105,12 +114,18 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		o: o, js: js, log: o.Logger.With("stage", "fleet", "node", o.Node), source: ceSource(o.Cluster, o.Node),
 		agent: fmt.Sprintf("%s/%d/%08x", host, os.Getpid(), rand.Uint32()), key: nodeKey(o.Cluster, o.Node),
 	}
-	p.lease, p.node = leasePrefix+p.key, nodeSubject(o.Cluster, o.Node)
+	p.node, p.all = nodeSubject(o.Cluster, o.Node), allOf(o.Cluster, o.Node)[0]
 	p.loop.Log, p.loop.Failed, p.loop.Recovered = p.log, "cannot publish events", "publishing again"
 	p.loop.Backoff = backoff.Backoff{Min: minBackoff, Max: maxBackoff}
-	p.loop.Count = func(error) time.Duration { p.metrics.retries.Inc(); return 0 }
+	p.loop.Wait = p.pause
+	p.loop.Count = func(err error) time.Duration {
+		if p.metrics.retries.Inc(); isFull(refusal(err)) {
+			return fullBackoff
+		}
+		return 0
+	}
 	p.loop.Acknowledged()
-	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, func() time.Time { return p.Status().LastAck })
+	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, &p.failing)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
@@ -119,7 +134,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 
 // PublisherStatus is how publishing goes.
 type PublisherStatus struct {
-	// LastAck is when the server last acknowledged something, or the start.
+	// LastAck is when the stream last acknowledged something, or the start.
 	LastAck time.Time
 	// Err is why the last attempt to publish ended; nil while it works.
 	Err error
@@ -145,7 +160,7 @@ func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 // Run publishes until ctx or the source ends, and then returns nil. Errors of the server are
 // retried with backoff; Run returns none. A publisher runs once; a second call is an error.
 func (p *Publisher) Run(ctx context.Context) error {
-	defer p.closeInbox()
+	defer func() { p.endLease(ctx) }()
 	return p.loop.Run(ctx, p.publishOnce)
 }
 
@@ -156,7 +171,7 @@ type metrics struct {
 	lag       prometheus.Histogram
 }
 
-func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (m *metrics, unregister func(), err error) {
+func newMetrics(registerer prometheus.Registerer, failing *atomic.Pointer[time.Time]) (m *metrics, unregister func(), err error) {
 	s := instrument.Registry{Registerer: registerer}.NewSet()
 	m = &metrics{
 		published: s.Counter("pleg_fleet_published_events_total", "Events that the NATS server has acknowledged."),
@@ -165,7 +180,11 @@ func newMetrics(registerer prometheus.Registerer, lastAck func() time.Time) (m *
 		lag: s.Histogram("pleg_fleet_lag_seconds", "Time from the observation of an event to the acknowledgement of the NATS server.",
 			instrument.LagBuckets),
 	}
-	s.GaugeFunc("pleg_fleet_last_ack_age_seconds", "Time since the NATS server last acknowledged a message or a renewal, or since the start.",
-		func() float64 { return time.Since(lastAck()).Seconds() })
+	s.GaugeFunc("pleg_fleet_failing_seconds", "Time for which nothing could be published; 0 while the stream acknowledges what is sent.", func() float64 {
+		if since := failing.Load(); since != nil {
+			return time.Since(*since).Seconds()
+		}
+		return 0
+	})
 	return m, s.Unregister, s.Register()
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,80 +13,78 @@ import (
 type record struct {
 	uid             pleg.PodUID
 	name, namespace string
-	// stored is when its last message was acknowledged.
-	stored time.Time
-	// events are the last one of each container, as in a podState.
-	events []lastEvent
-	// status is the newest one, of which details and labels are published.
-	status          *pleg.PodStatus
-	details, labels object
+	// stored is when its last message was acknowledged, sequence the number of that, and count how many messages the server has
+	// of it.
+	stored   time.Time
+	sequence uint64
+	count    uint64
+	// podState is what is published of the pod, and status that of which its Status and Labels are.
+	podState
+
+	status *pleg.PodStatus
 }
 
-type lastEvent struct {
-	pleg.Event
-
-	fields object
+// newRecord returns the record of a pod of which nothing is there.
+func newRecord(uid pleg.PodUID, name, namespace string) *record {
+	return &record{uid: uid, name: name, namespace: namespace, podState: podState{Gone: true}}
 }
 
-// apply adds an event, and the status that came with it. The fields are those of inner.
-func (r *record) apply(ev *pleg.Event, fields object) {
+// apply adds an event, and the status that came with it.
+func (r *record) apply(ev *pleg.Event) {
 	r.setStatus(ev.Status)
-	i := slices.IndexFunc(r.events, func(last lastEvent) bool { return last.ContainerID == ev.ContainerID })
+	i := slices.IndexFunc(r.Events, func(last pleg.Event) bool { return last.ContainerID == ev.ContainerID })
 	switch ev.Type {
 	case pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved:
 		if i >= 0 {
-			r.events = slices.Delete(r.events, i, i+1)
+			r.Events = slices.Delete(r.Events, i, i+1)
 		}
 		if ev.Type != pleg.ContainerRemoved {
-			r.events = append(r.events, lastEvent{*ev, fields})
+			last := *ev
+			last.PodUID, last.PodName, last.PodNamespace, last.Status = "", "", "", nil
+			r.Events = append(r.Events, last)
 		}
 	case pleg.ContainerCorrected:
-		if i >= 0 && r.events[i].Type == pleg.ContainerDied {
-			last := &r.events[i]
+		if i >= 0 && r.Events[i].Type == pleg.ContainerDied {
+			last := &r.Events[i]
 			last.ExitCode, last.Reason, last.FinishedAt = ev.ExitCode, ev.Reason, ev.FinishedAt
-			last.fields = inner(&last.Event)
 		}
 	}
+	r.Gone = len(r.Events) == 0
 }
 
 func (r *record) setStatus(status *pleg.PodStatus) {
 	if status == nil || status == r.status {
 		return
 	}
-	r.status, r.details = status, make(object, 0, 1024).status(status)
+	published := podStatus{IPs: status.IPs, ObservedAt: status.ObservedAt, Containers: []containerStatus{}, Sandboxes: []sandboxStatus{}}
+	for _, c := range status.Containers {
+		published.Containers = append(published.Containers, containerStatus(*c))
+	}
+	for _, sandbox := range status.Sandboxes {
+		published.Sandboxes = append(published.Sandboxes, sandboxStatus(*sandbox))
+	}
+	r.status, r.Status = status, encode(&published)
 	if newest := newestSandbox(status); newest != nil && newest.Labels != nil {
-		text, _ := json.Marshal(newest.Labels) // texts never fail
-		r.labels = append(object(nil).name("labels"), text...)
+		r.Labels = newest.Labels
 	}
 }
 
-// gone reports whether no container of the pod is left.
-func (r *record) gone() bool { return len(r.events) == 0 }
-
-// end returns the message about the pod that begins with head. If it would have more bytes than limit, it
-// leaves something out, and says so, also in cut.
-func (r *record) end(head object, limit int) (body object, cut string) {
-	for parts := 3; ; parts-- {
-		o := append(head.name("pod"), '{').bool("gone", r.gone())
-		if parts > 0 {
-			o = append(o.name("events"), '[')
-			for i := range r.events {
-				o = append(append(append(o.name(""), '{'), r.events[i].fields...), '}')
-			}
-			o = append(o, ']')
-		}
-		if parts > 1 && r.details != nil {
-			o = append(o.name(""), r.details...)
-		}
-		if parts > 2 && r.labels != nil {
-			o = append(o.name(""), r.labels...)
-		}
-		body = append(o.text("error", cut), "}}}"...)
-		if len(body) <= limit || parts == 0 {
+// encode returns a message with the pod. If it would have more bytes than limit, it leaves something out, and says
+// so, also in cut.
+func (r *record) encode(m *cloudEvent, limit int) (body []byte, cut string) {
+	state := r.podState
+	m.Data.Pod = &state
+	for _, leaveOut := range []func(){
+		func() { state.Labels = nil }, func() { state.Status = nil }, func() { state.Events = nil },
+	} {
+		if body = encode(m); len(body) <= limit {
 			return body, cut
 		}
 		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
+		state.Error = cut
+		leaveOut()
 	}
+	return encode(m), cut
 }
 
 // maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what

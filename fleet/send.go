@@ -2,12 +2,11 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
 	"strconv"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,191 +15,202 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// outbox is what is not acknowledged. The server answers in the order in which it got the messages, so
-// that one channel has all answers: package jetstream would need a timer, a map and two channels for
-// each message.
+// outbox is what is not acknowledged. One batch is under way at a time.
 type outbox struct {
 	// queue are messages that are not acknowledged, of which the first ones are sent.
 	queue []outgoing
 	sent  int
-	// answers come to the subjects inbox.1, inbox.2 and so on. number is that of the newest.
-	answers chan *nats.Msg
-	inbox   *nats.Subscription
-	number  uint64
-	// late fires when the next answer has not come in time.
-	late *time.Timer
+	// answer is that to the last message that was sent, and late fires when it has not come in time.
+	answer jetstream.PubAckFuture
+	late   *time.Timer
+	// alone is true if the server refused what was sent last: the next message shows why.
+	alone bool
 }
 
 type outgoing struct {
-	kind        kind
-	observedAt  time.Time
-	subject, id string
-	body        object
-	record      *record // nil in a message about the node
-	number      uint64  // of its answer
+	kind       kind
+	observedAt time.Time
+	subject    string
+	body       []byte
+	record     *record
 }
 
-// openInbox prepares for a session, which sends the queue again. All sessions have one inbox: at the
-// end of each subscription to a wildcard the server searches all answers that anybody waits for.
-func (b *outbox) openInbox(conn *nats.Conn) error {
-	b.sent, b.late = 0, time.NewTimer(requestTimeout)
-	if b.inbox != nil {
-		for len(b.answers) > 0 {
-			<-b.answers
-		}
-		return nil
+const (
+	// maxBatch is the number of messages that nats-server takes as one batch.
+	maxBatch = 1000
+	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which syncs each
+	// batch to the disk. Several servers keep it in memory, and a batch costs them as much as a message.
+	leastBatch = 16
+)
+
+// The headers of a batch. Package jetstream has none of them yet.
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+)
+
+// batchSize returns how many messages of the queue are sent together. A Gap begins a batch, with the states that
+// belong to it.
+func (p *Publisher) batchSize() int {
+	n, least := min(len(p.queue), maxBatch), leastBatch
+	if i := slices.IndexFunc(p.queue[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
+		n = i + 1
 	}
-	var err error
-	b.answers = make(chan *nats.Msg, 2*mostSent) // of this session and the last one
-	if b.inbox, err = conn.ChanSubscribe(conn.NewInbox()+".*", b.answers); err != nil {
-		return fmt.Errorf("subscribe to answers: %w", explain(conn, err))
-	}
-	return nil
-}
-
-func (b *outbox) closeInbox() {
-	if b.inbox != nil {
-		_ = b.inbox.Unsubscribe() // it fails if the connection is closed
-	}
-}
-
-// bodies are the bodies of acknowledged messages, to be used again.
-var bodies sync.Pool
-
-// enqueue makes a message about a pod, or about the node if there is no record. The fields are those of inner.
-func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, fields object, r *record) {
-	const headers = 1024
-	to, _ := bodies.Get().(object)
-	id, body := begin(to, p.source, k, ev, fields)
-	cut := ""
-	if r == nil {
-		body = append(body.text("agent", p.agent), "}}"...)
-	} else if body, cut = r.end(body, int(p.o.Conn.MaxPayload())-headers); cut != "" {
-		p.cut(ctx, ev, cut)
-	}
-	p.queue = append(p.queue, outgoing{kind: k, observedAt: ev.ObservedAt, subject: subject, id: p.key + "/" + id, body: body, record: r})
-}
-
-// writeNode publishes the message about the node that the next messages name, as the successor of
-// the message that they named so far.
-func (p *Publisher) writeNode(ctx context.Context, k kind, ev pleg.Event) error {
-	if err := p.flush(ctx); err != nil {
-		return err
-	}
-	p.enqueue(ctx, k, p.node, &ev, inner(&ev), nil)
-	return p.flush(ctx)
-}
-
-// mostSent is the largest number of messages that may be under way.
-const mostSent = 256
-
-// window is the number of messages that may be under way. If one server refuses a message for the fence,
-// it refuses the messages behind it too. Several servers refuse a message that names the same fence as a
-// message that they have not stored yet.
-func (p *Publisher) window() int {
 	if p.stream.CachedInfo().Config.Replicas > 1 {
+		least = 2
+	}
+	if p.queue[0].kind != ofGap && (n < least || p.alone) {
 		return 1
 	}
-	return mostSent
+	return n
 }
 
-// transmit sends what of the queue may be under way.
-func (p *Publisher) transmit() error {
-	// The newest message must not hide what the server has lost meanwhile.
-	if p.o.Conn.Stats().Reconnects != p.reconnects {
-		return errReconnected
-	}
-	header := nats.Header{
-		"Content-Type":                          {contentType},
-		jetstream.ExpectedLastSubjSeqHeader:     {strconv.FormatUint(p.fence, 10)},
-		jetstream.ExpectedLastSubjSeqSubjHeader: {p.node},
-		jetstream.MsgIDHeader:                   {""},
-	}
-	for ; p.sent < min(p.window(), len(p.queue)); p.sent++ {
-		o := &p.queue[p.sent]
-		if p.sent == 0 {
-			p.late.Reset(p.timeout())
+// send sends the first messages of the queue as one batch, which the server stores as a whole or not at all.
+func (p *Publisher) send() error {
+	n := p.batchSize()
+	id := strconv.FormatUint(rand.Uint64(), 36)
+	for i, o := range p.queue[:n] {
+		m := &nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{"Content-Type": {contentType}}}
+		if i == 0 {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last, 10)}
+			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{p.all}
 		}
-		p.number++
-		o.number = p.number
-		reply := strings.TrimSuffix(p.inbox.Subject, "*") + strconv.FormatUint(p.number, 10)
-		header[jetstream.MsgIDHeader][0] = o.id
-		if err := p.o.Conn.PublishMsg(&nats.Msg{Subject: o.subject, Reply: reply, Data: o.body, Header: header}); err != nil {
+		if n > 1 {
+			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
+		}
+		var err error
+		switch {
+		case i < n-1:
+			err = p.o.Conn.PublishMsg(m)
+		case n > 1:
+			m.Header[batchCommit] = []string{"1"}
+			fallthrough
+		default:
+			p.answer, err = p.js.PublishMsgAsync(m)
+		}
+		if err != nil {
 			return p.failed(err)
 		}
 	}
+	p.sent = n
+	if p.late == nil {
+		p.late = time.NewTimer(0)
+	}
+	p.late.Reset(p.timeout())
 	return nil
 }
 
-// flush returns once all messages are acknowledged.
-func (p *Publisher) flush(ctx context.Context) error {
-	for {
-		if err := p.transmit(); err != nil {
-			return err
-		}
-		if len(p.queue) == 0 {
-			break
-		}
-		if err := p.wait(ctx, nil, nil); err != nil {
-			return err
+// acknowledged notes that the server has what was sent, up to this sequence number.
+func (p *Publisher) acknowledged(sequence uint64) {
+	now := time.Now()
+	for i, o := range p.queue[:p.sent] {
+		o.record.stored, o.record.sequence = now, sequence-uint64(p.sent-1-i)
+		o.record.count++
+		if o.kind == ofEvent {
+			p.metrics.published.Inc()
+			p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
 		}
 	}
-	if !p.replaying {
-		p.works(ctx)
-	}
-	return nil
+	p.queue, p.sent, p.last, p.alone = slices.Delete(p.queue, 0, p.sent), 0, sequence, false
+	p.loop.Acknowledged()
 }
 
-// works notes that publishing works.
-func (p *Publisher) works(ctx context.Context) {
-	p.unanswered = 0
-	p.loop.Works(ctx)
+// enqueue makes a message about a pod, or about the node if the record is that of its own messages.
+func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, r *record) {
+	const headers = 1024
+	m := newMessage(p.source, k, ev)
+	var body []byte
+	if r == &p.own {
+		m.Data.Agent = p.agent
+		body = encode(&m)
+	} else {
+		limit := int(p.o.Conn.MaxPayload())
+		if most := int(p.stream.CachedInfo().Config.MaxMsgSize); most > 0 {
+			limit = min(limit, most)
+		}
+		var cut string
+		if body, cut = r.encode(&m, limit-headers); cut != "" {
+			p.cut(ctx, ev, cut)
+		}
+	}
+	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, body, r})
 }
 
-func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
+// enqueueReplay makes the messages with a Gap, the states of all pods, and that they are complete. Of what waits before them,
+// events are counted and left out if they are many.
+func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
+	gap := *p.gap
+	p.at, p.gap = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}, nil
+	if len(p.queue)-p.sent > maxBatch {
+		for _, o := range p.queue[p.sent:] {
+			if o.kind == ofEvent {
+				gap.Missed++
+			}
+		}
+		p.queue = p.queue[:p.sent]
+	}
+	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
+	for subject, r := range p.pods {
+		p.enqueueState(ctx, subject, r)
+		if r.Gone {
+			delete(p.pods, subject)
+		}
+	}
+	p.enqueue(ctx, ofSynced, p.node, &synced, &p.own)
+}
 
-// answered acts on the answer to the first message of the queue. Answers of the last session may still come.
-func (p *Publisher) answered(m *nats.Msg) error {
-	number, _ := strconv.ParseUint(m.Subject[strings.LastIndexByte(m.Subject, '.')+1:], 10, 64)
-	if p.sent == 0 || number < p.queue[0].number {
-		return nil
+// enqueueState makes the message with the state of a pod.
+func (p *Publisher) enqueueState(ctx context.Context, subject string, r *record) {
+	ev := pleg.Event{PodUID: r.uid, PodName: r.name, PodNamespace: r.namespace, Epoch: p.at.Epoch, Seq: p.at.Seq, ObservedAt: time.Now()}
+	p.enqueue(ctx, ofState, subject, &ev, r)
+}
+
+// refresh publishes again what had no message for half of the age at which the server removes it.
+func (p *Publisher) refresh(ctx context.Context) {
+	age := p.stream.CachedInfo().Config.MaxAge
+	old := func(r *record) bool { return age > 0 && time.Since(r.stored) > age/2 }
+	if old(&p.own) {
+		ev := pleg.Event{ObservedAt: time.Now()}
+		p.enqueue(ctx, ofAgent, p.node, &ev, &p.own)
 	}
-	var ack struct {
-		Error    *jetstream.APIError `json:"error"`
-		Sequence uint64              `json:"seq"`
+	most := 1 + int(4*time.Duration(len(p.pods))*beatPeriod/max(age, 1)) // they may all be of one time
+	for subject, r := range p.pods {
+		if most > 0 && old(r) {
+			most--
+			p.enqueueState(ctx, subject, r)
+		}
 	}
-	err := json.Unmarshal(m.Data, &ack)
-	switch {
-	case len(m.Data) == 0:
-		err = nats.ErrNoResponders
-	case err == nil && ack.Error != nil:
-		err = ack.Error
-	case err == nil && number != p.queue[0].number:
-		err = errors.New("an answer was lost")
+}
+
+// verifyPeriod is the time between two looks at what the server has of the node.
+const verifyPeriod = 20 * time.Second
+
+// verify makes the agent begin again if the newest message of a pod, or of the node, was removed or overwritten. The
+// server counts the messages of each subject; it is asked for their numbers only if one left or came.
+func (p *Publisher) verify(ctx context.Context) error {
+	info, err := p.info(ctx, jetstream.WithSubjectFilter(p.all))
+	if err != nil {
+		return err
+	}
+	all, changed, lost := maps.Clone(p.pods), false, false
+	all[p.node] = &p.own
+	for subject, r := range all {
+		n := info.State.Subjects[subject]
+		changed, lost = changed || n != r.count, lost || n == 0
+		r.count = n
+	}
+	if changed && !lost {
+		_, err = p.snapshot(ctx, []string{p.all}, func(m *jetstream.RawStreamMsg) {
+			r := all[m.Subject]
+			lost = lost || r != nil && r.sequence != m.Sequence
+		})
+	}
+	if lost {
+		return p.lost()
 	}
 	if err != nil {
-		return p.failed(err)
+		return fmt.Errorf("read the messages of the node: %w", err)
 	}
-	p.sent--
-	p.late.Reset(p.timeout())
-	p.acknowledged(ack.Sequence)
 	return nil
-}
-
-// acknowledged notes that the server has the first message of the queue.
-func (p *Publisher) acknowledged(sequence uint64) {
-	now, o := time.Now(), p.queue[0]
-	p.queue, p.last = p.queue[1:], max(p.last, sequence)
-	bodies.Put(o.body[:0]) //nolint:staticcheck // a slice is small beside what it saves
-	switch {
-	case o.record == nil:
-		p.fence, p.fenced = sequence, now
-	case o.kind == ofEvent:
-		p.metrics.published.Inc()
-		p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
-		fallthrough
-	default:
-		o.record.stored = now
-	}
-	p.loop.Acknowledged()
 }

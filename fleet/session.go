@@ -5,52 +5,46 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// session is what the loop of a publisher knows. Each session ends with an error. The next session
-// sends again what was not acknowledged, and the server passes over what it has. If the server
-// refused something or lost it, and in a new process, it begins with a Gap, a message about the node: each
-// later one names its sequence number, so that the server refuses whatever another agent, or an
-// earlier session, still has under way. Then comes the present state.
+// session is what the loop of a publisher knows. Each session ends with an error, and the next one sends
+// again what was not acknowledged. Each publication names the node's newest message, so that the
+// server refuses it if it has it, or something of another agent, or has lost something.
 type session struct {
-	*store        // nil until the stream is open
-	agents *store // AgentBucket
+	*store // nil until the stream is open
+	lease
 	patience
-	// owned is true once this publisher has published as its node.
-	owned   bool
-	renewed time.Time // the lease
-	health
+	outbox
 
-	// fence is the sequence number of the node's own message, and fenced when it was written. If it is
-	// 0, the next session begins with the present state.
-	fence  uint64
-	fenced time.Time
-	// last is the sequence number of the newest message that the server acknowledged.
+	// own is the record of the messages about the node, and pods are those of the pods that the server may have,
+	// by their subjects. If pods is nil, the next session finds out what the server has.
+	own  record
+	pods map[string]*record
+	// last is the sequence number of the node's newest message.
 	last uint64
 	// at is the position of the last event of which a message has been made.
 	at pleg.Position
-	// pods are those that the server may have, by their subjects.
-	pods map[string]*record
-	// replaying is true from a Gap until the present state has been published.
-	replaying bool
-	outbox
-
-	// reconnects is how often the connection had been opened again when the session began.
-	reconnects  uint64
-	currentAsOf time.Time
+	// gap is the Gap before the present state, until that is complete; otherwise nil.
+	gap *pleg.Event
+	// currentAsOf is the time of the newest mark of the source, and publishedAsOf that of the newest one before which all is published.
+	currentAsOf, publishedAsOf time.Time
+	// beats fires when it is time to beat, and verified is when the server's messages were counted.
+	beats    *time.Ticker
+	verified time.Time
 }
 
 var (
 	errReconnected = errors.New("the connection was lost")
 	errLost        = errors.New("the server no longer has what it acknowledged, or has something of another agent")
-	errHeld        = errors.New("another agent publishes as this node")
-	errLease       = errors.New("renew lease")
 )
 
 // untilReconnected returns a context that ends when the connection is made again: what was under way
@@ -73,99 +67,167 @@ func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, 
 func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
 	defer stop()
-	p.reconnects, p.currentAsOf = p.o.Conn.Stats().Reconnects, time.Time{}
-	if err := p.openInbox(p.o.Conn); err != nil {
-		return err
-	}
+	p.currentAsOf = time.Time{}
 	err := p.resume(connected)
 	if err == nil {
-		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true}
-		if o.Replay = p.replaying; !o.Replay {
+		o := pleg.SubscribeOptions{Name: "fleet", Statuses: true, Replay: p.gap != nil}
+		if !o.Replay {
 			o.After = p.at
 		}
 		err = exporter.Session(connected, p.o.Source, o, p.run)
-		if ctx.Err() != nil || errors.Is(err, exporter.ErrSourceEnded) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-			defer cancel()
-			_, _ = p.js.Publish(ctx, p.lease, nil) // the node counts as silent at once
-		}
-	}
-	if p.replaying || isRefused(err) && !p.writesNode() {
-		p.fence = 0
 	}
 	err = cmp.Or(context.Cause(connected), err)
 	p.note(p.o.Conn, err)
+	p.fails(err)
 	return err
 }
 
-// resume makes the server continue where the last session ended, or begin.
+// resume finds out what the server has of what was under way. If it is not what the last session left, it begins.
 func (p *Publisher) resume(ctx context.Context) error {
-	if p.fence == 0 {
+	if p.pods == nil {
 		return p.begin(ctx)
 	}
-	if p.writesNode() {
-		m, err := p.message(ctx, wanted{Last: p.node})
-		if err != nil {
-			return err
-		}
-		if bytes.Equal(m.Data, p.queue[0].body) {
-			p.acknowledged(m.Sequence)
-		} else if m.Sequence != p.fence {
-			p.fence = 0
-			return errLost
-		}
+	m, err := p.newest(ctx, p.all)
+	if err != nil {
+		return err
 	}
-	last, err := p.lastSequence(ctx, allOf(p.o.Cluster, p.o.Node)...)
-	if err == nil && last < p.last {
-		p.fence, err = 0, errLost
+	// It may be the last message of an earlier attempt, which had fewer messages.
+	i := slices.IndexFunc(p.queue, func(o outgoing) bool { return bytes.Equal(o.body, m.Data) })
+	switch {
+	case m.Sequence > p.last && i >= 0:
+		p.sent = i + 1
+		p.acknowledged(m.Sequence)
+	case m.Sequence != p.last:
+		return p.lost()
+	}
+	p.sent = 0
+	if p.gap != nil {
+		p.forgetStates()
+	}
+	if len(p.queue) == 0 && p.gap == nil {
+		p.works(ctx)
+	}
+	return nil
+}
+
+// lost makes the next session find out what the server has.
+func (p *Publisher) lost() error {
+	p.pods = nil
+	return errLost
+}
+
+// begin makes this publisher the publisher of its node, and finds out which pods the server has.
+func (p *Publisher) begin(ctx context.Context) (err error) {
+	first := p.store == nil
+	if p.store, err = openStream(ctx, p.js, &p.patience, p.o.Cluster, "", &p.o.Limits); err != nil {
+		return err
+	}
+	if n := p.stream.CachedInfo().Config.Replicas; n < 3 && first {
+		p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
+	}
+	if err := p.renew(ctx, p.examine(ctx)); err != nil {
+		return err
+	}
+	newest, err := p.newest(ctx, p.all)
+	if err != nil {
+		return err
+	}
+	p.queue, p.sent, p.at, p.last, p.own = nil, 0, pleg.Position{}, newest.Sequence, record{}
+	p.gap = &pleg.Event{Reason: pleg.OtherEpoch, ObservedAt: time.Now()}
+	pods, isNew := make(map[string]*record), true
+	if p.last > 0 {
+		_, err = p.snapshot(ctx, []string{p.all}, func(m *jetstream.RawStreamMsg) {
+			of, err := decode(m.Data)
+			switch {
+			case of.kind == ofGone:
+				return
+			case m.Subject == p.node || err == nil && of.Pod != nil && of.Pod.Gone:
+				delete(pods, m.Subject)
+			case err != nil:
+				p.log.WarnContext(ctx, "cannot read the last message of a pod", "subject", m.Subject, "err", err)
+				fallthrough
+			default:
+				pods[m.Subject] = newRecord(of.PodUID, of.PodName, of.PodNamespace)
+			}
+			isNew = false
+		})
+	}
+	if isNew {
+		p.gap.Reason = NodeNew
+	}
+	if err == nil {
+		p.pods = pods
 	}
 	return err
 }
-
-// writesNode reports whether the message about the node waits for its answer. Nothing else is under way then. If the
-// server refuses it, it may have it already: it names its predecessor.
-func (p *Publisher) writesNode() bool { return len(p.queue) > 0 && p.queue[0].subject == p.node }
 
 // run publishes the events until an error occurs or the channel is closed.
-func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) error {
-	beat := time.NewTicker(beatPeriod)
-	defer beat.Stop()
-	err := p.flush(ctx)
+func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err error) {
+	p.beats = time.NewTicker(beatPeriod)
+	defer p.beats.Stop()
 	for err == nil {
-		incoming, window := events, p.window()
-		if len(p.queue) >= window {
-			incoming = nil
+		err = p.step(ctx, events)
+	}
+	if errors.Is(err, exporter.ErrSourceEnded) {
+		for err := error(nil); err == nil && len(p.queue) > 0; {
+			err = p.step(ctx, nil)
 		}
-		if p.sent == 0 || len(p.queue)-p.sent >= window/8 { // many at once cost less
-			if err := p.transmit(); err != nil {
-				return err
-			}
-		}
-		err = p.wait(ctx, incoming, beat.C)
 	}
 	return err
 }
 
-// wait acts on what comes next: an event, the time to beat, or an answer.
-func (p *Publisher) wait(ctx context.Context, events <-chan pleg.Event, beat <-chan time.Time) error {
+// step sends what waits unless something is under way, and then acts on what comes next: an event, an answer,
+// or the time to beat.
+func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
+	if p.sent == 0 && len(p.queue) > 0 {
+		if err := p.send(); err != nil {
+			return err
+		}
+	}
+	var (
+		acknowledged <-chan *jetstream.PubAck
+		failed       <-chan error
+		late         <-chan time.Time
+	)
+	if p.sent > 0 {
+		acknowledged, failed, late = p.answer.Ok(), p.answer.Err(), p.late.C
+	}
+	if len(p.queue)-p.sent >= maxBatch {
+		events = nil
+	}
 	select {
 	case ev, open := <-events:
-		if !open {
-			return errors.Join(ctx.Err(), p.flush(ctx), exporter.ErrSourceEnded)
-		}
-		return p.accept(ctx, ev)
-	case m := <-p.answers:
-		return p.answered(m)
-	case <-p.late.C:
-		if p.sent > 0 {
-			return p.failed(nats.ErrTimeout)
-		}
+		return p.gather(ctx, ev, open, events)
+	case ack := <-acknowledged:
+		p.acknowledged(ack.Sequence)
+		p.works(ctx)
 		return nil
-	case <-beat:
+	case err := <-failed:
+		return p.failed(err)
+	case <-late:
+		return p.failed(nats.ErrTimeout)
+	case <-p.beats.C:
 		return p.beat(ctx)
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// gatherTime is how long the publisher waits for more events after one: those of one commit come together.
+const gatherTime = time.Millisecond
+
+func (p *Publisher) gather(ctx context.Context, ev pleg.Event, open bool, events <-chan pleg.Event) error {
+	for enough := time.After(gatherTime); open; {
+		if err := p.accept(ctx, ev); err != nil || len(p.queue)-p.sent >= maxBatch {
+			return err
+		}
+		select {
+		case ev, open = <-events:
+		case <-enough:
+			return nil
+		}
+	}
+	return errors.Join(ctx.Err(), exporter.ErrSourceEnded)
 }
 
 // accept makes the message about an event, adds it to the present state, or acts on a mark.
@@ -178,35 +240,69 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 		p.currentAsOf = ev.ObservedAt
 		return nil
 	case ev.Type == pleg.Gap:
-		return p.beginReplay(ctx, ev)
-	case ev.Type == pleg.Synced && p.replaying:
-		return p.publishReplay(ctx, ev)
-	case ev.Type == pleg.Synced:
+		p.gap = &ev
+		p.forgetStates()
 		return nil
-	case !p.replaying:
+	case ev.Type == pleg.Synced:
+		if p.gap != nil {
+			p.enqueueReplay(ctx, ev)
+		}
+		return nil
+	case p.gap == nil:
 		isNew, err := exporter.IsNew(&ev, p.at)
 		if err != nil {
-			p.fence = 0
+			p.pods = nil
 		}
 		if !isNew {
 			return err
 		}
 	}
 	subject := podSubject(p.o.Cluster, p.o.Node, ev.PodUID)
-	r, fields := p.pods[subject], inner(&ev)
+	r := p.pods[subject]
 	if r == nil {
 		r = new(record)
 		p.pods[subject] = r
 	}
 	r.uid, r.name, r.namespace = ev.PodUID, ev.PodName, ev.PodNamespace
-	r.apply(&ev, fields)
-	if p.replaying {
+	r.apply(&ev)
+	if p.gap != nil {
 		return nil
 	}
-	if r.gone() {
+	if r.Gone {
 		delete(p.pods, subject)
 	}
 	p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
-	p.enqueue(ctx, ofEvent, subject, &ev, fields, r)
+	p.enqueue(ctx, ofEvent, subject, &ev, r)
 	return nil
+}
+
+// forgetStates prepares for the present state. Pods that it does not have are gone.
+func (p *Publisher) forgetStates() {
+	for subject, r := range p.pods {
+		p.pods[subject] = newRecord(r.uid, r.name, r.namespace)
+	}
+}
+
+func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
+
+// works notes that publishing works.
+func (p *Publisher) works(ctx context.Context) {
+	p.unanswered, p.fault = 0, nil
+	p.failing.Store(nil)
+	p.loop.Works(ctx)
+}
+
+// fails notes why publishing does not work, and since when.
+func (p *Publisher) fails(err error) {
+	if p.fault == nil {
+		p.fault = &fault{Since: time.Now()}
+		p.failing.Store(&p.fault.Since)
+	}
+	p.fault.Why = err.Error()
+	switch code := refusal(err); {
+	case code == tooLarge, code == incompleteBatch && p.queue[0].kind == ofGap:
+		p.pods = nil // the next messages obey the present limits
+	default:
+		p.alone = code == incompleteBatch || isFull(code)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -29,13 +28,13 @@ type States struct {
 // thorough is the patience of who reads once, and does not try again.
 var thorough = &patience{unanswered: 6}
 
-// OpenStates returns the states of a cluster. It fails if the server cannot be reached, or if nothing
+// OpenStates returns the states of a cluster. mirror is the name of a mirror of its stream; if empty, the stream itself is read. It fails if the server cannot be reached, or if nothing
 // has been published for the cluster yet.
-func OpenStates(ctx context.Context, js jetstream.JetStream, cluster string) (*States, error) {
+func OpenStates(ctx context.Context, js jetstream.JetStream, cluster, mirror string) (*States, error) {
 	if err := checkName("cluster", cluster, maxCluster); err != nil {
 		return nil, err
 	}
-	stream, err := openStream(ctx, js, thorough, cluster, nil)
+	stream, err := openStream(ctx, js, thorough, cluster, mirror, nil)
 	if err != nil {
 		return nil, fmt.Errorf("open states: %w", err)
 	}
@@ -47,12 +46,17 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
+	// LastSeen is when its agent last said that it lives, by the clock of the server.
+	LastSeen time.Time
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
 	CurrentAsOf time.Time
 	// Verdict is what is wrong on the node, such as that nobody publishes; nil if its agent does
 	// not say.
 	Verdict *Verdict
+
+	// Silent is true if nobody publishes for the node, or not all of it: its pods may have changed since CurrentAsOf.
+	Silent bool
 
 	health health
 }
@@ -65,38 +69,76 @@ func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 
 // nodes returns some nodes by their names; without names, all.
 func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, error) {
-	bucket, err := openBucket(ctx, s.js, thorough, nil)
-	if err != nil {
-		return nil, err
-	}
+	bucket := &store{patience: thorough, js: s.js}
+	var info *jetstream.StreamInfo
 	known := make(map[string]Node)
-	_, err = bucket.snapshot(ctx, subjects(leasePrefix, s.cluster, names, ""), func(m *stored) {
-		name, agent := nodeOf(m.Subject), agentState{}
-		if delete(known, name); json.Unmarshal(m.Data, &agent) != nil { // it has ended
-			return
-		}
-		if agent.Layout != layout {
-			agent.Verdict = new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
-		}
-		known[name] = Node{name, agent.Agent, agent.CurrentAsOf, agent.Verdict, agent.health}
-	})
+	var err error
+	if bucket.stream, err = s.js.Stream(ctx, "KV_"+AgentBucket); err == nil {
+		info, err = bucket.info(ctx)
+	}
+	if err == nil {
+		_, err = bucket.snapshot(ctx, subjects(leasePrefix, s.cluster, names, ""), func(m *jetstream.RawStreamMsg) {
+			known[nodeOf(m.Subject)] = nodeIn(m, info.TimeStamp)
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, err)
 	}
-	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *stored) {
-		if name := nodeOf(m.Subject); known[name].Name == "" {
-			known[name] = Node{Name: name}
+	published := make(map[string]bool)
+	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *jetstream.RawStreamMsg) {
+		name := nodeOf(m.Subject)
+		n := known[name]
+		n.Name = name
+		of, err := decode(m.Data)
+		if published[name] = of.kind != ofGone; err == nil && of.kind == ofGap && !n.Silent {
+			n.Silent, n.Verdict = true, new(verdict.Silent("has not published the states of all its pods", m.Time))
 		}
+		known[name] = n
 	})
 	for name, n := range known {
-		if n.Agent == "" && err == nil {
-			var m stored
-			m, err = s.message(ctx, wanted{Last: allOf(s.cluster, name)[0]})
-			n.Verdict = new(verdict.Silent("has no agent and has published nothing", m.Time))
-			known[name] = n
+		if n.Agent == "" && !published[name] {
+			delete(known, name)
+		} else if n.Agent == "" && n.LastSeen.IsZero() && err == nil {
+			var m *jetstream.RawStreamMsg
+			if m, err = s.newest(ctx, allOf(s.cluster, name)[0]); err == nil {
+				n.LastSeen, n.Silent, n.Verdict = m.Time, true, new(verdict.Silent(noAgent, m.Time))
+				known[name] = n
+			}
 		}
 	}
 	return known, err
+}
+
+const noAgent = "has no agent"
+
+// nodeIn returns what the value of an agent says at a time of the server.
+func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
+	var agent agentState
+	n := Node{Name: nodeOf(m.Subject), LastSeen: m.Time, Silent: true}
+	err := json.Unmarshal(m.Data, &agent)
+	switch {
+	case err == nil && agent.Ended:
+		n.Verdict = ill(Finding{Severity: verdict.Warning, What: "was stopped", Since: m.Time})
+	case err != nil, now.Sub(m.Time) > LeaseTTL:
+		n.Verdict = new(verdict.Silent(noAgent, m.Time))
+	case agent.Layout != layout:
+		n.Agent, n.Verdict = agent.Agent, new(verdict.Silent("publishes in the layout of an older version: update its agent", time.Time{}))
+	case agent.Fault != nil:
+		n.Agent = agent.Agent
+		n.Verdict = ill(Finding{
+			Severity: verdict.Problem, What: "cannot publish", Since: agent.Fault.Since, Detail: ": " + agent.Fault.Why,
+			Advice: "look at the stream and its servers (nats stream report); if the stream is full, let it be larger (nats stream edit --max-bytes)",
+		})
+	default:
+		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, false, agent.health}
+	}
+	return n
+}
+
+// ill returns the verdict on a node of which nothing new comes.
+func ill(f Finding) *Verdict {
+	f.Cause, f.Subject = verdict.NodeSilent, "the node"
+	return new(verdict.New([]Finding{f.Completed(time.Now())}, ""))
 }
 
 // Pod is the state of one pod.
@@ -109,8 +151,10 @@ type Pod struct {
 	// Finding is what is wrong with the inspections of the pod, or that nobody publishes for its node;
 	// nil if nothing is known to be wrong.
 	Finding *Finding
-	// Silent is true if nobody publishes for the node: the pod may have changed since CurrentAsOf.
+	// Silent is true if the node is: the pod may have changed since CurrentAsOf.
 	Silent bool
+	// Partial says what of the pod was too large to publish; empty if it is whole.
+	Partial string
 }
 
 // Pods ranges over the pods of the cluster, or of some nodes and namespaces, in no order.
@@ -120,7 +164,7 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 		known, err := s.nodes(ctx, nodes)
 		pods := make(map[string]Pod)
 		if err == nil {
-			_, err = s.snapshot(ctx, allOf(s.cluster, nodes...), func(m *stored) {
+			_, err = s.snapshot(ctx, allOf(s.cluster, nodes...), func(m *jetstream.RawStreamMsg) {
 				if pod, ok := podOf(known, m); ok {
 					pods[m.Subject] = pod
 				} else {
@@ -150,21 +194,21 @@ func (s *States) Pods(ctx context.Context, nodes, namespaces []string) iter.Seq2
 }
 
 // podOf returns the pod in a message; false if it is gone, or the message is not about a pod.
-func podOf(nodes map[string]Node, of *stored) (Pod, bool) {
+func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 	node, known := nodes[nodeOf(of.Subject)]
 	m, err := decode(of.Data)
 	if err != nil || !known || m.Pod == nil || m.Pod.Gone {
 		return Pod{}, false
 	}
-	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID)}
-	pod.UID, pod.Status, pod.CurrentAsOf = m.PodUID, m.Pod.Status, m.ObservedAt
-	if m.Pod.Error != "" {
-		pod.Err = &pleg.InspectionError{Err: errors.New(m.Pod.Error)}
+	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
+	pod.UID, pod.CurrentAsOf = m.PodUID, m.ObservedAt
+	if pod.Status, err = m.status(); err != nil {
+		pod.Partial = err.Error()
 	}
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
 		pod.CurrentAsOf = node.CurrentAsOf
 	}
-	if pod.Silent = node.Agent == ""; pod.Silent && len(node.Verdict.Findings) > 0 {
+	if pod.Silent = node.Silent; pod.Silent && len(node.Verdict.Findings) > 0 {
 		pod.Finding = &node.Verdict.Findings[0]
 	}
 	return pod, true
@@ -203,10 +247,29 @@ func (s *States) Forget(ctx context.Context, node string) error {
 	case n.Agent != "":
 		err = fmt.Errorf("an agent publishes as this node: %s", n.Agent)
 	default:
-		err = explain(s.js.Conn(), s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0])))
+		err = s.purge(ctx, node)
 	}
 	if err != nil {
 		return fmt.Errorf("forget node %s: %w", node, err)
 	}
 	return nil
+}
+
+// purge removes the messages of a node and leaves one that says so, for watches that resume.
+func (s *States) purge(ctx context.Context, node string) error {
+	err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
+	if err == nil {
+		ev := pleg.Event{ObservedAt: time.Now()}
+		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), encode(new(newMessage(ceSource(s.cluster, node), ofGone, &ev))))
+	}
+	return explain(s.js.Conn(), err)
+}
+
+// Size returns how many bytes the stream has, and its limit; 0 if it has none.
+func (s *States) Size(ctx context.Context) (bytes, limit uint64, err error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	return info.State.Bytes, uint64(max(0, info.Config.MaxBytes)), nil
 }

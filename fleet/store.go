@@ -1,12 +1,12 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,7 +37,7 @@ type patience struct{ unanswered int }
 
 // note notes the error of an attempt.
 func (p *patience) note(conn *nats.Conn, err error) {
-	if conn.IsConnected() && isTimeout(err) {
+	if conn.IsConnected() && (isTimeout(err) || errors.Is(err, jetstream.ErrNoHeartbeat)) {
 		p.unanswered++
 	}
 }
@@ -89,68 +89,66 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// isRefused reports whether the server has answered and said no, such as that the stream is full:
-// it may have stored later messages. It is not refused if there is no leader now, or if the server
-// is about to store the same message, which was sent twice.
-func isRefused(err error) bool {
-	// JSStreamStoreFailedF and JSStreamDuplicateMessageConflict
-	const notStored, duplicate, inProcess = 10077, 10158, jetstream.JSErrCodeStreamWrongLastSequenceConstant
-	api := new(jetstream.APIError)
-	if !errors.As(err, &api) || api.ErrorCode == duplicate || api.ErrorCode == inProcess {
-		return false
+// The errors with which the server refuses messages, as far as package jetstream has no names for them.
+const (
+	noRoomInAccount jetstream.ErrorCode = 10002
+	noRoomOnServer  jetstream.ErrorCode = 10023
+	noRoomOnDisk    jetstream.ErrorCode = 10047
+	tooLarge        jetstream.ErrorCode = 10054
+	noRoomInStream  jetstream.ErrorCode = 10077
+	incompleteBatch jetstream.ErrorCode = 10176
+)
+
+// refusal returns the code of the server's refusal; 0 if it is none.
+func refusal(err error) jetstream.ErrorCode {
+	if api := new(jetstream.APIError); errors.As(err, &api) {
+		return api.ErrorCode
 	}
-	return api.ErrorCode == notStored || api.Code != http.StatusServiceUnavailable
+	return 0
 }
 
-// stored is a message on the server.
-type stored struct {
-	Subject  string    `json:"subject"`
-	Sequence uint64    `json:"seq"`
-	Time     time.Time `json:"time"`
-	Data     []byte    `json:"data"`
+// isFull reports whether the server has no room for a message. It is asked again after minutes: room comes as messages age.
+func isFull(code jetstream.ErrorCode) bool {
+	return slices.Contains([]jetstream.ErrorCode{noRoomInAccount, noRoomOnServer, noRoomOnDisk, noRoomInStream}, code)
 }
 
-// wanted asks for the last message of a subject, which may have wildcards, or for the message with
-// a sequence number.
-type wanted struct {
-	Last     string `json:"last_by_subj,omitempty"`
-	Sequence uint64 `json:"seq,omitempty"`
-}
-
-// message returns a message of the stream; without a sequence number if there is no such message.
-// The leader of the stream answers. jetstream.Stream asks any replica of a bucket instead, also a
-// replica that does not have yet what the leader has acknowledged, and fails if the headers cannot
-// be read.
-func (s *store) message(ctx context.Context, w wanted) (m stored, err error) {
-	body, err := json.Marshal(w)
-	if err != nil {
-		return m, err
-	}
+// newest returns the last message of a subject, which may have wildcards; without a sequence number if there is
+// none.
+func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStreamMsg, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
-	conn := s.js.Conn()
-	reply, err := conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.MSG.GET."+s.stream.CachedInfo().Config.Name, body)
-	var answer struct {
-		Error   *jetstream.APIError `json:"error"`
-		Message stored              `json:"message"`
+	m, err = s.stream.GetLastMsgForSubject(ctx, subject)
+	switch {
+	case err == nil:
+		return m, nil
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return new(jetstream.RawStreamMsg), nil
+	case errors.Is(err, nats.ErrBadHeaderMsg): // nobody else can read it either, but a consumer has its number
+		messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverLastPolicy})
+		if err != nil {
+			return nil, err
+		}
+		defer messages.Stop()
+		if m, err = messages.wait(ctx); m == nil {
+			err = cmp.Or(err, context.DeadlineExceeded)
+		}
+		return m, err
 	}
-	if err == nil {
-		err = json.Unmarshal(reply.Data, &answer)
-	}
-	if err == nil && answer.Error != nil && answer.Error.ErrorCode != jetstream.JSErrCodeMessageNotFound {
-		err = answer.Error
-	}
-	if err != nil {
-		return m, fmt.Errorf("read message: %w", explain(conn, err))
-	}
-	return answer.Message, nil
+	return nil, fmt.Errorf("read message: %w", explain(s.js.Conn(), err))
 }
 
 // lastSequence returns the sequence number of the last message of some subjects that the leader has;
-// 0 if there is none.
+// 0 if there is none. Without subjects it is that of the stream, of which the server need not look for any message.
 func (s *store) lastSequence(ctx context.Context, subjects ...string) (last uint64, err error) {
+	if len(subjects) == 0 {
+		info, err := s.info(ctx)
+		if err != nil {
+			return 0, err
+		}
+		return info.State.LastSeq, nil
+	}
 	for _, subject := range subjects {
-		m, err := s.message(ctx, wanted{Last: subject})
+		m, err := s.newest(ctx, subject)
 		if err != nil {
 			return 0, err
 		}

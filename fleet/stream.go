@@ -21,6 +21,9 @@ type Limits struct {
 	// MaxBytes is the size of the stream beyond which it refuses new messages: events then wait in the
 	// history of each node until old ones leave. If zero, there is no limit.
 	MaxBytes int64
+	// MaxAgentBytes is the size of the bucket. If zero, there is no limit, or [DefaultMaxAgentBytes] if MaxBytes is set: an
+	// account may require that each size is.
+	MaxAgentBytes int64
 	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With
 	// fewer than 3, a server that is lost takes what it had acknowledged with it.
 	Replicas int
@@ -29,18 +32,21 @@ type Limits struct {
 const (
 	// DefaultMaxAge is the default of [Limits].MaxAge.
 	DefaultMaxAge = 24 * time.Hour
-	// LeaseTTL is how long the server keeps the value of an agent in [AgentBucket]
-	// that is not renewed. Then another agent may publish as this node, and the node
-	// counts as silent.
-	LeaseTTL = 30 * time.Second
-	// minAPILevel is the level of nats-server 2.11, the first that can compare the sequence number
-	// of another subject than the message's.
-	minAPILevel = 1
+	// DefaultMaxAgentBytes is enough for 5,000 agents.
+	DefaultMaxAgentBytes = 32 << 20
+	// LeaseTTL is how old the value of an agent in [AgentBucket] may be. Then another agent may publish as this node, and
+	// the node counts as silent.
+	LeaseTTL = 15 * time.Second
+	// minAPILevel is the level of nats-server 2.12, the first that stores a batch of messages as a whole.
+	minAPILevel = 2
 )
 
 func (l *Limits) complete() error {
-	if l.MaxBytes < 0 || l.Replicas < 0 || l.Replicas > 5 {
-		return fmt.Errorf("Limits has a negative MaxBytes, or not 1 to 5 Replicas: %+v", *l)
+	if l.MaxBytes < 0 || l.MaxAgentBytes < 0 || l.Replicas < 0 || l.Replicas > 5 {
+		return fmt.Errorf("Limits has a negative MaxBytes or MaxAgentBytes, or not 1 to 5 Replicas: %+v", *l)
+	}
+	if l.MaxBytes > 0 && l.MaxAgentBytes == 0 {
+		l.MaxAgentBytes = DefaultMaxAgentBytes
 	}
 	return errors.Join(
 		option.Default("Limits.MaxAge", &l.MaxAge, DefaultMaxAge),
@@ -54,15 +60,15 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
-	s, err := openStream(ctx, js, new(patience), cluster, &limits)
+	s, err := openStream(ctx, js, new(patience), cluster, "", &limits)
 	if err == nil {
-		_, err = openBucket(ctx, js, new(patience), &limits)
+		_, err = openBucket(ctx, js, &limits)
 	}
 	if err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
 	config := s.stream.CachedInfo().Config
-	if has := (Limits{config.MaxAge, max(0, config.MaxBytes), config.Replicas}); has != limits {
+	if has := (Limits{config.MaxAge, max(0, config.MaxBytes), limits.MaxAgentBytes, config.Replicas}); has != limits {
 		return fmt.Errorf("create fleet: stream %s exists with %+v, want %+v: the nats command changes limits", config.Name, has, limits)
 	}
 	return nil
@@ -71,67 +77,65 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 // errNothingPublished is the error of a reader that began before the first agent.
 var errNothingPublished = errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
 
-// openStream opens the stream of a cluster. It creates the stream if it is missing and limits is not nil.
-func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluster string, limits *Limits) (*store, error) {
+// openStream opens the stream of a cluster, or a mirror of it with another name. It creates the stream if it is missing
+// and limits is not nil.
+func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluster, name string, limits *Limits) (*store, error) {
 	if !js.Conn().IsConnected() {
 		return nil, explain(js.Conn(), errors.New("no server answers"))
 	}
-	bound, cancel := context.WithTimeout(ctx, p.timeout())
+	ctx, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
-	account, err := js.AccountInfo(bound)
+	account, err := js.AccountInfo(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("ask for JetStream: %w", explain(js.Conn(), err))
 	}
 	if account.API.Level < minAPILevel {
-		return nil, fmt.Errorf("nats-server %s is too old: want 2.11 or newer", js.Conn().ConnectedServerVersion())
+		return nil, fmt.Errorf("nats-server %s is too old: want 2.12 or newer", js.Conn().ConnectedServerVersion())
 	}
-	name, subjects := StreamName(cluster), []string{subjectPrefix + token(cluster) + ".>"}
-	s, err := openStore(ctx, js, p, name, limits, func(ctx context.Context) error {
-		_, err := js.CreateStream(ctx, jetstream.StreamConfig{
-			Name: name, Subjects: subjects, Description: "Pod lifecycle events and states of pleg-pipeline", Compression: jetstream.S2Compression,
-			MaxAge: limits.MaxAge, MaxBytes: cmp.Or(limits.MaxBytes, -1), Discard: jetstream.DiscardNew, Replicas: limits.Replicas,
-		})
-		return err
-	})
+	wanted := jetstream.StreamConfig{
+		Name: cmp.Or(name, StreamName(cluster)), Subjects: []string{subjectPrefix + token(cluster) + ".>"},
+		Description: "Pod lifecycle events and states of pleg-pipeline", Compression: jetstream.S2Compression, Discard: jetstream.DiscardNew,
+		AllowAtomicPublish: true,
+	}
+	stream, err := js.Stream(ctx, wanted.Name)
+	if limits != nil && errors.Is(err, jetstream.ErrStreamNotFound) {
+		wanted.MaxAge, wanted.MaxBytes, wanted.Replicas = limits.MaxAge, cmp.Or(limits.MaxBytes, -1), limits.Replicas
+		if stream, err = js.CreateStream(ctx, wanted); errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another agent was faster
+			stream, err = js.Stream(ctx, wanted.Name)
+		}
+	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, errNothingPublished
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("stream %s: %w", wanted.Name, explain(js.Conn(), err))
 	}
-	config := s.stream.CachedInfo().Config
-	if !slices.Equal(config.Subjects, subjects) {
-		return nil, fmt.Errorf("stream %s: it has the subjects %q: want %s", name, config.Subjects, subjects[0])
+	has := stream.CachedInfo().Config
+	switch {
+	case has.Mirror != nil:
+	case !slices.Equal(has.Subjects, wanted.Subjects):
+		return nil, fmt.Errorf("stream %s: it has the subjects %q: want %s", has.Name, has.Subjects, wanted.Subjects[0])
+	case has.Retention != jetstream.LimitsPolicy:
+		return nil, fmt.Errorf("stream %s: it has the retention %s: want limits", has.Name, has.Retention)
+	case !has.AllowAtomicPublish:
+		return nil, fmt.Errorf("stream %s: it does not allow atomic batches: set allow_atomic", has.Name)
 	}
-	if config.Retention != jetstream.LimitsPolicy {
-		return nil, fmt.Errorf("stream %s: it has the retention %s: want limits", name, config.Retention)
-	}
-	return s, nil
+	return &store{p, js, stream}, nil
 }
 
-// openBucket opens the stream of [AgentBucket]. It creates it if it is missing and limits is not nil.
-func openBucket(ctx context.Context, js jetstream.JetStream, p *patience, limits *Limits) (*store, error) {
-	return openStore(ctx, js, p, "KV_"+AgentBucket, limits, func(ctx context.Context) error {
-		_, err := js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
-			Bucket: AgentBucket, TTL: LeaseTTL, Replicas: limits.Replicas, Description: "Agents of pleg-pipeline",
+// openBucket opens the bucket of the agents. It creates it if it is missing and limits is not nil.
+func openBucket(ctx context.Context, js jetstream.JetStream, limits *Limits) (jetstream.KeyValue, error) {
+	bucket, err := js.KeyValue(ctx, AgentBucket)
+	if limits != nil && errors.Is(err, jetstream.ErrBucketNotFound) {
+		bucket, err = js.CreateKeyValue(ctx, jetstream.KeyValueConfig{
+			Bucket: AgentBucket, TTL: DefaultMaxAge, MaxBytes: limits.MaxAgentBytes, Replicas: limits.Replicas, Description: "Agents of pleg-pipeline",
 		})
-		return err
-	})
-}
-
-// openStore opens a stream, which it creates if it is missing and limits is not nil.
-func openStore(ctx context.Context, js jetstream.JetStream, p *patience, name string, limits *Limits, create func(context.Context) error) (*store, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.timeout())
-	defer cancel()
-	stream, err := js.Stream(ctx, name)
-	if limits != nil && errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = create(ctx)
-		if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) || errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
-			stream, err = js.Stream(ctx, name)
+		if errors.Is(err, jetstream.ErrBucketExists) { // another agent was faster
+			bucket, err = js.KeyValue(ctx, AgentBucket)
 		}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("stream %s: %w", name, explain(js.Conn(), err))
+		return nil, fmt.Errorf("bucket %s: %w", AgentBucket, explain(js.Conn(), err))
 	}
-	return &store{p, js, stream}, nil
+	return bucket, nil
 }

@@ -23,6 +23,8 @@ type WatchOptions struct {
 	// come later.
 	Cluster string
 	Nodes   []string
+	// Stream is the name of a mirror of the cluster's stream. If empty, the watch reads the stream itself.
+	Stream string
 
 	// Replay requests the present state of all nodes first, and then a Synced.
 	Replay bool
@@ -130,6 +132,12 @@ type watch struct {
 	seen map[string]struct{}
 	// owes is true until the Synced for what was there at the beginning.
 	owes bool
+	// start is the sequence number up to which it has everything from its beginning: a node of which it knows nothing has its
+	// next message after it.
+	start uint64
+	// known is the place of the largest sequence number that it has seen, and behindSince since when the stream does not have that.
+	known       place
+	behindSince time.Time
 	// withheld is the sequence number below which there are no positions: a replay may have
 	// included what is between.
 	withheld uint64
@@ -170,7 +178,7 @@ const bookmarkPeriod = 10 * time.Second
 // connect delivers events until an error occurs.
 func (w *watch) connect(ctx context.Context) (err error) {
 	if w.store == nil {
-		if w.store, err = openStream(ctx, w.js, &w.patience, w.o.Cluster, nil); err != nil {
+		if w.store, err = openStream(ctx, w.js, &w.patience, w.o.Cluster, w.o.Stream, nil); err != nil {
 			return err
 		}
 	}
@@ -189,14 +197,18 @@ func (w *watch) connect(ctx context.Context) (err error) {
 		}
 	}
 	w.unanswered = 0
+	looked := time.Now()
 	for quiet := time.Now(); err == nil; {
-		var m *stored
+		var m *jetstream.RawStreamMsg
 		m, err = messages.next(ctx)
 		switch {
 		case m != nil:
 			quiet, err = time.Now(), w.handle(ctx, m)
 		case err == nil && w.o.Bookmarks && time.Since(quiet) > bookmarkPeriod:
-			quiet, err = time.Now(), w.sendBookmark(ctx)
+			quiet, err = time.Now(), w.sendBookmark(ctx, messages.last)
+		}
+		if err == nil && time.Since(looked) > lookPeriod {
+			looked, err = time.Now(), w.look(ctx)
 		}
 	}
 	return err
@@ -207,7 +219,11 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 	if config.OptStartTime != nil && messages.pending == 0 { // everything is older
 		messages.last = w.end.message
 	}
-	until, err := messages.receive(ctx, func(m *stored) error { return w.handle(ctx, m) })
+	least := uint64(0)
+	if w.seen != nil {
+		least, w.seen = w.known.message, make(map[string]struct{}, messages.pending)
+	}
+	until, err := messages.receive(ctx, least, func(m *jetstream.RawStreamMsg) error { return w.handle(ctx, m) })
 	if err != nil {
 		return err
 	}
@@ -215,19 +231,19 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 		w.at = w.end
 	}
 	if w.broken {
-		w.withheld = max(w.withheld, until)
+		w.withheld, w.start = max(w.withheld, until), max(w.start, until)
 	}
 	w.owes, w.broken, w.seen = false, false, nil
 	return w.send(Event{At: w.position(w.at), Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}})
 }
 
 // sendBookmark delivers a mark, at the end of the stream unless something has come since.
-func (w *watch) sendBookmark(ctx context.Context) error {
+func (w *watch) sendBookmark(ctx context.Context, got uint64) error {
 	info, err := w.info(ctx)
 	if err != nil {
 		return err
 	}
-	if last, err := w.lastSequence(ctx, w.subjects...); err != nil || last > w.at.message {
+	if last, err := w.lastSequence(ctx, w.subjects...); err != nil || last > max(got, w.at.message) {
 		return err
 	}
 	if info.State.LastSeq > w.at.message {

@@ -41,9 +41,10 @@ func TestUnusableServer(t *testing.T) {
 		},
 		{name: "unknown certificate", config: serverTLS("false"), options: []nats.Option{nats.RootCAs(other)}, says: "x509: certificate signed by unknown authority"},
 		{name: "no certificate", config: serverTLS("true"), options: []nats.Option{nats.RootCAs(cert)}, says: "tls: certificate required"},
-		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.11 or newer"},
+		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.12 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"other.>"}}, says: `stream pleg-v2-test_example: it has the subjects [\"other.>\"]: want pleg.v2.test_example.>`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-v2-test_example: it has the retention Interest: want limits"},
+		{name: "no batches", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}}, says: "stream pleg-v2-test_example: it does not allow atomic batches: set allow_atomic"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,7 +109,7 @@ func TestStatusWithoutAConnection(t *testing.T) {
 	p, _ := publish(t, fleet.PublisherOptions{Conn: connect(t, s.URL), Source: node, Node: "node-a", Logger: log.Logger()})
 	node.Step()
 	until(t, func() error {
-		states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster)
+		states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, s.URL)), cluster, "")
 		if err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"strings"
 	"testing"
@@ -14,11 +15,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
+// quorumRounds is how often TestQuorumLost loses the quorum.
+var quorumRounds = flag.Int("quorum-rounds", 1, "the `NUMBER` of times that three servers lose their quorum")
+
 // streams are all that a fleet has.
 var streams = []string{fleet.StreamName(cluster), "KV_" + fleet.AgentBucket}
 
 // startCluster returns three servers that form a cluster.
-func startCluster(t *testing.T) []*natsd.Server {
+func startCluster(t testing.TB) []*natsd.Server {
 	t.Helper()
 	servers := natsd.NewCluster(t)
 	for _, s := range servers {
@@ -85,6 +89,44 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	}
 	watch(t, url, fleet.WatchOptions{Replay: true}, a, b).converges()
 	c.hasGaps(gaps)
+}
+
+// Three servers lose their quorum: the leader is stopped and another server killed, while the agents go on. Once all are back, no watch
+// has anything twice, and all agree.
+func TestQuorumLost(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	url := urlOf(servers...)
+	limits := fleet.Limits{Replicas: 3}
+	a, b := startAgent(t, url, "node-a", agentOptions{limits: limits}), startAgent(t, url, "node-b", agentOptions{limits: limits})
+	watches := []*consumer{watch(t, url, fleet.WatchOptions{Replay: true}, a, b)}
+	for _, s := range servers {
+		watches = append(watches, watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b))
+	}
+	a.steps(200)
+	for _, c := range watches {
+		c.converges()
+	}
+	js := jetStream(t, connect(t, url))
+	for range *quorumRounds {
+		stop := churn(t, []*agent{a, b}, 5*time.Millisecond)
+		var leader int
+		until(t, func() (err error) { leader, err = leaderOf(t, js, streams[0]); return err })
+		killed := servers[(leader+1)%3]
+		kit.Must(t, servers[leader].Pause())
+		time.Sleep(300 * time.Millisecond)
+		killed.Kill()
+		time.Sleep(6 * time.Second)
+		kit.Must(t, servers[leader].Continue())
+		time.Sleep(time.Second)
+		kit.Must(t, killed.Start(t.Context()))
+		time.Sleep(2 * time.Second)
+		stop()
+		for _, c := range watches {
+			c.converges()
+		}
+	}
+	watch(t, url, fleet.WatchOptions{Replay: true}, a, b).converges()
 }
 
 // A server was stopped while the others went on, and consumers come to it before it has caught up.

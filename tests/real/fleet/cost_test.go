@@ -2,10 +2,10 @@ package fleet_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -123,6 +123,95 @@ func BenchmarkBurst(b *testing.B) {
 	}
 }
 
+// BenchmarkThreeServers publishes a burst of events on three servers that keep each message, also far from the agent.
+func BenchmarkThreeServers(b *testing.B) {
+	const events = 15_000
+	for name, roundTrip := range map[string]time.Duration{"near": 0, "20ms": 20 * time.Millisecond} {
+		b.Run(name, func(b *testing.B) {
+			servers := startCluster(b)
+			path := newRelay(b, servers[0].URL)
+			path.delay.Store(int64(roundTrip / 2))
+			for b.Loop() {
+				began := publishBurst(b, connect(b, path.url), events, fleet.Limits{Replicas: 3})
+				b.ReportMetric(events/time.Since(began).Seconds(), "events/s")
+			}
+		})
+	}
+}
+
+// publishBurst publishes events, and returns when it began with them.
+func publishBurst(b *testing.B, conn *nats.Conn, events int, limits fleet.Limits) (began time.Time) {
+	b.Helper()
+	source, registry := newBurst(events), prometheus.NewRegistry()
+	p, err := fleet.NewPublisher(fleet.PublisherOptions{
+		Conn: conn, Source: source, Cluster: cluster, Node: rand.Text(), Registerer: registry, Limits: limits,
+	})
+	kit.Must(b, err)
+	stop := kit.Run(b, p.Run)
+	began = p.Status().LastAck
+	until(b, func() error { // the Gap
+		if p.Status().LastAck.Equal(began) {
+			return errors.New("the agent has not begun")
+		}
+		return nil
+	})
+	began = time.Now()
+	close(source.begin)
+	until(b, func() error {
+		if got := kit.Metric(b, registry, "pleg_fleet_published_events_total"); got < float64(events) {
+			return fmt.Errorf("%v of %d events are published", got, events)
+		}
+		return nil
+	})
+	_ = stop()
+	return began
+}
+
+// BenchmarkLate compares a watch that comes late with an ordered consumer of nats.go alone.
+func BenchmarkLate(b *testing.B) {
+	const nodes, pods = 20, 1000
+	s := startServer(b, "")
+	conn := connect(b, s.URL)
+	js := jetStream(b, conn)
+	for range nodes {
+		publishBurst(b, conn, 3*pods, fleet.Limits{})
+	}
+	var bare, late []float64
+	for b.Loop() {
+		began, n := time.Now(), 0
+		consumer, err := js.OrderedConsumer(b.Context(), fleet.StreamName(cluster), jetstream.OrderedConsumerConfig{DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy, FilterSubjects: []string{"pleg.v2.>"}})
+		kit.Must(b, err)
+		messages, err := consumer.Messages(jetstream.PullMaxMessages(1000))
+		kit.Must(b, err)
+		for pending := uint64(1); pending > 0; n++ {
+			m, err := messages.Next()
+			kit.Must(b, err)
+			of, err := m.Metadata()
+			kit.Must(b, err)
+			pending = of.NumPending
+		}
+		messages.Stop()
+		bare = append(bare, time.Since(began).Seconds())
+		began = time.Now()
+		got := 0
+		for ev, err := range fleet.Watch(b.Context(), js, fleet.WatchOptions{Cluster: cluster, Replay: true}) {
+			kit.Must(b, err)
+			if ev.Type == pleg.Synced {
+				break
+			}
+			got++
+		}
+		late = append(late, time.Since(began).Seconds())
+		if n != nodes*(pods+1) || got != 3*nodes*pods {
+			b.Fatalf("%d messages, %d events", n, got)
+		}
+	}
+	slices.Sort(bare)
+	slices.Sort(late)
+	b.ReportMetric(late[len(late)/2]/bare[len(bare)/2], "of-time-of-bare")
+	b.ReportMetric(1e6*late[len(late)/2]/nodes/pods, "µs/pod")
+}
+
 // messagesOf returns the first messages in the stream of the cluster.
 func messagesOf(b *testing.B, js jetstream.JetStream, n int) (all []jetstream.Msg) {
 	b.Helper()
@@ -148,8 +237,7 @@ func publishBare(b *testing.B, js jetstream.JetStream, messages []jetstream.Msg,
 	for i, m := range messages {
 		all = append(all, &nats.Msg{Subject: "bare." + m.Subject(), Data: m.Data()})
 		if headers && i > 1 { // the first two are about the node
-			all[i].Header = maps.Clone(m.Headers())
-			all[i].Header.Set(jetstream.ExpectedLastSubjSeqSubjHeader, all[1].Subject)
+			all[i].Header = nats.Header{"Content-Type": {m.Headers().Get("Content-Type")}}
 		}
 	}
 	began, before := time.Now(), use(os.Getpid()).CPU

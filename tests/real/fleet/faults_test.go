@@ -25,7 +25,7 @@ const smallMessages = "max_payload: 65536"
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const stoppedFor = 30 * time.Second
-	shortLived := fleet.Limits{MaxAge: 8 * time.Second} // the node's own message is written again every 4 s
+	shortLived := fleet.Limits{MaxAge: 12 * time.Second} // the node's own message is written again every 6 s
 	var large atomic.Bool
 	tests := []struct {
 		name   string
@@ -95,14 +95,14 @@ func TestFaults(t *testing.T) {
 			f.steps(30)
 			f.a.restart()
 		}},
-		{name: "agent restarted, 200 pods far from the server", o: fieldOptions{a: agentOptions{pods: 200}}, within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+		{name: "agent restarted, 200 pods far from the server", o: fieldOptions{a: agentOptions{pods: 200}}, within: 5 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
 			f.a.steps(500)
 			f.converges()
 			f.relay.delay.Store(int64(100 * time.Millisecond)) // 200 ms to the server and back
 			f.a.restart()
 			f.a.steps(1)
 		}},
-		{name: "node forgotten, connection lost in its replay", within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+		{name: "node forgotten, connection lost in its replay", within: 10 * time.Second, gap: anyGap, fault: func(f *field) {
 			f.a.stop()
 			kit.Must(f.t, openStates(f.t, f.server.URL).Forget(f.t.Context(), f.a.name))
 			sprung := f.relay.holdAt("node-a." + "node-a-")
@@ -123,7 +123,7 @@ func TestFaults(t *testing.T) {
 			f.a.node.SetClock(-48 * time.Hour)
 			f.a.steps(60)
 		}},
-		{name: "node forgotten", within: 10 * time.Second, gap: pleg.OtherEpoch, fault: func(f *field) {
+		{name: "node forgotten", within: 10 * time.Second, gap: anyGap, fault: func(f *field) {
 			f.a.stop()
 			states := openStates(f.t, f.server.URL)
 			kit.Must(f.t, states.Forget(f.t.Context(), f.a.name))
@@ -145,7 +145,7 @@ func TestFaults(t *testing.T) {
 		}},
 		// The consumer, which did not read for a while, gets newer messages of another node only. They do not
 		// hide that the last message of a quiet node is missing.
-		{name: "message of a quiet node removed", o: fieldOptions{config: smallMessages}, within: 15 * time.Second, gap: anyGap, fault: func(f *field) {
+		{name: "message of a quiet node removed", o: fieldOptions{config: smallMessages}, within: 30 * time.Second, gap: anyGap, fault: func(f *field) {
 			stream := streamAt(f.t, f.server.URL)
 			f.stall.Lock()
 			for end := stateOf(f.t, stream).Bytes + 3<<20; stateOf(f.t, stream).Bytes < end; { // more than waits
@@ -225,22 +225,4 @@ func (f *field) hasGap(after int, reason string) error {
 		return fmt.Errorf("no Gap with the reason %q", reason)
 	}
 	return nil
-}
-
-// A full stream refuses what does not fit. Once it has room, a Gap and the present state come.
-func TestFullStream(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, "")
-	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 64 << 10}))
-	a := startAgent(t, s.URL, "node-a", agentOptions{})
-	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
-	for range 50 {
-		a.steps(10)
-		time.Sleep(5 * time.Millisecond)
-	}
-	configure(t, s.URL, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-	c.within(15 * time.Second)
-	if got := c.gapsSoFar(); got > 3 {
-		t.Errorf("%d gaps, want the first one of the node, and at most one of the watch and one of the agent", got)
-	}
 }

@@ -76,7 +76,7 @@ func jetStream(t testing.TB, conn *nats.Conn) jetstream.JetStream {
 
 func openStates(t *testing.T, url string) *fleet.States {
 	t.Helper()
-	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, url)), cluster)
+	states, err := fleet.OpenStates(t.Context(), jetStream(t, connect(t, url)), cluster, "")
 	kit.Must(t, err)
 	return states
 }

@@ -35,7 +35,7 @@ func awaitNodes(t *testing.T, url string, nodes ...string) {
 	t.Helper()
 	js := jetStream(t, connect(t, url))
 	until(t, func() error {
-		states, err := fleet.OpenStates(t.Context(), js, "prod")
+		states, err := fleet.OpenStates(t.Context(), js, "prod", "")
 		if err == nil {
 			err = states.Check(t.Context(), nodes)
 		}

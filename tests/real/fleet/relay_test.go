@@ -28,8 +28,6 @@ type relay struct {
 	trap atomic.Pointer[trap]
 	// lost is set by strand, for the connections that are open then. The next ones have another.
 	lost *atomic.Bool
-	// unsubscribed counts the subscriptions that clients have ended.
-	unsubscribed atomic.Int64
 	// delay is the time.Duration of data in each direction.
 	delay atomic.Int64
 }
@@ -40,7 +38,7 @@ type trap struct {
 	sprung chan struct{}
 }
 
-func newRelay(t *testing.T, url string) *relay {
+func newRelay(t testing.TB, url string) *relay {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)
@@ -128,7 +126,6 @@ func (w heldWriter) Write(p []byte) (int, error) {
 		w.r.hold()
 		close(t.sprung)
 	}
-	w.r.unsubscribed.Add(int64(bytes.Count(p, []byte("UNSUB "))))
 	w.r.held.RLock()
 	defer w.r.held.RUnlock()
 	return w.to.Write(p)

@@ -196,11 +196,15 @@ func (c *doctorCommand) examineFleet(ctx context.Context, out console) error {
 	return c.fleet.use(ctx, out, true, func(ctx context.Context, s source) error {
 		ctx, cancel := context.WithTimeoutCause(ctx, c.timeout, errNoServer)
 		defer cancel()
-		nodes, err := s.(fleetSource).nodes(ctx)
+		from := s.(fleetSource)
+		nodes, err := from.nodes(ctx)
 		if len(nodes) == 0 && err != nil {
 			return err
 		}
-		return cmp.Or(err, c.print(doctor.Rank(nodes, time.Now())))
+		used, limit, sizeErr := from.states.Size(ctx)
+		ranked := doctor.Rank(nodes, time.Now())
+		ranked.Fills(used, limit)
+		return cmp.Or(err, sizeErr, c.print(ranked))
 	})
 }
 

@@ -32,6 +32,7 @@ server ("pleg-pipeline run --nats"), or of those named by --node.`
 type fleetFlags struct {
 	natsFlags
 
+	stream     string // a mirror
 	nodes      []string
 	namespaces []string        // of the pods to read. If empty, all
 	after      *fleet.Position // --since of events
@@ -39,8 +40,9 @@ type fleetFlags struct {
 
 func (f *fleetFlags) add(cmd *cobra.Command) {
 	f.natsFlags.add(cmd, "fleet", "show the nodes that publish on the NATS server with this `URL`")
-	f.others = append(f.others, "cluster", "node")
+	f.others = append(f.others, "cluster", "node", "nats-stream")
 	cmd.Flags().StringVar(&f.cluster, "cluster", "", "the `NAME` of the cluster, for --fleet")
+	cmd.Flags().StringVar(&f.stream, "nats-stream", "", "read this mirror of the stream: its `NAME`")
 	cmd.Flags().StringSliceVar(&f.nodes, "node", nil, "only this `NODE`, for --fleet; may be repeated")
 }
 
@@ -67,7 +69,7 @@ func (f *fleetFlags) use(ctx context.Context, out console, pods bool, fn func(co
 // openStates returns the states of the cluster. A cluster or node that has not published is an
 // error: its name is probably wrong.
 func (f *fleetFlags) openStates(ctx context.Context, js jetstream.JetStream) (*fleet.States, error) {
-	states, err := fleet.OpenStates(ctx, js, f.cluster)
+	states, err := fleet.OpenStates(ctx, js, f.cluster, f.stream)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +91,9 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconne
 		for ev, err := range s.watch(ctx, o, disconnected) {
 			if !checked && (ev.Type == pleg.Synced || ev.Type == pleg.Bookmark) {
 				checked = true
-				_, err = s.flags.openStates(ctx, s.js)
+				if len(s.flags.nodes) > 0 { // otherwise it waits for a first node
+					_, err = s.flags.openStates(ctx, s.js)
+				}
 			}
 			if !yield(ev, err) || err != nil {
 				return
@@ -101,7 +105,7 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconne
 func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
-		Cluster: s.flags.cluster, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,
+		Cluster: s.flags.cluster, Stream: s.flags.stream, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,
 		Filter:       o.Filter,
 		Disconnected: disconnected,
 		Unreadable: func(err error) {
@@ -129,7 +133,7 @@ func (s fleetSource) State(ctx context.Context) (state top.State, err error) {
 	nodes, err := s.nodes(ctx)
 	var silent []string
 	for _, n := range nodes {
-		if n.Agent == "" {
+		if n.Silent {
 			silent = append(silent, n.Name)
 		}
 	}
@@ -144,6 +148,7 @@ func fleetPod(pod fleet.Pod) view.Pod {
 	shown := view.NewPod(cache.Entry{
 		UID: pod.UID, Status: pod.Status, Err: pod.Err, CurrentAsOf: pod.CurrentAsOf, Last: pod.Status, LastAsOf: pod.CurrentAsOf,
 	})
+	shown.Error = pod.Partial
 	shown.Node, shown.Name, shown.Namespace = pod.Node, cmp.Or(shown.Name, pod.Name), cmp.Or(shown.Namespace, pod.Namespace)
 	if pod.Finding != nil {
 		shown.SetFinding(*pod.Finding)

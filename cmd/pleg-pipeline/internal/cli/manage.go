@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
@@ -16,9 +17,10 @@ const createLong = `Create the stream of a cluster and the bucket of the agents 
 ("pleg-pipeline run --nats"), for agents that have no permission to do it, or with other
 limits than theirs.`
 
-const forgetLong = `Remove the states and events of nodes that are gone from a NATS server. The server does it
-too, once they are as old as the limit of the stream. A node whose agent still publishes is
-an error.`
+const forgetLong = `Remove the states and events of nodes that are gone from a NATS server, and tell it whoever
+watches. The server removes them too, once they are as old as the limit of the stream. A node
+whose agent still publishes is an error. --silent-for is for whom no node is to be named, such
+as a job that runs each hour.`
 
 func newFleet(p Process) *cobra.Command {
 	forget := &forgetCommand{manageCommand: manageCommand{process: p}}
@@ -29,8 +31,9 @@ func newFleet(p Process) *cobra.Command {
 			Example: "  pleg-pipeline fleet create --fleet nats://nats.example:4222 --cluster prod --replicas 3",
 		}),
 		newCommand(forget, &cobra.Command{
-			Use: "forget NODE...", Short: "Remove the states of nodes that are gone", Long: forgetLong, Args: forget.setNodes,
-			Example: "  pleg-pipeline fleet forget --fleet nats://nats.example:4222 --cluster prod node-17",
+			Use: "forget [NODE...]", Short: "Remove the states of nodes that are gone", Long: forgetLong, Args: forget.setNodes,
+			Example: "  pleg-pipeline fleet forget --fleet nats://nats.example:4222 --cluster prod node-17\n" +
+				"  pleg-pipeline fleet forget --fleet nats://nats.example:4222 --cluster prod --silent-for 1h",
 		}),
 	)
 	return cmd
@@ -66,7 +69,8 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.IntVar(&c.limits.Replicas, "replicas", 1, "the `NUMBER` of servers that keep everything: 1, 3 or 5")
 	flags.DurationVar(&c.limits.MaxAge, "max-age", fleet.DefaultMaxAge, "`TIME` for which the stream keeps an event")
-	flags.Int64Var(&c.limits.MaxBytes, "max-bytes", 0, "the `SIZE` in bytes of the stream beyond which it refuses events, which then wait on\ntheir nodes; 0 for no limit")
+	flags.Var((*sizeFlag)(&c.limits.MaxBytes), "max-bytes", "the `SIZE` of the stream, such as 50G, beyond which it refuses events, which then wait\non their nodes; 0 for no limit")
+	flags.Var((*sizeFlag)(&c.limits.MaxAgentBytes), "max-agent-bytes", "the `SIZE` of the bucket of the agents; 0 for no limit, or for 32M with --max-bytes")
 }
 
 func (c *createCommand) run(ctx context.Context) error {
@@ -75,7 +79,12 @@ func (c *createCommand) run(ctx context.Context) error {
 		if err := fleet.Create(ctx, js, c.nats.cluster, c.limits); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(c.process.Out, "%s and %s exist\n", fleet.StreamName(c.nats.cluster), fleet.AgentBucket)
+		size := "no limit of its size"
+		if c.limits.MaxBytes > 0 {
+			size = fmt.Sprintf("at most %d bytes", c.limits.MaxBytes)
+		}
+		_, err := fmt.Fprintf(c.process.Out, "there is the stream %s: replicas %d, events of %v, %s\nthere is the bucket %s of the agents\n",
+			fleet.StreamName(c.nats.cluster), c.limits.Replicas, c.limits.MaxAge, size, fleet.AgentBucket)
 		return outputError(err)
 	})
 }
@@ -83,23 +92,38 @@ func (c *createCommand) run(ctx context.Context) error {
 type forgetCommand struct {
 	manageCommand
 
-	nodes []string
+	nodes  []string
+	silent time.Duration
+}
+
+func (c *forgetCommand) addFlags(cmd *cobra.Command) {
+	c.manageCommand.addFlags(cmd)
+	cmd.Flags().DurationVar(&c.silent, "silent-for", 0, "all nodes whose agents have not been seen for this `TIME`, such as 1h")
 }
 
 func (c *forgetCommand) setNodes(_ *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return errors.New("want the names of the nodes")
-	}
 	c.nodes = args
 	return nil
+}
+
+func (c *forgetCommand) validate(flags *pflag.FlagSet) error {
+	if (len(c.nodes) == 0) == (c.silent <= 0) {
+		return errors.New("want the names of the nodes, or --silent-for")
+	}
+	return c.manageCommand.validate(flags)
 }
 
 func (c *forgetCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
-		states, err := fleet.OpenStates(ctx, js, c.nats.cluster)
+		states, err := fleet.OpenStates(ctx, js, c.nats.cluster, "")
 		if err != nil {
 			return err
+		}
+		if c.silent > 0 {
+			if c.nodes, err = silentFor(ctx, states, c.silent); err != nil {
+				return err
+			}
 		}
 		for _, node := range c.nodes {
 			if err := states.Forget(ctx, node); err != nil {
@@ -111,4 +135,15 @@ func (c *forgetCommand) run(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// silentFor returns the nodes whose agents have not been seen for a time.
+func silentFor(ctx context.Context, states *fleet.States, most time.Duration) (silent []string, err error) {
+	nodes, err := states.Nodes(ctx)
+	for _, n := range nodes {
+		if n.Agent == "" && time.Since(n.LastSeen) > most {
+			silent = append(silent, n.Name)
+		}
+	}
+	return silent, err
 }

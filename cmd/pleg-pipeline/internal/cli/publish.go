@@ -32,13 +32,16 @@ const nodeVariable = "NODE_NAME"
 // receiver, or both.
 type publishFlags struct {
 	nats     natsFlags
+	limits   fleet.Limits
 	endpoint string // of OTLP
 	node     string
 }
 
 func (f *publishFlags) add(cmd *cobra.Command) {
 	f.nats.add(cmd, "nats", "publish the events and the state of every pod on the NATS server with this\n`URL`, such as nats://127.0.0.1:4222")
+	f.nats.others = append(f.nats.others, "nats-max-bytes")
 	flags := cmd.Flags()
+	flags.Var((*sizeFlag)(&f.limits.MaxBytes), "nats-max-bytes", "the `SIZE` of the stream if this agent creates it, such as 50G; 0 for no limit")
 	flags.StringVar(&f.endpoint, "otlp", "", "export the events as OpenTelemetry logs to this `ENDPOINT`: https://HOST:PORT or\nHOST:PORT with TLS, http://HOST:PORT without; over gRPC, or over HTTP if it has a\npath, such as /v1/logs, or the port 4318")
 	flags.StringVar(&f.nats.cluster, "cluster", "", "the `NAME` of the cluster, for --nats and --otlp")
 	flags.StringVar(&f.node, "node", "", "the `NAME` of this node, for --nats and --otlp; otherwise the environment\nvariable NODE_NAME, otherwise the host name")
@@ -134,7 +137,7 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	}
 	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
-		Conn: conn, Source: d.pipe, Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
+		Conn: conn, Source: d.pipe, Domain: f.nats.domain, Limits: f.limits, Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
 		Health: func(context.Context) (pleg.Status, error) { return d.pipe.Status(), nil },
 	})
 	if err != nil {

@@ -62,6 +62,8 @@ var usageErrors = []struct{ args, want string }{
 	{"events --fleet nats://h", "--fleet needs --cluster"},
 	{"fleet forget n", "--fleet is missing"},
 	{"fleet forget --fleet nats://h --cluster c", "want the names of the nodes"},
+	{"fleet forget --fleet nats://h --cluster c --silent-for 1h n", "want the names of the nodes, or --silent-for"},
+	{"fleet create --fleet nats://h --cluster c --max-bytes 5X", `"5X" is no size`},
 	{"fleet forgot", `unknown command "forgot" for "pleg-pipeline fleet"`},
 	{"fleet", "fleet needs one of create, forget"},
 	{"events --node n", "--node needs --fleet"},

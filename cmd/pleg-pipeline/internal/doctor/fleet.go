@@ -18,6 +18,8 @@ type Fleet struct {
 	At time.Time `json:"at"`
 	// Verdict is the worst verdict of all nodes, in one line.
 	Verdict string `json:"verdict"`
+	// Stream is how full the stream is, in percent; 0 if its size has no limit.
+	Stream int `json:"stream,omitempty"`
 	// Nodes are ranked by severity, cause, pod and age, the worst first.
 	Nodes []NodeVerdict `json:"nodes"`
 }
@@ -56,6 +58,17 @@ func Rank(nodes []fleet.Node, now time.Time) *Fleet {
 		f.Verdict += "; " + view.Printable(fmt.Sprintf("%s: %s %s", worst.Node, found.Subject, found.Complaint(now)))
 	}
 	return f
+}
+
+// Fills notes how full the stream is. One that is nearly full is a warning: it refuses events soon.
+func (f *Fleet) Fills(used, limit uint64) {
+	if limit == 0 {
+		return
+	}
+	const nearly = 80
+	if f.Stream = int(100 * used / limit); f.Stream >= nearly {
+		f.Verdict = fmt.Sprintf("%s; the stream is %d %% full", strings.Replace(f.Verdict, "OK:", "WARNING:", 1), f.Stream)
+	}
 }
 
 func (n NodeVerdict) rank() int { return max(0, slices.Index(severities, string(n.Severity))) }

@@ -105,6 +105,10 @@ func GapText(ev *fleet.Event) string {
 	switch ev.Reason {
 	case pleg.OtherEpoch:
 		return missing + "the daemon was restarted"
+	case fleet.NodeNew:
+		return "the node is new"
+	case fleet.NodeGone:
+		return "the node is gone, with its pods"
 	case pleg.Stopped:
 		return missing + "the daemon ended before they were read"
 	}

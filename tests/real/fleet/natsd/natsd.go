@@ -41,20 +41,18 @@ type Server struct {
 	// Binary returns the path of the program.
 	Binary func() (string, error)
 
+	// Domain is the JetStream domain; empty for none.
+	Domain string
+
 	*process.Process
-	dir string
+	dir, config string
 }
 
 // New returns a server that keeps its files in dir. config is added to its configuration
 // file; it must not set the listener or the store.
 func New(t testing.TB, dir, config string) *Server {
 	t.Helper()
-	address := process.FreeAddress(t)
-	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q }\n%s\n", address, dir, config)
-	if err := os.WriteFile(filepath.Join(dir, "nats.conf"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return &Server{URL: "nats://" + address, Binary: Binary, dir: dir}
+	return &Server{URL: "nats://" + process.FreeAddress(t), Binary: Binary, dir: dir, config: config}
 }
 
 // NewCluster returns three servers that form a cluster, with the tags s0, s1 and s2.
@@ -72,6 +70,14 @@ func NewCluster(t testing.TB) (servers []*Server) {
 func (s *Server) Start(ctx context.Context) error {
 	binary, err := s.Binary()
 	if err != nil {
+		return err
+	}
+	domain := ""
+	if s.Domain != "" {
+		domain = ", domain: " + s.Domain
+	}
+	text := fmt.Sprintf("listen: %q\njetstream { store_dir: %q%s }\n%s\n", strings.TrimPrefix(s.URL, "nats://"), s.dir, domain, s.config)
+	if err := os.WriteFile(filepath.Join(s.dir, "nats.conf"), []byte(text), 0o600); err != nil {
 		return err
 	}
 	cmd := exec.Command(binary, "-c", filepath.Join(s.dir, "nats.conf"))

@@ -1,0 +1,291 @@
+package fleet_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
+)
+
+// startFull returns the address of a server whose stream has room for the first of two agents, once the doctor says that the second
+// cannot publish.
+func startFull(t *testing.T) (url string, first, second *agent) {
+	t.Helper()
+	s := startServer(t, "")
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 12_000}))
+	first = startAgent(t, s.URL, "node-a", agentOptions{pods: 2, first: 1})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, first).converges()
+	second = startAgent(t, s.URL, "node-b", agentOptions{pods: 12, first: 30})
+	until(t, func() error {
+		out, err := command(t, "doctor", "--fleet", s.URL, "--cluster", cluster).CombinedOutput()
+		if failed := new(exec.ExitError); !errors.As(err, &failed) || !strings.Contains(string(out), "the node cannot publish since ") || !strings.Contains(string(out), "maximum bytes exceeded") {
+			return fmt.Errorf("%w\n%s", err, out)
+		}
+		return nil
+	})
+	return s.URL, first, second
+}
+
+// A stream without room says so, and nothing is written into it in part.
+func TestFullStreamIsSeen(t *testing.T) {
+	t.Parallel()
+	url, _, _ := startFull(t)
+	eachMessage(t, url, func(m *jetstream.RawStreamMsg) {
+		if strings.Contains(m.Subject, "node-b") {
+			t.Errorf("%s is there, want all messages of the node or none", m.Subject)
+		}
+	})
+}
+
+// Once a full stream has room, the present state comes, with one Gap.
+func TestFullStreamHasRoomAgain(t *testing.T) {
+	t.Parallel()
+	url, a, b := startFull(t)
+	c := watch(t, url, fleet.WatchOptions{Replay: true}, a, b)
+	b.steps(30)
+	configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
+	c.within(80 * time.Second) // it is asked again after a minute
+	if got := c.gapsSoFar(); got > 1 {
+		t.Errorf("%d gaps, want the first one of the node", got)
+	}
+	until(t, func() error {
+		out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster).CombinedOutput()
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, out)
+		}
+		return err
+	})
+}
+
+// An agent that no longer renews its lease is silent within 15 s, since its last renewal. One that has ended as it should was
+// stopped, which is no problem.
+func TestSilentAndStopped(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	r := newRelay(t, s.URL)
+	a, b := startAgent(t, r.url, "node-a", agentOptions{first: 3}), startAgent(t, s.URL, "node-b", agentOptions{first: 3})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b).converges()
+	r.hold()
+	b.stop()
+	vanished := time.Now()
+	states := openStates(t, s.URL)
+	until(t, func() error {
+		nodes, err := states.Nodes(t.Context())
+		if err == nil && (len(nodes) != 2 || !nodes[0].Silent) {
+			err = fmt.Errorf("the nodes are %+v", nodes)
+		}
+		return err
+	})
+	if took := time.Since(vanished); took > fleet.LeaseTTL+2*time.Second {
+		t.Errorf("it is known after %v, want %v", took, fleet.LeaseTTL)
+	}
+	nodes, err := states.Nodes(t.Context())
+	kit.Must(t, err)
+	if v := nodes[0].Verdict; v.Severity != "problem" || vanished.Sub(v.Findings[0].Since).Abs() > 6*time.Second {
+		t.Errorf("node-a: %+v, want a problem since %v", v, vanished)
+	}
+	if v := nodes[1].Verdict; v.Severity != "warning" || !strings.Contains(v.Text, "was stopped") {
+		t.Errorf("node-b: %+v, want that it was stopped", v)
+	}
+}
+
+// leave is what makes a node leave.
+var leave = map[string]func(t *testing.T, a *agent){
+	"forgotten": func(t *testing.T, a *agent) {
+		kit.Must(t, openStates(t, a.url).Forget(t.Context(), a.name))
+	},
+	"purged": func(t *testing.T, a *agent) {
+		kit.Must(t, streamAt(t, a.url).Purge(t.Context(), jetstream.WithPurgeSubject("pleg.v2.test_example."+a.name+".>")))
+	},
+}
+
+// A node that leaves is a Gap with that reason, and has no pods after it. A watch that resumes is told too if the node was
+// forgotten.
+func TestNodeLeaves(t *testing.T) {
+	t.Parallel()
+	for name, leaves := range leave {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			at := f.newest()
+			f.a.stop()
+			leaves(t, &agent{name: f.a.name, url: f.server.URL})
+			watches := []*consumer{f.consumer}
+			if name == "forgotten" {
+				watches = append(watches, watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.b))
+			}
+			for _, c := range watches {
+				c.eventually(func() error {
+					i := slices.IndexFunc(c.events, func(ev fleet.Event) bool { return ev.Type == pleg.Gap && ev.Reason == fleet.NodeGone })
+					if i < 0 || len(c.events) == i+1 {
+						return errors.New("no Gap and Synced")
+					}
+					if synced := c.events[i+1]; synced.Type != pleg.Synced || synced.Node != f.a.name {
+						t.Errorf("after the Gap comes %+v, want Synced", synced)
+					}
+					return nil
+				})
+			}
+			nodes, err := openStates(t, f.server.URL).Nodes(t.Context())
+			if err != nil || len(nodes) != 1 {
+				t.Errorf("the nodes are %+v, %v, want one", nodes, err)
+			}
+		})
+	}
+}
+
+// The newest message of a pod is removed, or overwritten by garbage: watches that come later are right within a minute.
+func TestNewestMessageOfAPod(t *testing.T) {
+	t.Parallel()
+	for name, spoil := range map[string]func(t *testing.T, url, subject string){
+		"removed": func(t *testing.T, url, subject string) {
+			stream := streamAt(t, url)
+			m, err := stream.GetLastMsgForSubject(t.Context(), subject)
+			kit.Must(t, err)
+			kit.Must(t, stream.DeleteMsg(t.Context(), m.Sequence))
+		},
+		"overwritten": func(t *testing.T, url, subject string) {
+			_, err := jetStream(t, connect(t, url)).Publish(t.Context(), subject, []byte("garbage"))
+			kit.Must(t, err)
+		},
+		"purged": func(t *testing.T, url, subject string) {
+			kit.Must(t, streamAt(t, url).Purge(t.Context(), jetstream.WithPurgeSubject(subject)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			gaps := f.gapsSoFar()
+			for uid := range f.a.node.Truth() {
+				spoil(t, f.server.URL, "pleg.v2.test_example.node-a."+string(uid))
+				break
+			}
+			f.eventually(func() error {
+				if f.Gaps == gaps {
+					return errors.New("no Gap")
+				}
+				return nil
+			})
+			f.late()
+		})
+	}
+}
+
+// A watch that resumes gets a Gap of the node if a message after its position was removed, or if it passed a message that it
+// could not read.
+func TestResumeWithAHole(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	at := f.newest()
+	stream := streamAt(t, f.server.URL)
+	before := stateOf(t, stream).LastSeq
+	f.a.steps(5)
+	f.converges()
+	kit.Must(t, stream.DeleteMsg(t.Context(), before+1))
+	c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a)
+	c.eventually(func() error {
+		if c.Gaps != 1 || c.events[0].Type != pleg.Gap || c.events[0].Node != f.a.name {
+			return fmt.Errorf("%d Gaps, and %+v", c.Gaps, c.events)
+		}
+		return c.Has(f.a.name, f.a.node.Truth())
+	})
+}
+
+// A message that cannot be read is a Gap of its node at once, so that no position passes an event.
+func TestUnreadableIsAGap(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.a.stop() // it would replace the message
+	before := f.gapsSoFar()
+	_, err := jetStream(t, connect(t, f.server.URL)).Publish(t.Context(), "pleg.v2.test_example.node-a.uid", []byte("garbage"))
+	kit.Must(t, err)
+	f.eventually(func() error {
+		if f.Gaps != before+1 {
+			return fmt.Errorf("%d Gaps, want %d", f.Gaps, before+1)
+		}
+		return f.isSynced()
+	})
+}
+
+// A watch works through a leaf node with a domain of its own, and on a mirror there. An agent publishes through it.
+func TestLeafNodeAndMirror(t *testing.T) {
+	t.Parallel()
+	leaves := process.FreeAddress(t)
+	hub := natsd.New(t, t.TempDir(), fmt.Sprintf("server_name: hub\nleafnodes { listen: %q }", leaves))
+	hub.Domain = "hub"
+	runServer(t, hub)
+	leaf := natsd.New(t, t.TempDir(), fmt.Sprintf("server_name: leaf\nleafnodes { remotes: [{url: %q}] }", "nats://"+leaves))
+	leaf.Domain = "leaf"
+	runServer(t, leaf)
+	conn := connect(t, leaf.URL)
+	js, err := jetstream.NewWithDomain(conn, "hub")
+	kit.Must(t, err)
+	until(t, func() error { _, err := js.AccountInfo(t.Context()); return err })
+	a := startAgent(t, hub.URL, "node-a", agentOptions{first: 10})
+	node := newNode(t, "node-b", agentOptions{})
+	publish(t, fleet.PublisherOptions{Conn: conn, Domain: "hub", Source: node, Node: "node-b"})
+	node.Step()
+	mirror := jetStream(t, conn)
+	_, err = mirror.CreateStream(t.Context(), jetstream.StreamConfig{Name: "copy", Mirror: &jetstream.StreamSource{Name: streams[0], Domain: "hub"}})
+	kit.Must(t, err)
+	for name, of := range map[string]struct {
+		js     jetstream.JetStream
+		stream string
+	}{"domain": {js, ""}, "mirror": {mirror, "copy"}} {
+		replay := newOracle(true)
+		until(t, func() error {
+			for ev, err := range fleet.Watch(t.Context(), of.js, fleet.WatchOptions{Cluster: cluster, Stream: of.stream, Replay: true, Filter: pleg.Filter{NetworkEvents: true}}) {
+				kit.Must(t, err)
+				if replay.Add(ev); replay.Synced {
+					break
+				}
+			}
+			err := errors.Join(replay.Has("node-a", a.node.Truth()), replay.Has("node-b", node.Truth()))
+			if err != nil {
+				replay = newOracle(true)
+				err = fmt.Errorf("%s: %w", name, err)
+			}
+			return err
+		})
+	}
+	states, err := fleet.OpenStates(t.Context(), js, cluster, "")
+	kit.Must(t, err)
+	if nodes, err := states.Nodes(t.Context()); err != nil || len(nodes) != 2 || nodes[1].Silent {
+		t.Errorf("the nodes are %+v, %v, want two with agents", nodes, err)
+	}
+	out, err := command(t, "pods", "--no-headers", "--fleet", leaf.URL, "--nats-domain", "hub", "--cluster", cluster).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "node-a") || !strings.Contains(string(out), "node-b") {
+		t.Errorf("pods: %v\n%s", err, out)
+	}
+}
+
+// What an account requires: a size of each stream. A file has the user and the password.
+func TestAccountWithSizes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "accounts { A: { users: [{user: a, password: x}], jetstream: {max_bytes_required: true, max_file: 200M} } }")
+	context := filepath.Join(t.TempDir(), "context.json")
+	kit.Must(t, os.WriteFile(context, []byte(`{"user": "a", "password": "x", "url": "nats://unused"}`), 0o600))
+	place := []string{"--fleet", s.URL, "--cluster", "prod", "--nats-context", context}
+	if out, err := command(t, append([]string{"fleet", "create", "--max-bytes", "50M"}, place...)...).CombinedOutput(); err != nil || !strings.Contains(string(out), "at most 52428800 bytes") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	conn := connect(t, s.URL, nats.UserInfo("a", "x"))
+	info, err := jetStream(t, conn).Stream(t.Context(), "KV_"+fleet.AgentBucket)
+	if err != nil || info.CachedInfo().Config.MaxBytes != fleet.DefaultMaxAgentBytes {
+		t.Errorf("the bucket: %v", err)
+	}
+}
