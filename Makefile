@@ -215,10 +215,11 @@ reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/ups
 	$(MAKE) -C bench reproduce
 
 .PHONY: upstream
-upstream: ## make the small step of docs/upstream.md, test and measure it, 15 minutes
-	cd kubelet && $(GO) run ./upstream $(GO) test -trimpath -race -count=1 k8s.io/kubernetes/pkg/kubelet/pleg
+upstream: ## apply the steps of docs/upstream.md, test and measure them, 30 minutes
+	cd kubelet && $(GO) run ./upstream $(GO) test -trimpath -race -count=1 -timeout 20m k8s.io/cri-client/pkg \
+		k8s.io/kubernetes/pkg/kubelet/pleg k8s.io/kubernetes/pkg/kubelet/container k8s.io/kubernetes/pkg/kubelet/kuberuntime
 	cd kubelet && $(GO) run ./upstream $(GO) test -trimpath -race -count=1 -run 'SameAsGenericPLEG|AgainstGenericPLEG' . -args -sequences 300
-	$(MAKE) -C bench reproduce
+	$(MAKE) -C bench reproduce relistcost
 
 .PHONY: bench-compare
 bench-compare: ## compare the Go benchmarks with revision REF

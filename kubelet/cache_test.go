@@ -58,7 +58,7 @@ func TestStatusBesideError(t *testing.T) {
 		f.runtime.set("1", "c1=running")
 		f.runtime.disturb("1", func(f *podFault) { f.err, f.partial = broken, partial })
 		f.relist()
-		if status, err := f.cache.Get("1"); status != partial || err != broken { //nolint:errorlint // must be the same error
+		if status, err := f.cache.status("1"); status != partial || err != broken { //nolint:errorlint // must be the same error
 			t.Errorf("cache has %+v, %v", status, err)
 		}
 	})
@@ -73,7 +73,7 @@ func TestReinspectOfRemovedPodWithoutContainers(t *testing.T) {
 		f.runtime.set("1", "")
 		f.relist()
 		f.expect("1 PodSync")
-		if status, err := f.cache.Get("1"); err != nil || status.Name != "" {
+		if status, err := f.cache.status("1"); err != nil || status.Name != "" {
 			t.Errorf("the cache has %+v, %v", status, err)
 		}
 	})

@@ -28,7 +28,7 @@ func TestFullChannel(t *testing.T) {
 				f.runtime.set(types.UID(fmt.Sprint(i)), words)
 			}
 			f.relist()
-			if _, err := f.cache.Get("29"); err != nil || f.cache.cacheTime().IsZero() {
+			if _, err := f.cache.status("29"); err != nil || f.cache.cacheTime().IsZero() {
 				t.Errorf("the full channel delayed the cache: %v", err)
 			}
 			got := make(map[string]int)

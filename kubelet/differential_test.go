@@ -174,7 +174,7 @@ func (c *comparison) relist(uid types.UID) {
 // noteFailures adds the pods whose inspection fails to failed.
 func (c *comparison) noteFailures() {
 	for _, uid := range c.changes.uids() {
-		if _, err := c.ours.cache.Get(uid); err != nil || c.changes.broken[uid] {
+		if _, err := c.ours.cache.status(uid); err != nil || c.changes.broken[uid] {
 			c.failed[uid] = true
 		}
 	}
@@ -233,8 +233,8 @@ func (c *comparison) compare() {
 
 // compareStatuses compares the status of a pod in both caches.
 func (c *comparison) compareStatuses(uid types.UID) {
-	stock, stockErr := c.stock.cache.Get(uid)
-	ours, oursErr := c.ours.cache.Get(uid)
+	stock, stockErr := c.stock.cache.status(uid)
+	ours, oursErr := c.ours.cache.status(uid)
 	if stockErr != oursErr { //nolint:errorlint // must be the same error, not wrapped
 		c.t.Errorf("pod %s: error in the cache of GenericPLEG %v, of the pipeline %v", uid, stockErr, oursErr)
 		return

@@ -122,13 +122,13 @@ func TestEventedPLEG(t *testing.T) {
 		announced := time.Now()
 		f.settle()
 		f.expect("1 Died c1")
-		if status, err := f.cache.Get("1"); err != nil || status.TimeStamp.Before(announced) {
+		if status, err := f.cache.status("1"); err != nil || status.TimeStamp.Before(announced) {
 			t.Errorf("cache has %+v, %v", status, err)
 		}
 		f.runtime.set("1", "c2=running /s1=running")
 		f.relist()
 		f.expect("1 Removed c1", "1 Started c2")
-		if status, err := f.cache.Get("1"); err != nil || len(status.ContainerStatuses) != 1 || status.ContainerStatuses[0].ID.ID != "c2" {
+		if status, err := f.cache.status("1"); err != nil || len(status.ContainerStatuses) != 1 || status.ContainerStatuses[0].ID.ID != "c2" {
 			t.Errorf("cache has %+v, %v after the relist", status, err)
 		}
 	})

@@ -120,7 +120,7 @@ func (f *fixture) expect(want ...string) {
 func (f *fixture) newerThan(uid types.UID, at time.Time) <-chan *kubecontainer.PodStatus {
 	answer := make(chan *kubecontainer.PodStatus, 1)
 	go func() {
-		status, _ := f.cache.GetNewerThan(uid, at)
+		status, _ := f.cache.newerThan(uid, at)
 		answer <- status
 	}()
 	f.settle()

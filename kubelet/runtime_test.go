@@ -178,6 +178,30 @@ func newRecorder() *recorder {
 	}
 }
 
+// status calls Get. From Kubernetes 1.38 on, it takes a context.
+func (r *recorder) status(uid types.UID) (*kubecontainer.PodStatus, error) {
+	switch get := any(r.Get).(type) {
+	case func(types.UID) (*kubecontainer.PodStatus, error):
+		return get(uid)
+	case func(context.Context, types.UID) (*kubecontainer.PodStatus, error):
+		return get(context.Background(), uid)
+	default:
+		panic(fmt.Sprintf("the pod cache has a Get of type %T", get))
+	}
+}
+
+// newerThan calls GetNewerThan, as status calls Get.
+func (r *recorder) newerThan(uid types.UID, at time.Time) (*kubecontainer.PodStatus, error) {
+	switch get := any(r.GetNewerThan).(type) {
+	case func(types.UID, time.Time) (*kubecontainer.PodStatus, error):
+		return get(uid, at)
+	case func(context.Context, types.UID, time.Time) (*kubecontainer.PodStatus, error):
+		return get(context.Background(), uid, at)
+	default:
+		panic(fmt.Sprintf("the pod cache has a GetNewerThan of type %T", get))
+	}
+}
+
 func (r *recorder) yield() {
 	for range r.yields {
 		runtime.Gosched()

@@ -184,7 +184,7 @@ func (h *history) call(uid types.UID) {
 		c := &caller{uid: uid, min: time.Now(), returned: make(chan struct{})}
 		s.callers = append(s.callers, c)
 		go func() {
-			c.status, _ = s.cache.GetNewerThan(uid, c.min)
+			c.status, _ = s.cache.newerThan(uid, c.min)
 			c.at = time.Now()
 			close(c.returned)
 		}()

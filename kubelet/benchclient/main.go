@@ -13,24 +13,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	cadvisorapi "github.com/google/cadvisor/lib/model"
-	"go.opentelemetry.io/otel/trace/noop"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/record"
-	"k8s.io/client-go/util/flowcontrol"
-	internalapi "k8s.io/cri-api/pkg/apis"
-	remote "k8s.io/cri-client/pkg"
 	"k8s.io/klog/v2"
-	"k8s.io/kubernetes/pkg/kubelet/cm"
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
-	"k8s.io/kubernetes/pkg/kubelet/kuberuntime"
-	"k8s.io/kubernetes/pkg/kubelet/logs"
 	"k8s.io/kubernetes/pkg/kubelet/pleg"
-	proberesults "k8s.io/kubernetes/pkg/kubelet/prober/results"
 	"k8s.io/utils/clock"
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 	pipelinepleg "github.com/pleg-pipeline/pleg-pipeline/kubelet"
+	"github.com/pleg-pipeline/pleg-pipeline/kubelet/internal/surroundings"
 )
 
 // eventBuffer has room for every event of the largest burst: the benchmark
@@ -65,12 +55,7 @@ func (c config) run(ctx context.Context) error {
 	if c.socket == "" || c.root == "" {
 		return errors.New("-socket and -root are required")
 	}
-	service, err := remote.NewRemoteRuntimeServiceBuilder().WithEndpoint("unix://" + c.socket).
-		WithConnectionTimeout(c.timeout).WithTracerProvider(noop.NewTracerProvider()).Build(ctx)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", c.socket, err)
-	}
-	runtime, err := c.manager(ctx, service)
+	runtime, err := surroundings.Manager(ctx, surroundings.Client(c.socket, c.timeout), c.root)
 	if err != nil {
 		return err
 	}
@@ -125,29 +110,4 @@ func (c config) candidate(runtime kubecontainer.Runtime) probe.Candidate {
 func event(e *pleg.PodLifecycleEvent, began time.Time) probe.Event {
 	id, _ := e.Data.(string)
 	return probe.Event{Type: string(e.Type), ID: id, At: began}
-}
-
-// noImages is an image service that no relist calls.
-type noImages struct {
-	internalapi.ImageManagerService
-}
-
-// manager is the kubelet's runtime manager with stubs for the parts that start
-// pods: a relist uses none of them.
-func (c config) manager(ctx context.Context, service internalapi.RuntimeService) (kubecontainer.Runtime, error) {
-	yes := true
-	manager, _, err := kuberuntime.NewKubeGenericRuntimeManager(ctx,
-		&record.FakeRecorder{},
-		proberesults.NewManager(), proberesults.NewManager(), proberesults.NewManager(),
-		c.root, c.root, &cadvisorapi.MachineInfo{MachineID: "bench"},
-		nil, 110, kubecontainer.RealOS{}, nil, nil,
-		flowcontrol.NewBackOff(time.Second, time.Minute),
-		true, nil, 0, 0, "NeverVerify", nil, "", "", &yes, false, metav1.Duration{Duration: 100 * time.Millisecond}, nil,
-		service, noImages{},
-		cm.NewStubContainerManager(), logs.NewStubContainerLogManager(), nil,
-		false, "", nil, nil, "", nil, noop.NewTracerProvider(), nil, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("create runtime manager: %w", err)
-	}
-	return manager, nil
 }

@@ -1,11 +1,11 @@
 #!/bin/sh
-# Builds the kubelet three times, into .bin: as released, with the change of
-# kubelet/upstream, and with the pipeline instead of GenericPLEG. Overlays make the
-# changes; the last one is an import and an expression.
+# Builds the kubelet five times, into .bin: as released; with the first, the second and both changes
+# of kubelet/upstream; and with the pipeline instead of GenericPLEG. Overlays make the changes; the
+# last one is an import and an expression. All have the same versions of all modules.
 set -eu
 
-version=v1.37.1
-staging=v0.37.1
+version=v1.37.2
+staging=v0.37.2
 
 cd "$(dirname "$0")"
 here=$(pwd)
@@ -20,26 +20,37 @@ build() { # name, further flags
 	name=$1
 	shift
 	echo "building $name (minutes, the first time)"
-	(cd "$src" && nice -n 10 "$go" build ${BUILD_JOBS:+-p "$BUILD_JOBS"} "$@" -o "$bin/$name" ./cmd/kubelet)
+	(cd "$src" && nice -n 10 "$go" build -trimpath ${BUILD_JOBS:+-p "$BUILD_JOBS"} "$@" -o "$bin/$name" ./cmd/kubelet)
+}
+
+folder() { # module
+	(cd "$bin" && "$go" mod download -json "$1") | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p'
 }
 
 # The released module has no staging folder, so that go.mod must name the released
 # staging modules. The sources are copied, because an overlay cannot replace files
-# in the module cache.
+# in the module cache; so are those of the CRI client.
 if [ ! -d "$src" ]; then
-	dir=$(cd "$bin" && "$go" mod download -json "k8s.io/kubernetes@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
 	rm -rf "$src.part"
-	cp -r "$dir" "$src.part"
+	cp -r "$(folder "k8s.io/kubernetes@$version")" "$src.part"
+	chmod -R u+w "$src.part"
+	mkdir -p "$src.part/staging/src/k8s.io"
+	cp -r "$(folder "k8s.io/cri-client@$staging")" "$src.part/staging/src/k8s.io/cri-client"
 	chmod -R u+w "$src.part"
 	rm -f "$src.part"/go.work*
 	sed -i -E "s#^(\tk8s.io/[a-z0-9.-]+ => )\./staging/src/(k8s.io/[a-z0-9.-]+)#\1\2 $staging#" "$src.part/go.mod"
+	sed -i "s#k8s.io/cri-client => k8s.io/cri-client $staging#k8s.io/cri-client => ./staging/src/k8s.io/cri-client#" "$src.part/go.mod"
 	mv "$src.part" "$src"
 fi
 [ -x "$bin/kubelet-stock" ] || build kubelet-stock
 
-(cd "$root/kubelet" && GOFLAGS= "$go" run ./upstream -write "$bin/small-step")
-(cd "$bin/small-step" && find . -type f) | sed "s#^\./\(.*\)#\"$src/\1\": \"$bin/small-step/\1\"#" | paste -sd, | sed 's/.*/{"Replace": {&}}/' > "$bin/small-step.json"
-build kubelet-small-step -overlay "$bin/small-step.json"
+for kind in small-step:1 second-step:2 both-steps:12; do
+	name=${kind%:*}
+	rm -rf "${bin:?}/$name"
+	(cd "$root/kubelet" && GOFLAGS= "$go" run ./upstream -steps "${kind#*:}" -write "$bin/$name")
+	(cd "$bin/$name" && find . -type f ! -name '*_test.go') | sed "s#^\./\(.*\)#\"$src/\1\": \"$bin/$name/\1\"#" | paste -sd, | sed 's/.*/{"Replace": {&}}/' > "$bin/$name.json"
+	build "kubelet-$name" -overlay "$bin/$name.json"
+done
 
 awk '
 	/"k8s.io\/kubernetes\/pkg\/kubelet\/pleg"$/ {
@@ -56,9 +67,13 @@ awk '
 ' "$src/pkg/kubelet/kubelet.go" > "$bin/kubelet.go"
 printf '{"Replace": {"%s": "%s"}}\n' "$src/pkg/kubelet/kubelet.go" "$bin/kubelet.go" > "$bin/overlay.json"
 
+# The drop-in requires newer versions than the kubelet has, but does not need them. A replace line
+# for each module of the kubelet keeps the kubelet's own.
 cp "$src/go.mod" "$bin/pipeline.mod"
 cp "$src/go.sum" "$bin/pipeline.sum"
-"$go" mod edit \
+pins=$(awk '/^require \(/ { r = 1; next } /^\)/ { r = 0 } r && $1 !~ /^\/\// && $2 != "v0.0.0" { print "-replace=" $1 "=" $1 "@" $2 }' "$src/go.mod")
+# shellcheck disable=SC2086 # one argument for each line
+"$go" mod edit $pins \
 	-require=github.com/pleg-pipeline/pleg-pipeline@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline=$root" \
 	-require=github.com/pleg-pipeline/pleg-pipeline/kubelet@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline/kubelet=$root/kubelet" \
 	"$bin/pipeline.mod"

@@ -46,7 +46,7 @@ localStorageCapacityIsolation: false
 evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
 imageGCHighThresholdPercent: 100
 volumePluginDir: {{.Dir}}/volplugins
-featureGates: {EventedPLEG: {{.Events}}{{if .SmallStep}}, PLEGConcurrentInspections: true{{end}}}
+featureGates: {EventedPLEG: {{.Events}}}
 `))
 
 var manifest = template.Must(template.New("manifest").Parse(`apiVersion: v1
@@ -103,7 +103,6 @@ func (k *kubelet) start(endpoint, cgroup string) {
 	var config bytes.Buffer
 	kit.Must(k.t, kubeletConfig.Execute(&config, map[string]any{
 		"Dir": k.dir, "Endpoint": endpoint, "Cgroup": cgroup, "Ports": k.ports, "Events": k.events,
-		"SmallStep": strings.HasSuffix(k.binary, smallStep),
 	}))
 	kit.Must(k.t, os.WriteFile(k.path("config.yaml"), config.Bytes(), 0o600))
 	cmd := exec.Command(k.binary, "--config", k.path("config.yaml"), "--root-dir", k.path("root"),

@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other, each with
-// a runtime of its own: the released kubelet, a kubelet with the small step of docs/upstream.md,
-// and a kubelet with the pipeline instead of GenericPLEG; the first and the last also with the gate
+// a runtime of its own: the released kubelet, kubelets with the steps of docs/upstream.md, and a
+// kubelet with the pipeline instead of GenericPLEG; the first and the last also with the gate
 // EventedPLEG on. All must pass all steps; the log compares their times. build.sh builds them.
 package e2e_test
 
@@ -42,13 +42,12 @@ const (
 
 // withEvents is the end of the kinds of kubelets with the gate EventedPLEG on.
 const (
-	smallStep  = "small-step"
 	pipeline   = "pipeline"
 	withEvents = "+events"
 )
 
 // kinds are the kinds in KUBELET_E2E_KINDS, or all.
-var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step pipeline pipeline+events"))
+var kinds = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock stock+events small-step both-steps pipeline pipeline+events"))
 
 // steps are the steps in KUBELET_E2E_STEPS, or all.
 var steps = strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_STEPS"), "idle churn kill shim manifests brief restart slow"))

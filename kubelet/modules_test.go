@@ -1,0 +1,53 @@
+package kubelet_test
+
+import (
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// added are the modules that the drop-in brings into a kubelet, beside itself.
+var added = []string{"github.com/sourcegraph/conc"}
+
+// A kubelet with the drop-in has the versions of all modules that a kubelet without it has. The
+// modules of k8s.io/kubernetes itself are released with it.
+func TestModules(t *testing.T) {
+	own := requirements(t)
+	const format = `{{with .Module}}{{.Path}} {{with .Replace}}{{.Version}}{{else}}{{.Version}}{{end}}{{end}}`
+	for _, line := range strings.Split(goList(t, "-deps", "-f", format, "."), "\n") {
+		module, version, _ := strings.Cut(line, " ")
+		want, known := own[module]
+		switch {
+		case module == "" || strings.HasPrefix(module, "k8s.io/") || strings.HasPrefix(module, "github.com/pleg-pipeline/"):
+		case known && version != want:
+			t.Errorf("the drop-in is built with %s %s, the kubelet has %s: add a replace line to go.mod", module, version, want)
+		case !known && !strings.Contains(strings.Join(added, " "), module):
+			t.Errorf("the drop-in needs %s, which the kubelet does not have: docs/embedding.md names these modules", module)
+		}
+	}
+}
+
+// requirements returns the versions in the go.mod of k8s.io/kubernetes.
+func requirements(t *testing.T) map[string]string {
+	text, err := os.ReadFile(strings.TrimSpace(goList(t, "-m", "-f", "{{.GoMod}}", "k8s.io/kubernetes")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	versions := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if strings.HasPrefix(line, "\t") && len(fields) >= 2 && strings.HasPrefix(fields[1], "v") {
+			versions[fields[0]] = fields[1]
+		}
+	}
+	return versions
+}
+
+func goList(t *testing.T, args ...string) string {
+	out, err := exec.CommandContext(t.Context(), "go", append([]string{"list"}, args...)...).Output()
+	if err != nil {
+		t.Fatalf("go list %v: %v", args, err)
+	}
+	return string(out)
+}
