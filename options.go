@@ -93,8 +93,9 @@ type Options struct {
 	Store Store
 	// KubeletEvents reports what the kubelet would, for a kubelet. Otherwise a container that is first
 	// seen exited is reported as started and then died, if its status says when it started; each
-	// container starts, dies and is removed at most once, also if its state is unknown meanwhile; and
-	// what a list showed is reported, however an inspection of it failed.
+	// container starts, dies and is removed at most once, also if its state is unknown meanwhile; what a
+	// list showed is reported, however an inspection of it failed; a pod whose status contradicts its
+	// list is inspected again; and the first list after a break is confirmed if it lacks every pod.
 	KubeletEvents bool
 	// Logger gets what an operator needs to know. Its handler must not block: every stage logs, and
 	// waits for it. If nil, nothing is logged.

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,6 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // readCalls are the CRI calls that change nothing. The program makes no others.
@@ -108,6 +110,12 @@ func TestClientsCauseNoCalls(t *testing.T) {
 		stats := runtime.Stats()
 		return stats.Calls() - stats.RPCs["Version"].Calls - stats.RPCs["ImageFsInfo"].Calls - stats.RPCs["Status"].Calls
 	}
+	kitprocess.Eventually(t, "the daemon's own lists, for their sizes", func(context.Context) error {
+		if n := runtime.Stats().RPCs["ListPodSandbox"].Calls; n < 2 {
+			return fmt.Errorf("%d lists of sandboxes", n)
+		}
+		return nil
+	})
 	before := calls()
 	c := newClient(t, socket)
 	for _, p := range known {
