@@ -13,7 +13,7 @@ ARGS ?=
 LINT := $(GO) tool -modfile=tools.mod golangci-lint
 # Nested modules to lint. Those that import Kubernetes take longer than everything
 # else and are left out: make lint LINT_MODULES=kubelet
-LINT_MODULES ?= podsapi tests/real deploy
+LINT_MODULES ?= tests/real deploy
 
 .PHONY: help
 help: ## list the targets
@@ -170,9 +170,8 @@ chromium:
 	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core; }
 
 .PHONY: test-kubelet
-test-kubelet: ## test the drop-in for the kubelet and podsapi; compiles much of Kubernetes
+test-kubelet: ## test the drop-in for the kubelet; compiles much of Kubernetes
 	$(GO) test -C kubelet -race ./...
-	$(GO) test -C podsapi -race ./...
 
 .PHONY: test-fleet
 test-fleet: ## test package fleet with real nats-servers and faults; builds them first

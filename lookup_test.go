@@ -114,7 +114,7 @@ func TestLookupWaits(t *testing.T) {
 	}
 }
 
-// A container that hangs since the start must not hide the names that the list has, neither its own
+// A container that hangs since the start must not hide the names in the list, neither its own
 // nor those of the rest of its pod.
 func TestLookupOfAPodThatIsNotInspected(t *testing.T) {
 	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("broken"))} {
@@ -172,7 +172,7 @@ func failOnce(rt *plegtest.Runtime) {
 	})
 }
 
-// A subscriber that has the event of a start can look the container up, also if the first
+// A subscriber that got the event of a start can look the container up, also if the first
 // lookups build the index while pods change.
 func TestLookupOfEachEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -91,13 +91,13 @@ type Options struct {
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
-	// OmitInferredStarts leaves out the start of a container that is first seen exited, as the
-	// kubelet does. Otherwise subscribers get a ContainerStarted and a ContainerDied, if the
-	// status of the container says when it started.
-	OmitInferredStarts bool
-	// Logger gets what an operator needs to know. Its handler may block: up to 1024 records wait
-	// for it, and later records are dropped and counted, as is a record at which the handler
-	// panics. If nil, nothing is logged.
+	// KubeletEvents reports what the kubelet would, for a kubelet. Otherwise a container that is first
+	// seen exited is reported as started and then died, if its status says when it started; each
+	// container starts, dies and is removed at most once, also if its state is unknown meanwhile; and
+	// what a list showed is reported, however an inspection of it failed.
+	KubeletEvents bool
+	// Logger gets what an operator needs to know. Its handler must not block: every stage logs, and
+	// waits for it. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer

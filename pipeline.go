@@ -1,19 +1,16 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/hint/crievents"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/border"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/containerindex"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
@@ -36,7 +33,6 @@ type Pipeline struct {
 	runtime *border.Runtime
 	running atomic.Bool
 	ended   chan struct{} // closed as Run returns
-	logs    *asynclog.Queue
 	// unregister takes the metrics out of Options.Registerer.
 	unregister func()
 	opts       Options // complete
@@ -66,54 +62,75 @@ func New(o Options) (*Pipeline, error) {
 	if o.Registerer != nil {
 		metrics.Registerer, p.unregister = instrument.Undoable(o.Registerer)
 	}
-	o.Logger, p.logs = asynclog.New(o.Logger) // a blocked handler stops no stage
 	p.opts = o
-	var errs [8]error
-	p.runtime, errs[0] = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, Logger: o.Logger, Metrics: metrics})
-	p.lister, errs[1] = lister.New(lister.Options{
-		Runtime: p.runtime, Prober: p.runtime.Prober(), Ticks: &p.ticks,
-		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents,
-		Logger: o.Logger, Metrics: metrics,
-	})
-	p.index = containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
-	statuses := stores{p.cache, o.Store, p.index, o.Logger}
-	p.hinter, errs[2] = hinter.New(hinter.Options{
-		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
-	})
-	p.differ, errs[3] = differ.New(differ.Options{
-		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
-		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors,
-		Logger: o.Logger, Metrics: metrics,
-	})
-	p.inspector, errs[4] = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, OmitInferredStarts: o.OmitInferredStarts, Ended: p.recent.Ended,
-		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
-		Logger: o.Logger, Metrics: metrics,
-	})
-	if o.Events != EventsOff {
-		p.events, errs[6] = crievents.New(p.runtime.EventWatcher(), hints{p, p.lister}, crievents.Options{
-			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
-		})
-	}
-	p.dispatcher, errs[5] = dispatcher.New(dispatcher.Options{
-		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
-	})
-	errs[7] = metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "pleg_healthy",
-		Help: "1 while Healthy returns true, otherwise 0.",
-	}, func() float64 {
-		ok, _ := p.Healthy()
-		return instrument.Bool(ok)
-	}))
-	if err := cmp.Or(errs[:]...); err != nil { // the first error is enough: if one name is taken, all are
+	if err := p.build(metrics); err != nil {
 		p.unregister() // so that a second try can succeed
 		return nil, fmt.Errorf("new pipeline: %w", err)
 	}
 	return p, nil
 }
 
-// flushTimeout is how long Run waits at its end for a log handler that blocks.
-const flushTimeout = time.Second
+// build creates the stages, in an order in which each finds what it calls.
+func (p *Pipeline) build(metrics instrument.Registry) (err error) {
+	o := &p.opts
+	p.runtime, err = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, KubeletEvents: o.KubeletEvents, Logger: o.Logger, Metrics: metrics})
+	if err != nil {
+		return err
+	}
+	p.lister, err = lister.New(lister.Options{
+		Runtime: p.runtime, Prober: p.runtime.Prober(), Ticks: &p.ticks,
+		RelistPeriod: o.RelistPeriod, RelistThreshold: o.RelistThreshold, RelistPeriodWithEvents: o.RelistPeriodWithEvents, KubeletEvents: o.KubeletEvents,
+		Logger: o.Logger, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.index = containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
+	statuses := stores{p.cache, o.Store, p.index, o.Logger}
+	p.hinter, err = hinter.New(hinter.Options{
+		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.differ, err = differ.New(differ.Options{
+		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
+		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors, KubeletEvents: o.KubeletEvents,
+		Logger: o.Logger, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.inspector, err = inspector.New(inspector.Options{
+		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, Ended: p.recent.Ended,
+		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
+		Logger: o.Logger, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	p.dispatcher, err = dispatcher.New(dispatcher.Options{
+		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
+	})
+	if err != nil {
+		return err
+	}
+	if o.Events != EventsOff {
+		p.events, err = crievents.New(p.runtime.EventWatcher(), hints{p, p.lister}, crievents.Options{
+			Required: o.Events == EventsRequire, Logger: o.Logger, Metrics: metrics,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "pleg_healthy",
+		Help: "1 while Healthy returns true, otherwise 0.",
+	}, func() float64 {
+		ok, _ := p.Healthy()
+		return instrument.Bool(ok)
+	}))
+}
 
 // Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says why. No
 // goroutine of the pipeline is left, and every subscriber's channel is closed. Failures of the
@@ -133,6 +150,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
 	retry := make(chan stage.Change)
+	late := make(chan stage.Change)
 	gone := make(chan stage.Change)
 	cancel := make(chan stage.Cancel)
 	marks := make(chan stage.Mark)
@@ -149,10 +167,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		stages.Go(func() error { return p.events.Run(ctx) })
 	}
 	stages.Go(func() error {
-		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel, Marks: marks})
+		return p.differ.Run(listings, observations, settled, differ.Outputs{Inspect: inspect, Retry: retry, Late: late, Gone: gone, Cancel: cancel, Marks: marks})
 	})
 	stages.Go(func() error {
-		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Gone: gone, Cancel: cancel}, outcomes, settled)
+		return p.inspector.Run(ctx, inspector.Inputs{Inspect: inspect, Retry: retry, Late: late, Gone: gone, Cancel: cancel}, outcomes, settled)
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
@@ -161,7 +179,6 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	}
 	p.cache.Close()
 	p.unregister() // so that another pipeline can have the registerer
-	p.logs.Flush(flushTimeout)
 	close(p.ended)
 	return errors.Join(err, p.runtime.Abandoned())
 }

@@ -35,7 +35,7 @@ func TestNewNamesTheBadOption(t *testing.T) {
 	}
 }
 
-// The shortest log has as many events as the kubelet's channel holds.
+// The shortest log contains as many events as the kubelet's channel holds.
 func TestShortestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{History: -1})

@@ -28,6 +28,7 @@ func (p *Pipeline) Status() pleg.Status {
 	}
 	s.InspectionTook = p.recent.Took(s.At, p.ages.Answering(s))
 	s.Failed = failed(s, pending)
+	s.Contradictions = slices.Clone(inspections.Contradictions)
 	if !s.Relist.Success.IsZero() {
 		s.Relist.Pods = p.cache.Len() // lists of single pods know later ones
 	}

@@ -173,7 +173,7 @@ func (r *reporting) Report() pleg.Report {
 	}
 }
 
-// The status has what the runtime reports: its address and fallbacks, its process if that is in
+// The status contains what the runtime reports: its address and fallbacks, its process if that is in
 // trouble, and the call that a list or an inspection waits for.
 func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -202,6 +202,49 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		log.RequireLines(t, 1, "the runtime hangs")
 	})
+}
+
+// A Report that hangs delays neither Status nor the end of Run, which names it.
+func TestReportThatHangsBlocksNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		defer close(release)
+		runtime := plegtest.New()
+		runtime.Set("a", "c=running")
+		r := kit.New(t, pipeline.Options{Runtime: hangingReporter{runtime.Basic(), release}})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.Run(ctx) }()
+		for range 10 {
+			time.Sleep(time.Second)
+			began := time.Now()
+			s := r.Status()
+			if took := time.Since(began); took > 50*time.Millisecond {
+				t.Errorf("Status took %v", took)
+			}
+			if s.Relist.Pods != 1 {
+				t.Errorf("status %+v, want what the pipeline knows", s)
+			}
+		}
+		cancelled := time.Now()
+		cancel()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "Report") {
+			t.Errorf("Run = %v, want that the Report keeps running", err)
+		}
+		if took := time.Since(cancelled); took > 50*time.Millisecond {
+			t.Errorf("Run returned after %v", took)
+		}
+	})
+}
+
+type hangingReporter struct {
+	pleg.Runtime
+	release chan struct{}
+}
+
+func (r hangingReporter) Report() pleg.Report {
+	<-r.release
+	return pleg.Report{}
 }
 
 // For a quarantined pod, the call of the attempt in flight is named. Between two attempts it is the
@@ -239,6 +282,32 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if s := r.Status(); len(s.Overdue) != 1 || s.Overdue[0].Call == nil || s.Overdue[0].Call.Method != "ContainerStatus" {
 			t.Errorf("overdue %+v, want the call ContainerStatus", s.Overdue)
+		}
+	})
+}
+
+// A pod whose inspections fail at once is named for as long as it fails.
+func TestFailingPodIsNamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Runtime.Set("well", "c=running")
+		r.Runtime.Set("fails", "c=running")
+		r.StartBetweenLists(t)
+		r.Runtime.SetPodFault("fails", plegtest.Fail(errors.New("corrupt metadata")))
+		r.Runtime.Set("fails", "c=exited")
+		kit.Relist(1)
+		began := r.Status().Failed[0].Since
+		for range 600 {
+			time.Sleep(100 * time.Millisecond)
+			s := r.Status()
+			if len(s.Failed) != 1 || s.Failed[0].UID != "fails" || !s.Failed[0].Since.Equal(began) || s.Waiting != 1 || len(r.Cache().Pending()) != 1 {
+				t.Fatalf("after %v: failed %+v, %d wait", time.Since(began), s.Failed, s.Waiting)
+			}
+		}
+		r.Runtime.SetPodFault("fails", nil)
+		kit.Relist(1)
+		if s := r.Status(); len(s.Failed) > 0 || s.Waiting > 0 {
+			t.Errorf("after a success: failed %+v, %d wait", s.Failed, s.Waiting)
 		}
 	})
 }

@@ -85,9 +85,9 @@ func (s stores) Observe(at time.Time, pending []*pleg.Pod) {
 // removal. If the inspection of its pod fails, or hangs for a second, Lookup returns what the list
 // says.
 //
-// A call takes microseconds, and milliseconds if the cgroups are searched: with Query.WithPath, or
-// for a Query.Cgroup without CAP_DAC_READ_SEARCH. With Query.Wait it blocks for at most that time
-// while the container is not known, and has all pods listed.
+// A call takes microseconds, and milliseconds for a Query.Cgroup without CAP_DAC_READ_SEARCH: then
+// all cgroups are searched. With Query.Wait it blocks for at most that time while the container is
+// not known, and has all pods listed.
 //
 // The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet]; until the
 // first list of all pods is committed it wraps [pleg.ErrNotSynced] too. For a container that is not

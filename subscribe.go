@@ -66,10 +66,9 @@ func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 // [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and inspected
 // if it changed, or ctx ends. If the list fails, RelistPod waits for the next list.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
-	now := time.Now()
-	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too
+	before := time.Now().Add(-time.Nanosecond) // the list begins after it, on a coarse clock too
 	p.RequestRelist(uid)
-	return p.PodStatus(ctx, uid, now)
+	return p.PodStatus(ctx, uid, before)
 }
 
 // Pods returns what the cache has of the pods with these UIDs, or of all pods if no UID is given,

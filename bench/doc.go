@@ -1,4 +1,4 @@
-// Package bench has the Go benchmarks of the pipeline's hot steps. The folders
-// below have the benchmark of whole relists: harness serves a simulated runtime and starts
+// Package bench contains the Go benchmarks of the pipeline's hot steps. The folders
+// below contain the benchmark of whole relists: harness serves a simulated runtime and starts
 // client, which runs the pipeline, or kubelet, which runs the kubelet's own relist.
 package bench

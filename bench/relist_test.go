@@ -16,8 +16,8 @@ import (
 )
 
 // BenchmarkRelist is a relist without a change on a runtime without latency: the cost of
-// the comparison. With objects=new each list has new objects for the same pods; with
-// objects=same it has the same objects, as in lists of package cri.
+// the comparison. With objects=new each list contains new objects for the same pods; with
+// objects=same it contains the same objects, as in lists of package cri.
 func BenchmarkRelist(b *testing.B) {
 	const containers = 3
 	for _, pods := range []int{110, 1000, 5000} {

@@ -1,4 +1,4 @@
-// Package cache has what a pipeline knows of its pods: Pipeline.Cache is a [Reader].
+// Package cache contains what a pipeline knows of its pods: Pipeline.Cache is a [Reader].
 package cache
 
 import (
@@ -17,7 +17,7 @@ type Reader interface {
 	// and the error a [*pleg.InspectionError]. For a pod that is gone or unknown, the error is
 	// [pleg.ErrUnknownPod], or [pleg.ErrNotSynced] before the first list of all pods is committed.
 	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
-	// GetNewerThan blocks until the cache has the answer of a list of the pod, or of all pods,
+	// GetNewerThan blocks until the cache contains the answer of a list of the pod, or of all pods,
 	// that began after t, and then returns what Get does. If the list shows a change, the cache
 	// has the answer once the pod has been inspected, successfully or not. GetNewerThan returns
 	// the cause of ctx if ctx ends first, and [pleg.ErrStopped] if it would wait after Run has

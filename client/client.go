@@ -12,7 +12,7 @@
 //
 // [Client.Watch] keeps the contract of a subscription when connections break and the
 // server restarts: it reconnects and resumes after its last event. If the server no
-// longer has the next events, the watch gets a Gap and a replay of the current state.
+// longer contains the next events, the watch gets a Gap and a replay of the current state.
 // It starts no goroutine; [Client.Subscribe] starts one when it is first read.
 //
 // All other calls end with an error that wraps [pleg.ErrNoDaemon] while the daemon is away:
@@ -63,7 +63,7 @@ type Options struct {
 
 var _ node.Pipeline = (*Client)(nil)
 
-// Client talks to one server. Its methods are safe for concurrent use. Each watch has
+// Client talks to one server. Its methods are safe for concurrent use. Each watch uses
 // its own connection; all other calls share one connection.
 type Client struct {
 	options Options
@@ -128,20 +128,12 @@ func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 		if err != nil {
 			return nil, c.calls.callError("list pods", err)
 		}
-		size += proto.Size(m) + elementBytes*elements(m.GetPod())
+		size += proto.Size(m)
 		if size > limits.bytes || len(pods) == limits.pods {
 			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", limits.pods, limits.bytes)
 		}
 		pods = append(pods, newEntry(m.GetPod()))
 	}
-}
-
-// elements returns the number of containers and sandboxes in all states of a pod.
-func elements(m *plegv1.Pod) (n int) {
-	for _, st := range []*plegv1.PodStatus{m.GetStatus(), m.GetLastStatus(), m.GetListed()} {
-		n += len(st.GetContainers()) + len(st.GetSandboxes())
-	}
-	return n
 }
 
 func newEntry(m *plegv1.Pod) cache.Entry {
@@ -160,7 +152,7 @@ func newEntry(m *plegv1.Pod) cache.Entry {
 }
 
 // Status returns what the pipeline does at present, and what it waits for. Its errors
-// have only their texts.
+// consist of their texts only.
 func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 	m, err := c.calls.pleg.GetStatus(ctx, &plegv1.GetStatusRequest{})
 	if err != nil {
@@ -174,12 +166,12 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 // inspection of the pod failed, the error wraps a [pleg.InspectionError]; for a pod that is
 // unknown or gone it wraps [pleg.ErrUnknownPod], before the daemon has committed its first
 // list [pleg.ErrNotSynced], and [pleg.ErrNoDaemon] if the daemon is away. While the daemon
-// refuses the call because it has too many, the call is made again for some minutes.
+// refuses the call because of too many, the call is made again for some minutes.
 func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error) {
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 }
 
-// RelistPod has the daemon list the pod, and returns what [Client.PodStatus] does for the
+// RelistPod asks the daemon to list the pod, and returns what [Client.PodStatus] does for the
 // present time: it blocks until the pod is listed, and inspected if it changed, or ctx ends. The
 // daemon begins at most 10 such lists a second, for all clients together; the call waits longer
 // then.

@@ -29,11 +29,8 @@ const maxMessage = 16 << 20
 // message of an error is among them.
 const maxHeaders = 64 << 10
 
-// elementBytes is what a container or sandbox counts in a list beside its text.
-const elementBytes = 512
-
-// maxTries and retryRefused repeat a refused call for the status of a pod: a server refuses
-// calls while it has too many, and a caller that gave up would lose what a PodSync stands for.
+// maxTries and retryRefused repeat a refused call for the status of a pod: a server bounds the calls
+// at the same time, and a caller that gave up would lose what a PodSync stands for.
 const (
 	maxTries     = 100
 	retryRefused = `{"methodConfig": [{
@@ -67,7 +64,7 @@ func newLink(o Options) (*link, error) {
 	l.ClientConn, err = grpc.NewClient("passthrough:///localhost",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(dial),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(newCodec())),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage)),
 		grpc.WithMaxHeaderListSize(maxHeaders),
 		grpc.WithDefaultServiceConfig(retryRefused),
 		grpc.WithMaxCallAttempts(maxTries),
@@ -131,8 +128,8 @@ func (e *callError) Unwrap() []error { return e.is }
 // GRPCStatus returns the status.
 func (e *callError) GRPCStatus() *status.Status { return e.status }
 
-// isFinal reports whether no later attempt can succeed.
+// isFinal reports whether the daemon says that no later attempt can succeed.
 func isFinal(err error) bool {
 	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
-	return errors.Is(err, fs.ErrPermission) || slices.Contains(final, status.Code(err))
+	return slices.Contains(final, status.Code(err))
 }

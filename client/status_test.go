@@ -24,7 +24,7 @@ import (
 
 var errBroken = errors.New("inspect: broken \xff")
 
-// A pod has its last status while its inspection fails, and is listed while its first inspection
+// A pod keeps its last status while its inspection fails, and is listed while its first inspection
 // hangs.
 func TestPods(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
@@ -134,7 +134,7 @@ func TestPodStatus(t *testing.T) {
 	})
 }
 
-// A server that has too many calls refuses the next call. The client asks again.
+// A server with too many calls refuses the next call. The client asks again.
 func TestPodStatusIsAskedForAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		f.runtime.Set("a", "c1=running")

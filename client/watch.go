@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"time"
 
@@ -60,6 +61,8 @@ type watch struct {
 	lag pleg.Lag
 	// received is when the current connection delivered its first event; zero before.
 	received time.Time
+	// forbidden is how many of the last attempts the socket refused because of its permissions.
+	forbidden int
 }
 
 // run connects with backoff. It returns nil if the loop over the range has ended.
@@ -75,7 +78,7 @@ func (w *watch) run(ctx context.Context) error {
 		if errors.Is(err, errStopped) {
 			return nil
 		}
-		if ctx.Err() != nil || isFinal(err) {
+		if ctx.Err() != nil || isFinal(err) || w.isForbidden(err) {
 			return fmt.Errorf("watch: %w", err)
 		}
 		// A server that ends each connection at once must not be asked again and again.
@@ -93,6 +96,20 @@ func (w *watch) run(ctx context.Context) error {
 	}
 }
 
+// maxForbidden is how many attempts in a row are refused until that is final; they take two seconds
+// or more. Whatever starts the daemon may create the folder of the socket, and then set its mode.
+const maxForbidden = 6
+
+// isForbidden reports whether the socket belongs to another user, after an attempt that failed.
+func (w *watch) isForbidden(err error) bool {
+	if !errors.Is(err, fs.ErrPermission) {
+		w.forbidden = 0
+		return false
+	}
+	w.forbidden++
+	return w.forbidden == maxForbidden
+}
+
 // connect connects once and receives until the connection breaks.
 func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error {
 	// The server is not told of a deadline: it could end the call a moment before ctx ends, which
@@ -101,7 +118,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ended))
 	defer cancel()
 	defer context.AfterFunc(ended, cancel)()
-	// Each attempt needs a new link: a link that failed has its own backoff.
+	// Each attempt needs a new link: a link that failed backs off by itself.
 	link, err := newLink(w.client.options)
 	if err != nil {
 		return err
@@ -109,7 +126,7 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	defer link.Close()
 	// Without a last event it requests earlier events or a replay, even if none is wanted: their
 	// end is the first position after which the watch can resume. A watch that asked for the state
-	// and does not have all of it yet asks for it again.
+	// and did not get all of it yet asks for it again.
 	if w.last != nil {
 		request.Since = nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,7 +60,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 	})
 }
 
-// A daemon that is away has an error of its own, and so has a socket that is not ours.
+// A daemon that is away is an error of its own, and so is a socket that is not ours.
 func TestDaemonIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {
@@ -106,6 +107,36 @@ func TestDaemonIsAway(t *testing.T) {
 		_, err = f.client.Lookup(t.Context(), lookup.Query{Container: "unknown"})
 		if status.Code(err) != codes.Unavailable || errors.Is(err, errDown) {
 			t.Errorf("with a server: %v, want that the pipeline has stopped", err)
+		}
+	})
+}
+
+// A socket that refuses a watch for a moment, as its folder does until systemd has set the mode, ends
+// no watch.
+func TestForbiddenForAMoment(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		attempts := 0
+		c, err := client.New("", client.Options{Dial: func(ctx context.Context) (net.Conn, error) {
+			if attempts++; attempts%6 != 0 {
+				return nil, fs.ErrPermission
+			}
+			return f.dial(ctx)
+		}})
+		kit.Must(t, err)
+		defer c.Close()
+		synced := 0
+		for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+			kit.Must(t, err)
+			if ev.Type != pleg.Synced {
+				continue
+			}
+			if synced++; synced == 3 {
+				break
+			}
+			f.breakConnections()
+		}
+		if synced != 3 || attempts != 18 {
+			t.Errorf("%d connections after %d attempts, want 3 after 18", synced, attempts)
 		}
 	})
 }
@@ -206,6 +237,30 @@ func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
 		t.Errorf("its name is %q", sub.Name())
 	}
 	return sub
+}
+
+// While the first list is not settled, because a pod hangs, a watch from now on gets what happens to
+// other pods. What the first list found is marked, also if it is known late.
+func TestWatchFromNowOnBeforeSynced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fixture{T: t, runtime: plegtest.New()}
+		f.runtime.Set("found", "a=running")
+		f.runtime.Set("hangs", "h=running")
+		f.runtime.SetPodFault("hangs", plegtest.Delay(5*time.Second))
+		f.startPipeline()
+		f.startServer()
+		time.Sleep(500 * time.Millisecond)
+		w := f.watch()
+		f.change("new", "c=running")
+		f.change("found", "a=exited")
+		time.Sleep(5 * time.Second)
+		f.change("new", "c=exited")
+		got := w.Events()
+		found := slices.DeleteFunc(slices.Clone(got), func(ev pleg.Event) bool { return !ev.Replayed })
+		if all, marked := plegtest.Words(got...), plegtest.Words(found...); all != "Started(c) Died(a) Started(h) Died(c)" || marked != "Started(h)" {
+			t.Errorf("the watch got %q, of which %q is replayed; want the start of c, the end of a, h replayed and the end of c", all, marked)
+		}
+	})
 }
 
 // A subscription over the socket reports the lag that the server had when it sent the last event.

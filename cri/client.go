@@ -19,7 +19,6 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/asynclog"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -39,7 +38,6 @@ type Client struct {
 	endpoint string
 	socket   string
 	opts     Options
-	logs     *asynclog.Queue
 	metrics  *metrics
 	conn     *grpc.ClientConn
 	// events is a connection of its own for the event stream, so that events and
@@ -54,25 +52,18 @@ type Client struct {
 	// unlisted are the sandboxes that a container names and no list has, each an
 	// unlistedSandbox by its id.
 	unlisted sync.Map
-	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
-	// of a runtime whose events are switched off.
-	hasEvents atomic.Bool
-	// degraded is set from before the first list in portions until a whole list has succeeded.
+	// degraded says which lists are made in portions; nil if none is.
 	degraded atomic.Pointer[error]
 	// seen are the sandboxes that single-pod lists have shown since the last list of all pods. A list
 	// in portions asks for them by id: it has no other way to find a new sandbox that has no
 	// container yet, and a sandbox that no list shows counts as gone.
-	seen chan string
-	// uncarried is true if the last sandbox status did not carry the statuses of its containers. It
-	// may change when the runtime restarts.
-	uncarried atomic.Bool
-	inFlight  inFlight
+	seen     chan string
+	inFlight inFlight
 }
 
-// New returns a client of the runtime at endpoint, which is unix:///path or an
-// absolute path. It does not connect: the first call does, and each further one if
-// the connection was lost. The error names the invalid argument or option. The caller
-// must call [Client.Close].
+// New returns a client of the runtime at endpoint, which is unix:///path or an absolute path. It does
+// not connect: the first call does, and each further one if the connection was lost. The error names
+// the invalid argument or option. The caller must call [Client.Close].
 func New(endpoint string, opts Options) (*Client, error) {
 	socket, err := socketPath(endpoint)
 	if err != nil {
@@ -86,14 +77,11 @@ func New(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cri: %w", err)
 	}
-	var logs *asynclog.Queue
-	opts.Logger, logs = asynclog.New(opts.Logger) // a blocked handler stops no call
 	c := &Client{
-		observed: &observed{TransportCredentials: insecure.NewCredentials()},
+		observed: newObserved(),
 		endpoint: endpoint,
 		socket:   socket,
 		opts:     opts,
-		logs:     logs,
 		metrics:  m,
 		lists:    make(chan *lists, 1),
 		seen:     make(chan string, maxSeen),
@@ -116,11 +104,9 @@ func New(endpoint string, opts Options) (*Client, error) {
 
 // Report implements [pleg.Reporter]. Degraded is set while something works only by a fallback:
 //
-//   - Sandboxes are listed in portions, because the list is too large for the runtime to send
-//     (containerd's limit is 16 MiB, including annotations). A sandbox without a container may be
-//     found late.
-//   - The socket does not exist although a connection is open: no other program reaches the
-//     runtime.
+//   - A list is too large for one answer (16 MiB in containerd, including annotations). The error wraps
+//     [pleg.ErrListTooLarge]. A sandbox without a container may be found late.
+//   - The socket does not exist although a connection is open: no other program reaches the runtime.
 //
 // Process is the one that listened at the socket when the last connection was made, unless that is
 // outside the pid namespace. Calls are lists and statuses, without the event stream.
@@ -130,29 +116,22 @@ func (c *Client) Report() pleg.Report {
 }
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code
-// Canceled; Close does not wait for them. It waits until Options.Logger has handled what was
-// logged, for a second at most.
+// Canceled; Close does not wait for them.
 func (c *Client) Close() error {
 	err := errors.Join(c.conn.Close(), c.events.Close())
 	c.metrics.unregister()
-	c.logs.Flush(flushTimeout)
 	return err
 }
 
-// flushTimeout is how long Close waits for a log handler.
-const flushTimeout = time.Second
-
-// Conn returns the connection to the runtime, for CRI calls that have no method
-// here, such as Status and ImageFsInfo. Its calls are bounded only by their context
-// and Options.MaxRecvBytes, and are counted in the metrics if [Client] makes such
-// calls too. [Client.Close] closes it.
+// Conn returns the connection to the runtime, for CRI calls that have no method here, such as Status.
+// Its calls are bounded only by their context and Options.MaxRecvBytes, and are counted in the metrics
+// if [Client] makes such calls too. [Client.Close] closes it.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 
 // maxSeen bounds the sandboxes that are remembered until the next list.
 const maxSeen = 1024
 
-// maxSocketPath is the length in bytes that fits into a sockaddr_un of Linux with
-// its final zero.
+// maxSocketPath is what fits into a sockaddr_un of Linux with its final zero.
 const maxSocketPath = 107
 
 // The client tries a lost connection again within reconnectMax, without the long
@@ -162,9 +141,8 @@ const (
 	reconnectMax   = 100 * time.Millisecond
 )
 
-// answerWindow is how many bytes of an answer the runtime may send before this
-// client reads them. With grpc's default of 64 KiB, the transfer of a list of 110
-// pods (350 kB) stops several times for a window update.
+// answerWindow is how many bytes of an answer the runtime may send before this client reads them. With
+// grpc's default of 64 KiB, a list of 110 pods (350 kB) stops several times for a window update.
 const answerWindow = 4 << 20
 
 // readBuffer is what a unix socket of Linux holds. With grpc's default of 32 KiB, an idle
@@ -199,26 +177,38 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
-// observed notes the last connection.
-type observed struct {
-	credentials.TransportCredentials
-	last atomic.Pointer[connection] // nil before the first
-}
-
-// connection is a connection to a runtime.
+// connection is a connection to a runtime, and what was learnt of that runtime: the next connection
+// may be to an upgraded runtime, or to another one.
 type connection struct {
 	// made is zero for the first connection: the client has no older statuses.
 	made time.Time
 	pid  int  // of the process at the other end
 	unix bool // it is to a unix socket: a dialer may make others
-	// keepsAddresses is nil until the runtime was asked for its name.
-	keepsAddresses atomic.Pointer[bool]
+	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
+	uncarried atomic.Bool
+	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
+	// of a runtime whose events are switched off. noEvents is why the runtime has none.
+	hasEvents atomic.Bool
+	noEvents  atomic.Pointer[error]
+}
+
+// observed notes the last connection.
+type observed struct {
+	credentials.TransportCredentials
+	first *connection // stands for the first connection until that is made
+	last  atomic.Pointer[connection]
+}
+
+func newObserved() *observed {
+	o := &observed{TransportCredentials: insecure.NewCredentials(), first: &connection{}}
+	o.last.Store(o.first)
+	return o
 }
 
 // ClientHandshake is called once for each connection.
 func (o *observed) ClientHandshake(ctx context.Context, authority string, conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	c := &connection{pid: unixsocket.Server(conn), unix: conn.RemoteAddr().Network() == "unix"}
-	if o.last.Load() != nil {
+	if o.last.Load() != o.first {
 		c.made = time.Now()
 	}
 	o.last.Store(c)

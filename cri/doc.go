@@ -9,28 +9,14 @@
 //
 // # Differences between runtimes
 //
-// If the list of sandboxes is too large to send, the client lists them in portions: by state,
-// and then singly.
-//
-// The event stream has a connection of its own with a window of 16 MiB. If a client
-// does not read its events, containerd waits, and so do the calls that start a pod.
-// This also happens while this process is stopped, after about 250 events.
+// If the list of sandboxes is too large to send, the client lists them by state, and then singly; if
+// that of containers is, by sandbox. It asks each connection anew what its runtime can do.
 //
 // A malformed item hides no other. The client completes it from the list before or from the
 // kubelet's labels, and skips it if neither has what is missing. Of an item with text that is not
 // UTF-8, only the state is used. It counts the item in pleg_malformed_items_total and logs it once.
 //
 // A container belongs to the sandbox that it names. If the list does not have that sandbox, the
-// client knows its pod from an earlier list, or asks for the sandbox. Pods that share a UID,
-// as crictl makes them from the example in its documentation, are listed apart: the first keeps the
-// UID, each other pod is UID@namespace.name while it exists.
-//
-// # Metrics
-//
-//   - pleg_runtime_operations_total{operation_type}: calls of the runtime.
-//   - pleg_runtime_operations_errors_total{operation_type}: calls that ended
-//     with an error. As in the kubelet, NotFound counts as one.
-//   - pleg_runtime_operations_duration_seconds{operation_type}: their duration.
-//   - pleg_malformed_items_total{reason}: malformed items, once per list, and
-//     events with text that is not UTF-8.
+// client knows its pod from an earlier list, or asks for the sandbox. Pods that share a UID are listed
+// apart: the first keeps the UID, each other pod is UID@namespace.name while it exists.
 package cri

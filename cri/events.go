@@ -30,20 +30,23 @@ const (
 // errStreamEnded means that the runtime ended the stream without a reason.
 var errStreamEnded = errors.New("the runtime ended the stream")
 
-// WatchEvents follows the runtime's CRI events on a connection of its own and calls
-// hint with each, until ctx or the stream ends. It calls opened once the stream has been
-// requested and the runtime has answered another call over the same connection: only the
-// first event, or the end of the stream, shows whether the runtime has events. Both
-// functions are called by this goroutine.
+// WatchEvents follows the runtime's CRI events on a connection of its own and calls hint with each,
+// until ctx or the stream ends. It calls opened once the stream has been requested and the runtime has
+// answered another call: only the first event, or the end of the stream, shows whether the runtime has
+// events. Both functions are called by this goroutine.
 //
-// The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime has no events or has
-// them switched off, and otherwise the grpc status if there is one.
+// The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime has no events or has them switched
+// off, and otherwise the grpc status if there is one. A runtime without events is asked once for each
+// connection of the lists.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
 	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
-	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed[notUTF8].Inc})
-	began := time.Now()
+	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed.WithLabelValues(notUTF8).Inc})
+	began, on := time.Now(), c.observed.last.Load()
+	if none := on.noEvents.Load(); none != nil {
+		return *none
+	}
 	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, decode)
 	if err == nil {
 		_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
@@ -55,10 +58,10 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	for {
 		event, err := stream.Recv()
 		if err == nil || time.Since(began) >= offWithin {
-			c.hasEvents.Store(true)
+			on.hasEvents.Store(true)
 		}
 		switch {
-		case errors.Is(err, io.EOF) && !c.hasEvents.Load():
+		case errors.Is(err, io.EOF) && !on.hasEvents.Load():
 			err = fmt.Errorf("%w: %w", pleg.ErrNoEvents, errStreamEnded)
 		case errors.Is(err, io.EOF):
 			err = errStreamEnded
@@ -68,7 +71,11 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 			err = status.FromContextError(ctx.Err()).Err()
 		}
 		if err != nil {
-			return fmt.Errorf("watch container events: %w", err)
+			err = fmt.Errorf("watch container events: %w", err)
+			if errors.Is(err, pleg.ErrNoEvents) {
+				on.noEvents.Store(&err)
+			}
+			return err
 		}
 		hint(c.hint(event))
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -76,6 +78,57 @@ func TestEventsEnd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime without events is asked once for each connection: it may be upgraded, or downgraded.
+func TestEventsAreAskedForOncePerConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		count := func(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+			asked.Add(1)
+			return handler(srv, stream)
+		}
+		m := &kit.Memory{}
+		without := func() *rawruntime.Runtime {
+			fake := &rawruntime.Runtime{End: status.Error(codes.Unimplemented, "no events"), Events: make(chan *runtimeapi.ContainerEventResponse)}
+			close(fake.Events)
+			return fake
+		}
+		stop := rawruntime.Serve(t, without(), m.Listen(), grpc.StreamInterceptor(count))
+		client := clientOf(t, m, cri.Options{})
+		connected := func() {
+			for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		requireNone := func(calls int32) {
+			t.Helper()
+			for range 5 {
+				if err := <-watchEvents(t, client).ended; !errors.Is(err, pleg.ErrNoEvents) || status.Code(err) != codes.Unimplemented {
+					t.Errorf("the stream ended with %v, want no events", err)
+				}
+			}
+			if n := asked.Swap(0); n != calls {
+				t.Errorf("asked %d times, want %d", n, calls)
+			}
+		}
+		replace := func(by *rawruntime.Runtime) {
+			stop()
+			stop = rawruntime.Serve(t, by, m.Listen(), grpc.StreamInterceptor(count))
+			connected()
+		}
+		connected()
+		requireNone(1)
+		replace(&rawruntime.Runtime{Events: largeEvents(1)})
+		w := watchEvents(t, client)
+		<-w.hints
+		replace(without())
+		if err := <-w.ended; errors.Is(err, pleg.ErrNoEvents) {
+			t.Errorf("the stream of the runtime before ended with %v", err)
+		}
+		asked.Store(0)
+		requireNone(1)
+	})
 }
 
 func largeEvents(n int) chan *runtimeapi.ContainerEventResponse {

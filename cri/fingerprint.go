@@ -18,9 +18,10 @@ var (
 // to equal values, except for a 64-bit collision under a seed that the runtime does
 // not know.
 type fingerprint struct {
-	labels int // the number of entries; a repeated key counts twice
-	sum    uint64
-	valid  bool // false if the fingerprint may not be compared
+	labels      int // the number of entries; a repeated key counts twice
+	annotations int // their size in bytes
+	sum         uint64
+	valid       bool // false if the fingerprint may not be compared
 }
 
 // scan reads the id and the fingerprint of an item without decoding it. If the bytes
@@ -41,6 +42,8 @@ func (f fields) scan(seed maphash.Seed, raw []byte) (id []byte, p fingerprint) {
 			maps += maphash.Bytes(seed, field)
 			if num == f.labels {
 				p.labels++
+			} else {
+				p.annotations += size
 			}
 		default:
 			p.sum = p.sum*prime + maphash.Bytes(seed, field)

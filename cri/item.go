@@ -39,6 +39,8 @@ type item struct {
 	// the same data.
 	labelled bool
 	sandbox  bool // otherwise a container
+	// bytes is the encoded size, annotations that of the annotations.
+	bytes, annotations int
 }
 
 // The reasons for which a listed item is malformed, as in the metric pleg_malformed_items_total.
@@ -172,7 +174,7 @@ type skipped struct {
 }
 
 func (s *skipped) add(ctx context.Context, it Skipped) {
-	s.metrics.malformed[it.Reason].Inc()
+	s.metrics.malformed.WithLabelValues(it.Reason).Inc()
 	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return
 	}

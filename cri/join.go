@@ -61,7 +61,7 @@ func newJoiner(unlisted func(pleg.ContainerID) *item) *joiner {
 func (j *joiner) join(sandboxes, containers []*item) []*pleg.Pod {
 	j.generation++
 	clear(j.bySandbox)
-	j.homeless, j.orphans, j.unlabelled, j.renamed = nil, nil, nil, nil
+	j.homeless, j.orphans, j.unlabelled, j.renamed = nil, nil, make(map[pleg.PodUID]struct{}), nil
 	for _, s := range sandboxes {
 		j.bySandbox[s.ID] = nil
 	}
@@ -134,9 +134,6 @@ func (j *joiner) complete(c *item) *item {
 
 func (j *joiner) add(g *group, it *item) {
 	if it.label != g.uid {
-		if j.unlabelled == nil {
-			j.unlabelled = make(map[pleg.PodUID]struct{})
-		}
 		j.unlabelled[g.uid] = struct{}{}
 	}
 	if it.sandbox {

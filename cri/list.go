@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -24,11 +25,11 @@ type lists struct {
 	joiner     *joiner
 	skipped    *skipped
 	last       []*pleg.Pod
-	// portioned is the time until which the client does not try the whole list of
-	// sandboxes.
-	portioned time.Time
 	// seen are the sandboxes that single-pod lists have shown since the last list that succeeded.
 	seen map[string]struct{}
+	// refused are the sandboxes whose containers in one state were too large in the last list; the id is
+	// empty if the sandboxes in one state were.
+	refused map[pleg.ContainerID]struct{}
 }
 
 // list is one of the two lists of the runtime.
@@ -36,25 +37,32 @@ type list struct {
 	*table
 	what   string // for errors
 	method string
+	whole  proto.Message // the request
+	// tooLarge is the error of the whole list if that is too large. The client tries it again on
+	// another connection than on, or at retry.
+	tooLarge error
+	on       *connection
+	retry    time.Time
 }
 
 func newLists(c *Client) *lists {
 	return &lists{
-		sandboxes:  &list{newSandboxTable(), "list pod sandboxes", runtimeapi.RuntimeService_ListPodSandbox_FullMethodName},
-		containers: &list{newContainerTable(), "list containers", runtimeapi.RuntimeService_ListContainers_FullMethodName},
+		sandboxes:  &list{table: newSandboxTable(), what: "list pod sandboxes", method: runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, whole: &runtimeapi.ListPodSandboxRequest{}},
+		containers: &list{table: newContainerTable(), what: "list containers", method: runtimeapi.RuntimeService_ListContainers_FullMethodName, whole: &runtimeapi.ListContainersRequest{}},
 		joiner:     newJoiner(c.unlistedSandbox),
 		seen:       make(map[string]struct{}),
+		refused:    make(map[pleg.ContainerID]struct{}),
 		skipped:    &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[Skipped]struct{})},
 	}
 }
 
-// ListPods returns every pod with all its containers and sandboxes, dead ones
-// too, each newest first; the pods are in no order. A pod, a container or a
-// sandbox that did not change since the last list is the same pointer.
+// ListPods returns every pod with all its containers and sandboxes, dead ones too, each newest first;
+// the pods are in no order. A pod, a container or a sandbox that did not change since the last list is
+// the same pointer.
 //
-// It blocks until both list calls have answered, one has failed, or ctx or
-// Options.ListTimeout has ended. The error wraps the grpc status of the list that failed,
-// and [pleg.ErrUnavailable] if there is no runtime or it is not ready.
+// It blocks until both list calls have answered, one has failed, or ctx or Options.ListTimeout has
+// ended. The error wraps the grpc status of the list that failed, and [pleg.ErrUnavailable] if there is
+// no runtime or it is not ready.
 func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	var l *lists
 	select {
@@ -79,49 +87,56 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 		c.last.Store(&lastList{pods: l.last, unlabelled: l.joiner.unlabelled})
 		c.forgetUnlisted(l.joiner.orphans)
 	}
+	c.noteTooLarge(l)
 	for _, s := range allSkipped(l.sandboxes.table, l.containers.table, l.joiner) {
 		l.skipped.add(ctx, s)
 	}
 	return slices.Clone(l.last), nil
 }
 
-// listBoth lists the containers, and the sandboxes at the same time or, if their list is too
-// large, in portions after it: the containers have ids of sandboxes.
+// listBoth lists the sandboxes and the containers at the same time, and then in portions what is too
+// large for one answer.
 func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	defer func() { _ = calls.Wait() }() // also if the list of containers panics
-	var tooLarge error
-	whole := !time.Now().Before(l.portioned)
-	if whole {
-		calls.Go(func() error {
-			err := c.list(callCtx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{})
-			if status.Code(err) == codes.ResourceExhausted {
-				tooLarge, err = err, nil // the list of containers continues
-			}
-			return err
-		})
-	}
+	calls.Go(func() error { return c.listWhole(callCtx, l.sandboxes) })
 	// On this goroutine: another has to grow its stack at each relist.
-	if err := c.list(callCtx, "", l.containers, &runtimeapi.ListContainersRequest{}); err != nil {
+	if err := c.listWhole(callCtx, l.containers); err != nil {
 		calls.Go(func() error { return err }) // ends the list of sandboxes, unless that failed first
 	}
 	if err := calls.Wait(); err != nil {
 		return err
 	}
-	switch {
-	case tooLarge != nil:
-		degraded := fmt.Errorf("sandboxes are listed in portions: %w", tooLarge)
-		if c.degraded.Swap(&degraded) == nil {
-			c.opts.Logger.WarnContext(ctx, "sandbox list too large; listing in portions", "err", tooLarge)
+	clear(l.refused)
+	for _, of := range []*list{l.sandboxes, l.containers} {
+		if of.tooLarge == nil {
+			continue
 		}
-		l.portioned = time.Now().Add(portionedFor)
-	case whole:
-		if c.degraded.Swap(nil) != nil {
-			c.opts.Logger.InfoContext(ctx, "sandbox list no longer in portions")
+		of.startList()
+		of.portioned = true
+		if err := c.listPortions(ctx, l, of, of.whole); err != nil {
+			return err
 		}
+		if len(l.refused) > 0 && len(of.items) == 0 { // an empty list would be wrong
+			return fmt.Errorf("%w; none is known by its id", of.tooLarge)
+		}
+		of.finishList()
+	}
+	return nil
+}
+
+// listWhole fills a table from one answer, unless the list is too large for that.
+func (c *Client) listWhole(ctx context.Context, l *list) error {
+	if l.on == c.observed.last.Load() && time.Now().Before(l.retry) {
 		return nil
 	}
-	return c.listPortions(ctx, l)
+	l.tooLarge = nil
+	err := c.list(ctx, "", l, l.whole)
+	if isTooLarge(err) {
+		l.tooLarge, l.on, l.retry = err, c.observed.last.Load(), time.Now().Add(portionedFor)
+		return nil // the other list continues
+	}
+	return err
 }
 
 // list fills a table from one answer about one pod, or about all pods if uid is empty.
@@ -179,7 +194,7 @@ func (c *Client) wrapList(operation string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case status.Code(err) == codes.ResourceExhausted:
+	case isTooLarge(err):
 		return fmt.Errorf("%s: the list exceeds the %d bytes of Options.MaxRecvBytes, or the runtime's own limit: %w",
 			operation, c.opts.MaxRecvBytes, err)
 	case silent(err):
@@ -188,4 +203,26 @@ func (c *Client) wrapList(operation string, err error) error {
 		return fmt.Errorf("%s: %w: %w", operation, pleg.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
+}
+
+// Join returns the pods of lists that the caller made through [Client.Conn], as [Client.ListPods]
+// does from its own, and what it skips. It is for a program that examines a runtime and keeps the
+// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one
+// answer for each list, or its portions. The error says that an answer cannot be decoded.
+func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
+	tables := [2]*table{newSandboxTable(), newContainerTable()}
+	for n, answers := range [][][]byte{sandboxes, containers} {
+		t := tables[n]
+		t.startList()
+		t.portioned = len(answers) > 1
+		for _, raw := range answers {
+			if err := t.read(mem.BufferSlice{mem.SliceBuffer(raw)}); err != nil {
+				return nil, nil, err
+			}
+		}
+		t.finishList()
+	}
+	j := newJoiner(func(pleg.ContainerID) *item { return nil })
+	pods = j.join(tables[0].items, tables[1].items)
+	return pods, allSkipped(tables[0], tables[1], j), nil
 }

@@ -19,29 +19,27 @@ type lastList struct {
 	unlabelled map[pleg.PodUID]struct{}
 }
 
-// ListPod returns one pod as ListPods would, or nil if the runtime does not have it.
-// Two list calls find it by the kubelet's label. If another client than the kubelet
-// made a part of the pod, ListPod takes it from a list of all pods. It blocks and fails as
-// [Client.ListPods] does.
+// ListPod returns one pod as ListPods would, or nil if the runtime does not have it. Two list calls
+// find it by the kubelet's label. If another client than the kubelet made a part of the pod, or these
+// lists are too large, ListPod takes it from a list of all pods. It blocks and fails as ListPods does.
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {
 	if !c.labelFinds(uid) {
 		return c.pickPod(ctx, uid)
 	}
 	pods, certain, err := c.listLabelled(ctx, uid)
 	switch {
+	case isTooLarge(err) || err == nil && !certain:
+		return c.pickPod(ctx, uid)
 	case err != nil:
 		return nil, fmt.Errorf("list pod %s: %w", uid, err)
-	case !certain:
-		return c.pickPod(ctx, uid)
 	case len(pods) == 0:
 		return nil, nil
 	}
 	return pods[0], nil
 }
 
-// labelFinds reports whether the kubelet's label finds all of a pod, according to the
-// last list. If the pod is not in the list, the label finds it if no pod in the list is
-// unlabelled.
+// labelFinds reports whether the kubelet's label finds all of a pod, according to the last list; of a
+// pod that is not in it, if no pod in the list is unlabelled.
 func (c *Client) labelFinds(uid pleg.PodUID) bool {
 	last := c.last.Load()
 	if last == nil {

@@ -21,17 +21,11 @@ var operationTypes = map[string]string{
 	runtimeapi.RuntimeService_ContainerStatus_FullMethodName:  "container_status",
 }
 
-// operation holds the metrics of one method.
-type operation struct {
-	total    prometheus.Counter
-	errors   prometheus.Counter
-	duration prometheus.Observer
-}
-
 type metrics struct {
-	operations map[string]operation
-	malformed  map[string]prometheus.Counter // by reason
-	unregister func()
+	total, errors *prometheus.CounterVec // by operation type
+	duration      *prometheus.HistogramVec
+	malformed     *prometheus.CounterVec // by reason
+	unregister    func()
 	// failed is set if the last call failed.
 	failed atomic.Bool
 }
@@ -41,44 +35,38 @@ type metrics struct {
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	const label = "operation_type"
 	s := reg.NewSet()
-	total := s.CounterVec(reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
+	m := &metrics{unregister: s.Unregister}
+	m.total = s.CounterVec(reg.Name("pleg_runtime_operations_total", "kubelet_runtime_operations_total"),
 		"Cumulative number of runtime operations by operation type.", label)
-	errors := s.CounterVec(reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
+	m.errors = s.CounterVec(reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
 		"Cumulative number of runtime operation errors by operation type.", label)
-	duration := s.HistogramVec(reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
+	m.duration = s.HistogramVec(reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
 		"Duration in seconds of runtime operations. Broken down by operation type.", label, prometheus.ExponentialBuckets(.005, 2.5, 14))
-	malformed := s.CounterVec("pleg_malformed_items_total",
+	m.malformed = s.CounterVec("pleg_malformed_items_total",
 		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.", "reason")
-	m := &metrics{
-		unregister: s.Unregister,
-		operations: make(map[string]operation, len(operationTypes)),
-		malformed:  make(map[string]prometheus.Counter, len(reasons)),
-	}
-	for method, name := range operationTypes {
-		m.operations[method] = operation{
-			total:    total.WithLabelValues(name),
-			errors:   errors.WithLabelValues(name),
-			duration: duration.WithLabelValues(name),
-		}
+	for _, name := range operationTypes {
+		m.total.WithLabelValues(name)
+		m.errors.WithLabelValues(name)
+		m.duration.WithLabelValues(name)
 	}
 	for _, r := range reasons {
-		m.malformed[r] = malformed.WithLabelValues(r)
+		m.malformed.WithLabelValues(r)
 	}
 	return m, s.Register()
 }
 
 // intercept measures each call of a known method.
 func (m *metrics) intercept(ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption) error {
-	op, ok := m.operations[method]
+	name, ok := operationTypes[method]
 	if !ok {
 		return invoke(ctx, method, req, reply, conn, opts...)
 	}
 	start := time.Now()
 	err := invoke(ctx, method, req, reply, conn, opts...)
-	op.duration.Observe(time.Since(start).Seconds())
-	op.total.Inc()
+	m.duration.WithLabelValues(name).Observe(time.Since(start).Seconds())
+	m.total.WithLabelValues(name).Inc()
 	if m.failed.Store(err != nil); err != nil {
-		op.errors.Inc()
+		m.errors.WithLabelValues(name).Inc()
 	}
 	return err
 }

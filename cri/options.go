@@ -31,15 +31,13 @@ type Options struct {
 	// StatusTimeout is the deadline of each status call, counted from the time it
 	// is sent. If zero, DefaultTimeout.
 	StatusTimeout time.Duration
-	// ConnectTimeout is the deadline of one connection attempt and of the
-	// call that Check makes. If zero, DefaultConnectTimeout.
+	// ConnectTimeout is the deadline of one connection attempt and of Check. If zero,
+	// DefaultConnectTimeout.
 	ConnectTimeout time.Duration
-	// MaxRecvBytes is the maximum size of an answer in bytes. If zero,
-	// DefaultMaxRecvBytes.
+	// MaxRecvBytes is the maximum size of an answer. If zero, DefaultMaxRecvBytes.
 	MaxRecvBytes int
-	// Logger receives warnings about malformed items and lists in portions. No call
-	// waits for its handler; [Client.Close] does, for a second at most. If nil, nothing
-	// is logged.
+	// Logger receives warnings about malformed items. Its handler must not block: calls wait for it. If
+	// nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until [Client.Close]. If nil, they are not registered.
 	Registerer prometheus.Registerer

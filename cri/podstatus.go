@@ -3,6 +3,7 @@ package cri
 import (
 	"context"
 	"slices"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -15,26 +16,25 @@ import (
 const podCalls = 2
 
 // PodStatus fetches the status of the sandboxes and containers of pod, two at a time. It leaves out
-// what the runtime no longer knows. ObservedAt is left to the caller, who knows when the pod was
-// listed.
+// what the runtime no longer knows, and ObservedAt, which is when the caller listed the pod.
 //
 // What cannot have changed, as ADR 11 says, is taken from last, the status of an earlier call, unless
-// that is nil or its ObservedAt is before the client reconnected. Statuses of containers that a
-// sandbox status carries, as CRI-O's does, are not asked for.
+// that is nil or from before the client reconnected. Statuses of containers that a sandbox status
+// carries, as CRI-O's does, are not asked for.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended. The error is a
 // [pleg.CallError] with the call, and wraps the grpc status.
 func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodStatus) (*pleg.PodStatus, error) {
 	on := c.observed.last.Load()
-	if on == nil || last != nil && last.ObservedAt.Before(on.made) {
+	if on == c.observed.first || last != nil && last.ObservedAt.Before(on.made) {
 		last = nil
 	}
-	q := newQuery(ctx, c, pod, last, on)
-	if first := q.sandboxesFirst(); len(first) > 0 {
-		if err := q.fetch(ctx, first, nil); err != nil {
+	q := newQuery(c, on, pod, last)
+	if !on.uncarried.Load() { // the answers may have the statuses of containers to ask for
+		if err := q.fetch(ctx, q.openSandboxes, nil); err != nil {
 			return nil, err
 		}
-		q.openSandboxes = slices.DeleteFunc(q.openSandboxes, func(i int) bool { return slices.Contains(first, i) })
+		q.openSandboxes = nil
 	}
 	if err := q.fetch(ctx, q.openSandboxes, q.openContainers); err != nil {
 		return nil, err
@@ -45,6 +45,7 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 // query is one call of PodStatus. The statuses have the indexes of what is listed in pod.
 type query struct {
 	client     *Client
+	on         *connection
 	pod        *pleg.Pod
 	containers []*pleg.ContainerStatus
 	sandboxes  []*pleg.SandboxStatus
@@ -52,41 +53,25 @@ type query struct {
 	openContainers, openSandboxes []int
 }
 
-func newQuery(ctx context.Context, c *Client, pod *pleg.Pod, last *pleg.PodStatus, on *connection) *query {
+func newQuery(c *Client, on *connection, pod *pleg.Pod, last *pleg.PodStatus) *query {
 	q := &query{
-		client: c, pod: pod,
+		client: c, on: on, pod: pod,
 		containers: make([]*pleg.ContainerStatus, len(pod.Containers)),
 		sandboxes:  make([]*pleg.SandboxStatus, len(pod.Sandboxes)),
 	}
 	for i, listed := range pod.Containers {
-		if q.containers[i] = finalStatus(listed, last); q.containers[i] == nil {
+		if q.containers[i] = settledContainer(listed, last); q.containers[i] == nil {
 			q.openContainers = append(q.openContainers, i)
 		}
 	}
 	for i, listed := range pod.Sandboxes {
 		q.sandboxes[i] = settledSandbox(listed, last)
-		if q.sandboxes[i] != nil && q.sandboxes[i].Ready && !c.keepsAddresses(ctx, on) {
-			q.sandboxes[i] = nil
-		}
-		if q.sandboxes[i] == nil {
+		hasOpen := func(c int) bool { return pod.Containers[c].SandboxID == listed.ID }
+		if q.sandboxes[i] == nil || !on.uncarried.Load() && slices.ContainsFunc(q.openContainers, hasOpen) {
 			q.openSandboxes = append(q.openSandboxes, i)
 		}
 	}
 	return q
-}
-
-// sandboxesFirst returns the sandboxes to ask before the containers, because their answers may
-// carry the statuses of containers to ask for. It returns none if everything may be asked at once.
-func (q *query) sandboxesFirst() (first []int) {
-	if q.client.uncarried.Load() {
-		return nil
-	}
-	for i, listed := range q.pod.Sandboxes {
-		if slices.ContainsFunc(q.openContainers, func(c int) bool { return q.pod.Containers[c].SandboxID == listed.ID }) {
-			first = append(first, i)
-		}
-	}
-	return first
 }
 
 // fetch asks for some sandboxes and containers at the same time, and then uses what the
@@ -105,7 +90,7 @@ func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	for n, i := range sandboxes {
 		listed := q.pod.Sandboxes[i]
 		calls.Go(func() (err error) {
-			q.sandboxes[i], carried[n], err = q.client.sandboxStatus(ctx, q.pod.UID, listed)
+			q.sandboxes[i], carried[n], err = q.client.sandboxStatus(ctx, q.on, q.pod.UID, listed)
 			return err
 		})
 	}
@@ -146,4 +131,33 @@ func (q *query) status() *pleg.PodStatus {
 	}
 	st.IPs = podIPs(st.Sandboxes)
 	return st
+}
+
+// settledContainer returns the status in last of a container that is listed in the state that it
+// had in that status; otherwise nil. Such a status changes only with the state.
+func settledContainer(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
+	same := last.Container(listed.ID)
+	if same == nil || same.State != listed.State || listed.State == pleg.StateUnknown || mayBeOutOfMemory(same, last.ObservedAt) {
+		return nil
+	}
+	return same
+}
+
+// mayBeOutOfMemory reports whether the reason of a container that was killed may have changed to
+// OOMKilled since: containerd may learn of the end shortly before it learns why (containerd#12133).
+func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
+	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < time.Second
+}
+
+// settledSandbox is settledContainer for a sandbox, which had its addresses if it is ready. A pod that
+// fails to start may have thousands that are not ready (containerd#10865).
+func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
+	if listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
+		return nil
+	}
+	same := last.Sandbox(listed.ID)
+	if same == nil || same.Ready != (listed.State == pleg.StateRunning) || same.Ready && len(same.IPs) == 0 && !same.HostNetwork {
+		return nil
+	}
+	return same
 }

@@ -1,18 +1,24 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // portionedFor is the time between two attempts to list all sandboxes at once after
@@ -34,67 +40,132 @@ func (c *Client) fallback() error {
 	return nil
 }
 
-// listPortions lists the sandboxes by state. If a state is still too large, it lists
-// sandboxes singly; their ids are known from the last list, from the containers,
-// and from single-pod lists since then. READY is first, so that a sandbox that stops
-// meanwhile is in the second list, too; the first state counts.
-func (c *Client) listPortions(ctx context.Context, l *lists) error {
-	l.sandboxes.startList()
-	l.sandboxes.portioned = true
-	defer func() { l.sandboxes.portioned = false }()
-	whole := true
-	for _, state := range []runtimeapi.PodSandboxState{
-		runtimeapi.PodSandboxState_SANDBOX_READY, runtimeapi.PodSandboxState_SANDBOX_NOTREADY,
-	} {
-		filter := &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: state}}
-		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
-		case status.Code(err) == codes.ResourceExhausted:
-			whole = false
-		case err != nil:
-			return c.wrapList("list pod sandboxes of a state", err)
-		}
-	}
-	if !whole {
-		byState := len(l.sandboxes.items)
-		if err := c.listByID(ctx, l); err != nil {
-			return err
-		}
-		if len(l.sandboxes.items) == byState { // an empty list would be wrong
-			return fmt.Errorf("%w; none is known by its id", *c.degraded.Load())
-		}
-	}
-	l.sandboxes.finishList()
-	return nil
+func isTooLarge(err error) bool { return status.Code(err) == codes.ResourceExhausted }
+
+// portion is a request for a part of a list; id is set if the part is a single sandbox or container.
+type portion struct {
+	request proto.Message
+	id      string
 }
 
-func (c *Client) listByID(ctx context.Context, l *lists) error {
-	for id := range l.sandboxIDs() {
-		known := l.sandboxes.known[id]
-		if known != nil && known.seenIn == l.sandboxes.current { // a state has shown it
+// portions divides a request whose answer is too large: for sandboxes by state, READY first, so that
+// a sandbox that stops meanwhile is in the second list, too; for containers by sandbox, and then by
+// state; and then into single ones, of which the id is known.
+func (l *lists) portions(request proto.Message) (parts []portion) {
+	sandbox := func(id string, f *runtimeapi.PodSandboxFilter) {
+		parts = append(parts, portion{&runtimeapi.ListPodSandboxRequest{Filter: f}, id})
+	}
+	container := func(id string, f *runtimeapi.ContainerFilter) {
+		parts = append(parts, portion{&runtimeapi.ListContainersRequest{Filter: f}, id})
+	}
+	switch r := request.(type) {
+	case *runtimeapi.ListPodSandboxRequest:
+		if r.GetFilter() == nil {
+			for state := range runtimeapi.PodSandboxState(len(runtimeapi.PodSandboxState_name)) {
+				sandbox("", &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: state}})
+			}
+			break
+		}
+		l.refused[""] = struct{}{}
+		for id := range l.sandboxIDs() {
+			sandbox(id, &runtimeapi.PodSandboxFilter{Id: id})
+		}
+	case *runtimeapi.ListContainersRequest:
+		switch of := r.GetFilter().GetPodSandboxId(); {
+		case r.GetFilter() == nil:
+			for id := range l.sandboxIDs() {
+				container("", &runtimeapi.ContainerFilter{PodSandboxId: id})
+			}
+		case r.GetFilter().GetState() == nil:
+			for state := range runtimeapi.ContainerState(len(runtimeapi.ContainerState_name)) {
+				container("", &runtimeapi.ContainerFilter{PodSandboxId: of, State: &runtimeapi.ContainerStateValue{State: state}})
+			}
+		default:
+			l.refused[pleg.ContainerID(of)] = struct{}{}
+			for id, known := range l.containers.known {
+				if known.item.SandboxID == pleg.ContainerID(of) {
+					container(id, &runtimeapi.ContainerFilter{Id: id})
+				}
+			}
+		}
+	}
+	return parts
+}
+
+// listPortions fills a table by several answers in place of the one to request.
+func (c *Client) listPortions(ctx context.Context, all *lists, l *list, request proto.Message) error {
+	for _, part := range all.portions(request) {
+		known := l.known[part.id]
+		if known != nil && known.seenIn == l.current { // an earlier portion has shown it; the first state counts
 			continue
 		}
-		filter := &runtimeapi.PodSandboxFilter{Id: id}
-		switch err := c.invoke(ctx, "", l.sandboxes, &runtimeapi.ListPodSandboxRequest{Filter: filter}); {
+		err := c.invoke(ctx, "", l, part.request)
+		switch {
 		case status.Code(err) == codes.NotFound:
-		case status.Code(err) == codes.ResourceExhausted && known != nil:
-			l.sandboxes.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
+		case isTooLarge(err) && known != nil && known.item.sandbox: // large annotations
+			l.include(known) // it exists; a sandbox that no list has shown yet must not count as gone
+		case isTooLarge(err) && part.id == "":
+			if err := c.listPortions(ctx, all, l, part.request); err != nil {
+				return err
+			}
 		case err != nil:
-			return c.wrapList("list pod sandbox "+id, err)
+			return c.wrapList(l.what+" in portions", err)
 		}
 	}
 	return nil
 }
 
-// sandboxIDs returns the ids of all known sandboxes.
+// sandboxIDs returns the ids of all known sandboxes: of the last lists, of this one, and of single-pod
+// lists since.
 func (l *lists) sandboxIDs() map[string]struct{} {
 	ids := maps.Clone(l.seen)
 	for id := range l.sandboxes.known {
 		ids[id] = struct{}{}
 	}
-	for _, c := range l.containers.items {
-		if c.SandboxID != "" {
-			ids[string(c.SandboxID)] = struct{}{}
-		}
+	for _, c := range l.containers.known {
+		ids[string(c.item.SandboxID)] = struct{}{}
 	}
+	delete(ids, "")
 	return ids
+}
+
+// noteTooLarge notes which list is made in portions, and what makes it large.
+func (c *Client) noteTooLarge(l *lists) {
+	err := cmp.Or(l.sandboxes.tooLarge, l.containers.tooLarge)
+	if err == nil {
+		c.degraded.Store(nil)
+		return
+	}
+	err = fmt.Errorf("%w: %w; the largest pods are %s", pleg.ErrListTooLarge, err, l.largest())
+	c.degraded.Store(&err)
+}
+
+// largest names the pods with the most bytes in the lists, those with a portion that was too large
+// first.
+func (l *lists) largest() string {
+	const most, mebi = 3, 1 << 20
+	type size struct{ refused, bytes, annotations int }
+	sizes := make(map[*group]size, len(l.joiner.groups))
+	for _, g := range l.joiner.groups {
+		var s size
+		for _, it := range slices.Concat(g.sandboxes, g.containers) {
+			s.bytes, s.annotations = s.bytes+it.bytes, s.annotations+it.annotations
+			if _, refused := l.refused[it.ID]; refused {
+				s.refused++
+			}
+		}
+		sizes[g] = s
+	}
+	largest := slices.SortedFunc(maps.Keys(sizes), func(a, b *group) int {
+		return cmp.Or(sizes[b].refused-sizes[a].refused, sizes[b].bytes-sizes[a].bytes, cmp.Compare(a.uid, b.uid))
+	})
+	names := make([]string, 0, most)
+	for _, g := range largest[:min(most, len(largest))] {
+		s, text := sizes[g], "(too large alone)"
+		if s.refused == 0 {
+			text = fmt.Sprintf("%.1f MiB (annotations %.1f MiB)", float64(s.bytes)/mebi, float64(s.annotations)/mebi)
+		}
+		names = append(names, fmt.Sprintf("%s/%s %s", g.pod.Namespace, g.pod.Name, text))
+	}
+	return strings.Join(names, ", ")
 }

@@ -2,7 +2,9 @@ package cri_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,44 +17,53 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// heavy runs pods whose annotations make the list of sandboxes larger than the runtime
-// may send, as about 70 pods with 256 KiB do with containerd.
-func heavy(t *testing.T, reg *prometheus.Registry, opts simruntime.Options, pods, limit int) (*simruntime.Runtime, *cri.Client) {
+// heavy runs pods whose annotations, or whose images' names, make the list of sandboxes or that of
+// containers larger than the runtime may send, as about 70 pods with 256 KiB do with containerd.
+func heavy(t *testing.T, reg *prometheus.Registry, of weight, pods, limit int) (*simruntime.Runtime, *cri.Client) {
 	t.Helper()
-	opts.Seed, opts.MaxMessageBytes = 7, limit
-	rt, m := simulation(t, opts)
+	rt, m := simulation(t, simruntime.Options{Seed: 7, MaxMessageBytes: limit})
 	for i := range pods {
-		addHeavy(t, rt, fmt.Sprint("heavy-", i))
+		addHeavy(t, rt, fmt.Sprint("heavy-", i), of)
 	}
 	return rt, clientOf(t, m, cri.Options{Registerer: reg})
 }
 
-func addHeavy(t *testing.T, rt *simruntime.Runtime, name string) simruntime.Pod {
+// weight is the size of a sandbox and of each of its containers.
+type weight struct{ sandbox, container int }
+
+func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	t.Helper()
-	p, err := rt.AddPod(simruntime.PodSpec{
+	_, err := rt.AddPod(simruntime.PodSpec{
 		Name: name, UID: name, Namespace: "default",
-		Annotations: map[string]string{"blob": strings.Repeat("x", 4<<10)},
-		Containers:  []simruntime.ContainerSpec{{Name: "main"}},
+		Annotations: map[string]string{"blob": strings.Repeat("x", of.sandbox)},
+		Containers:  []simruntime.ContainerSpec{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
 	})
 	must(t, err)
-	return p
 }
 
-// TestTooLargeListIsListedInPortions has a list that is too large as a whole, and a list in which
-// the sandboxes of one state are too many, and requires the runtime's state for both.
+// TestTooLargeListIsListedInPortions has lists that are too large as a whole, and lists of which a
+// portion is too large too, and requires the runtime's state for all.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, tt := range map[string]struct {
+		of    weight
 		limit int
-		calls int64 // that list the sandboxes once the whole list has failed
-	}{"a state fits": {36 << 10, 2}, "no state fits": {16 << 10, 14}} {
+		// The lists of sandboxes and containers that a list costs once the whole list has failed.
+		sandboxes, containers int64
+	}{
+		"a state fits":                    {weight{4 << 10, 0}, 36 << 10, 2, 1},
+		"no state fits":                   {weight{4 << 10, 0}, 16 << 10, 14, 1},
+		"the containers of a sandbox fit": {weight{0, 3 << 10}, 24 << 10, 1, 12},
+		"neither list fits":               {weight{4 << 10, 4 << 10}, 36 << 10, 2, 12},
+	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			reg := prometheus.NewPedanticRegistry()
-			rt, client := heavy(t, reg, simruntime.Options{}, 12, tt.limit)
+			rt, client := heavy(t, reg, tt.of, 12, tt.limit)
 			for i, p := range rt.Pods() {
 				if i%2 == 0 {
 					must(t, rt.StopPod(p.UID))
@@ -61,20 +72,21 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 			check := func(step string) {
 				t.Helper()
 				wantTruth(t, step, listPods(t, client), rt.Pods())
-				if err := client.Report().Degraded; status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "portions") {
-					t.Errorf("%s: degraded: %v, want ResourceExhausted and that the lists are portioned", step, err)
+				err := client.Report().Degraded
+				if status.Code(err) != codes.ResourceExhausted || !errors.Is(err, pleg.ErrListTooLarge) || !strings.Contains(err.Error(), "the largest pods are default/heavy-") {
+					t.Errorf("%s: degraded: %v, want ResourceExhausted, that a list is too large, and the largest pods", step, err)
 				}
 			}
 			check("at first")
 			must(t, rt.RemovePod("heavy-3"))
-			addHeavy(t, rt, "heavy-new")
+			addHeavy(t, rt, "heavy-new", tt.of)
 			check("a pod gone and a new one")
 			rt.Burst(3, simruntime.Restart)
 			check("restarts")
 			rt.ResetStats()
 			check("remembered")
-			if n := rt.Stats().RPCs["ListPodSandbox"].Calls; n != tt.calls {
-				t.Errorf("%d lists of sandboxes, want %d: the whole list is put off", n, tt.calls)
+			if s, c := rt.Stats().RPCs["ListPodSandbox"].Calls, rt.Stats().RPCs["ListContainers"].Calls; s != tt.sandboxes || c != tt.containers {
+				t.Errorf("%d lists of sandboxes and %d of containers, want %d and %d: the whole list is put off", s, c, tt.sandboxes, tt.containers)
 			}
 			for i := range 11 { // the node shrinks
 				_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
@@ -85,6 +97,94 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 				t.Errorf("once it fits again, degraded: %v", err)
 			}
 		})
+	}
+}
+
+// TestContainersOfOneSandboxAreTooLarge has a pod whose containers do not fit into one answer: no
+// other pod misses anything. Its containers are listed by state and, where these do not fit, as far as
+// they are known.
+func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
+	const running, exited = runtimeapi.ContainerState_CONTAINER_RUNNING, runtimeapi.ContainerState_CONTAINER_EXITED
+	large := func(id string, state runtimeapi.ContainerState) *runtimeapi.Container {
+		c := labelled(container(id, "fat", state, 1), "u1")
+		c.Annotations = map[string]string{"blob": strings.Repeat("x", 400<<10)}
+		return c
+	}
+	thin := func(id string) *runtimeapi.Container { return labelled(container(id, "thin", running, 1), "u2") }
+	rt := &rawruntime.Runtime{
+		Sandboxes:  []*runtimeapi.PodSandbox{sandbox("fat", "u1", 0, 1), sandbox("thin", "u2", 0, 1)},
+		Containers: []*runtimeapi.Container{large("a", running), thin("z")},
+	}
+	for _, s := range rt.Sandboxes {
+		s.Labels = map[string]string{"io.kubernetes.pod.uid": s.Metadata.Uid}
+	}
+	client := connect(t, rt, cri.Options{MaxRecvBytes: 1 << 20})
+	require := func(step, want string) {
+		t.Helper()
+		var got []string
+		for _, p := range listPods(t, client) {
+			for _, c := range p.Containers {
+				got = append(got, fmt.Sprintf("%s %v", c.ID, c.State))
+			}
+		}
+		if slices.Sort(got); strings.Join(got, ", ") != want {
+			t.Errorf("%s: got %q, want %q", step, got, want)
+		}
+	}
+	require("all fits", "a running, z running")
+	rt.Containers = append(rt.Containers, large("b", exited), large("c", exited), large("d", exited), thin("y"))
+	require("three that have exited do not fit", "a running, y running, z running")
+	if err := client.Report().Degraded; err == nil || !strings.Contains(err.Error(), "the largest pods are ns-fat/name-fat (too large alone), ns-thin/name-thin 0.0 MiB") {
+		t.Errorf("degraded: %v, want the pod", err)
+	}
+	rt.Containers[0].State = exited
+	require("one that is known exits", "a exited, y running, z running")
+	rt.Containers[0] = large("e", running)
+	require("it is removed, and another runs", "e running, y running, z running")
+	if p, err := client.ListPod(t.Context(), "u1"); err != nil || len(p.Containers) != 1 {
+		t.Errorf("a list of the pod alone: %v, %v, want what a list of all has", p, err)
+	}
+	rt.Containers = rt.Containers[:3]
+	require("one of those that do not fit is left", "b exited, e running, z running")
+	rt.Before = func(_ context.Context, request any) error {
+		if list, ok := request.(*runtimeapi.ListContainersRequest); ok && list.GetFilter().GetPodSandboxId() == "fat" {
+			return status.Error(codes.Internal, "broken")
+		}
+		return nil
+	}
+	if pods, err := client.ListPods(t.Context()); status.Code(err) != codes.Internal {
+		t.Errorf("got %s, %v; want the error of the portion", show(pods), err)
+	}
+}
+
+// A new connection may be to a runtime with another limit: the next list is a whole one.
+func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
+	rt := &rawruntime.Runtime{Sandboxes: []*runtimeapi.PodSandbox{sandbox("s1", "u1", 0, 1)}, Containers: []*runtimeapi.Container{container("c1", "s1", 1, 1)}}
+	tooLarge := func(_ context.Context, request any) error { // the containers
+		if list, ok := request.(interface {
+			GetFilter() *runtimeapi.ContainerFilter
+		}); ok && list.GetFilter() == nil {
+			return status.Error(codes.ResourceExhausted, "too large")
+		}
+		return nil
+	}
+	m := &kit.Memory{}
+	rt.Before = tooLarge
+	stop := rawruntime.Serve(t, rt, m.Listen())
+	client := clientOf(t, m, cri.Options{})
+	wantPods(t, client, 1)
+	if client.Report().Degraded == nil {
+		t.Error("the containers are not listed in portions")
+	}
+	stop()
+	rt.Before = nil
+	rawruntime.Serve(t, rt, m.Listen())
+	for _, err := client.ListPods(t.Context()); err != nil; _, err = client.ListPods(t.Context()) {
+		must(t, t.Context().Err())
+	}
+	wantPods(t, client, 1)
+	if err := client.Report().Degraded; err != nil {
+		t.Errorf("on a new connection, degraded: %v", err)
 	}
 }
 
@@ -119,7 +219,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 		},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			rt, client := heavy(t, prometheus.NewRegistry(), simruntime.Options{}, 12, 16<<10)
+			rt, client := heavy(t, prometheus.NewRegistry(), weight{sandbox: 4 << 10}, 12, 16<<10)
 			wantPods(t, client, 12)
 			synctest.Wait()
 			see(t, rt, client, func() {

@@ -1,15 +1,19 @@
 package cri
 
 import (
+	"cmp"
 	"context"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -19,7 +23,7 @@ import (
 // are looked at only if something is wrong, because that takes a millisecond.
 func (c *Client) process(wrong bool) *pleg.Process {
 	last := c.observed.last.Load()
-	if last == nil || last.pid == 0 || last.pid == os.Getpid() { // a test serves its own runtime
+	if last.pid == 0 || last.pid == os.Getpid() { // a test serves its own runtime
 		return nil
 	}
 	proc := os.DirFS("/proc")
@@ -54,13 +58,41 @@ func (c *Client) awaitAnswer(ctx context.Context) {
 	defer cancel()
 	defer c.inFlight.begin(pleg.Call{Method: "connect"})()
 	for {
-		if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); !silent(err) {
-			return
-		}
-		select {
-		case <-time.After(reconnectMax):
-		case <-ctx.Done():
+		if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); !silent(err) || backoff.Wait(ctx, reconnectMax) != nil {
 			return
 		}
 	}
+}
+
+// inFlight has the calls that have not returned. It is safe for concurrent use.
+type inFlight struct {
+	mu    sync.Mutex
+	calls map[*pleg.Call]struct{}
+}
+
+// begin notes that a call begins. The caller must call end when it has returned.
+func (f *inFlight) begin(c pleg.Call) (end func()) {
+	c.Started = time.Now()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.calls[&c] = struct{}{}
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.calls, &c)
+	}
+}
+
+// list returns the calls in flight, the oldest first.
+func (f *inFlight) list() []pleg.Call {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := make([]pleg.Call, 0, len(f.calls))
+	for call := range f.calls {
+		calls = append(calls, *call)
+	}
+	slices.SortFunc(calls, func(a, b pleg.Call) int {
+		return cmp.Or(a.Started.Compare(b.Started), cmp.Compare(a.Method, b.Method), cmp.Compare(a.ID, b.ID))
+	})
+	return calls
 }

@@ -31,7 +31,7 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
 // containers, if the answer has them as of this call.
-func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
+func (c *Client) sandboxStatus(ctx context.Context, on *connection, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	began := time.Now()
 	call := sandboxCall(uid, listed.ID)
 	answer, err := statusCall(ctx, c, call, c.runtime.PodSandboxStatus, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: string(listed.ID)})
@@ -41,7 +41,7 @@ func (c *Client) sandboxStatus(ctx context.Context, uid pleg.PodUID, listed *ple
 	if err := checkStatus(err, answer.GetStatus(), runtimeapi.PodSandboxState_name, listed); err != nil {
 		return nil, nil, &pleg.CallError{Call: call, Err: err}
 	}
-	c.uncarried.Store(answer.GetTimestamp() <= 0) // it is set only together with the containers' statuses
+	on.uncarried.Store(answer.GetTimestamp() <= 0) // it is set only together with the containers' statuses
 	if answer.GetTimestamp() >= began.UnixNano() {
 		carried = answer.GetContainersStatuses()
 	}

@@ -72,7 +72,7 @@ func newTable[T any, M interface {
 func (t *table) startList() {
 	t.current++
 	clear(t.items)
-	t.items, t.skipped = t.items[:0], nil
+	t.items, t.skipped, t.portioned = t.items[:0], nil, false
 	if len(t.known) > 2*t.most { // lists that failed have left them
 		clear(t.known)
 		t.changed = true
@@ -126,6 +126,7 @@ func (t *table) add(raw []byte) error {
 		t.addMalformed(it, known)
 		return nil
 	}
+	it.bytes, it.annotations = len(raw), seen.annotations
 	// The sum cannot show which value of a repeated key comes last.
 	seen.valid = seen.labels == labels
 	known = t.known[string(it.ID)]

@@ -103,8 +103,8 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 		Inspectors:     o.Inspectors,
 		Store:          newStore(cache),
 		// The kubelet does not know a start that no list showed.
-		OmitInferredStarts: true,
-		Logger:             slog.New(logr.ToSlogHandler(klog.Background())),
+		KubeletEvents: true,
+		Logger:        slog.New(logr.ToSlogHandler(klog.Background())),
 	})
 	if err != nil {
 		return err

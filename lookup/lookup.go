@@ -33,8 +33,7 @@ const KeepRemoved = 5 * time.Minute
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
 type Query struct {
 	// Container is the id of a container or a pod sandbox, or its first digits if no other id
-	// begins with them. It may have a scheme, as in the status of a pod (containerd://ID), or be
-	// the name of a cgroup (cri-containerd-ID.scope).
+	// begins with them. It may have a scheme, as in the status of a pod (containerd://ID).
 	Container pleg.ContainerID
 	// PID is a process, in the pid namespace of the process with the pipeline.
 	PID int
@@ -44,16 +43,13 @@ type Query struct {
 	// Wait is how long to wait for a container that is not known yet. If zero, the error is
 	// [ErrNotYet] at once.
 	Wait time.Duration
-	// WithPath sets Container.CgroupPath for a query by Container too. The cgroups of the node
-	// are searched for it, which takes milliseconds.
-	WithPath bool
 }
 
 // Container is the answer: a container or a pod sandbox, and its pod. It is read-only.
 type Container struct {
-	// ContainerStatus is the status of the container. For a sandbox, it has ID, Name (the pod's),
+	// ContainerStatus is the status of the container. For a sandbox, it contains ID, Name (the pod's),
 	// Attempt, State, CreatedAt, Labels and Annotations. If the first inspection of the container
-	// or sandbox fails or hangs, it has only the first five. A removed container has State exited:
+	// or sandbox fails or hangs, it contains only the first five. A removed container has State exited:
 	// if its FinishedAt is zero, its end was not seen, and ExitCode means nothing.
 	pleg.ContainerStatus
 	// Sandbox is true if the answer is a pod sandbox.
@@ -70,9 +66,9 @@ type Container struct {
 
 	// RemovedAt is when the pipeline learned that the container is gone; zero while it exists.
 	RemovedAt time.Time
-	// CgroupPath is a path below the root of the cgroup hierarchy. For a query by PID or Cgroup it
-	// is the cgroup of the process or with this id, which may lie inside the container's cgroup.
-	// For a query by Container it is the container's cgroup, or empty without Query.WithPath.
+	// CgroupPath is a path below the root of the cgroup hierarchy: the cgroup of Query.PID, or with
+	// the id Query.Cgroup, which may lie inside the container's cgroup. It is empty for a query by
+	// Container.
 	CgroupPath string
 }
 

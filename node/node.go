@@ -1,4 +1,4 @@
-// Package node has what a program needs of the pipeline of its node, whether that runs in
+// Package node is what a program needs of the pipeline of its node, whether that runs in
 // this process or in a daemon.
 //
 // A program that takes a [Pipeline] moves from one to the other by the line that makes it:
@@ -38,7 +38,7 @@ type Pipeline interface {
 	// changed, or ctx ends. If the last inspection of the pod failed, the error wraps a
 	// [*pleg.InspectionError]; for a pod that is unknown or gone it wraps [pleg.ErrUnknownPod].
 	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
-	// RelistPod has the pod listed now, and returns what PodStatus does for the present time,
+	// RelistPod requests a list of the pod, and returns what PodStatus does for the present time,
 	// without waiting for the next list of all pods. It is for a program that knows that the
 	// pod has changed.
 	RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)

@@ -22,7 +22,7 @@ import (
 //
 // The endpoint is http://HOST:PORT (without TLS), https://HOST:PORT, or HOST:PORT: then
 // OTEL_EXPORTER_OTLP_INSECURE says whether to use TLS. OTEL_EXPORTER_OTLP_PROTOCOL is the protocol;
-// without it, the protocol is HTTP if the endpoint has a path or the port 4318, otherwise gRPC.
+// without it, the protocol is HTTP if the endpoint contains a path or the port 4318, otherwise gRPC.
 // Headers, certificates, compression and time-out come from the variables OTEL_EXPORTER_OTLP_…;
 // OpenTelemetry reports a bad variable to its error handler and ignores it.
 func NewClient(ctx context.Context, endpoint string) (sdklog.Exporter, error) {

@@ -169,7 +169,7 @@ func exportTo(t *testing.T, endpoint string) (*prometheus.Registry, *kit.Log) {
 func TestAnswersOfAReceiver(t *testing.T) {
 	const rejected = "pleg_otlp_rejected_requests_total"
 	overEachProtocol(t, func(t *testing.T) {
-		// A request has as many of the three records as were there when it began.
+		// A request contains as many of the three records as were there when it began.
 		for name, tc := range map[string]struct {
 			answer   answerOf
 			rejected float64

@@ -8,5 +8,5 @@
 //	return e.Run(ctx) // beside pipe.Run
 //
 // Each event is one log record with an identity, so that a receiver can remove
-// duplicates. docs/otlp.md has every attribute and what is promised.
+// duplicates. docs/otlp.md lists every attribute and promise.
 package otlp

@@ -38,7 +38,7 @@ type ExporterOptions struct {
 	Client sdklog.Exporter
 	// Source is the pipeline of this process or the daemon of this node.
 	Source node.Pipeline
-	// Resource is what all records have in common, such as k8s.node.name.
+	// Resource is common to all records, such as k8s.node.name.
 	// OTEL_RESOURCE_ATTRIBUTES adds to it.
 	Resource *resource.Resource
 	// Logger logs when exporting stops and works again. If nil, nothing is logged.

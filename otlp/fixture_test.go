@@ -48,7 +48,7 @@ type receiver struct {
 
 	mu    sync.Mutex
 	fault func(request int) answer // nil accepts everything
-	// at has the time of each request, sizes the number of its records.
+	// at is the time of each request, sizes the number of its records.
 	at      []time.Time
 	sizes   []int
 	records []logrecords.Record // those that it has kept
@@ -76,7 +76,7 @@ func (r *receiver) Export(ctx context.Context, records []sdklog.Record) error {
 	}
 }
 
-// received returns a record of the SDK as a receiver has it.
+// received returns a record of the SDK as a receiver gets it.
 func received(r *sdklog.Record) logrecords.Record {
 	got := logrecords.Record{
 		Name: r.EventName(), Severity: r.SeverityText(), Body: r.Body().AsString(), Time: r.Timestamp(), Attributes: make(map[string]any),
@@ -146,7 +146,7 @@ type node struct {
 	runtime  *plegtest.Runtime
 	receiver *receiver
 	registry *prometheus.Registry
-	// truth has every event that was published.
+	// truth contains every event that was published.
 	truth *kit.Subscriber
 }
 
@@ -202,7 +202,7 @@ func (n *node) churn(pod pleg.PodUID, restarts int) {
 
 func (n *node) metric(name string) float64 { return kit.Metric(n.t, n.registry, "pleg_otlp_"+name) }
 
-// requirePromises fails the test if a promise is broken, or a request has more records than
+// requirePromises fails the test if a promise is broken, or a request contains more records than
 // allowed.
 func (n *node) requirePromises() {
 	n.t.Helper()

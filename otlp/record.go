@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// newRecord returns the record of an event. An event that is exported twice has the same record.
+// newRecord returns the record of an event. An event that is exported twice yields the same record.
 func newRecord(ev *pleg.Event) (r log.Record) {
 	r.SetEventName("pleg." + text(eventtype.Of(ev.Type).Name))
 	r.SetTimestamp(ev.ObservedAt)
@@ -32,7 +32,7 @@ func recordAttributes(ev *pleg.Event) []attribute.KeyValue {
 	uid := pleg.Position{Epoch: text(ev.Epoch), Seq: ev.Seq}.String()
 	reason := "k8s.container.status.reason"
 	if eventtype.Of(ev.Type).Class == eventtype.ClassMark {
-		// A mark has the number of the event before it, so its name is a part of its identity.
+		// A mark carries the number of the event before it, so its name is a part of its identity.
 		uid += ":" + eventtype.Of(ev.Type).Name
 		reason = "pleg.reason"
 	}

@@ -116,7 +116,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// docs/otlp.md has every attribute. The events have the names of the table in
+// docs/otlp.md lists every attribute. The events bear the names of the table in
 // docs/subscriptions.md.
 func TestAttributesAreDocumented(t *testing.T) {
 	page, err := os.ReadFile("../docs/otlp.md")

@@ -1,4 +1,4 @@
-// Package pleg has the types that all stages share: pods and containers as a
+// Package pleg contains the types that all stages share: pods and containers as a
 // runtime lists them, the status that an inspection returns, and the events computed
 // from both.
 //

@@ -4,7 +4,7 @@ import "errors"
 
 var (
 	// ErrInvalidOption is wrapped by every error about a bad option or a bad query. The
-	// error names the field. Over the socket it has the gRPC code InvalidArgument.
+	// error names the field. Over the socket its gRPC code is InvalidArgument.
 	ErrInvalidOption = errors.New("invalid option")
 	// ErrUnknownPod is wrapped by every error about a pod that is gone, or whose first inspection
 	// has not ended yet.
@@ -24,13 +24,16 @@ var (
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.
 	ErrUnavailable = errors.New("the runtime is not available")
+	// ErrListTooLarge is wrapped by Degraded of a [Report] while a list of the runtime is too large
+	// for one answer.
+	ErrListTooLarge = errors.New("a list is too large, so pods are listed in portions")
 	// ErrNoEvents is wrapped by the error of an [EventWatcher] if the runtime has no
 	// event stream or has disabled it.
 	ErrNoEvents = errors.New("the runtime offers no container events")
 )
 
 // InspectionError says that the last inspection of a pod failed, and wraps the error of the
-// inspection. From a daemon, Err has only the text of that error.
+// inspection. From a daemon, Err is only the text of that error.
 type InspectionError struct{ Err error }
 
 // Error implements error.

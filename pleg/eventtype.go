@@ -18,11 +18,12 @@ const (
 	// ContainerCreated means that a container exists that has not been started. A runtime
 	// may start it before the pipeline sees it. Only subscribers that name the type get it.
 	ContainerCreated EventType = "ContainerCreated"
-	// ContainerCorrected means that the runtime has changed the exit code or the reason of an
-	// exited container: containerd may learn of OOMKilled after the end. An inspection of the pod
-	// for another reason finds the correction. Only subscribers that name the type get it.
+	// ContainerCorrected means that a status knows what the event of a container did not: the status
+	// before contradicted its list, so that a start or an exit code was missing, or the runtime has
+	// changed the exit code or the reason since (containerd may learn of OOMKilled after the end; an
+	// inspection of the pod for another reason finds that). Only subscribers that name the type get it.
 	ContainerCorrected EventType = "ContainerCorrected"
-	// NetworkSetupCompleted means that a sandbox is ready and has an address.
+	// NetworkSetupCompleted means that a sandbox is ready and got an address.
 	// Only subscribers that ask for network events or name the type get it.
 	NetworkSetupCompleted EventType = "NetworkSetupCompleted"
 	// NetworkFailed means that a sandbox is not ready and was never seen with an
@@ -30,11 +31,11 @@ const (
 	NetworkFailed EventType = "NetworkFailed"
 )
 
-// Marks are about the subscription, not about a pod. They have the sequence number of the last
+// Marks are about the subscription, not about a pod. They carry the sequence number of the last
 // event published before them.
 const (
 	// Synced ends a replay, or the events that a subscriber with After or Since gets first: the
-	// subscriber has the present state of every pod, except of pods whose inspection fails or
+	// subscriber knows the present state of every pod, except of pods whose inspection fails or
 	// hangs. Live events follow.
 	Synced EventType = "Synced"
 	// Gap means that the log had moved past the subscriber, that its position is another
@@ -42,7 +43,7 @@ const (
 	// pipeline has stopped. Missed is the number of events of all pods that are not
 	// delivered; 0 if it is not known.
 	Gap EventType = "Gap"
-	// Bookmark means that the subscriber has everything that lists showed of its pods up to
+	// Bookmark means that the subscriber knows everything that lists showed of its pods up to
 	// ObservedAt. While the inspection of one of these pods fails or hangs, ObservedAt stands
 	// still, but the position moves on. Only subscribers with Bookmarks get it.
 	Bookmark EventType = "Bookmark"

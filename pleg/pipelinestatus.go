@@ -13,7 +13,7 @@ type Status struct {
 	Healthy  bool
 	Err      error
 	Degraded error
-	// Since has the times at which troubles began.
+	// Since contains the times at which troubles began.
 	Since  Since
 	Relist RelistStatus
 	// Runtime is the process of the runtime, if a list failed or is in progress, or an inspection
@@ -43,9 +43,11 @@ type Status struct {
 	Quarantined []Quarantined
 	// Failed are the other pods whose last inspection failed, the longest first.
 	Failed []Failed
+	// Contradictions are what lists and statuses say differently, the longest first.
+	Contradictions []Contradiction
 }
 
-// Since has the times at which troubles began. A time is zero while its trouble is absent.
+// Since contains the times at which troubles began. A time is zero while its trouble is absent.
 type Since struct {
 	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
 	// fallback, Slow when lists or inspections became slow.
@@ -102,8 +104,8 @@ type Quarantined struct {
 	// Since is when the first of these inspections in a row began, Hung is their number.
 	Since time.Time
 	Hung  int
-	// NextTry is when the wait ends. The pod is inspected at the first relist after that, as
-	// soon as there is a slot.
+	// NextTry is when the wait ends. The pod is inspected then, as soon as there is a slot, if a relist
+	// has shown it since its last inspection; otherwise after the next relist.
 	NextTry time.Time
 	// Err is the error of the last inspection. Call is the call to the runtime that it waited for;
 	// nil if it is not known.
@@ -120,6 +122,26 @@ type Failed struct {
 	// last inspection.
 	Since time.Time
 	Err   error
+}
+
+// Contradiction is a container or sandbox of which the runtime's lists and statuses say different
+// things, in at least two inspections in a row. Its events go by the lists. Its pod is inspected
+// again until they agree, after a wait that doubles from Options.RelistPeriod to
+// Options.MaxQuarantine.
+type Contradiction struct {
+	UID       PodUID
+	Namespace string
+	Name      string
+	// Container is the container or sandbox, ContainerName its name in the list.
+	Container     ContainerID
+	ContainerName string
+	Sandbox       bool
+	// Listed is the state in the list, Status the state in the status; Missing is true if the status
+	// lacks it.
+	Listed, Status State
+	Missing        bool
+	// Since is when an inspection first found it.
+	Since time.Time
 }
 
 // Process is a process of the node.

@@ -19,7 +19,7 @@ type State uint8
 
 const (
 	// StateUnknown is the state of a container that the runtime does not know, and
-	// any CRI state that this version has no name for.
+	// any CRI state that this version does not know.
 	StateUnknown State = iota
 	// StateCreated is the state of a container that has not been started.
 	StateCreated
@@ -65,7 +65,7 @@ type Pod struct {
 	Name      string
 	Namespace string
 	// Labels are the pod's labels, taken from its newest sandbox. If nil, selectors go by the
-	// labels that an earlier list had.
+	// labels of an earlier list.
 	Labels map[string]string
 	// Containers and Sandboxes are in the order in which their events are to
 	// be computed. Package cri lists the newest first, as the kubelet does.

@@ -12,14 +12,14 @@ type Position struct {
 	// Epoch names the pipeline. Sequence numbers of different pipelines have nothing
 	// to do with each other, so that a position without an epoch cannot be resumed.
 	Epoch string
-	// Seq is the last sequence number that the subscriber has.
+	// Seq is the last sequence number that the subscriber got.
 	Seq uint64
 }
 
 // ParsePosition reverses [Position.String]. It returns an error if the epoch or the
 // number is missing.
 func ParsePosition(s string) (Position, error) {
-	// The number has no colon, so the last colon ends the epoch.
+	// The number contains no colon, so the last colon ends the epoch.
 	if i := strings.LastIndexByte(s, ':'); i > 0 {
 		if seq, err := strconv.ParseUint(s[i+1:], 10, 64); err == nil {
 			return Position{Epoch: s[:i], Seq: seq}, nil

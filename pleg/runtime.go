@@ -6,7 +6,7 @@ import (
 )
 
 // Runtime is what the pipeline needs of a container runtime. Package cri implements
-// it for every CRI endpoint; an embedder may have its own.
+// it for every CRI endpoint; an embedder may bring its own.
 //
 // Both methods must be safe for concurrent use: ListPods runs beside any number of PodStatus calls
 // of different pods. Their contexts have deadlines. A call that has not returned a second after its
@@ -25,10 +25,9 @@ type Runtime interface {
 	// PodStatus returns the status of each container and sandbox in pod. It leaves out what the
 	// runtime no longer knows, without an error. The pipeline sets ObservedAt.
 	//
-	// last is the pod's last good status, from which PodStatus may take what cannot have changed:
-	// a container that had exited, a sandbox that was not ready, and a sandbox that was ready with
-	// its addresses and is listed as ready, if the runtime keeps these. If last is nil, the runtime
-	// must be asked for everything.
+	// last is the pod's last good status, from which PodStatus may take what cannot have changed: a
+	// container that is listed in the state that it had in last, and a sandbox that is as ready as it
+	// was, with its addresses if it is ready. If last is nil, the runtime must be asked for everything.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 
@@ -91,7 +90,7 @@ func (e *CallError) Unwrap() error { return e.Err }
 type EventWatcher interface {
 	// WatchEvents opens the stream, calls opened, and then calls hint for each event until ctx or
 	// the stream ends. It always returns an error, which wraps [ErrNoEvents] if the runtime has no
-	// events. It must not call the two functions at the same time. They return soon, whatever the
+	// events, and is called again ten seconds later. It must not call the two functions at the same time. They return soon, whatever the
 	// rest of the pipeline does, so that the runtime never waits.
 	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
 }

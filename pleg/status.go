@@ -14,7 +14,7 @@ type PodStatus struct {
 	// IPs are the pod's addresses, the primary address first. A status without a
 	// ready sandbox keeps the last known addresses.
 	IPs []string
-	// Containers and Sandboxes have a status for each listed id that still existed
+	// Containers and Sandboxes contain a status for each listed id that still existed
 	// at the inspection.
 	Containers []*ContainerStatus
 	Sandboxes  []*SandboxStatus
@@ -78,7 +78,7 @@ type ContainerStatus struct {
 	// Image is the image as the pod names it, ImageRef the runtime's digest.
 	Image    string
 	ImageRef string
-	// LogPath is the file on the node that has the container's output; empty if the runtime does
+	// LogPath is the file on the node with the container's output; empty if the runtime does
 	// not say.
 	LogPath string
 	Labels  map[string]string

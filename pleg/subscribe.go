@@ -16,20 +16,20 @@ type SubscribeOptions struct {
 	// Replay asks for the present state first: for each container and sandbox the last event about
 	// its state, marked as replayed, in the order of the sequence numbers, and then one Synced.
 	// Before the first list is committed, the events of this list are the replay. With After, the
-	// replay has only what has not changed since, so that no event comes twice.
+	// replay contains only what has not changed since, so that no event comes twice.
 	Replay bool
 	// After asks for the events after this position first, and then one Synced. If the log no
-	// longer has these events, a Gap comes first and a replay follows. If zero, events from now on.
-	// A position without an epoch is an error.
+	// longer contains these events, a Gap comes first and a replay follows. If zero, events from
+	// now on. A position without an epoch is an error.
 	After Position
 	// Since asks for the events of this time and later first, and then one Synced; if the log does
-	// not go back to this time, for all that it has, without a Gap. The time of a start or end is
+	// not reach back to this time, for what it contains, without a Gap. The time of a start or end is
 	// StartedAt or FinishedAt if it is set, of other events ObservedAt. It is an error with After.
 	// If zero, events from now on.
 	Since time.Time
 	// Bookmarks asks for a Bookmark after each list whose changes are delivered, except changes
 	// of pods whose inspection fails or hangs. In another process, a subscription from now on also
-	// begins with a Synced, so that it has a position before its first event.
+	// begins with a Synced, so that there is a position before its first event.
 	Bookmarks bool
 
 	// Statuses asks for Event.Status: in this process a pointer, over the socket a few

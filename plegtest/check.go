@@ -20,15 +20,15 @@ const soon = 10 * time.Second
 // CheckRuntime tests that a runtime keeps what [pleg.Runtime], and as far as it implements them
 // [pleg.PodLister] and [pleg.EventWatcher], ask for:
 //
-//   - each pod has a UID that no other has, each container and sandbox an id that no other has,
-//     and all text is UTF-8;
+//   - the UID of each pod is unique, and so is the id of each container and sandbox; all text is
+//     UTF-8;
 //   - the calls may run at the same time (test with -race);
 //   - the calls are about the same pod: ListPod and PodStatus say of a pod what ListPods does,
 //     and an id that the runtime does not know is left out of the status;
 //   - what was returned is not changed later, nor what was passed in;
 //   - a call whose context has ended returns an error, and soon.
 //
-// The runtime has at least one pod with a container or a sandbox, and must not change meanwhile.
+// The runtime lists at least one pod with a container or a sandbox, and must not change meanwhile.
 func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -40,7 +40,7 @@ func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 		return
 	}
 	if !c.list(pods) {
-		return // the other calls are about what the list has
+		return // the other calls are about what the list shows
 	}
 	was := snapshot(pods)
 	for _, again := range []string{"alone", "at the same time as others"} {

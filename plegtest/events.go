@@ -72,7 +72,7 @@ func (r *Runtime) Announce(uid pleg.PodUID, id pleg.ContainerID) {
 }
 
 // AnnounceHint sends a CRI event, even if it is malformed. It blocks until every open event stream
-// has the event. Without an open stream, the event is lost.
+// got the event. Without an open stream, the event is lost.
 func (r *Runtime) AnnounceHint(h pleg.Hint) {
 	for _, w := range r.open() {
 		select {

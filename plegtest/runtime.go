@@ -1,4 +1,4 @@
-// Package plegtest has a container runtime in memory, with which an embedder of
+// Package plegtest contains a container runtime in memory, with which an embedder of
 // the pipeline tests his own code.
 //
 // [Runtime] implements [pleg.Runtime], [pleg.PodLister] and [pleg.EventWatcher].
@@ -220,7 +220,7 @@ func (r *Runtime) startInspection(uid pleg.PodUID) []Fault {
 	return []Fault{r.inspectFault, r.podFaults[uid]}
 }
 
-// happen returns the error of the first fault that has an error. Without a fault, a call fails if
+// happen returns the error of the first fault that returns one. Without a fault, a call fails if
 // its context has ended.
 func happen(ctx context.Context, faults ...Fault) error {
 	err := ctx.Err()

@@ -36,7 +36,7 @@ func withoutNative(pod *pleg.Pod) pleg.Pod {
 	return p
 }
 
-// snapshot returns what a pod, pods or a status have, except Native.
+// snapshot returns what is in a pod, in pods or in a status, except Native.
 func snapshot(of any) string {
 	switch v := of.(type) {
 	case *pleg.Pod:

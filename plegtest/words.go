@@ -30,10 +30,10 @@ type exits map[pleg.ContainerID]exit
 // reason of an exited container may follow, otherwise [Status] gives it 3 and "Error". The
 // containers belong to the first sandbox. Pod panics on anything else.
 //
-// The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" has the namespace
-// "web" and the label pod=a. A container's name is "of-" and its id, a sandbox's is the pod's. All
-// else is zero: a test sets what it needs before [Runtime.SetPod], and what only a status has, such
-// as images, with [Runtime.SetDetails].
+// The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" has the
+// namespace "web" and the label pod=a. A container's name is "of-" and its id, a sandbox's is the
+// pod's. All else is zero: a test sets what it needs before [Runtime.SetPod], and what is only in a
+// status, such as images, with [Runtime.SetDetails].
 func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {
@@ -83,8 +83,8 @@ func parseExit(text string) exit {
 }
 
 // Status returns the status of a pod in the states that its list shows, with the
-// given addresses and the times of their creation. Exited containers have the exit code and the
-// reason that their words gave to [Pod], otherwise 3 and "Error". Sandboxes have the addresses and
+// given addresses and the times of their creation. Exited containers get the exit code and the
+// reason that their words gave to [Pod], otherwise 3 and "Error". Sandboxes get the addresses and
 // the pod's labels.
 func Status(p *pleg.Pod, ips ...string) *pleg.PodStatus {
 	s := &pleg.PodStatus{UID: p.UID, Name: p.Name, Namespace: p.Namespace, IPs: ips}

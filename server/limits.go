@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 
@@ -92,7 +91,7 @@ type endingStream struct {
 // Context implements [grpc.ServerStream].
 func (s endingStream) Context() context.Context { return s.ctx }
 
-// gate is a listener that has a limited number of connections open and closes further ones at
+// gate is a listener that keeps a limited number of connections open and closes further ones at
 // once: their clients try again.
 type gate struct {
 	net.Listener
@@ -152,13 +151,6 @@ func (g *gate) closeAll() {
 type gateConn struct {
 	net.Conn
 	gate *gate
-}
-
-// Read implements [net.Conn]. It lets others run first: a client that floods its connection always
-// has more to read, and would keep a processor for each 10 ms in turn.
-func (c *gateConn) Read(b []byte) (int, error) {
-	runtime.Gosched()
-	return c.Conn.Read(b)
 }
 
 // Close implements [net.Conn].

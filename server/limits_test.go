@@ -34,7 +34,7 @@ func (f *fixture) list() error {
 }
 
 // Calls that wait take all slots, lists that are not read too. Further ones are refused;
-// watchers and the health service have slots of their own.
+// watchers and the health service use slots of their own.
 func TestTooManyCalls(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxCalls: 3}, func(t *testing.T, f *fixture) {
 		other := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
@@ -101,7 +101,7 @@ func TestTooManyWatchers(t *testing.T) {
 	})
 }
 
-// One connection has at most Options.MaxStreams calls; a further one waits for its turn.
+// One connection makes at most Options.MaxStreams calls; a further one waits for its turn.
 func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	inBubble(t, pipeline.Options{}, server.Options{MaxStreams: 2}, func(t *testing.T, f *fixture) {
 		c := f.client()
@@ -119,7 +119,7 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	})
 }
 
-// A watcher that does not read costs nobody else an event: it has a position in the log, and
+// A watcher that does not read costs nobody else an event: it is a position in the log, and
 // learns what it missed.
 func TestUnreadWatch(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 5}, server.Options{}, func(t *testing.T, f *fixture) {

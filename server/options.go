@@ -94,7 +94,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 }
 
 // leave is called when Serve returns. The last one unregisters the metrics, so that another
-// server can have the registerer.
+// server can use the registerer.
 func (m *metrics) leave() {
 	if m.serving.Add(-1) == 0 {
 		m.set.Unregister()

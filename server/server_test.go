@@ -134,7 +134,7 @@ func TestReflection(t *testing.T) {
 	})
 }
 
-// The metrics leave with the last Serve, so that the next server can have the registerer.
+// The metrics leave with the last Serve, so that the next server can use the registerer.
 func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"runtime"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -73,9 +72,6 @@ func (s *service) forward(ctx context.Context, sub pipeline.Subscription, stream
 		if err := stream.Send(m); err != nil {
 			return err
 		}
-		if ev.Replayed {
-			runtime.Gosched() // many replays at once delay nobody else
-		}
 	}
 }
 
@@ -93,7 +89,6 @@ func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamin
 		if err := stream.Send(&plegv1.ListPodsResponse{Pod: newPod(e)}); err != nil {
 			return err
 		}
-		runtime.Gosched() // as after a replayed event
 	}
 	return nil
 }
@@ -159,7 +154,7 @@ func (s *service) Lookup(ctx context.Context, r *plegv1.LookupRequest) (*plegv1.
 	return wire.FromContainer(c), nil
 }
 
-// callError returns the error of a call as gRPC has it.
+// callError returns the error of a call as a gRPC status.
 func callError(ctx context.Context, err error) error {
 	code := codes.Unknown
 	switch {

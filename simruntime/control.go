@@ -59,7 +59,7 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 	return pods, err
 }
 
-// containers returns the containers of a pod. The first ones have the given names.
+// containers returns the containers of a pod. The first ones get the given names.
 func (p Population) containers(named []ContainerSpec) []ContainerSpec {
 	var out []ContainerSpec
 	for i := range p.Containers {
@@ -86,7 +86,7 @@ type Change int
 const (
 	// Restart restarts every container that runs; the old ones stay, exited.
 	Restart Change = iota
-	// Replace is Restart, and removes exited containers that have a successor.
+	// Replace is Restart, and removes exited containers with a successor.
 	Replace
 	// Exit ends every container that runs with code 1.
 	Exit
@@ -95,7 +95,7 @@ const (
 )
 
 // Burst changes k pods in one update, so that one list shows all the changes, and returns the UIDs
-// of the pods. It takes the oldest pods that have a running container (with Remove: the oldest
+// of the pods. It takes the oldest pods with a running container (with Remove: the oldest
 // pods), and fewer than k if there are no more.
 func (rt *Runtime) Burst(k int, change Change) []string {
 	var uids []string

@@ -24,13 +24,13 @@
 //
 // # What is simulated
 //
-// RuntimeService has Version, Status, the statuses of sandboxes and containers, the lists with all
-// filters, and GetContainerEvents. All other calls answer Unimplemented, except the call of
-// ImageService that crictl begins with.
+// RuntimeService implements Version, Status, the statuses of sandboxes and containers, the lists
+// with all filters, and GetContainerEvents. All other calls answer Unimplemented, except the call
+// of ImageService that crictl begins with.
 //
 // Objects carry the labels and annotations of the kubelet, times in
 // nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
-// is not ready has no addresses, as in containerd. Ids and names depend on
+// is not ready is without addresses, as in containerd. Ids and names depend on
 // Options.Seed alone.
 //
 // A container does nothing: it runs until the control API ends it.

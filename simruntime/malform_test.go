@@ -40,7 +40,7 @@ func problems(answer interface {
 	return strings.Join(append(out, "."), " ")
 }
 
-// TestMalformedAnswers has faults about one of two pods, and lists and inspects both.
+// TestMalformedAnswers injects faults about one of two pods, and lists and inspects both.
 func TestMalformedAnswers(t *testing.T) {
 	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status string }{
 		0:                           {".", ".", "."},

@@ -21,7 +21,7 @@ const (
 	labelContainerName = "io.kubernetes.container.name"
 )
 
-// kubeletLabels returns the labels of a sandbox, or of a container if it has a name.
+// kubeletLabels returns the labels of a sandbox, or of a container if that is named.
 func kubeletLabels(meta *cri.PodSandboxMetadata, container string) map[string]string {
 	labels := map[string]string{
 		labelPodName: meta.GetName(), labelPodNamespace: meta.GetNamespace(), labelPodUID: meta.GetUid(),
@@ -91,7 +91,7 @@ type workload struct {
 	containers []string
 	weight     int
 	job        bool // ends by itself and is not restarted
-	daemon     bool // its pods have no replica set hash in their names
+	daemon     bool // no replica set hash is in the names of its pods
 }
 
 var workloads = []workload{
@@ -108,7 +108,7 @@ var workloads = []workload{
 	{namespace: "batch", name: "thumbnails", containers: []string{"resize"}, weight: 3, job: true},
 }
 
-// lots has each workload as often as its weight says.
+// lots contains each workload as often as its weight says.
 var lots = func() (all []workload) {
 	for _, w := range workloads {
 		all = append(all, slices.Repeat([]workload{w}, w.weight)...)

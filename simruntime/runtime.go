@@ -23,7 +23,7 @@ import (
 
 // Errors of the control API.
 var (
-	// ErrNotFound is returned when no pod, sandbox or container has the id.
+	// ErrNotFound is returned when nothing with the id exists.
 	ErrNotFound = errors.New("not found")
 	// ErrState is returned when the object exists but is in a state that does
 	// not allow the step, such as starting an exited container.

@@ -91,7 +91,7 @@ func (s *service) GetContainerEvents(
 	})
 }
 
-// imageService has no images. crictl asks for the file system before anything else.
+// imageService knows no images. crictl asks for the file system before anything else.
 type imageService struct {
 	cri.UnimplementedImageServiceServer
 }

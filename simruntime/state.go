@@ -14,7 +14,7 @@ type state struct {
 	nextIP     int
 	sandboxes  map[string]*sandbox
 	containers map[string]*container
-	pods       map[string]*sandbox // by the UID: each pod has one sandbox
+	pods       map[string]*sandbox // by the UID: one for each pod
 
 	// In order of creation.
 	sandboxOrder   []*sandbox

@@ -110,7 +110,7 @@ func (tx *Txn) RemoveContainer(id string) error {
 	return nil
 }
 
-// PruneDead removes the exited containers of a pod that have a successor of
+// PruneDead removes the exited containers of a pod with a successor of
 // the same name, as the kubelet's garbage collection does.
 func (tx *Txn) PruneDead(uid string) error {
 	return tx.withPod("prune", uid, tx.prune)

@@ -11,9 +11,9 @@
 // The arrows back to the lister and to the hinter are method calls that never block. All
 // others are channels.
 //
-// A Change takes one of three channels. If it needs an inspection, it waits for a free
-// slot. If the pod is quarantined, it may take only half of the slots. If the pod is
-// gone, it never waits.
+// A Change takes one of four channels. If it needs an inspection, it waits for a free
+// slot. If the pod is quarantined, it may take only half of the slots. If it was found after all
+// others began, one slot is kept for it. If the pod is gone, it never waits.
 //
 // A message belongs to its receiver once it is sent; what it points to is read-only
 // for both. The sender of a channel closes it; Inspect stands for all that the differ sends
@@ -35,8 +35,7 @@ import (
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
 // ContainerRan comes before the end of a container that no list has shown running. The inspector
-// makes it a ContainerStarted if starts are inferred and the status says when the container
-// started. Otherwise it removes it.
+// makes it a ContainerStarted if the status says when the container started. Otherwise it removes it.
 const ContainerRan pleg.EventType = "ContainerRan"
 
 // Ticks order answers of the runtime: a wall clock can be set back, and two of its readings can be
@@ -58,8 +57,7 @@ type Asked struct {
 type Listing struct {
 	Asked
 	Pods []*pleg.Pod
-	// StreamUp is true if the event stream was up when the previous list began and has not
-	// ended since. CRI events should then have announced whatever this list shows.
+	// StreamUp is true if the event stream was up when the list began.
 	StreamUp bool
 	// Relisted are the callers that wait for this listing. The dispatcher sends nil
 	// to each, which never blocks.
@@ -124,22 +122,38 @@ type Behind struct {
 	Until time.Time
 }
 
-// Settled is how a Change ended, or that its inspection hangs, if Hangs is set. The zero value says
-// nothing: whoever receives it has applied the one before.
+// Settled says how a Change ended, or that its inspection hangs.
 type Settled struct {
-	UID   pleg.PodUID
-	Hangs bool
-	// Err is the inspection's error. If nil, the events are on their way and the cache has
-	// the status.
+	UID pleg.PodUID
+	How Ending
+	// Err is the inspection's error, of the endings that have one.
 	Err error
 	// Took is how long the inspection took; 0 if there was none.
 	Took time.Duration
-	// Hung is set if the inspection was overtaken or had its whole timeout, Late if it took longer
-	// than others before it failed or was cancelled: the runtime may only be slow.
-	Hung, Late bool
-	// Superseded is set if it was cancelled because its pod is gone.
-	Superseded bool
 }
+
+// Ending is how a change ended.
+type Ending uint8
+
+const (
+	// NoEnding says nothing: whoever receives it has applied the one before.
+	NoEnding Ending = iota
+	// Committed: the cache has been written, and the events are on their way.
+	Committed
+	// Contradicted: the same, but the status contradicts the list. The pod is to be inspected again.
+	Contradicted
+	// Failed: the inspection failed, no later than others end.
+	Failed
+	// FailedLate: it took longer than others before it failed or was cancelled. The runtime may
+	// only be slow.
+	FailedLate
+	// FailedHung: it was overtaken before it failed, or had its whole timeout.
+	FailedHung
+	// Superseded: it was cancelled because its pod is gone.
+	Superseded
+	// Hangs: it has not ended, and hangs.
+	Hangs
+)
 
 // OutcomeBuffer is the number of outcomes that may wait for the dispatcher. Without
 // it the two stages would switch for each outcome, which costs more than the delivery.

@@ -10,7 +10,7 @@ func Earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// SetAlarm has the timer of a stage fire at a time; never if that is zero.
+// SetAlarm lets the timer of a stage fire at a time; never if that is zero.
 func SetAlarm(alarm *time.Timer, at, now time.Time) {
 	if at.IsZero() {
 		alarm.Stop()

@@ -73,7 +73,7 @@ func comparisonTable(r *Results) string {
 	return b.String()
 }
 
-// number has three significant digits.
+// number is written with three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case a >= 100 || a == math.Trunc(a):

@@ -61,7 +61,7 @@ func (r *Row) add(m Metrics) {
 	}
 }
 
-// rounded has four significant digits.
+// rounded is written with four significant digits.
 func rounded(v float64) float64 {
 	short, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', 4, 64), 64)
 	return short
@@ -92,7 +92,7 @@ func (r *Results) replace(rows []*Row) {
 	slices.SortStableFunc(r.Rows, func(a, b *Row) int { return order[a.Scenario] - order[b.Scenario] })
 }
 
-// resultsFile has one row in a line.
+// resultsFile contains one row in a line.
 const resultsFile = "results.jsonl"
 
 func (r *Results) write(dir string) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Every figure is of a scenario that exists, and every scenario has a figure.
+// Every figure is of a scenario that exists, and every scenario yields a figure.
 func TestFiguresAreMeasured(t *testing.T) {
 	measured := make(map[string]bool)
 	for _, s := range scenarios() {

@@ -24,7 +24,7 @@ func beside(what, scenario, metric string, of, against Candidate, most float64) 
 	return target{what, figure{scenario, of, metric}, figure{scenario, against, metric}, most}
 }
 
-// targets are the figures that the pipeline has to reach.
+// targets are the figures that the pipeline must reach.
 var targets = []target{
 	beside("burst of 110 pods, node latency: time", burst110, "last", "pipeline-16", kubelet, 0.06),
 	{"the same: time against its limit", figure{burst110, "pipeline-16", "last"}, figure{burst110, "pipeline-16", "limit"}, 1.1},

@@ -1,6 +1,6 @@
 // Package probe measures a candidate inside its client process: the kubelet's own
 // generator or the pipeline. All candidates use it, so that it costs each of them the
-// same. It has no dependencies, so that the module with Kubernetes in it can import it.
+// same. It depends on nothing, so that the module with Kubernetes in it can import it.
 //
 // A [Child] is such a process, as the harness sees it. The protocol is JSON-RPC on standard
 // input and output.
@@ -70,7 +70,7 @@ type probe struct {
 	window
 }
 
-// window has the events since the last expect.
+// window contains the events since the last expect.
 type window struct {
 	began mark
 	want  map[string]int
@@ -102,7 +102,7 @@ func (p *probe) Expect(want map[string]int, _ *struct{}) error {
 	return nil
 }
 
-// Wait answers when the window has its events, or after the timeout.
+// Wait answers when the window contains its events, or after the timeout.
 func (p *probe) Wait(timeout time.Duration, r *Report) error {
 	p.mu.Lock()
 	done := p.done

@@ -24,11 +24,11 @@ type Arrival struct {
 
 // Report is what a client received in a window, and its cost.
 type Report struct {
-	// Done reports whether the window has all its events.
+	// Done reports whether the window contains all its events.
 	Done  bool            `json:"done"`
 	Seen  map[string]Seen `json:"seen,omitempty"`
 	Usage Usage           `json:"usage"`
-	// Log has all events of the window.
+	// Log contains all events of the window.
 	Log []Arrival `json:"log,omitempty"`
 }
 

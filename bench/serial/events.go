@@ -5,7 +5,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// gone is the state of a container that a list does not have.
+// gone is the state of a container that is not in a list.
 const gone pleg.State = 255
 
 // Events returns the changes from old to current, either of which may be nil: first of what the old
@@ -103,7 +103,7 @@ func find(pod *pleg.Pod, id pleg.ContainerID) (c *pleg.Container, sandbox bool) 
 	return nil, false
 }
 
-// podSync has the names of the newest list with the pod.
+// podSync uses the names of the newest list with the pod.
 func podSync(pod *pleg.Pod) pleg.Event {
 	return pleg.Event{
 		Type:         pleg.PodSync,

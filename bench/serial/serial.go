@@ -1,9 +1,9 @@
-// Package serial has the algorithm of the kubelet's pod lifecycle event generator
+// Package serial contains the algorithm of the kubelet's pod lifecycle event generator
 // (GenericPLEG of Kubernetes v1.37) on the types of package pleg: one goroutine
 // lists all pods, compares, and inspects one changed pod after the other.
 //
 // The benchmarks compare the pipeline with it, and tests require that the pipeline
-// has the same events and cache. It therefore keeps the kubelet's weaknesses: a
+// yields the same events and cache. It therefore keeps the kubelet's weaknesses: a
 // slow inspection delays every pod behind it, and an event that does not fit into
 // the channel is discarded.
 //
@@ -158,11 +158,11 @@ func describe(e *pleg.Event, c *pleg.ContainerStatus) {
 }
 
 // RequestReinspect makes the next relist inspect the pod even without a change. A
-// request for an unknown pod waits until a list has it.
+// request for an unknown pod waits until a list contains it.
 func (p *PLEG) RequestReinspect(uid pleg.PodUID) { p.reinspect[uid] = true }
 
 // Status returns the pod's last status, or the error of its last inspection.
-// The status of an unknown pod has only its UID.
+// The status of an unknown pod contains only its UID.
 func (p *PLEG) Status(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	switch r := p.records[uid]; {
 	case r != nil && r.err != nil:

@@ -24,7 +24,7 @@ import (
 const (
 	program = "/pleg-pipeline"
 	source  = "https://github.com/pleg-pipeline/pleg-pipeline"
-	// user is the user of the distroless images, which has no rights of its own.
+	// user is the user of the distroless images, which is without rights of its own.
 	user = "65532:65532"
 )
 
@@ -118,7 +118,7 @@ func (o options) image(architecture, file string) (v1.Image, error) {
 	return mutate.Annotations(image, labels).(v1.Image), nil
 }
 
-// must returns the configuration of an image in memory, which always has a configuration.
+// must returns the configuration of an image in memory, which always contains one.
 func must(c *v1.ConfigFile, err error) *v1.ConfigFile {
 	if err != nil {
 		panic(err)

@@ -27,8 +27,8 @@ var (
 	key     = flag.String("key", "", "file with the public key of its signature")
 )
 
-// TestChecksums requires that SHA256SUMS is signed and has the sum of every file, and that
-// the provenance has the same sums.
+// TestChecksums requires that SHA256SUMS is signed and contains the sum of every file, and that
+// the provenance contains the same sums.
 func TestChecksums(t *testing.T) {
 	sums := filepath.Join(*dist, "SHA256SUMS")
 	output(t, "openssl", "dgst", "-sha256", "-verify", *key, "-signature", sums+".sig", sums)
@@ -73,7 +73,7 @@ func TestChecksums(t *testing.T) {
 	}
 }
 
-// TestImage requires that the archive of the image has an index with both architectures.
+// TestImage requires that the archive of the image contains an index with both architectures.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	output(t, "tar", "--extract", "--directory", dir, "--file", one(t, "*-image.tar"))
@@ -122,7 +122,7 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-// TestRPM unpacks the package, which has the same files as the Debian package.
+// TestRPM unpacks the package, which contains the same files as the Debian package.
 func TestRPM(t *testing.T) {
 	deb, rpm := t.TempDir(), t.TempDir()
 	output(t, "dpkg-deb", "--extract", one(t, "*_"+runtime.GOARCH+".deb"), deb)
@@ -137,7 +137,7 @@ func TestRPM(t *testing.T) {
 // settings is the file with the settings of the unit.
 const settings = "/etc/pleg-pipeline/pleg-pipeline.yaml"
 
-// requireProgram requires that a tree has the program of the release, which runs, and that
+// requireProgram requires that a tree contains the program of the release, which runs, and that
 // systemd finds it there and understands the unit.
 func requireProgram(t *testing.T, root string) {
 	t.Helper()
@@ -160,7 +160,7 @@ func requireProgram(t *testing.T, root string) {
 	}
 }
 
-// TestSBOM requires that each SBOM has exactly the modules that the linker has put into
+// TestSBOM requires that each SBOM lists exactly the modules that the linker has put into
 // the program.
 func TestSBOM(t *testing.T) {
 	for _, arch := range []string{"amd64", "arm64"} {
@@ -238,7 +238,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// tree returns what a folder has except dpkg's own files and empty folders above them.
+// tree returns what is in a folder except dpkg's own files and empty folders above them.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string

@@ -17,8 +17,8 @@ type trouble struct {
 	begin, end func(t *testing.T, n *node)
 }
 
-// troubles has a trouble for each alert that reads more than the verdict. A trouble that needs a fault of
-// the runtime restarts it.
+// troubles contains a trouble for each alert that reads more than the verdict. A trouble that needs
+// a fault of the runtime restarts it.
 var troubles = map[string]trouble{
 	"PlegPipelineDown": {
 		begin: func(_ *testing.T, n *node) { n.daemon.Kill() },
@@ -42,7 +42,7 @@ var troubles = map[string]trouble{
 }
 
 // testedElsewhere are the alerts that need more than a node, and those that only read the verdict:
-// rules_test.yaml has their series, TestEverySurfaceSaysTheSame their troubles.
+// rules_test.yaml contains their series, TestEverySurfaceSaysTheSame their troubles.
 var testedElsewhere = []string{
 	"PlegNodeWithoutAgent", "PlegRuntimeFails", "PlegListHangs", "PlegPodsHang", "PlegRuntimeSlow", "PlegRuntimeEndangered", "PlegFallback",
 	"PlegRuntimeNotReady", "PlegListTooLarge",

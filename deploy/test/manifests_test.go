@@ -1,4 +1,4 @@
-// Package deploy_test proves what deploy/ has: the manifests, the alerts and the
+// Package deploy_test proves what is in deploy/: the manifests, the alerts and the
 // dashboard. It needs promtool and prometheus (Debian: prometheus).
 package deploy_test
 
@@ -176,7 +176,7 @@ func TestOTLP(t *testing.T) {
 	requireSettings(t, m.config.Data["pleg-pipeline.yaml"], "otlp: http://otel-collector.observability.svc:4317 # PLEG_PIPELINE_OTLP")
 }
 
-// requireNoCapability requires that the daemon has no capability and cannot gain any.
+// requireNoCapability requires that the daemon runs without a capability and cannot gain any.
 func requireNoCapability(t *testing.T, c *corev1.SecurityContext) {
 	t.Helper()
 	if c == nil || c.AllowPrivilegeEscalation == nil || *c.AllowPrivilegeEscalation || c.Capabilities == nil ||
@@ -214,7 +214,7 @@ func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
 	t.Errorf("%s is not mounted: volumes %v, mounts %v", folder, host, pod.Containers[0].VolumeMounts)
 }
 
-// requireSettings requires that the program takes a file of settings, and has the lines.
+// requireSettings requires that the program takes a file of settings, and contains the lines.
 func requireSettings(t *testing.T, settings string, lines ...string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "settings.yaml")

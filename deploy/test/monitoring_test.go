@@ -49,7 +49,7 @@ func requireRunbook(t *testing.T, spec []byte) {
 }
 
 // TestDashboard evaluates each expression of the dashboard with a real Prometheus that
-// scrapes a daemon, while the runtime has a storm, a hang and an outage.
+// scrapes a daemon, while the runtime goes through a storm, a hang and an outage.
 func TestDashboard(t *testing.T) {
 	for name, flags := range map[string][]string{"own names": nil, "the kubelet's names": {"--kubelet-metric-names"}} {
 		t.Run(name, func(t *testing.T) {

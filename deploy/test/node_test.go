@@ -90,7 +90,7 @@ func (p *prometheus) query(ctx context.Context, expr string) ([]sample, error) {
 	return answer.Data.Result, err
 }
 
-// expect returns an error unless an expression has this number of samples, at least.
+// expect returns an error unless an expression yields this number of samples, at least.
 func (p *prometheus) expect(ctx context.Context, expr string, number int) error {
 	samples, err := p.query(ctx, expr)
 	if err == nil && len(samples) < number {

@@ -1,8 +1,8 @@
 // Package crievents follows the CRI events of a container runtime. An event is a reason to list
 // its pod, and never data.
 //
-// The stream is reopened whenever it ends. A runtime without events is asked again every five
-// minutes: it may be upgraded or reconfigured.
+// The stream is reopened whenever it ends. A runtime without events is asked again every ten seconds:
+// it may be upgraded. Package cri asks it once for each connection.
 package crievents
 
 import (
@@ -25,8 +25,6 @@ const (
 	// not survive a containerd restart of 0.4 s (kubernetes#129827).
 	firstBackoff = 100 * time.Millisecond
 	lastBackoff  = 10 * time.Second
-	// unsupportedBackoff is the wait if the runtime has no events.
-	unsupportedBackoff = 5 * time.Minute
 	// upAfter is how long a stream without an event has to live until it counts as up. If the
 	// events of the runtime are switched off, the stream is opened and ends at once.
 	upAfter = 500 * time.Millisecond
@@ -65,13 +63,13 @@ type Follower struct {
 	required bool
 	log      *slog.Logger
 	metrics  *metrics
-	// toldUnsupported is true once the log says that the runtime has no events.
+	// toldUnsupported is true from the log that the runtime has no events until a stream is up.
 	toldUnsupported bool
 	// toldBroken is true from the log of a break until the stream is up again.
 	toldBroken bool
 }
 
-// New returns a follower that does not run yet. events is nil if the runtime has none. The error
+// New returns a follower that does not run yet. events is nil if the runtime sends none. The error
 // says that a metric cannot be registered.
 func New(events pleg.EventWatcher, to Target, o Options) (*Follower, error) {
 	m, err := newMetrics(o.Metrics)
@@ -96,10 +94,9 @@ func (f *Follower) Run(ctx context.Context) error {
 		case unsupported && f.required:
 			return fmt.Errorf("follow the runtime's events: %w", err)
 		case unsupported:
-			wait = unsupportedBackoff
 			if !f.toldUnsupported {
 				f.toldUnsupported = true
-				f.log.InfoContext(ctx, "runtime does not support container events", "retryAfter", wait, "err", err)
+				f.log.InfoContext(ctx, "runtime does not support container events", "err", err)
 			}
 		default:
 			f.metrics.breaks.Inc()
@@ -142,6 +139,7 @@ func (f *Follower) follow(ctx context.Context) error {
 		case <-heard:
 		}
 		f.to.StreamUp(true)
+		f.toldUnsupported = false
 		if f.toldBroken {
 			f.toldBroken = false
 			f.log.InfoContext(ctx, "event stream works again")

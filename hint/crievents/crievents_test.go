@@ -207,16 +207,17 @@ func TestStreamIsReopenedWhenListsRecover(t *testing.T) {
 }
 
 func TestRuntimeWithoutEvents(t *testing.T) {
-	const wait = 5 * time.Minute
 	without := fmt.Errorf("receive: %w", pleg.ErrNoEvents)
-	follow(t, "it is asked again", nil, func(f *fixture) {
-		f.requireTold(time.Second, "up true")
-		for range 2 {
+	follow(t, "it is asked again", func(rt *plegtest.Runtime) { rt.SetWatchFault(plegtest.Fail(without)) }, func(f *fixture) {
+		for n := range 2 {
+			f.requireTold(time.Hour, "")
+			f.log.RequireLines(t, n+1, "runtime does not support container events")
+			f.runtime.SetWatchFault(nil) // it is upgraded
+			f.requireTold(11*time.Second, "up true")
+			f.runtime.SetWatchFault(plegtest.Fail(without)) // and downgraded
 			f.runtime.EndWatches(without)
-			f.requireTold(wait+500*time.Millisecond-1, "up false")
-			f.requireTold(time.Nanosecond, "up true")
+			f.requireTold(0, "up false")
 		}
-		f.log.RequireLines(t, 1, "runtime does not support container events")
 		kit.RequireMetric(t, f.metrics, 0, "pleg_event_stream_breaks_total")
 	})
 	kit.Bubble(t, "events are required", func(t *testing.T) {

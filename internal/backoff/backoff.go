@@ -1,13 +1,10 @@
-// Package backoff has the time between two attempts, for all that try again.
+// Package backoff computes the time between two attempts, for all that try again.
 package backoff
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"time"
-
-	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 )
 
 // Backoff doubles from Min to Max with each attempt, and half of it is random.
@@ -38,22 +35,4 @@ func Wait(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-}
-
-// Complete sets the options MinBackoff and MaxBackoff to their defaults if they are zero. Its
-// error names the bad option.
-func Complete(shortest, longest *time.Duration, defaultMin, defaultMax time.Duration) error {
-	if *longest > 0 {
-		defaultMin = min(defaultMin, *longest)
-	}
-	if err := option.Default("MinBackoff", shortest, defaultMin); err != nil {
-		return err
-	}
-	if err := option.Default("MaxBackoff", longest, max(defaultMax, *shortest)); err != nil {
-		return err
-	}
-	if *shortest > *longest {
-		return fmt.Errorf("Options.MinBackoff must not exceed Options.MaxBackoff, got %v and %v", *shortest, *longest)
-	}
-	return nil
 }

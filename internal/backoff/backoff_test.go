@@ -19,35 +19,3 @@ func TestNextDoublesUpToMax(t *testing.T) {
 		b.Reset()
 	}
 }
-
-func TestComplete(t *testing.T) {
-	const second = time.Second
-	for name, tc := range map[string]struct {
-		shortest, longest         time.Duration
-		wantShortest, wantLongest time.Duration
-		wantErr                   string
-	}{
-		"defaults":        {wantShortest: 2 * second, wantLongest: 9 * second},
-		"a long shortest": {shortest: 10 * second, wantShortest: 10 * second, wantLongest: 10 * second},
-		"a short longest": {longest: second, wantShortest: second, wantLongest: second},
-		"both":            {shortest: second, longest: 3 * second, wantShortest: second, wantLongest: 3 * second},
-		"in the wrong order": {
-			shortest: 3 * second, longest: second,
-			wantErr: "Options.MinBackoff must not exceed Options.MaxBackoff, got 3s and 1s",
-		},
-		"negative": {shortest: -1, wantErr: "Options.MinBackoff must be positive, got -1ns"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			shortest, longest := tc.shortest, tc.longest
-			err := backoff.Complete(&shortest, &longest, 2*second, 9*second)
-			switch {
-			case tc.wantErr != "":
-				if err == nil || err.Error() != tc.wantErr {
-					t.Errorf("got error %v, want %s", err, tc.wantErr)
-				}
-			case err != nil || shortest != tc.wantShortest || longest != tc.wantLongest:
-				t.Errorf("got %v, %v and %v, want %v and %v", shortest, longest, err, tc.wantShortest, tc.wantLongest)
-			}
-		})
-	}
-}

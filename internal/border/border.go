@@ -11,7 +11,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,34 +26,39 @@ import (
 type Options struct {
 	// ListTimeout ends a list of all pods or of one pod; positive.
 	ListTimeout time.Duration
-	Logger      *slog.Logger
-	Metrics     instrument.Registry
+	// KubeletEvents: a container may move from one pod to another.
+	KubeletEvents bool
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Runtime calls the embedder's runtime. Its methods are safe for concurrent use
 // and return at the latest a moment after their context has ended.
 type Runtime struct {
-	embedded    pleg.Runtime
-	listTimeout time.Duration
-	log         *slog.Logger
-	malformed   prometheus.Counter
-	items       items
-	calls       calls
+	embedded      pleg.Runtime
+	listTimeout   time.Duration
+	kubeletEvents bool
+	log           *slog.Logger
+	malformed     prometheus.Counter
+	items         items
+	calls         calls
+	report        atomic.Pointer[pleg.Report] // the last
 }
 
 // New returns the border around a runtime.
 func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	s := o.Metrics.NewSet()
 	r := &Runtime{
-		embedded: embedded, listTimeout: o.ListTimeout, log: o.Logger,
+		embedded: embedded, listTimeout: o.ListTimeout, kubeletEvents: o.KubeletEvents, log: o.Logger,
 		malformed: s.Counter("pleg_malformed_pods_total",
 			"Pods and containers that the runtime lists without an id or with that of another one."),
-		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), told: make(map[badItem]struct{})},
+		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), before: make(owners), told: make(map[badItem]struct{})},
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),
 			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
 	}
+	r.report.Store(&pleg.Report{})
 	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
 		r.calls.gauge.WithLabelValues(method)
 	}
@@ -59,7 +66,7 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 }
 
 // ListPods lists all pods. Items of the list without an id, or with that of another one, are
-// counted and logged, and left out if their pod has no place for them.
+// counted and logged, and left out if their pod cannot hold them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
 	defer cancel()
@@ -67,7 +74,20 @@ func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
+	yield()
 	return r.wellFormed(ctx, pods), nil
+}
+
+// yields is more than the goroutines between the connection and the consumer of its events.
+const yields = 8
+
+// yield has the goroutines run first that are ready: what the event stream holds has arrived before
+// the answer, and is applied before it. On a node without CPU time it would otherwise come too late:
+// a removed container has its exit code only there.
+func yield() {
+	for range yields {
+		runtime.Gosched()
+	}
 }
 
 // PodStatus inspects one pod. An inspection that takes longer than timeout fails.
@@ -100,22 +120,6 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 		return eventWatcher{r, events}
 	}
 	return nil
-}
-
-// Report returns what the runtime reports, nothing if it is no [pleg.Reporter]. It does not wait
-// long.
-func (r *Runtime) Report() pleg.Report {
-	reporter, ok := r.embedded.(pleg.Reporter)
-	if !ok {
-		return pleg.Report{}
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), grace)
-	defer cancel()
-	report, err := call(ctx, r, subject{method: "Report"}, func() (pleg.Report, error) { return reporter.Report(), nil })
-	if err != nil {
-		report.Degraded = fmt.Errorf("the runtime's Report panics or does not return: %w", err)
-	}
-	return report
 }
 
 // Prober returns the runtime's [pleg.Prober], or nil if it has none.
@@ -170,6 +174,7 @@ func (l podLister) ListPod(ctx context.Context, uid pleg.PodUID) (pod *pleg.Pod,
 	case pod == nil:
 		return nil, nil
 	}
+	yield()
 	return l.wellFormedPod(ctx, pod), nil
 }
 

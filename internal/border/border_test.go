@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -30,7 +31,7 @@ const (
 
 var errBroken = errors.New("broken")
 
-// fake has one function for each call.
+// fake holds one function for each call.
 type fake struct {
 	list   func(ctx context.Context) ([]*pleg.Pod, error)
 	one    func(ctx context.Context) (*pleg.Pod, error)
@@ -195,7 +196,7 @@ func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	}
 }
 
-// words has the ids of a list.
+// words lists the ids of a list.
 func words(pods []*pleg.Pod) (words []string) {
 	for _, pod := range pods {
 		if pod == nil {
@@ -238,6 +239,50 @@ func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	}
 }
 
+// The id of a container never moves: it stays in its pod for as long as that is listed.
+func TestContainerStaysInItsPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		lists []string // pods with a semicolon between them
+		want  string   // the last list
+	}{
+		"it flaps once":               {[]string{"a: c d; b: e", "a: d; b: c e", "a: c d; b: e"}, "a: c d; b: e"},
+		"it stays in the other":       {[]string{"a: c d; b: e", "a: d; b: c e", "a: d; b: c e"}, "a: d c; b: e"},
+		"its pod goes":                {[]string{"a: c d; b: e", "b: c e"}, "b: c e"},
+		"its pod goes later":          {[]string{"a: c d; b: e", "a: d; b: c e", "b: c e"}, "b: c e"},
+		"it is in both":               {[]string{"a: c d; b: c e", "a: d; b: c e"}, "a: d; b: c e"},
+		"it is in both, after a move": {[]string{"a: c d; b: e", "a: c d; b: c e"}, "a: c d; b: c e"},
+	} {
+		var pods []*pleg.Pod
+		r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
+		var got []*pleg.Pod
+		for _, words := range tc.lists {
+			pods = nil
+			for one := range strings.SplitSeq(words, "; ") {
+				uid, ids, _ := strings.Cut(one, ": ")
+				pod := &pleg.Pod{UID: pleg.PodUID(uid)}
+				for id := range strings.FieldsSeq(ids) {
+					pod.Containers = append(pod.Containers, &pleg.Container{ID: pleg.ContainerID(id)})
+				}
+				pods = append(pods, pod)
+			}
+			var err error
+			got, err = r.ListPods(t.Context())
+			kit.Must(t, err)
+		}
+		var words []string
+		for _, pod := range got {
+			var ids []string
+			for _, c := range pod.Containers {
+				ids = append(ids, string(c.ID))
+			}
+			words = append(words, string(pod.UID)+": "+strings.Join(ids, " "))
+		}
+		if got := strings.Join(words, "; "); got != tc.want {
+			t.Errorf("%s: the list is %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
 // A runtime that invents items must not fill the log.
 func TestManyMalformedItems(t *testing.T) {
 	reg, log := prometheus.NewRegistry(), &strings.Builder{}
@@ -275,7 +320,7 @@ func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
 	}
 }
 
-// A pod that the runtime does not have is nil, without an error.
+// A pod that the runtime does not know is nil, without an error.
 func TestMalformedAnswersAreRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    *pleg.Pod
@@ -339,31 +384,62 @@ type reporter struct {
 
 func (r reporter) Report() pleg.Report { r.do(); return pleg.Report{Endpoint: "unix:///socket"} }
 
-func TestReportMustNotBlock(t *testing.T) {
-	for name, tc := range map[string]struct {
-		do func(release chan struct{})
-		ok bool
-	}{
-		"returns": {func(chan struct{}) {}, true},
-		"panics":  {func(chan struct{}) { panic("test") }, false},
-		"Goexit":  {func(chan struct{}) { runtime.Goexit() }, false},
-		"blocks":  {func(release chan struct{}) { <-release }, false},
+func TestReportThatFails(t *testing.T) {
+	for name, do := range map[string]func(){
+		"panics": func() { panic("test") },
+		"Goexit": runtime.Goexit,
 	} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			release := make(chan struct{})
-			defer close(release)
-			r := guard(t, reporter{do: func() { tc.do(release) }})
-			for range 3 {
-				began := time.Now()
-				if got := r.Report(); (got.Endpoint != "") != tc.ok || (got.Degraded == nil) != tc.ok {
-					t.Errorf("report %+v, want a whole one: %v", got, tc.ok)
-				}
-				if took := time.Since(began); took > 2*time.Second {
-					t.Errorf("took %v", took)
-				}
+		t.Run(name, func(t *testing.T) {
+			r := guard(t, reporter{do: do})
+			if got := r.Report(); got.Endpoint != "" || got.Degraded == nil {
+				t.Errorf("report %+v, want an error alone", got)
 			}
 		})
 	}
+}
+
+// While a Report hangs, the last report is returned at once, however many ask. Once it returns, the
+// next report is whole.
+func TestReportThatHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release, hangs := make(chan struct{}), false
+		r := guard(t, reporter{do: func() {
+			if hangs {
+				<-release
+			}
+		}})
+		require := func(says string, within time.Duration) {
+			t.Helper()
+			began := time.Now()
+			got := r.Report()
+			if got.Endpoint == "" || (got.Degraded == nil) != (says == "") || says != "" && !strings.Contains(got.Degraded.Error(), says) {
+				t.Errorf("report %+v, want the last one and %q", got, says)
+			}
+			if took := time.Since(began); took > within {
+				t.Errorf("took %v, want at most %v", took, within)
+			}
+		}
+		require("", 0)
+		hangs = true
+		require("", 50*time.Millisecond)
+		require("", 50*time.Millisecond)
+		if err := r.Abandoned(); err != nil {
+			t.Errorf("after 0.1 s: %v", err)
+		}
+		time.Sleep(time.Second)
+		require("has not returned for 1s", 50*time.Millisecond)
+		for range 10 {
+			go r.Report()
+			require("has not returned for 1s", 0)
+		}
+		if err := r.Abandoned(); err == nil || strings.Count(err.Error(), "Report") != 1 {
+			t.Errorf("%v, want the call once", err)
+		}
+		close(release)
+		synctest.Wait()
+		require("", 0)
+		kit.Must(t, r.Abandoned())
+	})
 }
 
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {

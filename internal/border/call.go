@@ -72,13 +72,20 @@ func (c *calls) begin(of subject) (call, before *inFlight) {
 func (c *calls) abandon(of subject, call *inFlight) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.inFlight[of] != call {
-		return // it has just returned
+	if c.inFlight[of] != call || call.abandoned {
+		return // it has just returned, or another caller waited for it
 	}
 	call.abandoned = true
 	c.abandoned++
 	c.gauge.WithLabelValues(of.method).Inc()
 	c.log.Warn("runtime call ignores its context, abandoned", "method", of.method, "podUID", of.uid, "age", time.Since(call.began))
+}
+
+// isAbandoned reports whether nobody waits for a call any more.
+func (c *calls) isAbandoned(call *inFlight) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return call.abandoned
 }
 
 // end notes that a call has returned.

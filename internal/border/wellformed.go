@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// maxTold bounds the malformed items that are logged until a list of all pods has none; all are
+// maxTold bounds the malformed items that are logged until a list of all pods contains none; all are
 // counted.
 const maxTold = 100
 
@@ -28,16 +28,24 @@ type items struct {
 	mu sync.Mutex
 	// good is the newest list of all pods if nothing of it was malformed, otherwise empty.
 	good []*pleg.Pod
-	// uids and owners have the pods of that list and the first pod of each id; kept for their room.
-	uids   map[pleg.PodUID]struct{}
-	owners owners
-	told   map[badItem]struct{}
+	// uids are the pods of the newest list, owners the pods of its ids, before those of the list before
+	// it; kept for their room.
+	uids           map[pleg.PodUID]struct{}
+	owners, before owners
+	told           map[badItem]struct{}
 }
 
-type owners map[pleg.ContainerID]pleg.PodUID
+type owners map[pleg.ContainerID]owner
+
+// owner is the first pod that has an id. shared is set if another pod has it too.
+type owner struct {
+	pod    pleg.PodUID
+	shared bool
+}
 
 // wellFormed leaves out what has no id, what has the id of another item of its pod, and a pod with
-// the UID of another one. An id in two pods is kept in both, as pods do not depend on each other.
+// the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. An
+// id that was in one pod, and is in another one now, stays in the first while that is listed.
 // A list that has nothing to leave out is returned as it is.
 func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod {
 	x := &r.items
@@ -47,6 +55,7 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 		return pods // the same pointers: nothing has changed
 	}
 	clear(x.uids)
+	x.before, x.owners = x.owners, x.before
 	clear(x.owners)
 	var bad []badItem
 	kept := x.good[:0]
@@ -62,6 +71,9 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 			pod, bad = x.owners.clean(pod, bad)
 			kept = append(kept, pod)
 		}
+	}
+	if !r.kubeletEvents {
+		kept, bad = x.keepInPlace(kept, bad)
 	}
 	if len(bad) == 0 {
 		x.good = kept
@@ -95,16 +107,17 @@ func (o owners) clean(pod *pleg.Pod, bad []badItem) (*pleg.Pod, []badItem) {
 	leaveOut := func(c *pleg.Container) bool {
 		item, left := badItem{podUID: pod.UID, reason: "it is nil"}, true
 		if c != nil {
-			switch owner, known := o[c.ID]; {
+			switch first, known := o[c.ID]; {
 			case c.ID == "":
 				item.reason = "it has no id"
 			case !known:
-				o[c.ID] = pod.UID
+				o[c.ID] = owner{pod: pod.UID}
 				return false
-			case owner == pod.UID:
+			case first.pod == pod.UID:
 				item.reason = "the pod has the id twice"
 			default:
-				item.reason, left = "pod "+string(owner)+" has the id too; it is kept in both", false
+				o[c.ID] = owner{first.pod, true}
+				item.reason, left = "pod "+string(first.pod)+" has the id too; it is kept in both", false
 			}
 			item.id, item.container = c.ID, c.Name
 		}
@@ -119,6 +132,47 @@ func (o owners) clean(pod *pleg.Pod, bad []badItem) (*pleg.Pod, []badItem) {
 	clean := *pod
 	clean.Containers, clean.Sandboxes = containers, sandboxes
 	return &clean, bad
+}
+
+// keepInPlace puts each container that has left its pod back into it, if the pod is still listed: the
+// id of a container never moves, so the runtime is wrong about it.
+func (x *items) keepInPlace(pods []*pleg.Pod, bad []badItem) ([]*pleg.Pod, []badItem) {
+	for id, now := range x.owners {
+		was, known := x.before[id]
+		if _, listed := x.uids[was.pod]; !known || was.pod == now.pod || was.shared || now.shared || !listed {
+			continue
+		}
+		from, to := indexOf(pods, now.pod), indexOf(pods, was.pod)
+		var moved *pleg.Container
+		pods[from], moved = take(pods[from], id)
+		if moved == nil { // a sandbox is its pod
+			continue
+		}
+		back := *pods[to]
+		back.Containers = append(slices.Clone(back.Containers), moved)
+		pods[to] = &back
+		x.owners[id] = was
+		bad = append(bad, badItem{
+			podUID: now.pod, pod: pods[from].Namespace + "/" + pods[from].Name, id: id, container: moved.Name,
+			reason: "it was in pod " + string(was.pod) + " before, and stays there",
+		})
+	}
+	return pods, bad
+}
+
+func indexOf(pods []*pleg.Pod, uid pleg.PodUID) int {
+	return slices.IndexFunc(pods, func(pod *pleg.Pod) bool { return pod.UID == uid })
+}
+
+// take returns the pod without a container, and the container; nil if the pod does not have it.
+func take(pod *pleg.Pod, id pleg.ContainerID) (*pleg.Pod, *pleg.Container) {
+	i := slices.IndexFunc(pod.Containers, func(c *pleg.Container) bool { return c.ID == id })
+	if i < 0 {
+		return pod, nil
+	}
+	rest := *pod
+	rest.Containers = slices.Concat(pod.Containers[:i], pod.Containers[i+1:])
+	return &rest, pod.Containers[i]
 }
 
 // without returns the list without some items; the list itself if there are none.

@@ -3,7 +3,6 @@ package containerindex
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Host finds cgroups. The zero value is the machine of this process.
@@ -26,31 +24,6 @@ type Host struct {
 
 func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
 func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
-
-// Processes returns the processes in a cgroup ([lookup.Container].CgroupPath) and below it, as far as
-// they are in the pid namespace of this process.
-func (h Host) Processes(path string) (pids []int) {
-	if path == "" {
-		return nil
-	}
-	for _, root := range h.hierarchies() {
-		_ = filepath.WalkDir(filepath.Join(root, path), func(dir string, d fs.DirEntry, err error) error {
-			if err == nil && d.Name() == "cgroup.procs" { // cgroups come and go
-				text, _ := os.ReadFile(dir)
-				for line := range strings.FieldsSeq(string(text)) {
-					if pid, err := strconv.Atoi(line); err == nil && pid > 0 {
-						pids = append(pids, pid)
-					}
-				}
-			}
-			return nil
-		})
-		if len(pids) > 0 {
-			break // with cgroup v1, each hierarchy has the same
-		}
-	}
-	return pids
-}
 
 // pathOfProcess returns the cgroup of a process. With cgroup v1 a process has a cgroup in each
 // hierarchy: the first that names a container counts.
@@ -79,51 +52,4 @@ func pathIn(file io.Reader) (string, error) {
 		return "", fmt.Errorf("find the cgroup: %w", err)
 	}
 	return "", lookup.ErrNoContainer
-}
-
-// pathOfContainer returns the cgroup whose directory is named after a container; empty if
-// there is none, or none that this process may read.
-func (h Host) pathOfContainer(ctx context.Context, x *Index, id pleg.ContainerID) (path string, err error) {
-	for _, root := range h.hierarchies() {
-		path, err = x.search(ctx, root, func(dir fs.DirEntry) bool { return idOf(dir.Name()) == id })
-		if path != "" || err != nil {
-			break
-		}
-	}
-	return path, err
-}
-
-// search returns the first cgroup of a hierarchy that is wanted, or "". One search runs at a
-// time, and ends with ctx: a node may have thousands of cgroups.
-func (x *Index) search(ctx context.Context, root string, wanted func(fs.DirEntry) bool) (path string, err error) {
-	select {
-	case x.searching <- struct{}{}:
-		defer func() { <-x.searching }()
-	case <-ctx.Done():
-		return "", context.Cause(ctx)
-	}
-	err = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return context.Cause(ctx)
-		case err == nil && d.IsDir() && wanted(d): // cgroups come and go
-			path = strings.TrimPrefix(dir, root)
-			return fs.SkipAll
-		}
-		return nil
-	})
-	return path, err
-}
-
-// hierarchies are the mounted cgroup hierarchies: a single one with cgroup v2, several with v1.
-func (h Host) hierarchies() []string {
-	root := h.cgroup()
-	if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err == nil {
-		return []string{root}
-	}
-	mounted, _ := filepath.Glob(filepath.Join(root, "*", "cgroup.procs"))
-	for i, procs := range mounted {
-		mounted[i] = filepath.Dir(procs)
-	}
-	return mounted
 }

@@ -53,10 +53,27 @@ func (h Host) pathOfCgroup(ctx context.Context, x *Index, id uint64) (string, er
 	return strings.TrimPrefix(path, root), nil
 }
 
-func (x *Index) pathOfInode(ctx context.Context, root string, inode uint64) (string, error) {
-	path, err := x.search(ctx, root, func(dir fs.DirEntry) bool {
-		info, err := dir.Info()
-		return err == nil && info.Sys().(*syscall.Stat_t).Ino == inode
+// pathOfInode searches all cgroups. One search runs at a time, and ends with ctx: a node may have
+// thousands of cgroups.
+func (x *Index) pathOfInode(ctx context.Context, root string, inode uint64) (path string, err error) {
+	select {
+	case x.searching <- struct{}{}:
+		defer func() { <-x.searching }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	err = filepath.WalkDir(root, func(dir string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err != nil || !d.IsDir() {
+			return nil // cgroups come and go
+		}
+		if info, err := d.Info(); err == nil && info.Sys().(*syscall.Stat_t).Ino == inode {
+			path = strings.TrimPrefix(dir, root)
+			return fs.SkipAll
+		}
+		return nil
 	})
 	if err == nil && path == "" {
 		err = fmt.Errorf("%w: the cgroup does not exist", lookup.ErrNoContainer)

@@ -7,13 +7,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// parseID returns the id in what people paste: as Kubernetes prints it (containerd://ID), the name
-// or the path of a cgroup, with white space or quotes around it.
+// parseID returns the id in what people paste: as Kubernetes prints it (containerd://ID), with
+// white space or quotes around it.
 func parseID(text string) pleg.ContainerID {
 	text = strings.Trim(text, " \t\r\n\"'`,")
-	if ids := idsIn(text); len(ids) > 0 {
-		return ids[0]
-	}
 	if _, id, ok := strings.Cut(text, "://"); ok {
 		text = id
 	}
@@ -21,7 +18,7 @@ func parseID(text string) pleg.ContainerID {
 }
 
 // idsIn returns what may be the ids of containers in the path of a cgroup, the innermost
-// first: a container may have cgroups of its own, and a node may be a container.
+// first: a container may make cgroups of its own, and a node may be a container.
 func idsIn(path string) (ids []pleg.ContainerID) {
 	for _, part := range slices.Backward(strings.Split(path, "/")) {
 		if id := idOf(part); id != "" {
@@ -31,14 +28,14 @@ func idsIn(path string) (ids []pleg.ContainerID) {
 	return ids
 }
 
-// monitors are programs beside a container whose cgroups have its id too, as
+// monitors are programs beside a container whose cgroups are named after it too, as
 // crio-conmon-ID.scope.
 var monitors = []string{"conmon", "conmonrs", "monitor", "shim"}
 
 // idOf returns the id of the container whose cgroup has a directory of this name: the id alone, or
 // after the name of the runtime, as in cri-containerd-ID.scope, crio-ID or
-// kubepods-podUID.slice:cri-containerd:ID. Other names have the id of a container too, and are not
-// its cgroup: cgroups of monitors, and systemd's mount units (...-ID-rootfs.mount).
+// kubepods-podUID.slice:cri-containerd:ID. Other names contain the id of a container too, and are
+// not its cgroup: cgroups of monitors, and systemd's mount units (...-ID-rootfs.mount).
 func idOf(name string) pleg.ContainerID {
 	name = strings.TrimSuffix(name, ".scope")
 	at := strings.LastIndexAny(name, "-:") + 1

@@ -13,7 +13,7 @@ import (
 // maxRemoved bounds the removed containers that are kept.
 const maxRemoved = 1024
 
-// Index has the containers of all pods by their ids. Its methods are safe for concurrent use.
+// Index contains the containers of all pods by their ids. Its methods are safe for concurrent use.
 // The statuses in it are read-only.
 type Index struct {
 	source Source
@@ -31,7 +31,7 @@ type Index struct {
 	searching chan struct{}
 }
 
-// entry is a container in the newest status that has it.
+// entry is a container in the newest status that contains it.
 type entry struct {
 	pod       *pleg.PodStatus
 	removedAt time.Time // zero while the container exists

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -112,50 +111,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-// Other cgroups with the id of a container are not its own, whichever is found first.
-func TestPathOfContainer(t *testing.T) {
-	id := strings.Repeat("f9", 32)
-	x := containerindex.NewIndex(containerindex.Source{})
-	x.Set(&pleg.PodStatus{UID: "web", Containers: []*pleg.ContainerStatus{{ID: pleg.ContainerID(id)}}})
-	const pod = "kubepods.slice/pod1.slice/"
-	for name, tc := range map[string]struct {
-		v1      bool
-		cgroups []string
-		want    string
-	}{
-		"none":             {},
-		"containerd":       {cgroups: []string{pod + "cri-containerd-" + id + ".scope"}, want: pod + "cri-containerd-" + id + ".scope"},
-		"cgroup v1":        {v1: true, cgroups: []string{"cpu", "memory/kubepods/pod1/" + id}, want: "kubepods/pod1/" + id},
-		"CRI-O, systemd":   {cgroups: []string{pod + "crio-conmon-" + id + ".scope", pod + "crio-" + id + ".scope"}, want: pod + "crio-" + id + ".scope"},
-		"CRI-O, cgroupfs":  {cgroups: []string{"pod1/crio-conmon-" + id, "pod1/crio-" + id}, want: "pod1/crio-" + id},
-		"Podman":           {cgroups: []string{"machine.slice/libpod-conmon-" + id + ".scope", "machine.slice/libpod-" + id + ".scope"}, want: "machine.slice/libpod-" + id + ".scope"},
-		"a mount unit":     {cgroups: []string{"a.slice/run-" + id + "-rootfs.mount", "a.slice/var-" + id + ".mount", pod + id}, want: pod + id},
-		"only the monitor": {cgroups: []string{pod + "crio-conmon-" + id + ".scope"}},
-		"a longer number":  {cgroups: []string{"a/" + id + "9", "a/9" + id, "a/x" + id}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			root := t.TempDir()
-			if !tc.v1 {
-				file(t, root, "cgroup.procs", "")
-			}
-			for _, dir := range tc.cgroups {
-				file(t, root, dir+"/cgroup.procs", "")
-				hierarchy, _, _ := strings.Cut(dir, "/")
-				file(t, root, hierarchy+"/cgroup.procs", "")
-			}
-			want := tc.want
-			if want != "" {
-				want = "/" + want
-			}
-			c, err := containerindex.Host{Cgroup: root}.Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id), WithPath: true})
-			if err != nil || c.CgroupPath != want {
-				t.Errorf("path %q, %v, want %q", c.CgroupPath, err, want)
-			}
-		})
-	}
-}
-
-// The forms in which people have an id.
+// The forms in which people paste an id.
 func TestPastedIDs(t *testing.T) {
 	same := strings.Repeat("1a", 20) // the first 40 digits of c1
 	x := index()
@@ -169,15 +125,11 @@ func TestPastedIDs(t *testing.T) {
 		"cri-o://" + c1:                        {c1, nil},
 		`"docker://` + c1 + `",`:               {c1, nil},
 		" " + c1 + "\r\n":                      {c1, nil},
-		"cri-containerd-" + c1 + ".scope":      {c1, nil},
-		"crio-" + c1:                           {c1, nil},
-		"/kubepods/pod1/" + c1 + "/init":       {c1, nil},
 		"cri-o://" + sandbox[:13]:              {sandbox, nil},
 		sandbox[:1]:                            {sandbox, nil},
 		c1[:41]:                                {c1, nil},
 		c1[:40]:                                {"", pleg.ErrInvalidOption},
 		"1a":                                   {"1a", nil}, // a full id of a runtime that makes others
-		"crio-conmon-" + c1 + ".scope":         {"", lookup.ErrNotYet},
 		c1 + "0":                               {"", lookup.ErrNotYet},
 		c1[1:]:                                 {"", lookup.ErrNotYet},
 		"older-":                               {"", lookup.ErrNotYet},
@@ -345,36 +297,6 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	for prefix, want := range map[string]error{"2b": pleg.ErrInvalidOption, "ff": lookup.ErrNotYet} {
 		if c, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(prefix)}); !errors.Is(err, want) {
 			t.Errorf("Lookup of %s = %+v, %v, want %v", prefix, c, err, want)
-		}
-	}
-}
-
-// TestProcesses: the kernel writes 0 for a process of another pid namespace. As an argument of
-// kill it would mean this process.
-func TestProcesses(t *testing.T) {
-	for name, test := range map[string]struct {
-		files map[string]string
-		want  []int
-	}{
-		"one":                         {map[string]string{"cgroup.procs": "", "pod/cgroup.procs": "41\n"}, []int{41}},
-		"below it too":                {map[string]string{"cgroup.procs": "", "pod/cgroup.procs": "41\n", "pod/init/cgroup.procs": "42\n43\n"}, []int{41, 42, 43}},
-		"of other pid namespaces":     {map[string]string{"cgroup.procs": "", "pod/cgroup.procs": "0\n0\n41\n0\n"}, []int{41}},
-		"only of other namespaces":    {map[string]string{"cgroup.procs": "", "pod/cgroup.procs": "0\n"}, nil},
-		"the cgroup is gone":          {map[string]string{"cgroup.procs": "1\n"}, nil},
-		"v1: the same in each":        {map[string]string{"cpu/cgroup.procs": "", "cpu/pod/cgroup.procs": "41\n", "pids/cgroup.procs": "", "pids/pod/cgroup.procs": "41\n"}, []int{41}},
-		"v1: not in each":             {map[string]string{"cpu/cgroup.procs": "", "pids/cgroup.procs": "", "pids/pod/cgroup.procs": "41\n"}, []int{41}},
-		"v1: of others, then of this": {map[string]string{"cpu/cgroup.procs": "", "cpu/pod/cgroup.procs": "0\n", "pids/cgroup.procs": "", "pids/pod/cgroup.procs": "41\n"}, []int{41}},
-	} {
-		root := t.TempDir()
-		for path, text := range test.files {
-			file(t, root, path, text)
-		}
-		got := containerindex.Host{Cgroup: root}.Processes("/pod")
-		if slices.Sort(got); !slices.Equal(got, test.want) {
-			t.Errorf("%s: %d, want %d", name, got, test.want)
-		}
-		if all := (containerindex.Host{Cgroup: root}).Processes(""); all != nil {
-			t.Errorf("%s: an unknown cgroup has %d", name, all)
 		}
 	}
 }

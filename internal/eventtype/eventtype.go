@@ -1,4 +1,4 @@
-// Package eventtype has what the outputs of the project say about the types of events.
+// Package eventtype contains what the outputs of the project say about the types of events.
 package eventtype
 
 import (
@@ -49,11 +49,11 @@ type Info struct {
 	// Verb continues a sentence that begins with the container or the pod.
 	Verb  string
 	Class Class
-	// Severity is what most events of the type have; see also [SeverityOf].
+	// Severity is that of most events of the type; see also [SeverityOf].
 	Severity Severity
 }
 
-// eventTypes has every type that subscribers may get.
+// all is every type that subscribers may get.
 var all = []Info{
 	{pleg.ContainerStarted, 1, "container.started", "started", ClassNormal, SeverityGood},
 	{pleg.ContainerDied, 2, "container.died", "died", ClassNormal, SeverityNotice},

@@ -15,8 +15,8 @@ import (
 // Loop runs the sessions of an exporter, one after the other. [Loop.Status] is safe for
 // concurrent use; the goroutine of Run owns the rest.
 type Loop struct {
-	// Log logs Failed with an error, unless the attempt before had the same, and Recovered once the
-	// receiver accepts something again.
+	// Log logs Failed with an error, unless the attempt before failed with the same, and Recovered
+	// once the receiver accepts something again.
 	Log               *slog.Logger
 	Failed, Recovered string
 	// Backoff is the time between two sessions.
@@ -58,7 +58,7 @@ func (l *Loop) Pause(ctx context.Context, err error, atLeast time.Duration) erro
 	retryIn := max(l.Backoff.Next(), atLeast)
 	if text := err.Error(); text != l.logged {
 		l.logged = text
-		l.Log.WarnContext(ctx, l.Failed, "err", err, "retryIn", retryIn) //nolint:sloglint // each exporter has a constant of its own
+		l.Log.WarnContext(ctx, l.Failed, "err", err, "retryIn", retryIn) //nolint:sloglint // a constant of each exporter
 	}
 	if l.Wait != nil {
 		return l.Wait(ctx, retryIn)

@@ -1,5 +1,5 @@
 // Package instrument registers the metrics of the stages under the project's
-// names or, for metrics that the kubelet has too, under the kubelet's.
+// names or, for metrics of the kubelet, under the kubelet's.
 package instrument
 
 import (
@@ -15,11 +15,11 @@ import (
 type Registry struct {
 	// Registerer receives the metrics. If nil, they stay unregistered.
 	Registerer prometheus.Registerer
-	// KubeletNames gives the metrics that the kubelet has too the kubelet's names.
+	// KubeletNames gives the kubelet's metrics the kubelet's names.
 	KubeletNames bool
 }
 
-// Name returns the name of a metric that the kubelet has too: kubelet if KubeletNames
+// Name returns the name of a metric that the kubelet exports too: kubelet if KubeletNames
 // is set, otherwise ours.
 func (r Registry) Name(ours, kubelet string) string {
 	if r.KubeletNames {
@@ -76,7 +76,8 @@ func (r Registry) Register(collectors ...prometheus.Collector) error {
 
 var fqName = regexp.MustCompile(`fqName: "([^"]*)"`)
 
-// name returns the name of a collector's first metric. [prometheus.Desc] has it only in its text.
+// name returns the name of a collector's first metric. [prometheus.Desc] contains it only in its
+// text.
 func name(c prometheus.Collector) string {
 	descs := make(chan *prometheus.Desc)
 	go func() {

@@ -41,7 +41,7 @@ func (b *Box[T]) Put(v T) bool {
 	return true
 }
 
-// Wake returns a channel that is ready while the box has values.
+// Wake returns a channel that is ready while the box holds values.
 func (b *Box[T]) Wake() <-chan struct{} { return b.wake }
 
 // Take empties the box and returns its values in the order in which they were put.

@@ -1,4 +1,4 @@
-// Package podcache has the newest status of every pod and lets callers wait for a status that is
+// Package podcache keeps the newest status of every pod and lets callers wait for a status that is
 // new enough.
 //
 // It is the one structure of the pipeline that goroutines share. Two stages write it: the inspector
@@ -43,11 +43,17 @@ type entry struct {
 	// lastAsOf, and perhaps later: see the method. An error leaves both.
 	last     *pleg.PodStatus
 	lastAsOf time.Time
-	// listed is the pod in the newest listing that did not cover it, pending the number of that
-	// listing. since is the time of the first listing after the last that covered it.
-	listed  *pleg.Pod
-	pending uint64
-	since   time.Time
+	// behind is set by a listing that does not cover the pod.
+	behind behind
+}
+
+// behind is what a listing has of a pod that waits for its inspection. It applies while that listing
+// is the newest, so that the next one, which names the pods that still wait, ends it for all others
+// without touching them.
+type behind struct {
+	listing uint64 // its number; 0 once an inspection as new as the listing has ended
+	pod     *pleg.Pod
+	since   time.Time // of the first listing after the last that covered the pod
 }
 
 // New returns an empty cache.
@@ -111,7 +117,7 @@ func (c *Cache) Delete(uid pleg.PodUID, at time.Time) {
 	c.put(uid, entry{at: at, gone: true})
 }
 
-// Touch notes that the observation of time at found the pod as the cache has it.
+// Touch notes that the observation of time at found the pod as it is in the cache.
 func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -131,9 +137,9 @@ func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	for _, pod := range pending {
 		e := c.entryOf(pod.UID)
 		if !c.isPending(e) {
-			e.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
+			e.behind.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
 		}
-		e.listed, e.pending = pod, c.listings+1
+		e.behind.pod, e.behind.listing = pod, c.listings+1
 	}
 	c.observed = at
 	c.listings++
@@ -172,7 +178,7 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 		return
 	}
 	if have != nil {
-		e.listed, e.pending, e.since = have.listed, have.pending, have.since
+		e.behind = have.behind
 	}
 	switch {
 	case e.gone:
@@ -189,16 +195,18 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 }
 
 // applied lets the global time cover the pod again if its observation is at least as
-// new as the last listing.
+// new as the last listing. A pod whose inspection failed still waits for one that succeeds.
 func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
-	if !at.Before(c.observed) {
-		e.pending = 0
+	if e.err == nil && !at.Before(c.observed) {
+		e.behind.listing = 0
 	}
 	c.wake(uid)
 }
 
 // isPending reports whether the newest listing does not cover the pod.
-func (c *Cache) isPending(e *entry) bool { return e.pending > 0 && e.pending == c.listings }
+func (c *Cache) isPending(e *entry) bool {
+	return e.behind.listing > 0 && e.behind.listing == c.listings
+}
 
 func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	switch e := c.entries[uid]; {
@@ -258,7 +266,7 @@ func (c *Cache) lastAsOf(e *entry) time.Time {
 // listed returns the pod as listings show it if that is not inspected yet, or nil.
 func (c *Cache) listed(e *entry) *pleg.Pod {
 	if e.err != nil || c.isPending(e) {
-		return e.listed
+		return e.behind.pod
 	}
 	return nil
 }

@@ -16,7 +16,7 @@ func (c *Cache) Pending() []cache.Pending {
 	var pending []cache.Pending
 	for uid, e := range c.entries {
 		if c.isPending(e) {
-			pending = append(pending, cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.listed, Since: e.since})
+			pending = append(pending, cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.behind.pod, Since: e.behind.since})
 		}
 	}
 	c.mu.Unlock()
@@ -33,7 +33,7 @@ func (c *Cache) Uninspected(since time.Time) []*pleg.Pod {
 	defer c.mu.Unlock()
 	var pods []*pleg.Pod
 	for _, e := range c.entries {
-		if pod := c.listed(e); pod != nil && (e.err != nil || !e.since.After(since)) {
+		if pod := c.listed(e); pod != nil && (e.err != nil || !e.behind.since.After(since)) {
 			pods = append(pods, pod)
 		}
 	}

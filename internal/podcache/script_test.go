@@ -19,18 +19,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each script has one step a semicolon. A pod and the time of an observation are one word, such
+// Each script contains one step a semicolon. A pod and the time of an observation are one word, such
 // as a3:
 //
 //	set a3=NAME         an inspection returned a status of that name
 //	fail a3             an inspection failed
-//	gone a3, touch a3   the observation found the pod gone, or as the cache has it
+//	gone a3, touch a3   the observation found the pod gone, or as it is in the cache
 //	list 3 PODS         a list of all pods; these have changed, and wait for an inspection
 //	synced, close       the first list is committed; Run has returned
 //	newer a3            a call of GetNewerThan begins
-//	get a, entry a, list, pending   what the cache has
+//	get a, entry a, list, pending   what is in the cache
 //
-// What the cache has, and what each call returns when it ends, is written down: the name of a
+// What is in the cache, and what each call returns when it ends, is written down: the name of a
 // status or of an error, and the times until which it and the last good status are known.
 var scripts = map[string]struct{ script, want string }{
 	"before the first list":                                   {"get a", "unsynced"},

@@ -18,8 +18,10 @@ import (
 const (
 	// mode lets the owner and the group connect.
 	mode fs.FileMode = 0o660
-	// maxPath is the longest path that fits in sockaddr_un on Linux.
-	maxPath = 107
+	// suffix is that of the name under which a socket is made.
+	suffix = "~"
+	// maxPath is the longest path that fits in sockaddr_un on Linux, with the suffix.
+	maxPath = 107 - len(suffix)
 	// probeTimeout is the time in which the server of an existing socket must
 	// accept.
 	probeTimeout = time.Second
@@ -53,10 +55,27 @@ func listen(ctx context.Context, path string) (_ net.Listener, err error) {
 			lock.release()
 		}
 	}()
+	unfinished := path + suffix
 	if err := removeStale(ctx, path); err != nil {
 		return nil, err
 	}
-	// Fchmod sets the mode before the socket has a path, so that nobody can
+	if err := removeStale(ctx, unfinished); err != nil {
+		return nil, fmt.Errorf("%s: %w", unfinished, err)
+	}
+	l, created, err := bind(ctx, unfinished)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Rename(unfinished, path); err != nil {
+		return nil, errors.Join(fmt.Errorf("rename the socket: %w", cause(err)), os.Remove(unfinished), l.Close())
+	}
+	return &listener{Listener: l, path: path, created: created, lock: lock}, nil
+}
+
+// bind listens on a new socket and sets its mode. Until then the socket has another name than
+// clients use: the umask is off its mode, so a member of the group would be refused.
+func bind(ctx context.Context, path string) (net.Listener, fs.FileInfo, error) {
+	// Fchmod sets the mode before the socket has a name, so that nobody else can
 	// connect before Chmod, whatever the umask is.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var err error
@@ -64,14 +83,14 @@ func listen(ctx context.Context, path string) (_ net.Listener, err error) {
 	}}
 	l, err := config.Listen(ctx, "unix", path)
 	if err != nil {
-		return nil, cause(err)
+		return nil, nil, cause(err)
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	created, err := setMode(path, mode)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("set the mode of the socket: %w", err), l.Close())
+		return nil, nil, errors.Join(fmt.Errorf("set the mode of the socket: %w", err), l.Close())
 	}
-	return &listener{Listener: l, path: path, created: created, lock: lock}, nil
+	return l, created, nil
 }
 
 // listener removes its socket when it is closed.
@@ -83,6 +102,9 @@ type listener struct {
 	lock    *lock
 	once    sync.Once
 }
+
+// Addr implements [net.Listener]. The kernel knows the socket under its first name.
+func (l *listener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
 // Close implements [net.Listener].
 func (l *listener) Close() error {
@@ -101,7 +123,7 @@ func check(path string) error {
 		return errors.New("the path of the socket is empty")
 	}
 	if len(path) > maxPath {
-		return fmt.Errorf("the path has %d bytes, but a unix socket allows %d", len(path), maxPath)
+		return fmt.Errorf("the path has %d bytes, but the path of a socket may have %d", len(path), maxPath)
 	}
 	folder, err := os.Stat(filepath.Dir(path))
 	if err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0 {

@@ -23,11 +23,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestModeIsRestrictedFromTheStart watches a socket while it is created, under a
-// umask that forbids nothing: other users can never connect.
-func TestModeIsRestrictedFromTheStart(t *testing.T) {
+// TestModeIsRightFromTheStart watches a socket while it is created. Other users can never connect,
+// even if the umask forbids nothing, and the group always can, even if it forbids that.
+func TestModeIsRightFromTheStart(t *testing.T) {
+	for _, umask := range []int{0, 0o077} {
+		watchMode(t, umask)
+	}
+}
+
+func watchMode(t *testing.T, umask int) {
 	path := filepath.Join(t.TempDir(), "s")
-	defer syscall.Umask(syscall.Umask(0))
+	defer syscall.Umask(syscall.Umask(umask))
 	ctx, cancel := context.WithCancel(t.Context())
 	seen := make(chan map[fs.FileMode]int)
 	go func() {
@@ -47,7 +53,7 @@ func TestModeIsRestrictedFromTheStart(t *testing.T) {
 	cancel()
 	modes := <-seen
 	if n := modes[fs.ModeSocket|0o660]; n == 0 || len(modes) != 1 {
-		t.Errorf("modes seen = %v, want only 0660", modes)
+		t.Errorf("umask %#o: modes seen = %v, want only 0660", umask, modes)
 	}
 }
 
@@ -113,12 +119,14 @@ func TestListenRejectsBadPaths(t *testing.T) {
 	used, err := unixsocket.Listen(t.Context(), path("used"))
 	kit.Must(t, err)
 	defer used.Close()
-	stale, err := net.Listen("unix", path("stale")) // of a process that has ended
-	kit.Must(t, err)
-	stale.(*net.UnixListener).SetUnlinkOnClose(false)
-	stale.Close()
+	for _, name := range []string{"stale", "renamed~"} {
+		stale, err := net.Listen("unix", path(name)) // of a process that has ended
+		kit.Must(t, err)
+		stale.(*net.UnixListener).SetUnlinkOnClose(false)
+		stale.Close()
+	}
 	if err := errors.Join(
-		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")),
+		os.WriteFile(path("file"), []byte("precious"), 0o600), os.Symlink(path("used"), path("link")), os.Symlink(path("victim"), path("locked.lock")), os.Symlink(path("victim"), path("precious~")),
 		os.Mkdir(path("sticky"), 0o700), os.Chmod(path("sticky"), 0o777|fs.ModeSticky),
 		os.Mkdir(path("group"), 0o700), os.Chmod(path("group"), 0o775), os.Mkdir(path("open"), 0o700), os.Chmod(path("open"), 0o777),
 	); err != nil {
@@ -129,12 +137,14 @@ func TestListenRejectsBadPaths(t *testing.T) {
 		{path("file"), "not a socket"},
 		{path("link"), "not a socket"},
 		{dir, "not a socket"},
+		{path("precious"), "precious~: the path exists and is not a socket"},
 		{path("none/pleg.sock"), "no such file or directory"},
-		{path(strings.Repeat("x", 107-len(dir))), "a unix socket allows 107"},
+		{path(strings.Repeat("x", 107-len(dir))), "the path of a socket may have 106"},
 		{"", "empty"},
 		{path("locked"), "lock the socket"},
 		{path("open/s"), "everybody can replace the socket"},
 		{path("stale"), ""},
+		{path("renamed"), ""},
 		{path("sticky/s"), ""},
 		{path("group/s"), ""},
 	} {
@@ -143,6 +153,9 @@ func TestListenRejectsBadPaths(t *testing.T) {
 			t.Errorf("%s: %v, want an error with %q", tt.path, err, tt.says)
 		}
 		if err == nil {
+			if l.Addr().String() != tt.path {
+				t.Errorf("the address of %s is %v", tt.path, l.Addr())
+			}
 			l.Close()
 		}
 	}

@@ -61,15 +61,17 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}.Completed(s.At))
 	}
 	if s.Degraded != nil {
-		all = append(all, Finding{
+		f := Finding{
 			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
-		}.Completed(s.At))
+		}
+		if errors.Is(s.Degraded, pleg.ErrListTooLarge) {
+			f.Cause, f.Subject, f.What = ListTooLarge, theList, "is too large"
+			f.Detail = strings.TrimPrefix(Plain(s.Degraded), "a list is too large")
+		}
+		all = append(all, f.Completed(s.At))
 	}
 	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
 		all = append(all, f.Completed(s.At))
-	}
-	if slices.ContainsFunc(all, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem }) {
-		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Cause != ListTooLarge && tooLarge.MatchString(f.Detail) })
 	}
 	return all
 }
@@ -88,8 +90,8 @@ func (l Limits) unwatched(since time.Time) bool {
 
 const theList = "the list of all pods"
 
-// lists finds lists of all pods that fail, hang or are slow. One trouble has one age: from the
-// start of the first list that did not succeed.
+// lists finds lists of all pods that fail, hang or are slow. A trouble counts from the start
+// of the first list that did not succeed.
 func (l Limits) lists(s pleg.Status) []Finding {
 	r := s.Relist
 	since, running := r.Failing, time.Duration(0)
@@ -188,7 +190,7 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	return f
 }
 
-// and returns the finding with the number of other pods that have it.
+// and returns the finding with the number of other pods with it.
 func (f Finding) and(more int) Finding {
 	f.Pods = 1 + more
 	if more > 0 {
@@ -211,9 +213,6 @@ func (f Finding) in(c *pleg.Call) Finding {
 	}
 	return f
 }
-
-// tooLarge is in what a client says of a list that is too large.
-var tooLarge = regexp.MustCompile(`listed in portions|the list exceeds`)
 
 // frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
 var (

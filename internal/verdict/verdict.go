@@ -33,7 +33,7 @@ type Verdict struct {
 	// Severity is the severity of the first finding, or [OK] without findings.
 	Severity Severity `json:"severity"`
 	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 hangs since 17:36 (6m, 9
-	// attempts) in ContainerStatus of nginx". It can name pods. It has the time zone of this
+	// attempts) in ContainerStatus of nginx". It can name pods. Times are in the time zone of this
 	// process: a program in another time zone makes the line from the findings.
 	Text string `json:"text"`
 	// Findings are the known causes that fit, the worst first.

@@ -30,7 +30,7 @@ func quarantined(name string, age time.Duration, hung int) pleg.Quarantined {
 	return pleg.Quarantined{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(age), Hung: hung, NextTry: noon.Add(9 * time.Second), Call: nginx}
 }
 
-// TestOf has one status for each cause.
+// TestOf judges one status for each cause.
 func TestOf(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(*pleg.Status)
@@ -237,6 +237,12 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
 		},
+		"a list is too large": {
+			func(s *pleg.Status) {
+				s.Degraded, s.Since.Degraded = fmt.Errorf("%w: list containers: 18 MiB; the largest pods are shop/web 17 MiB", pleg.ErrListTooLarge), ago(time.Hour)
+			},
+			"PROBLEM: the list of all pods is too large since 11:00 (60m), so pods are listed in portions: list containers: 18 MiB; the largest pods are shop/web 17 MiB", "reduce the annotations",
+		},
 		"unhealthy": {
 			func(s *pleg.Status) {
 				s.Healthy, s.Err, s.Since.Unhealthy = false, errors.New("no inspection has succeeded for 4m0s"), ago(time.Minute)
@@ -270,7 +276,7 @@ func TestOf(t *testing.T) {
 	}
 }
 
-// TestPods requires that each pod with trouble has its own finding, with the next try as a
+// TestPods requires that each pod with trouble gets its own finding, with the next try as a
 // detail.
 func TestPods(t *testing.T) {
 	s := pleg.Status{

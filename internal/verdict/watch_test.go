@@ -133,7 +133,7 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 	}
 }
 
-// TestWatchNamesEachPod has two pods that hang one after the other, and recover in this order.
+// TestWatchNamesEachPod watches two pods that hang one after the other, and recover in this order.
 func TestWatchNamesEachPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var logged kit.Log
@@ -165,7 +165,7 @@ func TestWatchNamesEachPod(t *testing.T) {
 	})
 }
 
-// TestTookIsTheMedianOfTheLastMinute has a slow runtime that recovers.
+// TestTookIsTheMedianOfTheLastMinute uses a slow runtime that recovers.
 func TestTookIsTheMedianOfTheLastMinute(t *testing.T) {
 	var r verdict.Recent
 	now := time.Unix(1000, 0)

@@ -20,7 +20,7 @@ var eventTypes = func() map[plegv1.EventType]pleg.EventType {
 	return types
 }()
 
-// FromEventType returns the number of a type; ok is false if it has none.
+// FromEventType returns the number of a type; ok is false if there is none.
 func FromEventType(t pleg.EventType) (number plegv1.EventType, ok bool) {
 	number = plegv1.EventType(eventtype.Of(t).Number)
 	return number, number != plegv1.EventType_EVENT_TYPE_UNSPECIFIED
@@ -103,7 +103,7 @@ func FromTime(t time.Time) *timestamppb.Timestamp {
 }
 
 // ToTime returns a timestamp as local time. It returns the zero time for nil, and for a
-// year that JSON cannot have.
+// year that JSON cannot express.
 func ToTime(t *timestamppb.Timestamp) time.Time {
 	local := t.AsTime().Local()
 	if t == nil || !t.IsValid() || local.Year() < 1 || local.Year() > 9999 {

@@ -10,7 +10,7 @@ import (
 
 // FromQuery returns the message of a query that is well-formed.
 func FromQuery(q lookup.Query) *plegv1.LookupRequest {
-	m := &plegv1.LookupRequest{Wait: durationpb.New(q.Wait), WithPath: q.WithPath}
+	m := &plegv1.LookupRequest{Wait: durationpb.New(q.Wait)}
 	switch {
 	case q.Container != "":
 		m.Of = &plegv1.LookupRequest_ContainerId{ContainerId: Text(string(q.Container))}
@@ -26,7 +26,7 @@ func FromQuery(q lookup.Query) *plegv1.LookupRequest {
 func ToQuery(m *plegv1.LookupRequest) lookup.Query {
 	return lookup.Query{
 		Container: pleg.ContainerID(m.GetContainerId()), PID: int(m.GetPid()), Cgroup: m.GetCgroupId(),
-		Wait: m.GetWait().AsDuration(), WithPath: m.GetWithPath(),
+		Wait: m.GetWait().AsDuration(),
 	}
 }
 

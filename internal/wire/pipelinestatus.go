@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -35,6 +36,13 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	for _, f := range s.Failed {
 		m.Failed = append(m.Failed, &plegv1.FailedPod{
 			Uid: Text(string(f.UID)), Namespace: Text(f.Namespace), Name: Text(f.Name), Since: FromTime(f.Since), Error: ErrorText(f.Err),
+		})
+	}
+	for _, c := range s.Contradictions {
+		m.Contradictions = append(m.Contradictions, &plegv1.Contradiction{
+			PodUid: Text(string(c.UID)), PodNamespace: Text(c.Namespace), PodName: Text(c.Name),
+			Id: Text(string(c.Container)), Container: Text(c.ContainerName), Sandbox: c.Sandbox,
+			Listed: states[c.Listed], Status: states[c.Status], Missing: c.Missing, Since: FromTime(c.Since),
 		})
 	}
 	for _, p := range s.Stuck {
@@ -86,7 +94,7 @@ func fromCall(c *pleg.Call) *plegv1.Call {
 // ToPipelineStatus returns the status of a message.
 func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	s := pleg.Status{
-		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toError(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
+		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toDegraded(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 		InspectionTook: m.GetInspectionTook().AsDuration(), Endpoint: m.GetEndpoint(),
 		Since:   pleg.Since{Unhealthy: ToTime(m.GetUnhealthySince()), Degraded: ToTime(m.GetDegradedSince()), Slow: ToTime(m.GetSlowSince())},
@@ -108,6 +116,13 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 	for _, f := range m.GetFailed() {
 		s.Failed = append(s.Failed, pleg.Failed{
 			UID: pleg.PodUID(f.GetUid()), Namespace: f.GetNamespace(), Name: f.GetName(), Since: ToTime(f.GetSince()), Err: toError(f.GetError()),
+		})
+	}
+	for _, c := range m.GetContradictions() {
+		s.Contradictions = append(s.Contradictions, pleg.Contradiction{
+			UID: pleg.PodUID(c.GetPodUid()), Namespace: c.GetPodNamespace(), Name: c.GetPodName(),
+			Container: pleg.ContainerID(c.GetId()), ContainerName: c.GetContainer(), Sandbox: c.GetSandbox(),
+			Listed: toState(c.GetListed()), Status: toState(c.GetStatus()), Missing: c.GetMissing(), Since: ToTime(c.GetSince()),
 		})
 	}
 	for _, p := range m.GetStuck() {
@@ -140,7 +155,7 @@ func toProcess(m *plegv1.Process) *pleg.Process {
 func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	err := toError(m.GetError())
 	if err != nil && m.GetUnavailable() {
-		err = unavailable{err}
+		err = known{err, pleg.ErrUnavailable}
 	}
 	return pleg.RelistStatus{
 		Success: ToTime(m.GetSuccess()), Took: m.GetTook().AsDuration(), Started: ToTime(m.GetStarted()), Call: toCall(m.GetCall()),
@@ -150,12 +165,22 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	}
 }
 
-// unavailable stands for an error of another process that wraps [pleg.ErrUnavailable], with its
-// text.
-type unavailable struct{ error }
+// toDegraded returns the error of a text, which begins with that of [pleg.ErrListTooLarge] if it is one.
+func toDegraded(text string) error {
+	if strings.HasPrefix(text, pleg.ErrListTooLarge.Error()) {
+		return known{toError(text), pleg.ErrListTooLarge}
+	}
+	return toError(text)
+}
+
+// known stands for an error of another process that wraps an error of package pleg, with its text.
+type known struct {
+	error
+	is error
+}
 
 // Unwrap implements the interface of package errors.
-func (unavailable) Unwrap() error { return pleg.ErrUnavailable }
+func (e known) Unwrap() error { return e.is }
 
 func toCall(m *plegv1.Call) *pleg.Call {
 	if m == nil {

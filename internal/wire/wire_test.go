@@ -105,7 +105,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		requireKept(t, status, wire.FromStatus, wire.ToStatus)
 	}
 	requireKept(t, filled[lookup.Container](t), wire.FromContainer, wire.ToContainer)
-	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second, WithPath: true}, {PID: 7}, {Cgroup: 1 << 40}} {
+	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second}, {PID: 7}, {Cgroup: 1 << 40}} {
 		requireKept(t, q, wire.FromQuery, wire.ToQuery)
 	}
 	requireKept(t, filled[pleg.Status](t), wire.FromPipelineStatus, wire.ToPipelineStatus)
@@ -143,14 +143,22 @@ func TestAbsentValues(t *testing.T) {
 	}
 }
 
-func TestUnavailableRuntimeStaysSo(t *testing.T) {
+func TestKnownErrorsStaySo(t *testing.T) {
 	away := pleg.Status{Relist: pleg.RelistStatus{Err: fmt.Errorf("list pods: %w: refused", pleg.ErrUnavailable)}}
 	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(away))).Relist.Err; !errors.Is(err, pleg.ErrUnavailable) || err.Error() != away.Relist.Err.Error() {
 		t.Errorf("the error of an unavailable runtime became %v", err)
 	}
+	large := pleg.Status{Degraded: fmt.Errorf("%w: list containers: 18 MiB", pleg.ErrListTooLarge)}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(large))).Degraded; !errors.Is(err, pleg.ErrListTooLarge) || err.Error() != large.Degraded.Error() {
+		t.Errorf("the error of a list that is too large became %v", err)
+	}
+	other := pleg.Status{Degraded: errors.New("the socket is gone")}
+	if err := wire.ToPipelineStatus(sent(t, wire.FromPipelineStatus(other))).Degraded; err.Error() != other.Degraded.Error() || errors.Is(err, pleg.ErrListTooLarge) {
+		t.Errorf("another fallback became %v", err)
+	}
 }
 
-// The table has the numbers of the protobuf enum, which has no others.
+// The table contains the numbers of the protobuf enum, and no others.
 func TestEventTypesHaveTheNumbersOfTheEnum(t *testing.T) {
 	boundary := regexp.MustCompile(`([a-z])([A-Z])`)
 	numbers := map[string]int32{"EVENT_TYPE_UNSPECIFIED": 0}
@@ -195,7 +203,7 @@ func TestUnknownEventTypeKeepsItsNumber(t *testing.T) {
 	}
 }
 
-// JSON has no years beyond 9999, in the zone of this machine, and Go's zero time is no time.
+// JSON knows no years beyond 9999, in the zone of this machine, and Go's zero time is no time.
 func TestYearsThatJSONCannotHave(t *testing.T) {
 	const first, last, hour = -62135596800, 253402300799, 3600
 	defer func(zone *time.Location) { time.Local = zone }(time.Local)

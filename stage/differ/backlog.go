@@ -8,26 +8,28 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// open is a listing that is not complete. It is complete once the inspection of each changed pod
-// has ended, with or without success, or hangs.
+// backlog is the listings that are not complete. A listing is complete once the inspection of each
+// changed pod has ended, with or without success, or hangs.
+type backlog struct{ open []open }
+
 type open struct {
 	stage.Asked
 	callers []chan<- error
 }
 
 // complete returns the mark for the listings that have become complete, if there are any.
-func (m *machine) complete() (mark stage.Mark) {
+func (b *backlog) complete(records map[pleg.PodUID]*record) (mark stage.Mark) {
 	var done stage.Asked
-	for len(m.open) > 0 && !m.owes(m.open[0]) {
-		done = m.open[0].Asked
-		mark.Relisted = append(mark.Relisted, m.open[0].callers...)
-		m.open = slices.Delete(m.open, 0, 1)
+	for len(b.open) > 0 && !owed(records, b.open[0].Began) {
+		done = b.open[0].Asked
+		mark.Relisted = append(mark.Relisted, b.open[0].callers...)
+		b.open = slices.Delete(b.open, 0, 1)
 	}
 	if done.Began == 0 {
 		return mark
 	}
 	mark.Current = done.At
-	for _, rec := range m.records {
+	for _, rec := range records {
 		if rec.behind(done.Began) {
 			mark.Behind = append(mark.Behind, stage.Behind{Pod: rec.named, Until: rec.until.At})
 		}
@@ -38,10 +40,10 @@ func (m *machine) complete() (mark stage.Mark) {
 	return mark
 }
 
-// owes reports whether a listing waits for a pod.
-func (m *machine) owes(l open) bool {
-	for _, rec := range m.records {
-		if rec.owes > 0 && rec.owes <= l.Began {
+// owed reports whether a listing that began then waits for a pod.
+func owed(records map[pleg.PodUID]*record, began uint64) bool {
+	for _, rec := range records {
+		if rec.owesTo(began) {
 			return true
 		}
 	}
@@ -49,8 +51,8 @@ func (m *machine) owes(l open) bool {
 }
 
 // behind returns the pods that a listing does not cover.
-func (m *machine) behind(began uint64) (pods []*pleg.Pod) {
-	for _, rec := range m.records {
+func (b *backlog) behind(records map[pleg.PodUID]*record, began uint64) (pods []*pleg.Pod) {
+	for _, rec := range records {
 		if rec.behind(began) {
 			pods = append(pods, rec.named)
 		}

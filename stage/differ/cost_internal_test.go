@@ -40,7 +40,7 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 					break
 				}
 				m.step(accepted{c}, now)
-				m.step(settle{stage.Settled{UID: c.UID}}, now)
+				m.step(settle{stage.Settled{UID: c.UID, How: stage.Committed}}, now)
 			}
 			n := 0
 			if got := testing.AllocsPerRun(100, func() {

@@ -9,29 +9,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// kind is a container's state for the purpose of events: the kubelet's
-// plegContainerState.
-type kind uint8
-
-const (
-	absent kind = iota
-	changed
-	running
-	exited
-	gone // only for events: the removal is announced
-)
-
-func kindOf(s pleg.State) kind {
-	switch s {
-	case pleg.StateRunning:
-		return running
-	case pleg.StateExited:
-		return exited
-	default:
-		return changed
-	}
-}
-
 // transition returns the types of the events for a container that goes from one kind to
 // another (kubelet v1.37, generateEvents).
 func transition(from, to kind) []pleg.EventType {
@@ -51,106 +28,111 @@ func transition(from, to kind) []pleg.EventType {
 	}
 }
 
-// same reports whether two answers about a pod have no event between them. It is
-// the whole cost of an unchanged pod, so it allocates nothing. It may return false if
-// only the order differs; events then finds none.
-func same(old, cur *pleg.Pod) bool {
-	if old == cur {
-		return true
-	}
-	if old == nil || cur == nil {
-		return false
-	}
-	return slices.EqualFunc(old.Containers, cur.Containers, sameContainer) &&
-		slices.EqualFunc(old.Sandboxes, cur.Sandboxes, sameContainer)
-}
-
-func sameContainer(a, b *pleg.Container) bool {
-	return a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
-}
-
-// events returns what happened to a pod between two answers; either may be nil. passed are
+// events returns what happened to a pod between two answers; either may be nil. over are
 // the containers that have come and gone in between. The order is the kubelet's
 // (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the
-// new pod has. A container that is first seen exited may have run.
-func events(old, cur *pleg.Pod, passed []passed, at time.Time) []pleg.Event {
-	if same(old, cur) && len(passed) == 0 {
+// new pod has.
+//
+// The kubelet knows no more than the two answers. Otherwise the steps of a container lead from what
+// was reported of it: each is reported once, whatever is listed of its state in between.
+func events(old, cur *pleg.Pod, over []passed, l *lives, at time.Time) []pleg.Event {
+	if same(old, cur) && len(over) == 0 {
 		return nil
 	}
-	pod := cmp.Or(cur, old)
+	d := diff{pod: cmp.Or(cur, old), over: over, lives: l, at: at}
 	before, after := kindsOf(old), kindsOf(cur) // a pod may have thousands of sandboxes
-	var out []pleg.Event
-	tell := func(c *pleg.Container, sandbox bool) {
-		from, to := before[c.ID], after[c.ID]
-		for _, t := range transition(from, to) {
-			if from == absent && c.State == pleg.StateCreated {
-				t = pleg.ContainerCreated
-			}
-			if t == pleg.ContainerDied && to == exited && !sandbox && !wasStarted(old, c.ID) {
-				out = append(out, containerEvent(stage.ContainerRan, pod, c, sandbox, at))
-			}
-			out = append(out, containerEvent(t, pod, c, sandbox, at))
-		}
-	}
-	each(old, tell)
-	for _, p := range passed {
-		for _, t := range p.told(cur) {
-			out = append(out, containerEvent(t, p.pod, p.container, p.sandbox, at))
+	each(old, func(c *pleg.Container, sandbox bool) { d.tell(c, sandbox, before[c.ID], after[c.ID]) })
+	for _, p := range over {
+		if before[p.container.ID] == absent && after[p.container.ID] == absent {
+			d.pass(p)
 		}
 	}
 	each(cur, func(c *pleg.Container, sandbox bool) {
-		if _, ok := before[c.ID]; !ok {
-			tell(c, sandbox)
+		if before[c.ID] == absent {
+			d.tell(c, sandbox, absent, after[c.ID])
 		}
 	})
-	return out
+	return d.out
 }
 
-// wasStarted reports whether a container may have been reported as started: it was seen running,
-// exited, or in a state that says nothing.
-func wasStarted(old *pleg.Pod, id pleg.ContainerID) bool {
-	c := containerOf(old, id)
-	return c != nil && c.State != pleg.StateCreated
+// diff makes the events of one pod.
+type diff struct {
+	pod   *pleg.Pod // for its name
+	over  []passed
+	lives *lives
+	at    time.Time
+	out   []pleg.Event
 }
 
-// containerOf returns the container or sandbox with this id, or nil; the pod may be nil.
-func containerOf(pod *pleg.Pod, id pleg.ContainerID) (found *pleg.Container) {
-	each(pod, func(c *pleg.Container, _ bool) {
-		if found == nil && c.ID == id {
-			found = c
-		}
-	})
-	return found
-}
-
-func hasContainer(pod *pleg.Pod, id pleg.ContainerID) bool { return containerOf(pod, id) != nil }
-
-// each calls f with the containers of a pod, then with its sandboxes; the pod may be nil.
-func each(pod *pleg.Pod, f func(c *pleg.Container, sandbox bool)) {
-	if pod == nil {
+// tell reports a container that goes from one kind to another.
+func (d *diff) tell(c *pleg.Container, sandbox bool, from, to kind) {
+	if from == to {
 		return
 	}
-	for _, c := range pod.Containers {
-		f(c, false)
+	known := d.lives.told[one{d.pod.UID, c.ID}]
+	if to != absent && to <= known { // the pod is only inspected
+		d.add(stage.ContainerChanged, d.pod, c, sandbox)
+		return
 	}
-	for _, s := range pod.Sandboxes {
-		f(s, true)
+	from = max(from, known)
+	for _, t := range transition(from, to) {
+		if t == pleg.ContainerDied && from < running {
+			d.start(c, sandbox)
+		}
+		if from == absent && c.State == pleg.StateCreated {
+			t = pleg.ContainerCreated
+		}
+		d.add(t, d.pod, c, sandbox)
 	}
 }
 
-// kindsOf returns the kind of each container of the pod.
-func kindsOf(pod *pleg.Pod) map[pleg.ContainerID]kind {
-	kinds := make(map[pleg.ContainerID]kind)
-	each(pod, func(c *pleg.Container, _ bool) { kinds[c.ID] = kindOf(c.State) })
-	return kinds
+// start reports the start of a container that no list showed running. If no event announced it, a
+// status may say when it was; none says it of a sandbox.
+func (d *diff) start(c *pleg.Container, sandbox bool) {
+	t := stage.ContainerRan
+	if i := slices.IndexFunc(d.over, func(p passed) bool { return p.container.ID == c.ID }); i >= 0 {
+		t = d.over[i].start
+	}
+	if t != stage.ContainerRan || !sandbox && !d.lives.kubelet() {
+		d.add(t, d.pod, c, sandbox)
+	}
 }
 
-func containerEvent(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool, at time.Time) pleg.Event {
-	ev := podEvent(t, pod, at)
+// pass reports a container whose life no two answers show.
+func (d *diff) pass(p passed) {
+	known := d.lives.told[one{p.pod.UID, p.container.ID}]
+	if known < running && (p.start != stage.ContainerRan || !d.lives.kubelet()) {
+		d.add(p.start, p.pod, p.container, p.sandbox)
+	}
+	if known < exited {
+		d.add(pleg.ContainerDied, p.pod, p.container, p.sandbox)
+	}
+	d.add(pleg.ContainerRemoved, p.pod, p.container, p.sandbox)
+}
+
+func (d *diff) add(t pleg.EventType, pod *pleg.Pod, c *pleg.Container, sandbox bool) {
+	ev := podEvent(t, pod, d.at)
 	ev.ContainerID, ev.ContainerName, ev.Attempt, ev.Sandbox = c.ID, c.Name, c.Attempt, sandbox
-	return ev
+	d.out = append(d.out, ev)
 }
 
 func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
+}
+
+// markFound marks the events that describe what the first listing found of a pod.
+func markFound(told []pleg.Event, found *pleg.Pod) {
+	kinds := kindsOf(found)
+	for i := range told {
+		step := changed
+		switch told[i].Type {
+		case pleg.ContainerStarted, stage.ContainerRan:
+			step = running
+		case pleg.ContainerDied:
+			step = exited
+		case pleg.ContainerRemoved:
+			step = never
+		}
+		told[i].Replayed = kinds[told[i].ContainerID] >= step
+	}
 }

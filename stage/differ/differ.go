@@ -1,12 +1,11 @@
 // Package differ is the second stage: it keeps the old and the current record of
 // every pod and computes what changed between two answers. It has no stability promise.
 //
-// [Differ.Run] waits for an input, has the machine apply it (machine.go), and carries out the
-// effects. The machine decides which answer counts and what follows from it (answer.go), how a
-// pod goes on after its inspection (settle.go), and which events a difference makes (diff.go).
-// Each of its rooms has one question: when a hung pod is tried again (quarantine.go), which
-// listing waits for which pod (backlog.go), which containers came and went unseen (lives.go),
-// and what CRI events announced (announced.go).
+// [Differ.Run] waits for an input, has the machine apply it (machine.go, answer.go, settle.go), and
+// carries out the effects. What follows from an input for one pod, its record decides: it has a
+// phase, and a few doors (record.go). Each of the other rooms has one question: which events a
+// difference makes (diff.go), which containers came and went unseen (lives.go), when a hung pod is
+// tried again (quarantine.go), and which listing waits for which pod (backlog.go).
 package differ
 
 import (
@@ -45,15 +44,18 @@ type Options struct {
 	MaxQuarantine time.Duration
 	// Inspectors is the number of pods inspected at once.
 	Inspectors int
-	Logger     *slog.Logger
-	Metrics    instrument.Registry
+	// KubeletEvents: events are those that two answers show, as in the kubelet.
+	KubeletEvents bool
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Outputs are the channels to the stages behind the differ.
 type Outputs struct {
 	// Inspect are pods to inspect. It is closed after the last message to the inspector. Retry are
-	// changes of pods in quarantine. Gone are changes that need no inspection.
-	Inspect, Retry, Gone chan<- stage.Change
+	// changes of pods in quarantine. Late is the change that was found after the last one was accepted.
+	// Gone are changes that need no inspection.
+	Inspect, Retry, Late, Gone chan<- stage.Change
 	// Cancel ends inspections.
 	Cancel chan<- stage.Cancel
 	// Marks go to the dispatcher.
@@ -89,14 +91,6 @@ func New(o Options) (*Differ, error) {
 	return d, err
 }
 
-func newMachine(o Options) machine {
-	return machine{
-		records:     make(map[pleg.PodUID]*record),
-		announced:   announced{make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind), make(map[pleg.ContainerID]kind)},
-		quarantines: quarantines{first: o.RelistPeriod, longest: o.MaxQuarantine, slots: max(1, o.Inspectors/2)},
-	}
-}
-
 // RequestReinspect requests an inspection of the pod at the next relist, whether or not
 // it changed, even if it is quarantined or its inspection hangs; without a change its
 // subscribers get a PodSync. A pod that the next relist does not show is not waited for.
@@ -129,6 +123,7 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 	for listings != nil || observations != nil {
 		now := time.Now()
 		inspect, retry, again := d.machine.next(now)
+		late := d.machine.late()
 		stage.SetAlarm(alarm, again, now)
 		var done stage.Settled
 		var in input
@@ -145,14 +140,16 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 				observations = nil
 			}
 		case done = <-settled:
-			d.cancel = slices.DeleteFunc(d.cancel, func(c stage.Cancel) bool { return c.UID == done.UID && !done.Hangs })
-			if done.UID != "" {
+			d.cancel = slices.DeleteFunc(d.cancel, func(c stage.Cancel) bool { return c.UID == done.UID && done.How != stage.Hangs })
+			if done.How != stage.NoEnding {
 				in = settle{done}
 			}
 		case when(inspect != nil, out.Inspect) <- orZero(inspect):
 			in = accepted{inspect}
 		case when(retry != nil, out.Retry) <- orZero(retry):
 			in = accepted{retry}
+		case when(late != nil, out.Late) <- orZero(late):
+			in = accepted{late}
 		case when(len(d.gone) > 0, out.Gone) <- first(d.gone):
 			pop(&d.gone)
 		case when(len(d.cancel) > 0, out.Cancel) <- first(d.cancel):
@@ -164,6 +161,7 @@ func (d *Differ) Run(listings <-chan stage.Listing, observations <-chan stage.Ob
 		case <-d.hints.Wake():
 			d.takeMail()
 		case <-alarm.C:
+			in = elapsed{}
 		}
 		if open && in != nil {
 			d.step(in)
@@ -246,4 +244,10 @@ func (d *Differ) step(in input) {
 		d.metrics.quarantined.Set(float64(len(pods)))
 	}
 	d.metrics.queue.Set(float64(len(d.machine.queue)))
+}
+
+// pop removes the first of a queue.
+func pop[T any](queue *[]T) {
+	clear((*queue)[:1])
+	*queue = (*queue)[1:]
 }

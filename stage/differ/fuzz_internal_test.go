@@ -3,6 +3,7 @@ package differ
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func FuzzEvents(f *testing.F) {
 			want.ObservedAt, want.Sandbox = time.Unix(1, 0), got.Sandbox // an id may be one, then the other
 			return got == want
 		}
-		got := slices.DeleteFunc(events(old, cur, nil, time.Unix(1, 0)), func(ev pleg.Event) bool { return ev.Type == stage.ContainerRan })
+		got := events(old, cur, nil, &lives{}, time.Unix(1, 0))
 		if !slices.EqualFunc(got, want, same) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -63,14 +64,49 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	return p
 }
 
-// A container that was reported as started, or may have been, is not reported again as it exits.
-func TestStartIsInferredOnce(t *testing.T) {
-	for before, inferred := range map[string]bool{"/s=running": true, "a=created": true, "a=running": false, "a=unknown": false} {
-		all := events(plegtest.Pod("a", before), plegtest.Pod("a", "a=exited"), nil, time.Unix(1, 0))
-		if got := slices.ContainsFunc(all, func(ev pleg.Event) bool { return ev.Type == stage.ContainerRan }); got != inferred {
-			t.Errorf("%s, then a=exited: a start is inferred: %v, want %v", before, got, inferred)
+// What was reported of a container is not reported again, and what was not is, however lists showed
+// it in between.
+func TestEachStepIsReportedOnce(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reported    kind
+		before, now string
+		want        string
+	}{
+		"first seen exited":                 {absent, "/s=running", "a=exited /s=running", "Ran(a) Died(a)"},
+		"created, then exited":              {absent, "a=created", "a=exited", "Ran(a) Died(a)"},
+		"created, then gone":                {absent, "a=created /s=running", "/s=running", "Ran(a) Died(a) Removed(a)"},
+		"first seen unknown, then exited":   {absent, "a=unknown", "a=exited", "Ran(a) Died(a)"},
+		"running, then exited":              {running, "a=running", "a=exited", "Died(a)"},
+		"running, unknown, exited":          {running, "a=unknown", "a=exited", "Died(a)"},
+		"running, unknown, running":         {running, "a=unknown", "a=running", "Changed(a)"},
+		"running, unknown, gone":            {running, "a=unknown /s=running", "/s=running", "Died(a) Removed(a)"},
+		"exited, unknown, exited":           {exited, "a=unknown", "a=exited", "Changed(a)"},
+		"exited, unknown, gone":             {exited, "a=unknown /s=running", "/s=running", "Removed(a)"},
+		"exited, then running again":        {exited, "a=exited", "a=running", "Changed(a)"},
+		"not listed, then there again":      {running, "/s=running", "a=running /s=running", "Changed(a)"},
+		"a sandbox that is first seen dead": {absent, "a=running", "a=running /s=exited", "Died(/s)"},
+	} {
+		l := &lives{told: make(map[one]kind)}
+		l.told[one{"p", "a"}] = tc.reported
+		l.told[one{"p", "s"}] = map[bool]kind{true: running}[strings.Contains(tc.before, "/s")]
+		if got := wordsOf(events(plegtest.Pod("p", tc.before), plegtest.Pod("p", tc.now), nil, l, time.Unix(1, 0))); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
 		}
 	}
+}
+
+// wordsOf is plegtest.Words, with the types that only stages know.
+func wordsOf(told []pleg.Event) string {
+	var words []string
+	for _, ev := range told {
+		switch ev.Type {
+		case stage.ContainerRan, stage.ContainerChanged:
+			words = append(words, strings.TrimPrefix(string(ev.Type), "Container")+"("+string(ev.ContainerID)+")")
+		default:
+			words = append(words, plegtest.Words(ev))
+		}
+	}
+	return strings.Join(words, " ")
 }
 
 // Only a container that is first seen created is reported as created.
@@ -78,7 +114,7 @@ func TestCreated(t *testing.T) {
 	for change, created := range map[[2]string]bool{
 		{"/s=running", "a=created"}: true, {"/s=running", "a=unknown"}: false, {"a=exited", "a=created"}: false,
 	} {
-		all := events(plegtest.Pod("a", change[0]), plegtest.Pod("a", change[1]), nil, time.Unix(1, 0))
+		all := events(plegtest.Pod("a", change[0]), plegtest.Pod("a", change[1]), nil, &lives{}, time.Unix(1, 0))
 		if got := slices.ContainsFunc(all, func(ev pleg.Event) bool { return ev.Type == pleg.ContainerCreated }); got != created {
 			t.Errorf("%s, then %s: reported as created: %v, want %v", change[0], change[1], got, created)
 		}

@@ -16,8 +16,38 @@ const (
 	maxRemoved = 4096
 )
 
-// passed is a container or sandbox whose life no two answers show as a whole. It is reported with
-// the next change of its pod.
+// lives observes how far each container was reported, and which containers came and went unseen:
+// between two answers, or between an event and an answer. It is the only place that knows.
+type lives struct {
+	// begun is set by the first list that began with the event stream up: what a runtime announces
+	// before may be old.
+	begun bool
+	heard int // containers in all of unseen.heard
+	lost  int // since the last step: not reported, as too many wait
+	// told is how far each container was reported that has not been removed; nil if events are the
+	// kubelet's.
+	told    map[one]kind
+	removed removed
+}
+
+// one is a container or sandbox. The ids of a runtime are unique, those of an embedder may not be.
+type one struct {
+	pod pleg.PodUID
+	id  pleg.ContainerID
+}
+
+// kubelet reports whether events are the kubelet's, which forgets what it has reported.
+func (l *lives) kubelet() bool { return l.told == nil }
+
+// unseen is what lives keeps of one pod.
+type unseen struct {
+	// passed are the containers to report with the next change of the pod. heard are those that
+	// only events have shown.
+	passed []passed
+	heard  []life
+}
+
+// passed is a container or sandbox whose life no two answers show as a whole.
 type passed struct {
 	pod       *pleg.Pod // for its name
 	container *pleg.Container
@@ -25,96 +55,157 @@ type passed struct {
 	start     pleg.EventType
 }
 
-// told returns the events to send of the container, if the pod is what it is now. Of a sandbox that
-// is first seen dead only the start is missing: no status has it.
-func (p passed) told(pod *pleg.Pod) []pleg.EventType {
-	switch c := containerOf(pod, p.container.ID); {
-	case c == nil:
-		return []pleg.EventType{p.start, pleg.ContainerDied, pleg.ContainerRemoved}
-	case p.sandbox && c.State == pleg.StateExited:
-		return []pleg.EventType{p.start}
-	default:
-		return nil
-	}
-}
-
 // life is a container that events announced as started, and that no list has shown. Of an event
-// it uses what names the container, and nothing else.
+// it keeps what names the container, and when it came.
 type life struct {
 	passed
 	heard uint64 // the tick of its first event
 }
 
-// hear notes an event that shows that a container has started, which no list has shown.
-func (m *machine) hear(a Announcement) {
-	h, rec := a.Hint, m.records[a.Hint.UID]
-	switch {
-	case !started(h), m.absent.Answered == 0, rec != nil && rec.shows(h.Container), m.removed.has(h.Container):
-		return // the first list shows what is there
-	case m.heard >= maxHeard:
-		m.do.lost++
-		return
-	}
-	m.heard++
-	rec = m.recordOf(h.UID)
-	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
-	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
-	sandbox := h.Container == h.Sandbox
-	if sandbox {
-		c.SandboxID = ""
-	}
-	rec.heard = append(rec.heard, life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick})
+// view is what was known of a pod when an answer came.
+type view struct {
+	// old is what was reported, shown the answer before.
+	old, shown *pleg.Pod
+	// sent is what is being inspected: nil if nothing is.
+	sent *pleg.Pod
+	// waits is set if shown has not been reported.
+	waits bool
 }
 
-// started reports whether an event shows that its container has run, and names it. CRI-O may
-// announce the start after the end, or never.
-func started(h pleg.Hint) bool {
-	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
-}
-
-// heardOf removes from the record, and returns, the announced containers that an answer settles: it
-// shows them, or it began after their events and so they are gone.
-func (m *machine) heardOf(rec *record, shown *pleg.Pod, began uint64) (over []passed) {
-	rec.heard = slices.DeleteFunc(rec.heard, func(l life) bool {
-		if began <= l.heard && !hasContainer(shown, l.container.ID) {
-			return false
+// answered takes the next answer about a pod, which began then: it may lack containers that the
+// one before showed, or that only events announced. Nothing is forgotten before it is reported.
+func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
+	if v.waits && v.shown != next && v.shown != v.sent {
+		l.overlooked(u, v, next)
+	}
+	u.heard = slices.DeleteFunc(u.heard, func(h life) bool {
+		if began <= h.heard && !isBeyondCreated(next, h.container.ID) {
+			return false // the list may have begun before its start
 		}
-		m.heard--
-		over = append(over, l.passed)
+		l.heard--
+		l.add(u, h.passed)
 		return true
 	})
-	return over
 }
 
-// overlooked returns the containers that an answer showed, that the change in flight does not
-// have, and that the next answer lacks.
-func overlooked(old, sent, shown, next *pleg.Pod) (over []passed) {
-	each(shown, func(c *pleg.Container, sandbox bool) {
-		if hasContainer(next, c.ID) || hasContainer(old, c.ID) || hasContainer(sent, c.ID) || kindOf(c.State) == changed {
+// overlooked adds the containers that an answer showed running or exited, that neither the log nor the
+// inspection has, and that the next answer does not show as that.
+func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
+	each(v.shown, func(c *pleg.Container, sandbox bool) {
+		if kindOf(c.State) < running || max(kindIn(v.old, c.ID), kindIn(v.sent, c.ID), kindIn(next, c.ID)) >= running {
 			return
 		}
 		start := pleg.ContainerStarted
 		if c.State == pleg.StateExited {
 			start = stage.ContainerRan
 		}
-		over = append(over, passed{shown, c, sandbox, start})
+		l.add(u, passed{v.shown, c, sandbox, start})
 	})
-	return over
+}
+
+// add adds a container to report, once.
+func (l *lives) add(u *unseen, p passed) {
+	switch {
+	case slices.ContainsFunc(u.passed, func(o passed) bool { return o.container.ID == p.container.ID }):
+	case len(u.passed) >= maxPassed:
+		l.lost++
+	default:
+		u.passed = append(u.passed, p)
+	}
+}
+
+// pod returns a pod with the name of the first container to report; nil if there is none.
+func (u *unseen) pod() *pleg.Pod {
+	if len(u.passed) == 0 {
+		return nil
+	}
+	return u.passed[0].pod
+}
+
+// has reports whether a container of the pod is known by its life alone.
+func (u *unseen) has(id pleg.ContainerID) bool {
+	return slices.ContainsFunc(u.passed, func(p passed) bool { return p.container.ID == id }) ||
+		slices.ContainsFunc(u.heard, func(l life) bool { return l.container.ID == id })
+}
+
+// Announcement is a CRI event, and the tick of its arrival.
+type Announcement struct {
+	Hint pleg.Hint
+	Tick uint64
+}
+
+// started reports whether the event shows that its container has run, and names it. CRI-O may
+// announce the start after the end, or never.
+func (a Announcement) started() bool {
+	h := a.Hint
+	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
+}
+
+// hear returns the life that an event begins, and whether there is room for it.
+func (l *lives) hear(a Announcement) (life, bool) {
+	if l.heard >= maxHeard {
+		l.lost++
+		return life{}, false
+	}
+	l.heard++
+	h := a.Hint
+	pod := &pleg.Pod{UID: h.UID, Name: h.PodName, Namespace: h.PodNamespace}
+	c := &pleg.Container{ID: h.Container, SandboxID: h.Sandbox, Name: h.Name, Attempt: h.Attempt}
+	sandbox := h.Container == h.Sandbox
+	if sandbox {
+		c.SandboxID = ""
+	}
+	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
+}
+
+// committed notes what a committed change reports. was and is are the pod before it and with it; it
+// also reports the first n of the containers that came and went.
+func (l *lives) committed(u *unseen, uid pleg.PodUID, was, is *pleg.Pod, n int) {
+	gone := func(c *pleg.Container, _ bool) {
+		if !hasContainer(is, c.ID) {
+			l.removed.add(one{uid, c.ID})
+			delete(l.told, one{uid, c.ID})
+		}
+	}
+	each(was, gone)
+	for _, p := range u.passed[:n] {
+		gone(p.container, p.sandbox)
+	}
+	// What is reported as removed is not reported again for an event of before.
+	u.passed = slices.DeleteFunc(u.passed[n:], func(p passed) bool { return l.removed.has(one{uid, p.container.ID}) })
+	if len(u.passed) == 0 {
+		u.passed = nil
+	}
+	u.heard = slices.DeleteFunc(u.heard, func(h life) bool {
+		over := l.removed.has(one{uid, h.container.ID})
+		if over {
+			l.heard--
+		}
+		return over
+	})
+	if l.kubelet() {
+		return
+	}
+	each(is, func(c *pleg.Container, _ bool) {
+		if k := kindOf(c.State); k >= running && k > l.told[one{uid, c.ID}] {
+			l.told[one{uid, c.ID}] = k
+		}
+	})
 }
 
 // removed are the containers that were last reported as removed, and as many before them: their CRI
 // events may come late.
-type removed struct{ last, before map[pleg.ContainerID]struct{} }
+type removed struct{ last, before map[one]struct{} }
 
-func (r *removed) add(id pleg.ContainerID) {
+func (r *removed) add(c one) {
 	if r.last == nil || len(r.last) >= maxRemoved/2 {
-		r.before, r.last = r.last, make(map[pleg.ContainerID]struct{})
+		r.before, r.last = r.last, make(map[one]struct{})
 	}
-	r.last[id] = struct{}{}
+	r.last[c] = struct{}{}
 }
 
-func (r *removed) has(id pleg.ContainerID) bool {
-	_, last := r.last[id]
-	_, before := r.before[id]
+func (r *removed) has(c one) bool {
+	_, last := r.last[c]
+	_, before := r.before[c]
 	return last || before
 }

@@ -8,24 +8,40 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// machine is what the differ knows, and its rules. step applies one input and returns what is
-// to be done. The machine has no clock, channel, cache, log or metric, and calls nobody.
+// machine is what the differ knows. step applies one input and returns what is to be done. The
+// machine has no clock, channel, cache, log or metric, and calls nobody.
 type machine struct {
 	records map[pleg.PodUID]*record
 	// absent is the newest listing: it is the answer about the pods that have no record.
 	absent stage.Asked
 
-	queue       []*record // pods that wait for an inspector
-	moved       time.Time // when one was last accepted, or ended
-	quarantines quarantines
-	open        []open // listings that are not complete
-	heard       int    // containers in all of record.heard
-	removed     removed
-	announced   announced
+	queue []*record // pods that wait for an inspector
+	moved time.Time // when one was last accepted, or ended
+	// found is when the last pod of the queue was found, taken when one was last accepted.
+	found, taken time.Time
+	quarantines  quarantines
+	doubts       doubts
+	backlog      backlog
+	lives        lives
+	// streamUp is set if the event stream was up when the newest listing began.
+	streamUp     bool
+	expectations expectations
 
 	// now and do are of the step in progress.
 	now time.Time
 	do  effects
+}
+
+func newMachine(o Options) machine {
+	m := machine{
+		records: make(map[pleg.PodUID]*record), quarantines: newQuarantines(o.RelistPeriod, o.MaxQuarantine, o.Inspectors),
+		doubts: doubts{first: o.RelistPeriod, longest: max(o.RelistPeriod, o.MaxQuarantine)},
+	}
+	m.expectations.waits = make(map[one]*expectation)
+	if !o.KubeletEvents {
+		m.lives.told = make(map[one]kind)
+	}
+	return m
 }
 
 // input is what a step applies.
@@ -33,9 +49,9 @@ type input interface{ apply(m *machine) }
 
 // effects is what a step wants done, in this order.
 type effects struct {
-	// quarantined and released are for the log, unannounced and lost for the counters.
-	quarantined, released [][]any
-	unannounced, lost     int
+	// quarantined and released are for the log, foundByAll, foundByOne and lost for the counters.
+	quarantined, released        [][]any
+	foundByAll, foundByOne, lost int
 	// touch are pods that an answer found as the cache has them, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
@@ -59,21 +75,25 @@ type touch struct {
 func (m *machine) step(in input, now time.Time) effects {
 	m.do, m.now = effects{}, now
 	in.apply(m)
-	m.do.mark = m.complete()
+	m.do.mark = m.backlog.complete(m.records)
+	m.do.lost, m.lives.lost = m.lives.lost, 0
 	return m.do
 }
-
-// touch notes that the cache has the newest answer.
-func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // patience is the time without a move after which the last pod of the queue comes first: where the
 // first ones hang, it may be well, and then shows that they do.
 const patience = 500 * time.Millisecond
 
-// next returns the changes that the inspector may accept now: of a pod in the queue, and of a
-// quarantined one. If nothing happens, it has another answer at the time again. It changes nothing.
+// next returns the changes that the inspector may accept now: of a pod in the queue, and of one that
+// is in quarantine or in doubt. If nothing happens, it has another answer at the time again. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	retry, again = m.quarantines.next(len(m.queue) > 0, now)
+	if retry == nil && len(m.queue) == 0 {
+		var due time.Time
+		retry, due = m.doubts.next(now)
+		again = stage.Earlier(again, due)
+	}
+	again = stage.Earlier(again, m.expectations.next)
 	if last := len(m.queue) - 1; last >= 0 {
 		inspect = m.queue[0].next
 		if at := m.moved.Add(patience); at.After(now) {
@@ -85,61 +105,67 @@ func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.
 	return inspect, retry, again
 }
 
-// accepted is a change that the inspector has accepted.
+// late returns the change that was found after the last one was accepted; nil if there is none.
+func (m *machine) late() *stage.Change {
+	if len(m.queue) == 0 || !m.found.After(m.taken) {
+		return nil
+	}
+	return m.queue[len(m.queue)-1].next
+}
+
+// accepted is an input: a change that the inspector has accepted.
 type accepted struct{ change *stage.Change }
 
 func (a accepted) apply(m *machine) {
 	rec := m.records[a.change.UID]
-	if i := slices.Index(m.queue, rec); i >= 0 {
-		m.queue = slices.Delete(m.queue, i, i+1)
+	if rec.phase == queued {
+		m.dequeue(rec)
 	}
-	m.moved = m.now
-	rec.send(a.change)
+	m.moved, m.taken = m.now, m.now
+	rec.accepted(a.change)
 }
 
-// request is what is asked for one pod: the end of its wait, of an inspection that hangs, or
-// a reinspection.
-type request struct {
-	uid            pleg.PodUID
-	cut, reinspect bool
-}
-
-func (r request) apply(m *machine) {
-	rec := m.records[r.uid]
-	if r.reinspect {
-		rec = m.recordOf(r.uid) // the next listing may have it
-		rec.reinspect = true
-		m.do.relistSoon = true
+// carryOut does what a door of a record asks for.
+func (m *machine) carryOut(rec *record, do todo) {
+	if do.relist {
+		m.do.relist = append(m.do.relist, rec.uid)
 	}
-	if rec == nil {
-		return
+	if do.cancel {
+		m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, Gone: true})
 	}
-	rec.urgent = rec.urgent || r.cut || rec.quarantine != nil
-	if rec.quarantine != nil {
-		m.quarantines.wait(rec, m.now)
+	if do.touch {
+		m.touch(rec)
 	}
-	if rec.next != nil {
-		m.consider(rec)
+	if do.dequeue {
+		m.dequeue(rec)
 	}
-	if r.cut {
-		m.cut(rec)
+	if do.enqueue {
+		if len(m.queue) == 0 {
+			m.moved = m.now
+		}
+		m.queue, m.found = append(m.queue, rec), m.now
+	}
+	if do.leave != nil {
+		m.do.leaving = append(m.do.leaving, *do.leave)
 	}
 }
 
-// cut ends an inspection that hangs: whoever asks knows that something has changed. While nothing
-// else shows that the inspection hangs, each cut waits twice as long as the last cut, so that
-// requests do not starve a slow runtime.
-func (m *machine) cut(rec *record) {
-	if !rec.inFlight || m.now.Sub(rec.cut) < m.quarantines.first {
-		return
-	}
-	rec.cut = m.now
-	after := m.quarantines.first
-	if q := rec.quarantine; q != nil {
-		after <<= min(q.Hung, 10)
-	}
-	m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: after})
+// dequeue takes a pod out of the queue.
+func (m *machine) dequeue(rec *record) {
+	i := slices.Index(m.queue, rec)
+	m.queue = slices.Delete(m.queue, i, i+1)
 }
+
+// release takes a pod out of quarantine.
+func (m *machine) release(rec *record, inspected bool) {
+	q := m.quarantines.release(rec, inspected, m.now)
+	m.do.released = append(m.do.released, []any{
+		"podUID", q.UID, "pod", q.Namespace + "/" + q.Name, "gone", rec.current == nil, "after", m.now.Sub(q.Since).Round(time.Millisecond), "hung", q.Hung,
+	})
+}
+
+// touch notes that the cache has the newest answer.
+func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // recordOf returns the record of a pod, a new one if there is none. It stays until a listing shows
 // that there is no such pod.
@@ -150,10 +176,4 @@ func (m *machine) recordOf(uid pleg.PodUID) *record {
 		m.records[uid] = rec
 	}
 	return rec
-}
-
-// pop removes the first of a queue.
-func pop[T any](queue *[]T) {
-	clear((*queue)[:1])
-	*queue = (*queue)[1:]
 }

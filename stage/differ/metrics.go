@@ -7,16 +7,18 @@ import (
 )
 
 type metrics struct {
-	queue, quarantined prometheus.Gauge
-	unannounced, lost  prometheus.Counter
+	queue, quarantined           prometheus.Gauge
+	foundByAll, foundByOne, lost prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	s := reg.NewSet()
+	found := s.CounterVec("pleg_changes_total", "Changes of pods, by the list that found them: a list of all pods, or of one pod.", "list")
 	m := &metrics{
 		queue:       s.Gauge("pleg_differ_queue_length", "Changed pods that wait for an inspector."),
 		quarantined: s.Gauge("pleg_quarantined_pods", "Pods whose last inspection hung; their retries wait."),
-		unannounced: s.Counter("pleg_missed_events_total", "Changes that a list of all pods found and no CRI event announced, although the event stream was up since the list before."),
+		foundByAll:  found.WithLabelValues("all"),
+		foundByOne:  found.WithLabelValues("pod"),
 		lost:        s.Counter("pleg_skipped_events_total", "Containers that came and went and that no subscriber learns of, because too many of their pod waited."),
 	}
 	return m, s.Register()
@@ -24,6 +26,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 
 // add adds what a step has counted.
 func (m *metrics) add(do *effects) {
-	m.unannounced.Add(float64(do.unannounced))
+	m.foundByAll.Add(float64(do.foundByAll))
+	m.foundByOne.Add(float64(do.foundByOne))
 	m.lost.Add(float64(do.lost))
 }

@@ -25,7 +25,7 @@ type quarantines struct {
 	// slots is how many retries the inspector accepts at once.
 	slots int
 	// pods are in the order in which their waits end.
-	pods []*record
+	pods []*quarantine
 	// changed is set when what is published has changed.
 	changed bool
 }
@@ -33,77 +33,100 @@ type quarantines struct {
 // quarantine is a pod in quarantine.
 type quarantine struct {
 	pleg.Quarantined
+	rec *record
 	// tried is when the last inspection ended; late is set if it failed late and did not hang.
 	tried time.Time
 	late  bool
 }
 
-// add quarantines a pod whose inspection hung, or makes it wait longer. It reports whether the
-// pod is new.
-func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (entered bool) {
-	if entered = rec.quarantine == nil; entered {
-		rec.quarantine = &quarantine{Quarantined: pleg.Quarantined{
+func newQuarantines(first, longest time.Duration, inspectors int) quarantines {
+	return quarantines{first: first, longest: longest, slots: max(1, inspectors/2)}
+}
+
+// of returns the place of a pod that is held.
+func (q *quarantines) of(rec *record) int {
+	return slices.IndexFunc(q.pods, func(h *quarantine) bool { return h.rec == rec })
+}
+
+// add quarantines a pod whose inspection hung or failed late, or makes it wait longer. It reports
+// whether the pod is new.
+func (q *quarantines) add(rec *record, s stage.Settled, now time.Time) (h *quarantine, entered bool) {
+	if i := q.of(rec); i >= 0 {
+		h = q.pods[i]
+	} else {
+		entered = true
+		h = &quarantine{rec: rec, Quarantined: pleg.Quarantined{
 			UID: rec.uid, Namespace: rec.named.Namespace, Name: rec.named.Name, Since: now.Add(-s.Took),
 		}}
-		q.pods = append(q.pods, rec)
+		q.pods = append(q.pods, h)
 	}
-	h := rec.quarantine
 	h.Hung++
-	h.late, h.tried, h.Err = !s.Hung, now, s.Err
+	h.late, h.tried, h.Err = s.How == stage.FailedLate, now, s.Err
 	if of, ok := errors.AsType[*pleg.CallError](s.Err); ok {
 		h.Call = &of.Call
 	}
 	wait := q.first
-	for n := 1; n < h.Hung && wait < q.longest && s.Hung; n++ {
+	for n := 1; n < h.Hung && wait < q.longest && !h.late; n++ {
 		wait *= 2
 	}
 	if rec.urgent {
 		wait = 0
 	}
 	q.wait(rec, now.Add(min(wait, q.longest/2)))
-	return entered
+	return h, entered
 }
 
-// wait sets when the pod's next retry is due.
+// wait sets when the next retry of a pod that is held is due.
 func (q *quarantines) wait(rec *record, until time.Time) {
-	rec.quarantine.NextTry = until
-	slices.SortStableFunc(q.pods, func(a, b *record) int { return a.quarantine.NextTry.Compare(b.quarantine.NextTry) })
+	q.pods[q.of(rec)].NextTry = until
+	slices.SortStableFunc(q.pods, func(a, b *quarantine) int { return a.NextTry.Compare(b.NextTry) })
 	q.changed = true
 }
 
-// release removes a pod that was inspected with success, or is gone. After a success others
-// may succeed too: the next pod in line waits no longer.
-func (q *quarantines) release(rec *record, inspected bool, now time.Time) {
-	rec.quarantine = nil
-	q.pods = slices.DeleteFunc(q.pods, func(r *record) bool { return r == rec })
+// release removes a pod that was inspected with success, or is gone, and returns what it was. After
+// a success others may succeed too: the next pod in line waits no longer.
+func (q *quarantines) release(rec *record, inspected bool, now time.Time) pleg.Quarantined {
+	i := q.of(rec)
+	was := q.pods[i].Quarantined
+	q.pods = slices.Delete(q.pods, i, i+1)
 	q.changed = true
 	if !inspected {
-		return
+		return was
 	}
 	for _, next := range q.pods {
-		if !next.inFlight && next.quarantine.NextTry.After(now) {
-			q.wait(next, now)
-			return
+		if !next.rec.busy() && next.NextTry.After(now) {
+			q.wait(next.rec, now)
+			break
 		}
 	}
+	return was
 }
 
-// next returns the first pod whose wait has ended and that an answer has shown since its last
-// inspection began: as after any failure, a retry inspects what the pod is then. It returns nil if
-// there is none. Pods that are well go first, but for no longer than the longest wait. If nothing
-// happens, ask again at the time again; zero if never.
+// patience is the age at which a request may end the pod's inspection, while nothing else shows that
+// it hangs. It doubles with each inspection that hung, so that requests do not starve a slow runtime.
+func (q *quarantines) patience(rec *record) time.Duration {
+	if i := q.of(rec); i >= 0 {
+		return q.first << min(q.pods[i].Hung, 10)
+	}
+	return q.first
+}
+
+// next returns the retry of the first pod whose wait has ended and that an answer has shown since
+// its last inspection began: as after any failure, a retry inspects what the pod is then. It returns
+// nil if there is none. Pods that are well go first, but for no longer than the longest wait. If
+// nothing happens, ask again at the time again; zero if never.
 func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change, again time.Time) {
-	slow := slices.ContainsFunc(q.pods, func(r *record) bool { return r.quarantine.late && r.inFlight })
-	for _, rec := range q.pods {
-		h := rec.quarantine
+	slow := slices.ContainsFunc(q.pods, func(h *quarantine) bool { return h.late && h.rec.busy() })
+	for _, h := range q.pods {
 		overdue := h.tried.Add(q.longest)
 		switch {
 		case h.NextTry.After(now):
 			return nil, stage.Earlier(again, h.NextTry)
-		case rec.next == nil: // in flight, or not listed again
-		case !overdue.After(now), (rec.urgent || !othersWait) && (!h.late || !slow):
-			rec.next.Timeout = q.timeout(rec, now)
-			return rec.next, time.Time{}
+		case h.rec.next == nil: // in flight, or not listed again
+		case !overdue.After(now), (h.rec.urgent || !othersWait) && (!h.late || !slow):
+			change := *h.rec.next
+			change.Timeout = q.timeout(h, now)
+			return &change, time.Time{}
 		default:
 			again = stage.Earlier(again, overdue)
 		}
@@ -115,17 +138,17 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 // within the longest wait, however many there are. One retry at a time may take longer (with a
 // single slot, one in each longest wait, for what the others leave of it): otherwise nothing would ever
 // end on a runtime that was stuck and now is slow.
-func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
-	if rec.quarantine.late {
+func (q *quarantines) timeout(h *quarantine, now time.Time) time.Duration {
+	if h.late {
 		return 0
 	}
-	full := firstDeadline << min(rec.quarantine.Hung-1, 6)
+	full := firstDeadline << min(h.Hung-1, 6)
 	fair := max(firstDeadline, q.longest/2*time.Duration(max(1, q.slots-1))/time.Duration(len(q.pods)))
 	if left := q.longest - fair*time.Duration(len(q.pods)); q.slots == 1 && left > fair {
 		full = min(full, left)
 	}
-	long := func(r *record) bool {
-		return r.sent.timeout > fair && (r.inFlight || q.slots == 1 && now.Sub(r.quarantine.tried) < q.longest)
+	long := func(h *quarantine) bool {
+		return h.rec.sent.timeout > fair && (h.rec.busy() || q.slots == 1 && now.Sub(h.tried) < q.longest)
 	}
 	if slices.ContainsFunc(q.pods, long) {
 		return min(full, fair)
@@ -136,8 +159,8 @@ func (q *quarantines) timeout(rec *record, now time.Time) time.Duration {
 // published returns a copy for other goroutines.
 func (q *quarantines) published() []pleg.Quarantined {
 	pods := make([]pleg.Quarantined, 0, len(q.pods))
-	for _, rec := range q.pods {
-		pods = append(pods, rec.quarantine.Quarantined)
+	for _, h := range q.pods {
+		pods = append(pods, h.Quarantined)
 	}
 	return pods
 }

@@ -1,26 +1,48 @@
 package differ
 
 import (
-	"slices"
+	"cmp"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// record is what the differ knows of one pod (the kubelet's podRecord). A pod is settled, or its
-// change waits for a slot, or is in flight:
+// phase is where a pod is on the way from an answer to the log:
 //
-//	   +--------- inspection succeeded ---------+
-//	   v                                        |
-//	settled --changed--> next --slot---> sent --+
-//	   |                  ^                |    |
-//	   |                  +- next answer --+----+
-//	   +------------- gone ------------> sent  failed
+//	   +----------------- committed ----------------+
+//	   v                                            |
+//	settled ---answer---> queued ---accepted---> inspecting
+//	                        ^                       |
+//	                        +--answer--- failed <---+
 //
-// A pod that is gone needs no slot, and no inspection of it is waited for.
+// From each of them an answer that lacks the pod leads to leaving, which needs no slot, and from
+// there to settled. If its pod is gone or replaced, an inspection is cancelled first.
+type phase uint8
+
+const (
+	settled    phase = iota // the log has the newest answer
+	queued                  // next waits for a slot
+	inspecting              // sent is at the inspector
+	failed                  // its inspection failed; if it is held, next is its retry, once an answer has come
+	leaving                 // the pod is gone, sent is at the inspector
+)
+
+// need says whether a pod is inspected although nothing differs, and how.
+type need uint8
+
+const (
+	none  need = iota
+	again      // its last inspection failed
+	fresh      // a request: every status is fetched
+)
+
+// record is what the differ knows of one pod (the kubelet's podRecord). Its phase says what comes
+// next. answered, accepted, ended, requested and cut are its doors: what happened to the pod enters
+// by them, and they return what is to be done. Only this file writes a record.
 type record struct {
-	uid pleg.PodUID
+	uid   pleg.PodUID
+	phase phase
 	// old is the pod that the cache and the log have; nil before its first change is
 	// committed.
 	old *pleg.Pod
@@ -29,31 +51,26 @@ type record struct {
 	asked   stage.Asked
 	// named is the newest pod, kept for its name until its end is reported.
 	named *pleg.Pod
-	// listing is when the last listing began that had the pod.
-	listing uint64
-	// passed are the containers that came and went since old, heard the containers that only events
-	// have shown.
-	passed []passed
-	heard  []life
+	// found is the pod in the first listing, until its first change is committed.
+	found *pleg.Pod
+	// listed is when the last listing began that had the pod.
+	listed uint64
+	unseen unseen
 
-	// next is the change that waits for a slot: in the queue, or as a retry.
+	// next is the change that waits for a slot, sent the one at the inspector, or the last one.
 	next *stage.Change
-	// sent is the change in flight, or the last change.
-	inFlight bool
-	sent     sent
-	// reinspect is set from a request until the change that serves it, retry from a failed
-	// inspection until one succeeds.
-	reinspect, retry bool
-	// quarantine is set while the pod's inspections hang, during retries too.
-	quarantine *quarantine
+	sent sent
+	need need
+	// held is set while the pod is in quarantine, during retries too.
+	held bool
 	// replaced is set once an inspection was not waited for because other containers have the UID.
 	// Until the pod is settled the next inspections are waited for: otherwise a pod that is
 	// replaced at each list gets no status.
 	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
-	// other pods. cut is when a request last asked for the end of an inspection.
-	urgent bool
-	cut    time.Time
+	// other pods. asksEnd is when a request last asked for the end of an inspection.
+	urgent  bool
+	asksEnd time.Time
 
 	// until is the newest answer that is settled.
 	until stage.Asked
@@ -63,82 +80,239 @@ type record struct {
 
 // sent is what a record keeps of a change, which is large.
 type sent struct {
-	pod       *pleg.Pod
-	asked     stage.Asked
-	passed    int // how many of them the change reports
-	reinspect bool
-	timeout   time.Duration // of a retry
+	pod     *pleg.Pod
+	asked   stage.Asked
+	passed  int // how many of them the change reports
+	need    need
+	timeout time.Duration // of a retry
 }
 
-// changed reports whether there is something to inspect or to publish.
-func (r *record) changed() bool { return r.reinspect || r.retry || r.differs() }
+// todo is what follows for the machine.
+type todo struct {
+	counts  bool          // the answer counts
+	relist  bool          // the pod is to be listed again
+	found   bool          // the answer shows a change
+	enqueue bool          // next waits for a slot
+	dequeue bool          // it does not wait any more
+	cancel  bool          // nobody waits for the inspection
+	release bool          // out of quarantine
+	touch   bool          // the cache has the newest answer
+	leave   *stage.Change // needs no inspection
+}
 
-// differs reports whether the newest answer has something to publish. A reinspection waits for the
-// next answer.
-func (r *record) differs() bool { return len(r.passed) > 0 || !same(r.old, r.current) }
-
-// change returns the change from old to the newest answer; nil if there is none. A reinspection,
-// or a retry, without a difference is a PodSync.
-func (r *record) change() *stage.Change {
-	if r.current != nil && !r.changed() {
-		return nil
+// answered takes an answer about the pod. It counts if it began after the newest known answer had
+// arrived. Otherwise the pod is listed again, unless an answer that began later is known. listing
+// is when the newest listing began.
+func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *lives) todo {
+	if asked.Began < r.asked.Answered {
+		r.named = cmp.Or(r.named, pod)
+		return todo{relist: asked.Began > r.asked.Began}
 	}
-	at := r.asked.At
-	told := events(r.old, r.current, r.passed, at)
+	was := r.current
+	// The kubelet reports nothing of what one list alone has shown if the inspection fails.
+	v := view{old: r.old, shown: was, waits: r.next != nil || r.busy() || r.phase == failed && !l.kubelet()}
+	if r.busy() {
+		v.sent = r.sent.pod
+	}
+	l.answered(&r.unseen, v, pod, asked.Began)
+	r.current, r.asked = pod, asked
+	r.named = cmp.Or(pod, r.named, r.unseen.pod())
+	do := r.consider(listing, l)
+	do.counts, do.found = true, r.phase != settled && !same(was, pod)
+	return do
+}
+
+// listedBy notes that a listing has the pod, the first one perhaps.
+func (r *record) listedBy(began uint64, pod *pleg.Pod, first bool) {
+	r.listed = began
+	if first {
+		r.found = pod
+	}
+}
+
+// accepted notes that the inspector has a change. A request made during the inspection counts.
+func (r *record) accepted(c *stage.Change) {
+	r.phase, r.next = inspecting, nil
+	if c.Pod == nil {
+		r.phase = leaving
+	}
+	r.sent = sent{c.Pod, r.asked, len(r.unseen.passed), r.need, c.Timeout}
+	r.need, r.urgent = none, false
+}
+
+// ended takes how the change at the inspector ended, and compares the pod with the newest answer. If
+// it failed, the record stays where it was: the next answer finds the change again, or the retry of
+// a pod that hangs. If the pod is gone, nobody waits for another inspection.
+func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
+	switch how {
+	case stage.Hangs:
+		r.owes = 0 // nobody waits for it
+		return todo{}
+	case stage.Committed, stage.Contradicted:
+		l.committed(&r.unseen, r.uid, r.old, r.sent.pod, r.sent.passed)
+		r.old, r.until, r.found = r.sent.pod, r.sent.asked, nil
+		if r.owes > 0 {
+			r.owes = max(r.owes, r.sent.asked.Began+1)
+		}
+	case stage.Superseded: // what was being inspected is reported as it was listed
+		if r.sent.need == fresh {
+			r.need = fresh
+		}
+		r.replaced = true
+		l.overlooked(&r.unseen, view{old: r.old, shown: r.sent.pod}, r.current)
+	default:
+		return r.failed(how, listing, l)
+	}
+	r.phase = settled
+	released := r.held
+	r.held = false
+	if r.differs() {
+		do = r.consider(listing, l)
+	} else {
+		r.settle()
+		do.touch = r.asked != r.sent.asked
+	}
+	do.release = released
+	return do
+}
+
+func (r *record) failed(how stage.Ending, listing uint64, l *lives) todo {
+	r.phase, r.need = failed, max(r.need, r.sent.need, again)
+	if !l.kubelet() {
+		l.overlooked(&r.unseen, view{old: r.old, shown: r.sent.pod}, r.current)
+	}
+	if r.current == nil {
+		return r.consider(listing, l)
+	}
+	r.owes = 0
+	r.held = r.held || how == stage.FailedHung || how == stage.FailedLate
+	if r.held && r.asked != r.sent.asked {
+		return r.consider(listing, l)
+	}
+	return todo{}
+}
+
+// requested takes a request: for the end of a wait, or for a reinspection.
+func (r *record) requested(q request, listing uint64, l *lives) (do todo) {
+	if q.reinspect {
+		r.need = fresh
+	}
+	r.urgent = r.urgent || q.cut || r.held
+	if r.next != nil {
+		do = r.consider(listing, l)
+	}
+	return do
+}
+
+// cut notes that a request asks for the end of the inspection, and reports whether it may: once a
+// period is enough.
+func (r *record) cut(period time.Duration, now time.Time) bool {
+	if !r.busy() || now.Sub(r.asksEnd) < period {
+		return false
+	}
+	r.asksEnd = now
+	return true
+}
+
+// consider decides what follows from the newest answer: nothing, an inspection, as soon as there
+// is a slot, or the end of the pod, which needs no inspection.
+func (r *record) consider(listing uint64, l *lives) (do todo) {
+	if r.busy() {
+		do.cancel = r.obsolete()
+		return do
+	}
+	c, waited := r.change(l), r.phase == queued
+	r.next = c
+	if r.current == nil {
+		do.release, r.held = r.held, false
+	}
 	switch {
-	case len(told) > 0:
-	case r.retry, r.reinspect && r.named != nil: // also of a pod without containers, which has no old
-		told = append(told, podEvent(pleg.PodSync, r.named, at))
-	case r.current != nil || r.old == nil: // otherwise the cache entry has to go
+	case c == nil: // only the order differs, or nothing was told of it
+		r.settle()
+	case r.held: // nobody waits for it
+		c.Retry = true
+	default:
+		r.phase = queued
+		if r.owes == 0 {
+			r.owes = listing + 1
+		}
+		if c.Pod == nil {
+			r.accepted(c)
+			do.leave = c
+		}
+	}
+	do.enqueue, do.dequeue = !waited && r.phase == queued, waited && r.phase != queued
+	return do
+}
+
+// recheck returns a change without events, for a pod whose status contradicts its list; nil if no
+// answer came since, or if the pod is inspected anyway.
+func (r *record) recheck() *stage.Change {
+	if r.phase != settled || r.current == nil || r.asked == r.sent.asked {
 		return nil
 	}
-	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.reinspect, Events: told}
-}
-
-// send notes that a change is in flight. A request made during the inspection counts.
-func (r *record) send(c *stage.Change) {
-	r.sent = sent{c.Pod, r.asked, len(r.passed), c.Reinspect, c.Timeout}
-	r.next, r.inFlight = nil, true
-	r.reinspect, r.urgent = false, false
-}
-
-// commit moves the record on to what was sent.
-func (r *record) commit() {
-	r.old, r.until, r.retry = r.sent.pod, r.sent.asked, false
-	if r.passed = r.passed[r.sent.passed:]; len(r.passed) == 0 {
-		r.passed = nil
-	}
-	if r.owes > 0 {
-		r.owes = max(r.owes, r.sent.asked.Began+1)
-	}
+	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: r.asked.At, Retry: true}
 }
 
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
-	r.until, r.owes, r.replaced = r.asked, 0, false
+	r.phase, r.until, r.owes, r.replaced, r.found = settled, r.asked, 0, false, nil
 	if r.current == nil {
 		r.named = nil
 	}
 }
 
+// busy reports whether a change of the pod is at the inspector.
+func (r *record) busy() bool { return r.phase == inspecting || r.phase == leaving }
+
+// differs reports whether the newest answer has something to publish. A reinspection waits for the
+// next answer.
+func (r *record) differs() bool { return len(r.unseen.passed) > 0 || !same(r.old, r.current) }
+
+// change returns the change from old to the newest answer; nil if there is none. A reinspection,
+// or a retry, without a difference is a PodSync, if anything was reported of the pod.
+func (r *record) change(l *lives) *stage.Change {
+	if r.current != nil && r.need == none && !r.differs() {
+		return nil
+	}
+	at := r.asked.At
+	told := events(r.old, r.current, r.unseen.passed, l, at)
+	switch {
+	case len(told) > 0:
+		if r.found != nil {
+			markFound(told, r.found)
+		}
+	case r.need != none && r.named != nil && (r.old != nil || l.kubelet()):
+		told = append(told, podEvent(pleg.PodSync, r.named, at))
+	case r.need != none && r.named != nil: // the cache has an old status of it, or an error
+	case r.current != nil || r.old == nil: // otherwise the cache entry has to go
+		return nil
+	}
+	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.need == fresh, Events: told}
+}
+
 // behind reports whether the pod is not settled as of a listing that began then.
 func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
 
+// owesTo reports whether a listing that began then waits for the pod.
+func (r *record) owesTo(began uint64) bool { return r.owes > 0 && r.owes <= began }
+
 // empty reports whether the pod is gone and nothing about it waits to be published.
 func (r *record) empty() bool {
-	return r.current == nil && r.old == nil && !r.inFlight && len(r.passed) == 0 && len(r.heard) == 0
+	return r.current == nil && r.old == nil && !r.busy() && len(r.unseen.passed) == 0 && len(r.unseen.heard) == 0
 }
 
-// shows reports whether a container of the pod is known and has not been reported as removed.
+// hear adds a life, which an event began.
+func (r *record) hear(h life) { r.unseen.heard = append(r.unseen.heard, h) }
+
+// shows reports whether an answer about the pod has shown that a container started, or an event has.
 func (r *record) shows(id pleg.ContainerID) bool {
-	return hasContainer(r.current, id) || hasContainer(r.old, id) || hasContainer(r.sent.pod, id) ||
-		slices.ContainsFunc(r.passed, func(p passed) bool { return p.container.ID == id }) ||
-		slices.ContainsFunc(r.heard, func(l life) bool { return l.container.ID == id })
+	return isBeyondCreated(r.current, id) || isBeyondCreated(r.old, id) || isBeyondCreated(r.sent.pod, id) || r.unseen.has(id)
 }
 
-// superseded reports whether nobody waits for an inspection, because nothing of what it inspects
+// obsolete reports whether nobody waits for an inspection, because nothing of what it inspects
 // exists any more: the pod is gone, or its UID belongs to a new pod.
-func (r *record) superseded() bool {
+func (r *record) obsolete() bool {
 	if r.current == nil || r.sent.pod == nil {
 		return r.sent.pod != nil
 	}

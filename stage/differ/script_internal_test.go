@@ -3,6 +3,7 @@ package differ
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,7 +11,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -130,6 +130,31 @@ var scripts = map[string]struct{ script, want string }{
 		"pending inspect Started(a) mark pending gone Died(a) Removed(a) mark covered mark",
 	},
 	"events before the first list": {"event a=running; list -", "covered mark"},
+	"a start that fails has the pod listed": {
+		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 2s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
+		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
+	},
+	"a start that is announced has it listed by its event": {
+		"list /s=running; inspect; ok; event a=created; event a=running; wait 10s", "pending inspect Started(/s) mark",
+	},
+	"a created container that a list lacks is gone": {
+		"list /s=running; inspect; ok; event a=created; wait 1s; list /s=running; wait 2s; wait 10s", "pending inspect Started(/s) mark relist covered mark",
+	},
+	"a removal stands until a list lacks the container": {
+		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 600ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
+		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
+	},
+	"a pod whose containers are gone is listed each second": {
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1s; wait 1s; list -; left; wait 1s; wait 10s",
+		"pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark relist relist pending gone Died(/s) Removed(/s) mark",
+	},
+	"a pod whose sandbox is not ready, too": {
+		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"unless the runtime announces its end": {
+		"list a=running /s=running; inspect; ok; event /t=removed; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark",
+	},
+	"a new pod has no containers yet": {"list /s=running; inspect; ok; wait 1s", "pending inspect Started(/s) mark"},
 	"a sandbox that is first seen dead": {
 		"list -; event /s=running; list /s=exited; inspect; ok", "covered mark pending inspect Started(/s) Died(/s) mark",
 	},
@@ -138,16 +163,22 @@ var scripts = map[string]struct{ script, want string }{
 func TestScripts(t *testing.T) {
 	for name, tc := range scripts {
 		t.Run(name, func(t *testing.T) {
-			s := &script{now: time.Unix(1000, 0)}
-			s.m = newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
-			for step := range strings.SplitSeq(tc.script, ";") {
-				s.play(t, strings.TrimSpace(step))
-			}
+			s := play(t, tc.script)
 			if got := strings.Join(s.got, " "); got != tc.want {
 				t.Errorf("%s:\n\tgot  %s\n\twant %s", tc.script, got, tc.want)
 			}
 		})
 	}
+}
+
+func play(t *testing.T, steps string) *script {
+	t.Helper()
+	s := &script{now: time.Unix(1000, 0)}
+	s.m = newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	for step := range strings.SplitSeq(steps, ";") {
+		s.play(t, strings.TrimSpace(step))
+	}
+	return s
 }
 
 type script struct {
@@ -158,6 +189,8 @@ type script struct {
 	inFlight *stage.Change
 	leaving  stage.Change
 	got      []string
+
+	foundByAll, foundByOne int
 }
 
 type scripted struct {
@@ -187,20 +220,20 @@ func (s *script) play(t *testing.T, step string) {
 		s.accept(what == "retry")
 	case "ok":
 		s.tell(s.inFlight)
-		s.settle(stage.Settled{})
+		s.settle(stage.Committed, "")
 	case "left":
 		s.tell(&s.leaving)
-		s.settle(stage.Settled{})
+		s.settle(stage.Committed, "")
 	case "fail":
-		s.settle(stage.Settled{Err: errors.New("failed")})
+		s.settle(stage.Failed, "failed")
 	case "hang":
-		s.settle(stage.Settled{Err: errors.New("hung"), Hung: true})
+		s.settle(stage.FailedHung, "hung")
 	case "late":
-		s.settle(stage.Settled{Err: errors.New("late"), Late: true})
+		s.settle(stage.FailedLate, "late")
 	case "superseded":
-		s.settle(stage.Settled{Err: errors.New("gone"), Superseded: true})
+		s.settle(stage.Superseded, "gone")
 	case "hangs":
-		s.settle(stage.Settled{Hangs: true})
+		s.settle(stage.Hangs, "")
 	case "reinspect", "request":
 		s.step(request{explorePod, true, what == "reinspect"})
 	case "wait":
@@ -209,6 +242,7 @@ func (s *script) play(t *testing.T, step string) {
 			t.Fatal(err)
 		}
 		s.now = s.now.Add(d)
+		s.step(elapsed{})
 	default:
 		t.Fatalf("no such step: %q", step)
 	}
@@ -224,7 +258,7 @@ func (s *script) begin(words string) *scripted {
 
 func (s *script) answerAll(a *scripted) {
 	a.asked.Answered = s.ticks.Next()
-	l := stage.Listing{Asked: a.asked}
+	l := stage.Listing{Asked: a.asked, StreamUp: true}
 	if a.pod != nil {
 		l.Pods = []*pleg.Pod{a.pod}
 	}
@@ -252,14 +286,17 @@ func (s *script) accept(retry bool) {
 }
 
 func (s *script) tell(c *stage.Change) {
-	if words := plegtest.Words(c.Events...); words != "" {
+	if words := wordsOf(c.Events); words != "" {
 		s.got = append(s.got, words)
 	}
 }
 
-func (s *script) settle(how stage.Settled) {
-	how.UID = explorePod
-	s.step(settle{how})
+func (s *script) settle(how stage.Ending, err string) {
+	end := stage.Settled{UID: explorePod, How: how}
+	if err != "" {
+		end.Err = errors.New(err)
+	}
+	s.step(settle{end})
 }
 
 func (s *script) step(in input) {
@@ -269,6 +306,7 @@ func (s *script) step(in input) {
 			s.got = append(s.got, word)
 		}
 	}
+	s.foundByAll, s.foundByOne = s.foundByAll+do.foundByAll, s.foundByOne+do.foundByOne
 	note(len(do.touch) > 0, "touch")
 	note(len(do.relist) > 0, "relist")
 	note(do.relistSoon, "soon")
@@ -290,7 +328,10 @@ func hintOf(words string) pleg.Hint {
 	if sandbox {
 		h.Sandbox = h.Container
 	}
-	if state != "running" {
+	switch state {
+	case "created":
+		h.State = pleg.StateCreated
+	case "exited", "removed":
 		h.State, h.Removed = pleg.StateExited, state == "removed"
 	}
 	return h
@@ -301,54 +342,56 @@ func hintOf(words string) pleg.Hint {
 func TestRetriesShareTheLongestWait(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, pods := range []int{1, 4, 40} {
-		q := quarantines{first: time.Second, longest: 5 * time.Minute, slots: 4}
+		q := newQuarantines(time.Second, 5*time.Minute, 8)
 		for n := range pods {
-			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), named: &pleg.Pod{}}, stage.Settled{Hung: true}, now)
+			q.add(&record{uid: pleg.PodUID(fmt.Sprint(n)), named: &pleg.Pod{}}, stage.Settled{How: stage.FailedHung}, now)
 		}
 		if got, want := q.timeout(q.pods[0], now), 10*time.Second; got != want {
 			t.Errorf("%d pods: the first retry has %v, want %v", pods, got, want)
 		}
-		q.pods[0].quarantine.Hung = 5
+		q.pods[0].Hung = 5
 		if got, want := q.timeout(q.pods[0], now), 160*time.Second; got != want {
 			t.Errorf("%d pods: the fifth retry has %v, want %v", pods, got, want)
 		}
-		last := q.pods[pods-1]
-		last.inFlight, last.sent.timeout = true, 160*time.Second
+		last := q.pods[pods-1].rec
+		last.phase, last.sent.timeout = inspecting, 160*time.Second
 		if got, most := q.timeout(q.pods[0], now), max(firstDeadline, q.longest/2*3/time.Duration(pods)); got > most || got < firstDeadline {
 			t.Errorf("%d pods: beside a long one the fifth retry has %v, want at most %v", pods, got, most)
 		}
 	}
 }
 
-// An event may come until the list after the list that found its change.
-func TestUnannouncedChanges(t *testing.T) {
+// Only what the first list showed is marked as found, however late its change is committed.
+func TestFoundByTheFirstList(t *testing.T) {
+	for script, want := range map[string]string{
+		"list a=running b=exited; inspect":                                "Started(a) Ran(b) Died(b)",
+		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
+		"list a=running; inspect; ok; list a=exited; inspect":             "",
+		"list -; list a=running; inspect":                                 "",
+	} {
+		s := play(t, script)
+		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })
+		if got := wordsOf(found); got != want {
+			t.Errorf("%s: %q is marked as found, want %q", script, got, want)
+		}
+	}
+}
+
+// A change is counted once, by the list that found it.
+func TestChangesAreCounted(t *testing.T) {
 	for name, tc := range map[string]struct {
-		before, after string // events before the list that finds the change, and after it
-		up            bool
-		want          int
+		script   string
+		all, one int
 	}{
-		"announced before the list": {"a=exited", "", true, 0},
-		"announced after the list":  {"", "a=exited", true, 0},
-		"not announced":             {"", "", true, 1},
-		"the stream was not up":     {"", "", false, 0},
-		"another one was announced": {"b=exited", "", true, 1},
-		"a removal says it all":     {"a=removed", "", true, 0},
-		"only its start was":        {"a=running", "", true, 1},
+		"a pod, its end and its removal":   {"list a=running; inspect; ok; one< a=exited; one>; inspect; ok; list -; left", 2, 1},
+		"an unchanged list":                {"list a=running; list a=running; inspect; ok; list a=running", 1, 0},
+		"two changes during an inspection": {"list a=running; inspect; list a=exited; one< a=exited b=running; one>; ok; inspect; ok", 2, 1},
+		"a retry and a reinspection":       {"list a=running; inspect; fail; list a=running; inspect; ok; reinspect; list a=running; inspect; ok", 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var ticks stage.Ticks
-			m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1})
-			count := 0
-			for n, words := range []string{"a=running", "a=exited", "a=exited"} {
-				if event := []string{"", tc.before, tc.after}[n]; event != "" {
-					m.step(Announcement{hintOf(event), ticks.Next()}, time.Unix(1, 0))
-				}
-				asked := stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Unix(1, 0)}
-				do := m.step(&listing{stage.Listing{Asked: asked, Pods: []*pleg.Pod{podOf(words)}, StreamUp: tc.up && words == "a=exited"}}, time.Unix(1, 0))
-				count += do.unannounced
-			}
-			if count != tc.want {
-				t.Errorf("%d changes are unannounced, want %d", count, tc.want)
+			s := play(t, tc.script)
+			if s.foundByAll != tc.all || s.foundByOne != tc.one {
+				t.Errorf("%d changes were found by lists of all pods, %d by lists of one, want %d and %d", s.foundByAll, s.foundByOne, tc.all, tc.one)
 			}
 		})
 	}
@@ -356,11 +399,11 @@ func TestUnannouncedChanges(t *testing.T) {
 
 // A hang is reported since its first inspection began, with the call that it waited for.
 func TestQuarantineIsReported(t *testing.T) {
-	q := quarantines{first: time.Second, longest: time.Minute, slots: 4}
+	q := newQuarantines(time.Second, time.Minute, 8)
 	rec := &record{uid: explorePod, named: podOf("a=running")}
 	now, hung := time.Unix(1000, 0), &pleg.CallError{Call: pleg.Call{Method: "ContainerStatus"}, Err: errors.New("no answer")}
-	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now)
-	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, Hung: true}, now.Add(5*time.Second))
+	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, How: stage.FailedHung}, now)
+	q.add(rec, stage.Settled{Err: hung, Took: 2 * time.Second, How: stage.FailedHung}, now.Add(5*time.Second))
 	want := pleg.Quarantined{
 		UID: explorePod, Namespace: "ns", Name: "name-p", Since: now.Add(-2 * time.Second), Hung: 2,
 		NextTry: now.Add(7 * time.Second), Err: hung, Call: &hung.Call,

@@ -1,8 +1,6 @@
 package differ
 
 import (
-	"time"
-
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
@@ -12,96 +10,64 @@ type settle struct{ stage.Settled }
 
 func (s settle) apply(m *machine) {
 	rec := m.records[s.UID]
-	if s.Hangs {
-		rec.owes = 0 // nobody waits for it
-		return
+	if s.How != stage.Hangs {
+		m.moved = m.now
 	}
-	rec.inFlight, m.moved = false, m.now
+	do := rec.ended(s.How, m.absent.Began, &m.lives)
+	if do.release {
+		m.release(rec, s.How == stage.Committed || s.How == stage.Contradicted)
+	}
+	m.carryOut(rec, do)
 	switch {
-	case s.Superseded:
-		m.settleSuperseded(rec)
-	case s.Err != nil:
-		m.settleFailed(rec, s.Settled)
-	default:
-		m.settleCommitted(rec)
+	case s.How == stage.Contradicted && rec.current != nil:
+		m.doubts.add(rec, m.now)
+	case s.How == stage.Committed || rec.current == nil:
+		m.doubts.remove(rec)
+	}
+	if rec.phase == failed {
+		m.failed(rec, s.Settled)
 	}
 }
 
-// settleCommitted moves a record on.
-func (m *machine) settleCommitted(rec *record) {
-	m.noteRemoved(rec)
-	rec.commit()
-	m.release(rec, true)
-	m.goOn(rec)
-}
-
-// settleSuperseded publishes what was being inspected as it was listed.
-func (m *machine) settleSuperseded(rec *record) {
-	rec.retry, rec.reinspect, rec.replaced = false, rec.reinspect || rec.sent.reinspect, true
-	m.release(rec, false)
-	m.addPassed(rec, overlooked(rec.old, nil, rec.sent.pod, rec.current))
-	m.goOn(rec)
-}
-
-// goOn compares a pod at once with the newest answer, as its change has ended.
-func (m *machine) goOn(rec *record) {
-	if rec.differs() {
-		m.consider(rec)
-		return
-	}
-	rec.settle()
-	if rec.asked != rec.sent.asked {
-		m.touch(rec)
-	}
-}
-
-// settleFailed leaves the record where it was. If the pod is gone, nobody waits for another
-// inspection; otherwise the next answer finds the change again, or the retry of a pod that hangs.
-func (m *machine) settleFailed(rec *record, s stage.Settled) {
-	rec.retry, rec.reinspect = true, rec.reinspect || rec.sent.reinspect
+// failed says when a pod whose inspection failed is inspected again: at its next answer, or after a
+// wait if it hung or failed late.
+func (m *machine) failed(rec *record, s stage.Settled) {
+	m.do.relistSoon = true
 	switch {
-	case rec.current == nil:
-		m.consider(rec)
-		return
-	case s.Hung, s.Late:
-		if m.quarantines.add(rec, s, m.now) {
+	case s.How == stage.FailedHung, s.How == stage.FailedLate:
+		if held, entered := m.quarantines.add(rec, s, m.now); entered {
 			m.do.quarantined = append(m.do.quarantined, []any{
-				"podUID", rec.uid, "pod", rec.podName(), "age", s.Took, "failedLate", s.Late,
-				"nextTry", rec.quarantine.NextTry.Sub(m.now), "err", s.Err,
+				"podUID", rec.uid, "pod", rec.podName(), "age", s.Took, "failedLate", s.How == stage.FailedLate,
+				"nextTry", held.NextTry.Sub(m.now), "err", s.Err,
 			})
 		}
-	case rec.quarantine != nil: // it does not hang any more: the next answer is enough
+	case rec.held: // it does not hang any more: the next answer is enough
 		m.quarantines.wait(rec, m.now)
 	}
-	rec.owes = 0
-	m.do.relistSoon = true
-	if rec.quarantine != nil && rec.asked != rec.sent.asked {
-		m.consider(rec)
-	}
 }
 
-// release ends the quarantine of a pod.
-func (m *machine) release(rec *record, inspected bool) {
-	q := rec.quarantine
-	if q == nil {
+// request is an input: what is asked for one pod, which is the end of its wait, of an inspection
+// that hangs, or a reinspection.
+type request struct {
+	uid            pleg.PodUID
+	cut, reinspect bool
+}
+
+func (r request) apply(m *machine) {
+	rec := m.records[r.uid]
+	if r.reinspect {
+		rec = m.recordOf(r.uid) // the next listing may have it
+		m.do.relistSoon = true
+	}
+	if rec == nil {
 		return
 	}
-	m.do.released = append(m.do.released, []any{
-		"podUID", rec.uid, "pod", rec.podName(), "gone", rec.current == nil, "after", m.now.Sub(q.Since).Round(time.Millisecond), "hung", q.Hung,
-	})
-	m.quarantines.release(rec, inspected, m.now)
-}
-
-// noteRemoved remembers the containers that a committed change reported as removed: their CRI
-// events may come late.
-func (m *machine) noteRemoved(rec *record) {
-	note := func(c *pleg.Container, _ bool) {
-		if !hasContainer(rec.sent.pod, c.ID) {
-			m.removed.add(c.ID)
-		}
+	do := rec.requested(r, m.absent.Began, &m.lives)
+	if rec.held {
+		m.quarantines.wait(rec, m.now)
 	}
-	each(rec.old, note)
-	for _, p := range rec.passed[:rec.sent.passed] {
-		note(p.container, p.sandbox)
+	m.carryOut(rec, do)
+	if r.cut && rec.cut(m.quarantines.first, m.now) {
+		m.do.cancel = append(m.do.cancel, stage.Cancel{UID: rec.uid, After: m.quarantines.patience(rec)})
 	}
 }

@@ -43,7 +43,7 @@ type Dispatcher struct {
 	// callers are subscribers that wait for a position in the log, or have closed.
 	callers *mailbox.Box[*Subscription]
 	names   atomic.Uint64
-	// subscribers are the subscribers that have a position. Only the loop replaces the list.
+	// subscribers are the subscribers with a position. Only the loop replaces the list.
 	subscribers subscribers
 	// stopping is closed when Run has published its last state.
 	stopping chan struct{}
@@ -54,6 +54,8 @@ type Dispatcher struct {
 	present present
 	// pods keeps the present state for the next of many subscribers; nil if it has changed.
 	pods []*presentPod
+	// warned are the subscribers that the log names as slow.
+	warned map[*Subscription]bool
 }
 
 // New returns a dispatcher that does not run yet.
@@ -66,6 +68,7 @@ func New(o Options) (*Dispatcher, error) {
 		callers:  mailbox.New[*Subscription](),
 		stopping: make(chan struct{}),
 		present:  make(present),
+		warned:   make(map[*Subscription]bool),
 	}
 	d.subscribers.Store(&[]*Subscription{})
 	var err error
@@ -73,7 +76,7 @@ func New(o Options) (*Dispatcher, error) {
 	return d, err
 }
 
-// Epoch names this dispatcher's sequence numbers. Every dispatcher has its own.
+// Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own.
 func (d *Dispatcher) Epoch() string { return d.epoch }
 
 // Subscribe adds a subscriber. It gets every event published after Subscribe has
@@ -133,14 +136,12 @@ func (d *Dispatcher) appendWaiting(in <-chan stage.Outcome) {
 	}
 }
 
-// append appends the events of an outcome. Before the first list is settled, the first events of a
-// pod are the state that the pipeline has found.
+// append appends the events of an outcome.
 func (d *Dispatcher) append(o stage.Outcome) {
 	d.answer(d.callers.Take()) // who subscribed before it was sent must not miss it
 	d.pods = nil
 	labels, now := d.present.labels(o.UID, cmp.Or(o.Pod, o.Last)), d.now()
 	known := d.present[o.UID] != nil
-	found := d.last.synced == nil && !known
 	entries := make([]entry, 0, len(o.Events))
 	for _, ev := range o.Events {
 		counter := d.metrics.events[ev.Type]
@@ -149,7 +150,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 		}
 		counter.Inc()
 		d.last.newest++
-		ev.Seq, ev.Epoch, ev.Replayed = d.last.newest, d.epoch, found
+		ev.Seq, ev.Epoch = d.last.newest, d.epoch
 		entries = append(entries, entry{ev, labels, now})
 		d.log.append(&entries[len(entries)-1])
 	}
@@ -175,6 +176,7 @@ func (d *Dispatcher) answer(callers []*Subscription) {
 	for _, s := range callers {
 		if s.closed.Load() {
 			d.subscribers.remove(s)
+			delete(d.warned, s)
 		} else {
 			d.place(s)
 		}
@@ -224,8 +226,8 @@ func (d *Dispatcher) stop() {
 
 func (d *Dispatcher) warnSlow() {
 	for _, s := range *d.subscribers.Load() {
-		if lag := s.Lag(); lag.Age > d.opts.SlowAfter && !s.warned {
-			s.warned = true
+		if lag := s.Lag(); lag.Age > d.opts.SlowAfter && !d.warned[s] {
+			d.warned[s] = true
 			d.opts.Logger.Warn("subscriber is not reading", "stage", "dispatcher", "subscriber", s.Name(), "age", lag.Age, "events", lag.Events)
 		}
 	}

@@ -18,7 +18,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage/dispatcher"
 )
 
-// A subscriber has the same position in the log whether it asks for the state, a position or a time.
+// A subscriber gets the same position in the log whether it asks for the state, a position or a
+// time.
 func TestBeginning(t *testing.T) {
 	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
 	for name, test := range map[string]struct {
@@ -53,7 +54,9 @@ func TestBeginning(t *testing.T) {
 					}
 					f.in <- o
 				}
-				publish(outcome("a", "Started(c) Changed(d) Other(e)"), began(3)) // what only causes an inspection takes no number
+				found := outcome("a", "Started(c) Changed(d) Other(e)") // what only causes an inspection takes no number
+				found.Events[0].Replayed = true
+				publish(found, began(3))
 				f.mark(stage.Mark{Current: at(1)})
 				publish(outcome("x", "Started(c)"), began(3))
 				publish(outcome("a", "Died(c) Started(d)"), began(2), time.Time{})
@@ -76,7 +79,8 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// A subscriber at any position within the log has lost nothing, and at any position before has a Gap.
+// A subscriber at any position within the log has lost nothing, and at any position before gets a
+// Gap.
 func TestPlaceInTheLog(t *testing.T) {
 	const length = 8
 	for behind := range 2 * length {
@@ -106,7 +110,7 @@ func TestPlaceInTheLog(t *testing.T) {
 	}
 }
 
-// lives is small here; "make faults" has more.
+// lives is small here; "make faults" runs more.
 var lives = flag.Int("dispatcher.lives", 5000, "how many pods live in TestThreeSpeeds")
 
 // inUse returns the bytes of the heap that are reachable.
@@ -118,7 +122,7 @@ func inUse() int64 {
 }
 
 // Subscribers of different speed, over many lives: what each got and what its gaps count adds up to
-// everything, a subscriber that stays within the log has no Gap, and memory does not grow with what
+// everything, a subscriber that stays within the log gets no Gap, and memory does not grow with what
 // was not read.
 func TestThreeSpeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -355,14 +359,14 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 				t.Errorf("%d events are published, want 3", lag.Events)
 			}
 			got, _ := read(t, s)
-			if words := wordsOf(got); words != "=a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
+			if words := wordsOf(got); words != "a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
 				t.Errorf("got %q of %v", words, got)
 			}
 		})
 	}
 }
 
-// A subscriber gets the newest mark once it has every event of before, and each once: also if
+// A subscriber gets the newest mark once it got every event of before, and each once: also if
 // the mark came before the subscriber.
 func TestBookmarks(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {

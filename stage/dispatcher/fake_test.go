@@ -52,7 +52,7 @@ func newFixture(t *testing.T, history int, logger *slog.Logger) *fixture {
 	return f
 }
 
-// start has the dispatcher run until the test ends.
+// start runs the dispatcher until the test ends.
 func (f *fixture) start(t *testing.T) {
 	t.Helper()
 	ended := make(chan error, 1)
@@ -65,7 +65,7 @@ func (f *fixture) start(t *testing.T) {
 	})
 }
 
-// run is start with the initial state, which has no pods.
+// run is start with the initial state, which contains no pods.
 func (f *fixture) run(t *testing.T) {
 	t.Helper()
 	f.start(t)
@@ -174,7 +174,7 @@ func requireRead(t *testing.T, s pleg.Subscription, want string) {
 	}
 }
 
-// requireEnd fails unless the subscription ends after what it has to read.
+// requireEnd fails unless the subscription ends after everything that it can read.
 func requireEnd(t *testing.T, s pleg.Subscription, want error) {
 	t.Helper()
 	if got, err := read(t, s); !errors.Is(err, want) {

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// entry is an event in the log, with the labels that its pod had then. It never changes.
+// entry is an event in the log, with the labels of its pod at that time. It never changes.
 type entry struct {
 	event  pleg.Event
 	labels map[string]string
@@ -49,7 +49,7 @@ func (l *log) publish(s state) {
 	close(l.state.Swap(&s).changed)
 }
 
-// at returns the event with a number; nil if the log no longer has it.
+// at returns the event with a number; nil if the log no longer contains it.
 func (l *log) at(seq uint64) *entry {
 	if e := l.slot(seq).Load(); e != nil && e.event.Seq == seq {
 		return e
@@ -59,7 +59,7 @@ func (l *log) at(seq uint64) *entry {
 
 func (l *log) slot(seq uint64) *atomic.Pointer[entry] { return &l.ring[seq%uint64(len(l.ring))] }
 
-// oldest returns when the oldest of these events that the log still has was published.
+// oldest returns when the oldest of these events that are still in the log was published.
 func (l *log) oldest(first, last uint64) time.Duration {
 	for seq := max(first, l.first(last)); seq <= last; seq++ {
 		if e := l.at(seq); e != nil {
@@ -80,7 +80,7 @@ func (l *log) before(since time.Time, until uint64) uint64 {
 	return until
 }
 
-// first returns the number of the oldest event that the log has if the newest is last.
+// first returns the number of the oldest event in the log if the newest is last.
 func (l *log) first(last uint64) uint64 { return last + 1 - min(last, uint64(len(l.ring))) }
 
 // happened returns when what an event describes took place. A pipeline that starts finds

@@ -10,7 +10,7 @@ import (
 
 // bookmark is what subscribers that ask for bookmarks get.
 type bookmark struct {
-	seq     uint64 // what it counts on has this number or a lower number
+	seq     uint64 // what it counts on is this number or a lower number
 	current time.Time
 	behind  []behind
 }

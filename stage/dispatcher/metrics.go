@@ -12,7 +12,7 @@ import (
 )
 
 type metrics struct {
-	// events has a counter for each type that subscribers may get.
+	// events contains a counter for each type that subscribers may get.
 	events map[pleg.EventType]prometheus.Counter
 	missed prometheus.Counter
 }

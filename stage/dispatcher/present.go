@@ -14,7 +14,7 @@ type present map[pleg.PodUID]*presentPod
 
 type presentPod struct {
 	labels map[string]string
-	// last has the newest ContainerCreated, ContainerStarted or ContainerDied of each
+	// last contains the newest ContainerCreated, ContainerStarted or ContainerDied of each
 	// container and sandbox that has not been removed.
 	last []*entry
 }
@@ -53,8 +53,9 @@ func (p *presentPod) add(e *entry) {
 			p.last[i] = e
 		}
 	case pleg.ContainerCorrected:
-		if i >= 0 && p.last[i].event.Type == pleg.ContainerDied {
+		if i >= 0 && p.last[i].event.Type != pleg.ContainerCreated {
 			corrected := *p.last[i]
+			corrected.event.Image, corrected.event.StartedAt = e.event.Image, e.event.StartedAt
 			corrected.event.ExitCode, corrected.event.Reason, corrected.event.FinishedAt = e.event.ExitCode, e.event.Reason, e.event.FinishedAt
 			p.last[i] = &corrected
 		}

@@ -26,7 +26,7 @@ func (s *Subscription) next(ended <-chan struct{}) (pleg.Event, error) {
 			}
 			return ev, nil
 		}
-		if s.placed && s.seen.stopped {
+		if s.reader.placed && s.reader.seen.stopped {
 			return pleg.Event{}, pleg.ErrStopped
 		}
 		s.wait(ended)
@@ -36,8 +36,8 @@ func (s *Subscription) next(ended <-chan struct{}) (pleg.Event, error) {
 // wait waits until there may be something to take, or until the subscription or the wait ends.
 func (s *Subscription) wait(ended <-chan struct{}) {
 	var changed <-chan struct{}
-	if s.placed {
-		changed = s.seen.changed
+	if s.reader.placed {
+		changed = s.reader.seen.changed
 	}
 	select {
 	case p := <-s.positions:
@@ -50,52 +50,52 @@ func (s *Subscription) wait(ended <-chan struct{}) {
 
 // place goes on at a position.
 func (s *Subscription) place(p position) {
-	s.placed = true
-	s.synced, s.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()
+	s.reader.placed = true
+	s.reader.synced, s.reader.syncing = p.seq, p.gap != "" || s.options.Replay || s.options.After != (pleg.Position{}) || !s.options.Since.IsZero()
 	at := p.at
 	switch {
 	case p.gap != "":
-		s.gap = s.newMark(pleg.Gap, p.seq)
-		s.gap.Reason, s.gap.Missed = p.gap, p.missed
+		s.reader.gap = s.newMark(pleg.Gap, p.seq)
+		s.reader.gap.Reason, s.reader.gap.Missed = p.gap, p.missed
 	case !s.options.Since.IsZero():
 		if at = s.d.log.before(s.options.Since, p.seq); !s.options.Replay {
-			s.skip = p.seq
+			s.reader.skip = p.seq
 		}
 	}
 	s.at.Store(at)
-	s.replay = replay(p.pods, &s.filter, at)
+	s.reader.replay = replay(p.pods, &s.filter, at)
 }
 
 // take returns what comes next, if it is there.
 func (s *Subscription) take() (ev pleg.Event, ok bool) {
 	switch {
-	case !s.placed:
+	case !s.reader.placed:
 		return ev, false
-	case s.gap != nil:
-		ev, s.gap = *s.gap, nil
+	case s.reader.gap != nil:
+		ev, s.reader.gap = *s.reader.gap, nil
 		s.counts.gaps.Add(1)
 		s.counts.missed.Add(ev.Missed)
 		s.d.metrics.missed.Add(float64(ev.Missed))
 		return ev, true
-	case len(s.replay) > 0:
-		ev, s.replay = s.replay[0].event, s.replay[1:]
+	case len(s.reader.replay) > 0:
+		ev, s.reader.replay = s.reader.replay[0].event, s.reader.replay[1:]
 		ev.Replayed = true
 		return ev, true
 	}
-	s.replay = nil
+	s.reader.replay = nil
 	for {
-		s.seen = s.d.log.state.Load()
+		s.reader.seen = s.d.log.state.Load()
 		at := s.at.Load()
-		switch mark := s.seen.mark; {
-		case s.syncing && s.seen.synced != nil && at >= max(s.synced, *s.seen.synced):
-			s.syncing = false
+		switch mark := s.reader.seen.mark; {
+		case s.reader.syncing && s.reader.seen.synced != nil && at >= max(s.reader.synced, *s.reader.seen.synced):
+			s.reader.syncing = false
 			return *s.newMark(pleg.Synced, at), true
-		case s.options.Bookmarks && mark != s.mark && at >= mark.seq:
-			s.mark = mark
+		case s.options.Bookmarks && mark != s.reader.mark && at >= mark.seq:
+			s.reader.mark = mark
 			ev = *s.newMark(pleg.Bookmark, at)
 			ev.ObservedAt = mark.currentFor(s)
 			return ev, true
-		case at >= s.seen.newest:
+		case at >= s.reader.seen.newest:
 			return ev, false
 		}
 		e := s.d.log.at(at + 1)
@@ -111,14 +111,14 @@ func (s *Subscription) take() (ev pleg.Event, ok bool) {
 
 func (s *Subscription) wants(e *entry) bool {
 	return s.filter.WantsEvent(&e.event) && s.filter.WantsLabels(e.labels) &&
-		(e.event.Seq > s.skip || !happened(&e.event).Before(s.options.Since))
+		(e.event.Seq > s.reader.skip || !happened(&e.event).Before(s.options.Since))
 }
 
 // fallenOut asks for the present state, because the log has moved past the position. If no more
 // comes, the subscriber only learns what it missed.
 func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
-	if !s.seen.stopped && s.d.callers.Put(s) {
-		s.placed = false
+	if !s.reader.seen.stopped && s.d.callers.Put(s) {
+		s.reader.placed = false
 		return ev, false
 	}
 	ev = s.stopped(at)

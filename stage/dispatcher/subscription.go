@@ -17,7 +17,7 @@ type Subscription struct {
 	options pleg.SubscribeOptions
 	filter  filter.Filter
 
-	// positions has what the loop answers to a subscriber in its mailbox. There is one answer at
+	// positions is what the loop answers to a subscriber in its mailbox. There is one answer at
 	// a time.
 	positions chan position
 	closed    atomic.Bool
@@ -28,8 +28,11 @@ type Subscription struct {
 	// counts is nil until the loop has given it a position.
 	counts *counts
 
-	// The reader owns the fields below.
+	reader reader
+}
 
+// reader is what the goroutine that reads a subscription keeps; nobody else touches it.
+type reader struct {
 	// placed is set unless it waits for a position, seen is the last state that it has seen.
 	placed bool
 	seen   *state
@@ -40,9 +43,7 @@ type Subscription struct {
 	// syncing is set while Synced is owed, which comes at this number or later.
 	syncing bool
 	synced  uint64
-	mark    *bookmark // the last event that was passed on
-
-	warned bool // by the loop, which owns this
+	mark    *bookmark // the last that was passed on
 }
 
 // position is where a subscriber goes on.

@@ -90,10 +90,10 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 		workers.Wait()
 		close(out)
 	}()
-	listed := make(chan stage.Observation)
+	ended := make(chan listed)
 	for {
 		for len(h.due) > 0 && len(h.busy)+len(h.answers) < maxRelists {
-			h.startRelist(ctx, workers, listed)
+			h.startRelist(ctx, workers, ended)
 		}
 		var send chan<- stage.Observation
 		var next stage.Observation
@@ -105,8 +105,8 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 			for _, uid := range h.requests.Take() {
 				h.enqueue(uid)
 			}
-		case o := <-listed:
-			h.finishRelist(o)
+		case l := <-ended:
+			h.finishRelist(l)
 		case send <- next:
 			h.answers = h.answers[1:]
 		case <-ctx.Done():
@@ -115,8 +115,8 @@ func (h *Hinter) Run(ctx context.Context, out chan<- stage.Observation) error {
 	}
 }
 
-// enqueue has a pod listed. If many are due, all pods are listed at once instead. If all lists
-// of single pods are in progress, they may hang, and all pods are listed soon.
+// enqueue requests a list of a pod. If many are due, all pods are listed at once instead. If all
+// lists of single pods are in progress, they may hang, and all pods are listed soon.
 func (h *Hinter) enqueue(uid pleg.PodUID) {
 	if h.opts.Pods == nil {
 		h.opts.Lister.RelistNow()
@@ -141,9 +141,9 @@ func (h *Hinter) enqueue(uid pleg.PodUID) {
 	}
 }
 
-// startRelist has a worker list the next pod that is due, unless a list of all
+// startRelist makes a worker list the next pod that is due, unless a list of all
 // pods that began after the request covers it.
-func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, listed chan<- stage.Observation) {
+func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, ended chan<- listed) {
 	uid := h.due[0]
 	h.due = h.due[1:]
 	requested := h.requested[uid]
@@ -154,37 +154,42 @@ func (h *Hinter) startRelist(ctx context.Context, workers *pool.Pool, listed cha
 	h.busy[uid] = struct{}{}
 	workers.Go(func() {
 		select {
-		case listed <- h.list(ctx, uid):
+		case ended <- h.list(ctx, uid):
 		case <-ctx.Done():
 		}
 	})
 }
 
-// list lists one pod, on a worker. If that fails, all pods are listed instead, and the
-// observation has no tick.
-func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) stage.Observation {
+// listed is how a list of one pod ended.
+type listed struct {
+	stage.Observation
+	failed bool
+}
+
+// list lists one pod, on a worker. If that fails, all pods are listed instead.
+func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) listed {
 	start, began := time.Now(), h.opts.Ticks.Next()
 	pod, err := h.opts.Pods.ListPod(ctx, uid)
 	h.metrics.duration.Observe(time.Since(start).Seconds())
 	if err == nil {
-		return stage.Observation{Asked: stage.Asked{Began: began, Answered: h.opts.Ticks.Next(), At: start}, UID: uid, Pod: pod}
+		return listed{Observation: stage.Observation{Asked: stage.Asked{Began: began, Answered: h.opts.Ticks.Next(), At: start}, UID: uid, Pod: pod}}
 	}
 	if ctx.Err() == nil {
 		h.metrics.errors.Inc()
 		h.log.WarnContext(ctx, "single-pod relist failed, relisting all pods", "podUID", uid, "err", err)
 		h.opts.Lister.RelistNow()
 	}
-	return stage.Observation{UID: uid}
+	return listed{stage.Observation{UID: uid}, true}
 }
 
 // finishRelist queues what a worker found. A pod that was requested again
 // meanwhile is due again, because what was found may be too old.
-func (h *Hinter) finishRelist(o stage.Observation) {
-	delete(h.busy, o.UID)
-	if _, again := h.requested[o.UID]; again {
-		h.due = append(h.due, o.UID)
+func (h *Hinter) finishRelist(l listed) {
+	delete(h.busy, l.UID)
+	if _, again := h.requested[l.UID]; again {
+		h.due = append(h.due, l.UID)
 	}
-	if o.Began > 0 {
-		h.answers = append(h.answers, o)
+	if !l.failed {
+		h.answers = append(h.answers, l.Observation)
 	}
 }

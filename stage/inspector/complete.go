@@ -34,13 +34,13 @@ func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.Contai
 // fillFromStatus copies the image and the time of the start from the status into the events of
 // containers, and how and when a container ended into its end and its correction. If the container
 // was removed before this inspection, an earlier status may have that. A [stage.ContainerRan]
-// becomes a start if starts are inferred and the status says when it was, and otherwise is dropped.
+// becomes a start if the status says when it was, and otherwise is dropped.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
 	for _, ev := range events {
 		c := i.statusFor(&ev, status, last)
 		if ev.Type == stage.ContainerRan {
-			if i.opts.OmitInferredStarts || c == nil || c.StartedAt.IsZero() {
+			if c == nil || c.StartedAt.IsZero() {
 				continue
 			}
 			ev.Type = pleg.ContainerStarted
@@ -71,13 +71,17 @@ func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *ple
 	return c
 }
 
-// corrections returns an event for each ended container whose exit code or reason differs from the
-// status before.
-func corrections(c stage.Change, last, status *pleg.PodStatus) []pleg.Event {
+// corrections returns an event for each container of which the status knows what the event of an
+// earlier change did not: because the status before contradicted its list, or because the exit code
+// or the reason has changed since.
+func (i *Inspector) corrections(c stage.Change, before contradicted, last, status *pleg.PodStatus) []pleg.Event {
 	var events []pleg.Event
 	for _, now := range status.Containers {
 		was := last.Container(now.ID)
-		if was == nil || was.State != pleg.StateExited || now.State != pleg.StateExited || was.ExitCode == now.ExitCode && was.Reason == now.Reason {
+		agrees := before.find(now.ID) >= 0 && i.contradicted[c.UID].find(now.ID) < 0 && now.State >= pleg.StateRunning
+		changed := was != nil && was.State == pleg.StateExited && now.State == pleg.StateExited && (was.ExitCode != now.ExitCode || was.Reason != now.Reason)
+		told := slices.ContainsFunc(c.Events, func(ev pleg.Event) bool { return ev.ContainerID == now.ID && ev.Type != stage.ContainerChanged })
+		if told || !agrees && !changed {
 			continue
 		}
 		events = append(events, pleg.Event{
@@ -133,6 +137,8 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		events = append(events, pleg.Event{
 			Type: t, PodUID: c.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
 			ContainerID: s.ID, ContainerName: c.Pod.Name, Attempt: s.Attempt, Sandbox: true, ObservedAt: c.At,
+			// As the sandbox itself: it was there when the pipeline began.
+			Replayed: slices.ContainsFunc(c.Events, func(ev pleg.Event) bool { return ev.Replayed && ev.ContainerID == s.ID }),
 		})
 	}
 	return events

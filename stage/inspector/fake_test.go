@@ -131,7 +131,7 @@ func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 // end waits for the end of an inspection, and passes over inspections that hang and what says nothing.
 func (f *fixture) end() stage.Settled {
 	for s := range f.settled {
-		if !s.Hangs && s.UID != "" {
+		if s.How != stage.Hangs && s.How != stage.NoEnding {
 			return s
 		}
 	}

@@ -68,9 +68,10 @@ type flights struct {
 
 // plan is what to do now, and when to ask again.
 type plan struct {
-	// begin and retry: another pod may be inspected, or a quarantined pod.
-	begin, retry bool
-	cancel       *flight
+	// begin and retry: another pod may be inspected, or a quarantined pod. late: only a pod whose change
+	// was found after the newest of the inspections began.
+	begin, retry, late bool
+	cancel             *flight
 	// again is when the plan changes although nothing happens; zero if never.
 	again time.Time
 }
@@ -95,8 +96,10 @@ func (s *flights) next(now time.Time) (p plan) {
 			}
 		}
 	}
-	if len(s.all) >= 2*s.slots {
-		p.cancel = s.victim(&p, now)
+	// While none is known to hang, one slot is kept for a pod that comes later: it shows whether they do.
+	kept := s.slots > 1 && well == len(s.all) && well == 2*s.slots-1
+	if kept || len(s.all) >= 2*s.slots {
+		p.late, p.cancel = kept, s.victim(&p, now)
 		return p
 	}
 	// While nothing ends, one more begins: if it ends, the older ones hang.

@@ -126,8 +126,8 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 		before int // healthy pods
 		want   map[time.Duration]pleg.PodUID
 	}{
-		"runtime that answered before": {before: 16, want: map[time.Duration]pleg.PodUID{
-			6 * time.Second: "hung-3", 10 * time.Second: "", 11 * time.Second: "",
+		"runtime that answered before": {before: 17, want: map[time.Duration]pleg.PodUID{
+			5 * time.Second: "hung-2", 10 * time.Second: "",
 		}},
 		"runtime that answered little": {before: 1, want: map[time.Duration]pleg.PodUID{10 * time.Second: ""}},
 	} {
@@ -142,8 +142,12 @@ func TestCancelledWhileNothingEnds(t *testing.T) {
 					s := f.end()
 					after := time.Since(began)
 					want, ok := tc.want[after]
-					switch cancelled := strings.Contains(s.Err.Error(), "none ends"); {
-					case !ok, s.Hung == cancelled, s.Late != cancelled, cancelled != (want != ""), want != "" && s.UID != want:
+					cancelled, how := strings.Contains(s.Err.Error(), "none ends"), stage.FailedHung
+					if cancelled {
+						how = stage.FailedLate
+					}
+					switch {
+					case !ok, s.How != how, cancelled != (want != ""), want != "" && s.UID != want:
 						t.Errorf("settled %+v after %v, want %q", s, after, want)
 					}
 					for len(f.settled) > 0 {
@@ -169,7 +173,7 @@ func TestFewAreCancelledWhileNothingEnds(t *testing.T) {
 			synctest.Wait()
 			n := 0
 			for len(f.settled) > 0 {
-				if s := <-f.settled; !s.Hangs && s.UID != "" {
+				if s := <-f.settled; s.How != stage.Hangs && s.How != stage.NoEnding {
 					n++
 				}
 			}
@@ -231,13 +235,13 @@ func TestRetryNeedsOneFreeSlot(t *testing.T) {
 func TestLateError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		after time.Duration
-		late  bool
-	}{"promptly": {hungAfter - 1, false}, "late": {hungAfter, true}} {
+		how   stage.Ending
+	}{"promptly": {hungAfter - 1, stage.Failed}, "late": {hungAfter, stage.FailedLate}} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{HungAfter: hungAfter})
 			f.runtime.SetInspectFault(func(context.Context) error { time.Sleep(tc.after); return errInspect })
-			if s, _, _ := f.do(one("a")); s.Hung || s.Late != tc.late || !errors.Is(s.Err, errInspect) {
-				t.Errorf("settled %+v, want it to count as late: %v", s, tc.late)
+			if s, _, _ := f.do(one("a")); s.How != tc.how || !errors.Is(s.Err, errInspect) {
+				t.Errorf("settled %+v, want the ending %d", s, tc.how)
 			}
 		})
 	}

@@ -42,8 +42,6 @@ type Options struct {
 	// HungAfter is the age at which an inspection that was overtaken counts as hung;
 	// positive.
 	HungAfter time.Duration
-	// OmitInferredStarts leaves out the start of a container that is first seen exited.
-	OmitInferredStarts bool
 	// Ended is called with each inspection that ended by itself. It does not block.
 	Ended   func(uid pleg.PodUID, took time.Duration, at time.Time)
 	Logger  *slog.Logger
@@ -64,9 +62,11 @@ type Inspector struct {
 	good map[pleg.PodUID]*pleg.PodStatus
 	// failing are the pods whose failure the log has.
 	failing map[pleg.PodUID]bool
-	flights flights
-	workers conc.WaitGroup // bounded by the flights
-	results chan result
+	// contradicted are the pods whose last status contradicts its list.
+	contradicted map[pleg.PodUID]contradicted
+	flights      flights
+	workers      conc.WaitGroup // bounded by the flights
+	results      chan result
 	// startedAt is when Run began, answered State.Answered.
 	startedAt, answered time.Time
 }
@@ -76,7 +76,7 @@ func New(o Options) (*Inspector, error) {
 	i := &Inspector{
 		opts: o, log: o.Logger.With("stage", "inspector"),
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
-		failing: make(map[pleg.PodUID]bool),
+		failing: make(map[pleg.PodUID]bool), contradicted: make(map[pleg.PodUID]contradicted),
 		flights: flights{slots: o.Inspectors, hungAfter: o.HungAfter},
 		results: make(chan result),
 	}
@@ -89,8 +89,9 @@ func New(o Options) (*Inspector, error) {
 // Inputs are what the differ sends.
 type Inputs struct {
 	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on any of
-	// the channels. Changes from Retry take at most half of the slots.
-	Inspect, Retry <-chan stage.Change
+	// the channels. Changes from Retry take at most half of the slots. Late is a pod whose change was
+	// found after the last one was accepted: a slot is kept for it.
+	Inspect, Retry, Late <-chan stage.Change
 	// Gone are pods that need no inspection.
 	Gone   <-chan stage.Change
 	Cancel <-chan stage.Cancel
@@ -114,12 +115,15 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			continue
 		}
 		stage.SetAlarm(alarm, stage.Earlier(p.again, i.publish(now, settled)), now)
-		accept, again := in.Inspect, in.Retry
+		accept, again, late := in.Inspect, in.Retry, in.Late
 		if !p.begin {
 			accept = nil
 		}
 		if !p.retry {
 			again = nil
+		}
+		if !p.late {
+			late = nil
 		}
 		select {
 		case change, ok := <-accept:
@@ -130,9 +134,11 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 			i.startInspection(ctx, change)
 		case change := <-again:
 			i.startInspection(ctx, change)
+		case change := <-late:
+			i.startInspection(ctx, change)
 		case change := <-in.Gone:
 			i.remove(change, out)
-			settled <- stage.Settled{UID: change.UID}
+			settled <- stage.Settled{UID: change.UID, How: stage.Committed}
 		case c := <-in.Cancel:
 			i.cancelInspection(c, time.Now())
 		case r := <-i.results:

@@ -194,14 +194,14 @@ func TestHangIsReportedOnce(t *testing.T) {
 			requireOverdue()
 			time.Sleep(time.Nanosecond)
 			requireOverdue(pleg.Inspection{UID: "hung", Namespace: "ns", Name: "name-hung", Started: began, Hung: tc.overtaken})
-			if s := <-f.settled; s != (stage.Settled{UID: "hung", Hangs: true}) || time.Since(began) != tc.at {
+			if s := <-f.settled; s != (stage.Settled{UID: "hung", How: stage.Hangs}) || time.Since(began) != tc.at {
 				t.Errorf("settled %+v after %v, want that it hangs after %v", s, time.Since(began), tc.at)
 			}
 			f.inspect <- one("quick")
 			if s := <-f.settled; s.UID != "quick" {
 				t.Errorf("settled %+v, want the other one", s)
 			}
-			if s := <-f.settled; s.Hangs || !s.Hung || s.Took != timeout {
+			if s := <-f.settled; s.How != stage.FailedHung || s.Took != timeout {
 				t.Errorf("settled %+v, want the end after %v", s, timeout)
 			}
 		})
@@ -234,7 +234,7 @@ func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 			c := one("hung")
 			c.Retry, c.Timeout = true, own
 			f.retry <- c
-			if s := <-f.settled; s.Took != want || !s.Hung {
+			if s := <-f.settled; s.Took != want || s.How != stage.FailedHung {
 				t.Errorf("settled %+v, want the timeout of %v", s, want)
 			}
 		})

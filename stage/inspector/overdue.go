@@ -13,6 +13,8 @@ type State struct {
 	// Overdue are the inspections in flight that are older than Options.HungAfter, the oldest
 	// first, without their calls.
 	Overdue []pleg.Inspection
+	// Contradictions are what lists and statuses say differently, the longest first.
+	Contradictions []pleg.Contradiction
 	// Answered is when an inspection last succeeded, or failed before it was as old as
 	// Options.HungAfter; zero before the first.
 	Answered time.Time
@@ -33,7 +35,7 @@ func (i *Inspector) oldest() float64 {
 // again; zero if never. The loop calls it before each step.
 func (i *Inspector) publish(now time.Time, settled chan<- stage.Settled) (next time.Time) {
 	s, hanging := &i.flights, 0
-	state := State{InFlight: len(s.all), Answered: i.answered}
+	state := State{InFlight: len(s.all), Answered: i.answered, Contradictions: i.lasting()}
 	for _, f := range s.all {
 		if due := f.started.Add(s.hungAfter); due.After(now) {
 			next = stage.Earlier(next, due)
@@ -54,7 +56,7 @@ func (i *Inspector) publish(now time.Time, settled chan<- stage.Settled) (next t
 			continue
 		}
 		f.reported = true
-		settled <- stage.Settled{UID: f.change.UID, Hangs: true}
+		settled <- stage.Settled{UID: f.change.UID, How: stage.Hangs}
 	}
 	i.state.Store(&state)
 	i.metrics.inFlight.Set(float64(state.InFlight))

@@ -23,39 +23,55 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 			i.answered = now
 		}
 	}
-	s := stage.Settled{UID: c.UID, Took: r.took, Err: r.err}
+	s := stage.Settled{UID: c.UID, How: i.ending(ctx, r), Took: r.took, Err: r.err}
 	switch {
-	case r.err == nil:
+	case s.How == stage.Committed:
 		i.metrics.duration.Observe(r.took.Seconds())
-		i.succeed(c, r.status, out)
-	case ctx.Err() != nil:
-	case r.cancelled && f.superseded:
-		s.Superseded = true
-	default:
-		s.Hung = r.cancelled && (f.overtaken || r.took >= f.timeout)
-		s.Late = !s.Hung && (r.cancelled || r.took >= i.flights.hungAfter)
-		if !r.cancelled || !f.cut {
-			i.metrics.duration.Observe(r.took.Seconds())
-			i.fail(ctx, r)
+		if i.succeed(c, r.status, out, now) {
+			s.How = stage.Contradicted
 		}
+	case s.How == stage.Superseded, ctx.Err() != nil, r.cancelled && f.cut:
+	default:
+		i.metrics.duration.Observe(r.took.Seconds())
+		i.fail(ctx, r)
 	}
 	settled <- s
-	if s.Hung || s.Late {
+	if s.How == stage.FailedHung || s.How == stage.FailedLate {
 		settled <- stage.Settled{} // State has the inspection until the differ has the pod in quarantine
 	}
 }
 
-// succeed publishes a change whose status is known.
-func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome) {
-	last := i.good[c.UID]
+// ending returns how an inspection ended.
+func (i *Inspector) ending(ctx context.Context, r result) stage.Ending {
+	f := r.flight
+	switch {
+	case r.err == nil:
+		return stage.Committed
+	case ctx.Err() != nil:
+		return stage.Failed // the end of Run
+	case r.cancelled && f.superseded:
+		return stage.Superseded
+	case r.cancelled && (f.overtaken || r.took >= f.timeout):
+		return stage.FailedHung
+	case r.cancelled || r.took >= i.flights.hungAfter:
+		return stage.FailedLate
+	}
+	return stage.Failed
+}
+
+// succeed publishes a change whose status is known. It reports whether the status contradicts the list.
+func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome, now time.Time) bool {
+	last, before := i.good[c.UID], i.contradicted[c.UID]
 	status := complete(c, got, last)
+	contradicts := i.compare(c.Pod, status, now)
 	i.keepRemoved(last, status)
 	i.good[c.UID] = status
 	delete(i.failing, c.UID)
 	i.opts.Cache.Set(c.UID, status, nil, c.At)
-	events := i.fillFromStatus(append(c.Events, corrections(c, last, status)...), status, last)
+	events := i.fillFromStatus(append(c.Events, i.corrections(c, before, last, status)...), status, last)
 	events = append(events, networkEvents(c, last, status, i.startedAt)...)
 	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
+	return contradicts
 }
 
 // fail publishes the error of an inspection.
@@ -76,6 +92,7 @@ func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
 	i.keepRemoved(i.good[c.UID], nil)
 	delete(i.good, c.UID)
 	delete(i.failing, c.UID)
+	delete(i.contradicted, c.UID)
 	i.opts.Cache.Delete(c.UID, c.At)
 	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
 }

@@ -16,19 +16,19 @@ import (
 // What the differ ends is no answer of the runtime: the cache keeps the status before.
 func TestCancelledInspection(t *testing.T) {
 	const old = 3 * hungAfter
-	cut := stage.Settled{Late: true}
+	cut := stage.Settled{How: stage.FailedLate}
 	for name, tc := range map[string]struct {
 		cancel    stage.Cancel
 		age       time.Duration
 		overtaken bool
 		want      stage.Settled // without what all have; zero if it goes on
 	}{
-		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{Superseded: true}},
+		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
 		"on request, younger":  {stage.Cancel{After: old}, old - 1, false, stage.Settled{}},
 		"on request, at once":  {stage.Cancel{}, hungAfter - 1, false, stage.Settled{}},
 		"on request, a second": {stage.Cancel{}, hungAfter, false, cut},
-		"on request, it hangs": {stage.Cancel{After: old}, hungAfter, true, stage.Settled{Hung: true}},
+		"on request, it hangs": {stage.Cancel{After: old}, hungAfter, true, stage.Settled{How: stage.FailedHung}},
 		"on request, no hang":  {stage.Cancel{After: old}, hungAfter - 1, true, stage.Settled{}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {

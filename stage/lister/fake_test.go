@@ -29,7 +29,7 @@ const (
 
 var errList = errors.New("the runtime is broken")
 
-// faultyRuntime returns a runtime without pods whose lists have the fault.
+// faultyRuntime returns a runtime without pods with this fault of lists.
 func faultyRuntime(fault plegtest.Fault) *plegtest.Runtime {
 	rt := plegtest.New()
 	rt.SetListFault(fault)

@@ -5,6 +5,7 @@ package lister
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,8 +32,10 @@ type Options struct {
 	RelistThreshold time.Duration
 	// RelistPeriodWithEvents is the period while the event stream is up.
 	RelistPeriodWithEvents time.Duration
-	Logger                 *slog.Logger
-	Metrics                instrument.Registry
+	// KubeletEvents: the first list after a break is believed, even if it lacks every pod.
+	KubeletEvents bool
+	Logger        *slog.Logger
+	Metrics       instrument.Registry
 }
 
 // Lister owns the relist period. Its exported methods are safe for concurrent use
@@ -46,26 +49,43 @@ type Lister struct {
 	// running are published by the loop.
 	running atomic.Pointer[time.Time]
 	last    atomic.Pointer[result]
-	// Capacity 1: what waits covers what comes after it. stream has changes of the event stream, up
-	// is the newest one. recovered: a list has succeeded after one that failed.
-	relistNow, relistSoon, stream, recovered chan struct{}
-
-	up atomic.Bool
-	// callers wait for the next list that begins.
-	callers *mailbox.Box[chan<- error]
+	// recovered, of capacity 1: a list has succeeded after one that failed.
+	recovered chan struct{}
+	requests  *mailbox.Box[request]
 
 	schedule schedule
-	// streamUp is set if the stream was up when the last successful list began and has not
-	// ended since.
-	streamUp bool
+	// callers wait for the next list that begins.
+	callers []chan<- error
+	// pods is the newest listing. broke is set by a failed list, and by a change of the event stream,
+	// until the next listing; doubted once a list lacked every pod after that.
+	pods           []*pleg.Pod
+	broke, doubted bool
 }
+
+// request is what the lister is asked for, or told. What waits in the mailbox covers the same that
+// comes after it.
+type request struct {
+	what what
+	// caller waits for the list. tick tells changes of the stream apart: each one counts.
+	caller chan<- error
+	tick   uint64
+}
+
+type what uint8
+
+const (
+	listNow what = iota
+	listForCaller
+	listSoon
+	streamUp
+	streamDown
+)
 
 // New returns a lister that does not run yet.
 func New(o Options) (*Lister, error) {
 	l := &Lister{
 		opts: o, log: o.Logger.With("stage", "lister"),
-		relistNow: make(chan struct{}, 1), relistSoon: make(chan struct{}, 1), stream: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
-		callers:  mailbox.New[chan<- error](),
+		recovered: make(chan struct{}, 1), requests: mailbox.New[request](),
 		schedule: schedule{period: o.RelistPeriod, pause: min(o.RelistPeriod, maxRequestPause)},
 	}
 	l.last.Store(&result{})
@@ -78,41 +98,27 @@ func New(o Options) (*Lister, error) {
 // nil once the changes of all its pods have ended. It gets nothing if Run ends first.
 func (l *Lister) Relist() <-chan error {
 	relisted := make(chan error, 1)
-	l.callers.Put(relisted)
+	l.requests.Put(request{what: listForCaller, caller: relisted})
 	return relisted
 }
 
 // RelistNow requests a list at once. If the last requested list ended less than RelistPeriod ago
 // (or a second, if that is shorter), the next list begins after that time and serves all requests
 // made meanwhile.
-func (l *Lister) RelistNow() { poke(l.relistNow) }
+func (l *Lister) RelistNow() { l.requests.Put(request{what: listNow}) }
 
 // RelistSoon requests a list within RelistPeriod, even while the longer period
 // with events applies.
-func (l *Lister) RelistSoon() { poke(l.relistSoon) }
-
-func poke(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// waits takes what waits in a channel, and reports whether there was something.
-func waits(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
+func (l *Lister) RelistSoon() { l.requests.Put(request{what: listSoon}) }
 
 // StreamUp reports that the event stream is up, or that it has ended. A list follows at once,
 // for what happened before, or was lost with it.
 func (l *Lister) StreamUp(up bool) {
-	l.up.Store(up)
-	poke(l.stream)
+	r := request{what: streamDown, tick: l.opts.Ticks.Next()}
+	if up {
+		r.what = streamUp
+	}
+	l.requests.Put(r)
 }
 
 // Recovered returns a channel that receives when a list succeeds after a failed list.
@@ -126,8 +132,13 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for ctx.Err() == nil { // lists may be due all the time
+		l.takeRequests() // the next list covers them
 		now := time.Now()
 		if begin, again := l.schedule.next(now, l.period()); !begin {
+			if len(l.callers) > 0 && !l.schedule.requested { // a list that is due serves them too
+				l.schedule.requested = true
+				continue
+			}
 			if l.opts.Prober != nil {
 				if due := l.schedule.probe(); !due.After(now) {
 					l.probe(ctx)
@@ -139,24 +150,11 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			timer.Reset(again.Sub(now))
 			select {
 			case <-timer.C:
-			case <-l.stream:
-				l.streamChanged()
-			case <-l.relistNow:
-				l.schedule.requested = true
-			case <-l.relistSoon:
-				l.schedule.requestSoon(time.Now())
-			case <-l.callers.Wake():
-				l.schedule.requested = true
+			case <-l.requests.Wake():
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 			continue
-		}
-		if waits(l.relistNow) { // the list covers it
-			l.schedule.requested = true
-		}
-		if waits(l.stream) {
-			l.streamChanged()
 		}
 		before := l.last.Load().Took
 		if listing, ok := l.relist(ctx); ok {
@@ -167,11 +165,30 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 			}
 		}
 		l.schedule.listEnded(time.Now())
-		if l.last.Load().Took > longList && before <= longList {
-			l.schedule.requestSoon(time.Now()) // the runtime may answer at once again
+		if l.doubted || l.last.Load().Took > longList && before <= longList {
+			l.schedule.requestSoon(time.Now()) // the runtime may answer otherwise, or at once again
 		}
 	}
 	return context.Cause(ctx)
+}
+
+// takeRequests applies what waits in the mailbox.
+func (l *Lister) takeRequests() {
+	for _, r := range l.requests.Take() {
+		switch r.what {
+		case listNow:
+			l.schedule.requested = true
+		case listForCaller:
+			l.callers = append(l.callers, r.caller)
+		case listSoon:
+			l.schedule.requestSoon(time.Now())
+		case streamUp, streamDown:
+			l.schedule.atOnce, l.broke = true, true
+			last := *l.last.Load()
+			last.up = r.what == streamUp
+			l.last.Store(&last)
+		}
+	}
 }
 
 // longList is the duration above which the runtime has left a list waiting.
@@ -200,23 +217,31 @@ func (l *Lister) fail(ctx context.Context, start time.Time, err error) {
 		last.Failing = start
 	}
 	last.Failures++
+	l.broke = true
 	last.Err, last.FailedAfter = err, time.Since(start)
 	l.last.Store(&last)
-}
-
-// streamChanged is called after StreamUp.
-func (l *Lister) streamChanged() {
-	l.streamUp = false // what happened before it came up was not announced
-	l.schedule.atOnce = true
 }
 
 // period is the time to the next list. The period with events applies only while
 // lists work too.
 func (l *Lister) period() time.Duration {
-	if l.up.Load() && l.last.Load().Err == nil {
+	if last := l.last.Load(); last.up && last.Err == nil {
 		return max(l.opts.RelistPeriod, l.opts.RelistPeriodWithEvents)
 	}
 	return l.opts.RelistPeriod
+}
+
+// doubts reports whether a list is not to be believed yet: it is the first one after a break, and
+// lacks every pod. A runtime that starts may answer with nothing for seconds.
+func (l *Lister) doubts(pods []*pleg.Pod) bool {
+	known := func(pod *pleg.Pod) bool {
+		return slices.ContainsFunc(l.pods, func(was *pleg.Pod) bool { return was.UID == pod.UID })
+	}
+	l.doubted = l.broke && !l.doubted && !l.opts.KubeletEvents && len(l.pods) > 0 && !slices.ContainsFunc(pods, known)
+	if !l.doubted {
+		l.pods, l.broke = pods, false
+	}
+	return l.doubted
 }
 
 func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
@@ -224,8 +249,8 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	if !last.Success.IsZero() {
 		l.metrics.interval.Observe(start.Sub(last.Success).Seconds())
 	}
-	callers := l.callers.Take()
-	announced, up := l.streamUp, l.up.Load()
+	callers := l.callers
+	l.callers = nil
 	l.running.Store(&start)
 	pods, err := l.opts.Runtime.ListPods(ctx)
 	l.running.Store(nil)
@@ -242,12 +267,19 @@ func (l *Lister) relist(ctx context.Context) (stage.Listing, bool) {
 	}
 	if last.Err != nil {
 		l.log.InfoContext(ctx, "relist succeeded again", "pods", len(pods), "after", start.Sub(last.Failing).Round(time.Millisecond), "failures", last.Failures)
-		poke(l.recovered)
+		select {
+		case l.recovered <- struct{}{}:
+		default: // one waits already
+		}
 	}
-	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began})
+	l.last.Store(&result{pleg.RelistStatus{Success: start, Took: time.Since(start), Pods: len(pods)}, began, last.up})
+	if l.doubts(pods) {
+		l.log.InfoContext(ctx, "relist lacks every pod, will be confirmed", "pods", len(l.pods))
+		l.callers = callers
+		return stage.Listing{}, false
+	}
 	l.metrics.listed(pods)
 	l.metrics.lastSeen.Set(float64(start.UnixNano()) / float64(time.Second))
-	l.streamUp = up
 	asked := stage.Asked{Began: began, Answered: l.opts.Ticks.Next(), At: start}
-	return stage.Listing{Asked: asked, Pods: pods, StreamUp: announced && l.up.Load(), Relisted: callers}, true
+	return stage.Listing{Asked: asked, Pods: pods, StreamUp: last.up, Relisted: callers}, true
 }

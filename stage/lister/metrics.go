@@ -37,11 +37,11 @@ func newMetrics(reg instrument.Registry, l *Lister) (*metrics, error) {
 	}
 	s.GaugeFunc("pleg_relist_running_seconds", "Age in seconds of the list in progress, 0 between two lists.", l.age)
 	s.GaugeFunc("pleg_event_stream_up", "1 while the stream of container events is up, 0 otherwise.",
-		func() float64 { return instrument.Bool(l.up.Load()) })
+		func() float64 { return instrument.Bool(l.last.Load().up) })
 	return m, s.Register()
 }
 
-// listed counts what a list has.
+// listed counts what is in a list.
 func (m *metrics) listed(pods []*pleg.Pod) {
 	runningPods := 0
 	var containers [pleg.StateExited + 1]int

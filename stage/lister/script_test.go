@@ -16,20 +16,20 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each script has one step a semicolon:
+// Each script contains one step a semicolon:
 //
 //	period 1h          the relist period, if it is not 1 s; with events it is a minute
 //	takes 250ms        each list takes this time from now on
 //	breaks             each list fails
 //	slow 3s, fail 3s   the next list takes this time; it fails
+//	empty, full        lists have no pod, or the pod again
 //	2.5s               time passes until 2.5 s after the start
 //	up, down           the event stream comes up, and ends
 //	now, soon, relist  a list is requested: at once, within the period, by a caller that waits
 //	hints 4.5s         a list is requested at once every 100 ms until then
 //	status, recovered, logged TEXT   what the lister says
 //
-// Each list is written down by the second in which it began: with ! if it failed, with + if the
-// stream was up since the list before.
+// Each list is written down by the second in which it began: with ! if it failed.
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
@@ -41,15 +41,15 @@ var scripts = map[string]struct{ script, want string }{
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
-	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4+ 120.4+ 180 181 181"},
-	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61+ 121+"},
-	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11+ 71+"},
-	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11+ 71+"},
-	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64+"},
+	"a stream lengthens the period":      {"400ms; up; 180s; down; 181s; up; 181s", "0 0.4 60.4 120.4 180 181 181"},
+	"stream: a failed list":              {"up; fail 0s; 121s", "0 0 60! 61 121"},
+	"stream: a request shortens once":    {"400ms; soon; 1s; up; 10s; soon; 71s", "0 1 1 11 71"},
+	"stream: requests in a row":          {"up; 10s; soon; 10.5s; soon; 70.5s; soon; 71s", "0 0 11 71"},
+	"stream: it comes up during a list":  {"slow 3s; 2s; up; 64s", "0 1 4 64"},
 	"stream: it ends during a list":      {"up; slow 3s; 61s; down; 63s", "0 0 60 63"},
-	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123+"},
-	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60+ 65+ 129+"},
-	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10+ 10.3"},
+	"stream: another during a failure":   {"up; fail 3s; 61s; down; up; 123s", "0 0 60! 63 123"},
+	"stream: a long list is confirmed":   {"up; takes 4s; 134s", "0 0 60 65 129"},
+	"stream: its end is listed at once":  {"up; 10s; now; 10.3s; down; 10.3s", "0 0 10 10.3"},
 	"hints that never end, fast lists":   {"400ms; hints 4.5s; 5s", "0 0.4 1.4 2.4 3.4 4.4"},
 	"hints that never end, slow lists":   {"takes 250ms; 400ms; hints 4.5s; 5s", "0 0.4 1.65 2.9 4.15"},
 	"hints that never end, failed lists": {"breaks; 400ms; hints 4.5s; 5s", "0! 0.4! 1.4! 2.4! 3.4! 4.4!"},
@@ -196,9 +196,6 @@ func (s *script) words() string {
 			if at := fmt.Sprint(l.At.Sub(s.fixture.start).Seconds()); at != n.word || len(l.Pods) != 1 {
 				s.t.Errorf("the listing of second %s has %d pods and the time %s", n.word, len(l.Pods), at)
 			}
-			if l.StreamUp {
-				n.word += "+"
-			}
 		}
 		words = append(words, n.word)
 	}
@@ -275,7 +272,7 @@ type probe func(context.Context) error
 
 func (p probe) Probe(ctx context.Context) error { return p(ctx) }
 
-// TestProbesBetweenLists has a runtime that stops to answer between two lists that are far apart.
+// TestProbesBetweenLists uses a runtime that stops answering between two lists that are far apart.
 func TestProbesBetweenLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var probes atomic.Int64
@@ -309,4 +306,47 @@ func TestProbesBetweenLists(t *testing.T) {
 			t.Errorf("after the answer: %+v", s)
 		}
 	})
+}
+
+// After a break, a list that lacks every pod is believed once a second list says so.
+func TestListThatLacksEveryPod(t *testing.T) {
+	for name, tc := range map[string]struct {
+		breaks, back bool // a list fails before, the pod is there again in the list after
+		stays        bool // another pod never goes
+		want         string
+	}{
+		"after a failed list, twice":       {true, false, false, "1@0 0@3"},
+		"after a failed list, once":        {true, true, false, "1@0 1@3"},
+		"without a break":                  {false, false, false, "1@0 1@1 0@2 0@3"},
+		"after a failed list, some remain": {true, false, true, "2@0 1@2 1@3"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			rt := plegtest.New()
+			rt.Set("a", "c=running")
+			if tc.stays {
+				rt.Set("b", "c=running")
+			}
+			f := newFixtureWith(t, rt, nil, period, 10)
+			f.sleepUntil(500 * time.Millisecond)
+			if tc.breaks {
+				rt.SetListFault(plegtest.Fail(errList))
+			}
+			f.sleepUntil(1500 * time.Millisecond)
+			rt.SetListFault(nil)
+			rt.Remove("a")
+			f.sleepUntil(2500 * time.Millisecond)
+			if tc.back {
+				rt.Set("a", "c=running")
+			}
+			f.sleepUntil(3500 * time.Millisecond)
+			var got []string
+			for len(f.listings) > 0 {
+				l := <-f.listings
+				got = append(got, fmt.Sprintf("%d@%v", len(l.Pods), l.At.Sub(f.start).Seconds()))
+			}
+			if got := strings.Join(got, " "); got != tc.want {
+				t.Errorf("listings %s, want %s", got, tc.want)
+			}
+		})
+	}
 }

@@ -12,6 +12,7 @@ import (
 type result struct {
 	pleg.RelistStatus
 	began uint64 // the tick at which the newest successful list began
+	up    bool   // the event stream is up
 }
 
 // LastBegan returns the tick at which the newest successful list began; 0 before the first.

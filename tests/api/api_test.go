@@ -96,7 +96,7 @@ func exported(t *testing.T, name string) (all []string) {
 }
 
 // noHiddenMethods reports exported structs that embed a type that is not exported: the methods of
-// this type are exported too, and no list has them.
+// this type are exported too, and no list contains them.
 func noHiddenMethods(t *testing.T, file *ast.File) {
 	t.Helper()
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -26,7 +26,7 @@ var (
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 )
 
-// files returns the text of each file in the repository that has the suffix, by path.
+// files returns the text of each file in the repository with the suffix, by path.
 func files(t *testing.T, suffix string) map[string]string {
 	t.Helper()
 	texts := make(map[string]string)
@@ -76,7 +76,7 @@ func TestLinksPointToFilesAndHeadings(t *testing.T) {
 	}
 }
 
-// hasHeading reports whether a page has the heading that a browser finds by this anchor.
+// hasHeading reports whether a page contains the heading that a browser finds by this anchor.
 func hasHeading(text, anchor string) bool {
 	return slices.ContainsFunc(heading.FindAllStringSubmatch(text, -1), func(m []string) bool {
 		return strings.ReplaceAll(unlinked.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-") == anchor

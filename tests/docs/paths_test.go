@@ -21,7 +21,7 @@ var (
 	module = regexp.MustCompile(`^[\w-]+\.[\w.-]+/`)
 )
 
-// elsewhere are files that pages name and the repository does not have.
+// elsewhere are files that pages name and that are not in the repository.
 var elsewhere = []string{
 	"generic.go", "kubelet.go", "pkg/kubelet/kubelet.go", // the kubelet's
 	"collector.yaml", // an example in docs/otlp.md

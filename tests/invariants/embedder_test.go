@@ -76,35 +76,6 @@ func TestStoreThatPanicsStopsNothing(t *testing.T) {
 	})
 }
 
-// A log handler that blocks stops no stage, and does not keep Run from returning.
-func TestInvariantBlockedLogStopsNothing(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		defer close(release)
-		p := kit.New(t, pipeline.Options{Logger: kit.BlockedLogger(release)})
-		events, full := p.Events(t, 0), p.Events(t, 1)
-		p.Runtime.Set("bad", "c=running")
-		p.Runtime.SetPodFault("bad", plegtest.Fail(errInspect))
-		p.Runtime.Set("well", "c=running")
-		p.StartBetweenLists(t)
-		kit.RequireEvents(t, events, "well", "Started(c)")
-		p.Runtime.SetListFault(plegtest.Fail(errInspect))
-		kit.Relist(2)
-		p.Runtime.SetListFault(nil)
-		p.Runtime.Set("well", "c=exited d=running")
-		kit.Relist(2)
-		kit.RequireEvents(t, events, "well", "Died(c) Started(d)")
-		if len(full) == 0 {
-			t.Error("the subscriber with the full buffer got nothing")
-		}
-		began := time.Now()
-		_ = p.Stop()
-		if took := time.Since(began); took > 2*time.Second {
-			t.Errorf("Run returned %v after its end, want it within 2 s", took)
-		}
-	})
-}
-
 // A call of the runtime that ignores its context is named, and keeps Run from returning for a
 // moment only.
 func TestRunNamesTheCallThatIgnoresItsContext(t *testing.T) {

@@ -77,6 +77,45 @@ func TestFirstWaveHangs(t *testing.T) {
 	}
 }
 
+// While many pods hang from the start, a pod that is well and comes later is inspected at once, and no
+// call is cancelled for it.
+func TestLatePodWhileAllHang(t *testing.T) {
+	for _, hung := range []int{31, 33, 40, 60} {
+		kit.Bubble(t, fmt.Sprint(hung), func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{})
+			var cancelled atomic.Int64
+			kit.Fill(p.Runtime, hung, "c=running")
+			for _, uid := range kit.UIDs(hung) {
+				p.Runtime.SetPodFault(uid, func(ctx context.Context) error {
+					<-ctx.Done()
+					cancelled.Add(1)
+					return context.Cause(ctx)
+				})
+			}
+			events := p.Events(t, 0)
+			p.StartBetweenLists(t)
+			time.Sleep(30 * time.Second)
+			before := cancelled.Load()
+			p.Runtime.SetPodFault("late", func(context.Context) error {
+				if n := cancelled.Load() - before; n > 0 {
+					t.Errorf("%d calls were cancelled before the pod was inspected", n)
+				}
+				return nil
+			})
+			p.Runtime.Set("late", "c=running")
+			kit.Relist(1)
+			select {
+			case ev := <-events:
+				if ev.PodUID != "late" {
+					t.Errorf("%s of pod %s, want the late one", ev.Type, ev.PodUID)
+				}
+			default:
+				t.Error("no event of the pod with the list that shows it")
+			}
+		})
+	}
+}
+
 // The events of a pod that is removed or replaced while its inspection hangs come with the
 // list that shows it. A slow inspection still shows that a container ran.
 func TestGoneDuringItsInspection(t *testing.T) {

@@ -151,15 +151,15 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				}
 			},
 		},
-		"OmitInferredStarts": {
-			pipeline.Options{OmitInferredStarts: true},
+		"KubeletEvents": {
+			pipeline.Options{KubeletEvents: true},
 			func(r *kit.Pipeline) {
 				r.Runtime.Set("a", "c=exited")
 				r.Runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Now() })
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
 		},
-		"without OmitInferredStarts": {
+		"without KubeletEvents": {
 			pipeline.Options{},
 			func(r *kit.Pipeline) {
 				r.Runtime.Set("a", "c=exited")

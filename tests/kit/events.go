@@ -132,7 +132,7 @@ func (s *Subscriber) Pause() { <-s.turn }
 func (s *Subscriber) Resume() { s.turn <- struct{}{} }
 
 // Metric returns the sum of a metric's counters and gauges, and of the counts of its histograms;
-// with label values, of the series that have all of them. It is 0 if there is no such series.
+// with label values, of the series with all of them. It is 0 if there is no such series.
 func Metric(t testing.TB, from prometheus.Gatherer, name string, labels ...string) (sum float64) {
 	t.Helper()
 	families, err := from.Gather()
@@ -206,21 +206,3 @@ func (l *Log) RequireLines(t testing.TB, count int, words string) {
 		t.Errorf("%d log lines contain %q, want %d", got, words, count)
 	}
 }
-
-// BlockedLogger returns a logger that blocks at every record until it is released.
-func BlockedLogger(release <-chan struct{}) *slog.Logger {
-	return slog.New(blocked{slog.DiscardHandler, release})
-}
-
-type blocked struct {
-	slog.Handler
-	release <-chan struct{}
-}
-
-func (blocked) Enabled(context.Context, slog.Level) bool { return true }
-
-func (b blocked) Handle(context.Context, slog.Record) error { <-b.release; return nil }
-
-func (b blocked) WithAttrs([]slog.Attr) slog.Handler { return b }
-
-func (b blocked) WithGroup(string) slog.Handler { return b }

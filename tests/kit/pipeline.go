@@ -72,8 +72,8 @@ type Pipeline struct {
 	Stop func() error
 }
 
-// New returns a pipeline that does not run yet. If o has no Runtime, it gets a runtime without
-// single-pod lists and CRI events. If o has no Registerer, it gets [Pipeline.Metrics].
+// New returns a pipeline that does not run yet. Without a Runtime in o, it gets a runtime without
+// single-pod lists and CRI events. Without a Registerer in o, it gets [Pipeline.Metrics].
 func New(t testing.TB, o pipeline.Options) *Pipeline {
 	t.Helper()
 	p := &Pipeline{Runtime: plegtest.New(), Metrics: prometheus.NewPedanticRegistry()}

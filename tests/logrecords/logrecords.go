@@ -20,7 +20,7 @@ var (
 	ErrComplete = errors.New("an event did not arrive")
 )
 
-// Record is a log record as a receiver has it.
+// Record is a log record as a receiver gets it.
 type Record struct {
 	Name, Severity, Body string
 	Time                 time.Time
@@ -28,7 +28,7 @@ type Record struct {
 	Attributes map[string]any
 }
 
-// epoch has the records of one life of a pipeline.
+// epoch contains the records of one life of a pipeline.
 type epoch struct {
 	seen map[int64]bool // since the last Gap, and the highest of it
 	high int64

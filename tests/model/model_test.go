@@ -205,8 +205,8 @@ type lockstepRun struct {
 func lockstep(t *testing.T, seed uint64, inspectors int) {
 	b := &lockstepRun{refEvents: make(chan pleg.Event, modelBuffer), listed: time.Now().Add(-lockstepPeriod)}
 	b.p = kit.New(t, pipeline.Options{
-		OmitInferredStarts: true,
-		RelistPeriod:       lockstepPeriod, Inspectors: inspectors, ListTimeout: lockstepTimeout, InspectTimeout: lockstepTimeout,
+		KubeletEvents: true,
+		RelistPeriod:  lockstepPeriod, Inspectors: inspectors, ListTimeout: lockstepTimeout, InspectTimeout: lockstepTimeout,
 		MaxQuarantine: 1, // the reference inspects at every list
 	})
 	b.events = b.p.Events(t, modelBuffer)

@@ -5,7 +5,7 @@
 //
 // Without a PART it tries all mutants, otherwise the mutants with a PART in their FILE/NAME. With
 // -check it only looks whether their edits still fit the sources. The files FILE.txt of this folder
-// have the mutants:
+// contain the mutants:
 //
 //	NAME: TEST[/SUBTEST] PACKAGE [FLAGS OF THE TEST]
 //	path/of/the/source.go
@@ -69,7 +69,7 @@ func run(ctx context.Context, check bool, jobs int, parts []string) error {
 	if err != nil {
 		return err
 	}
-	// The copies have different paths: without -trimpath each would compile everything.
+	// The paths of the copies differ: without -trimpath each would compile everything.
 	copies := make(chan string, jobs)
 	for range jobs {
 		tree, err := os.MkdirTemp("", "mutants-")
@@ -115,7 +115,7 @@ func run(ctx context.Context, check bool, jobs int, parts []string) error {
 	return nil
 }
 
-// load reads the mutants whose names have one of the parts.
+// load reads the mutants whose names contain one of the parts.
 func load(parts []string) ([]*mutant, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*.txt"))
 	if err != nil || len(files) == 0 {

@@ -2,10 +2,7 @@ module github.com/pleg-pipeline/pleg-pipeline/tests/real
 
 go 1.26.0
 
-replace (
-	github.com/pleg-pipeline/pleg-pipeline => ../../
-	github.com/pleg-pipeline/pleg-pipeline/podsapi => ../../podsapi
-)
+replace github.com/pleg-pipeline/pleg-pipeline => ../../
 
 tool (
 	github.com/fullstorydev/grpcurl/cmd/grpcurl
@@ -19,7 +16,6 @@ require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/pleg-pipeline/pleg-pipeline v0.0.0
-	github.com/pleg-pipeline/pleg-pipeline/podsapi v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
@@ -145,7 +141,6 @@ require (
 	gopkg.in/natefinch/lumberjack.v2 v2.2.1 // indirect
 	k8s.io/klog/v2 v2.140.0 // indirect
 	k8s.io/kube-openapi v0.0.0-20260721132016-d427ff9ee9ad // indirect
-	k8s.io/kubelet v0.37.2 // indirect
 	k8s.io/utils v0.0.0-20260626114624-be93311217bd // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect

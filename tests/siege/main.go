@@ -30,7 +30,7 @@ import (
 const (
 	address = "127.0.0.1:19310"
 	health  = "127.0.0.1:19311"
-	// readerProcesses each have an equal part of the readers.
+	// readerProcesses each run an equal part of the readers.
 	readerProcesses = 10
 	// maxRSS and maxProbe are what the daemon must keep.
 	maxRSS   = 256 << 20

@@ -30,7 +30,7 @@ type reader struct {
 	Position       pleg.Position // from where to resume
 	Served         bool          // it got something
 
-	// last is the number up to which the reader has everything, if known.
+	// last is the number up to which the reader got everything, if known.
 	last  uint64
 	known bool
 }

@@ -39,9 +39,9 @@ const (
 	EventType_EVENT_TYPE_CONTAINER_REMOVED EventType = 3
 	// The pod was reinspected without a visible change.
 	EventType_EVENT_TYPE_POD_SYNC EventType = 4
-	// A sandbox is ready and has an address. Sent only on request.
+	// A sandbox is ready and got an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
-	// A sandbox is not ready and never had an address. Sent only on request.
+	// A sandbox is not ready and never got an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
@@ -52,11 +52,11 @@ const (
 	// complete, except of pods whose inspection fails or hangs. The events that follow
 	// happen now.
 	EventType_EVENT_TYPE_SYNCED EventType = 16
-	// The server no longer has the next event, or the position is another pipeline's; reason
+	// The server's log no longer contains the next event, or the position is another pipeline's; reason
 	// says why. A replay follows, which replaces everything that the client knows. With the
 	// reason Stopped the pipeline has ended, and nothing follows.
 	EventType_EVENT_TYPE_GAP EventType = 17
-	// The client has all changes of its pods that were listed up to observed_at. If the
+	// The client got all changes of its pods that were listed up to observed_at. If the
 	// inspection of one of them fails or hangs, observed_at stands still, but the number
 	// does not.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 18
@@ -183,7 +183,7 @@ type Position struct {
 	// Identifies the pipeline that assigned seq. Required: a number alone may be that
 	// of another pipeline.
 	Epoch string `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
-	// The last sequence number that the client has.
+	// The last sequence number that the client got.
 	Seq           uint64 `protobuf:"varint,2,opt,name=seq,proto3" json:"seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -452,7 +452,7 @@ type Event struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The number of the event in its epoch. It only grows; filters cause holes.
 	Seq uint64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
-	// Identifies the pipeline that assigned seq. Every event has it.
+	// Identifies the pipeline that assigned seq. It is in every event.
 	Epoch        string    `protobuf:"bytes,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	Type         EventType `protobuf:"varint,3,opt,name=type,proto3,enum=pleg.v1.EventType" json:"type,omitempty"`
 	PodUid       string    `protobuf:"bytes,4,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
@@ -486,7 +486,7 @@ type Event struct {
 	// of the runtime.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Set if the request asked for statuses, but not on a mark: the newest good status of the
-	// pod when the event was sent. It has only the UID once the pod is gone.
+	// pod when the event was sent. It contains only the UID once the pod is gone.
 	Status        *PodStatus `protobuf:"bytes,20,opt,name=status,proto3" json:"status,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -977,9 +977,7 @@ type LookupRequest struct {
 	Of isLookupRequest_Of `protobuf_oneof:"of"`
 	// How long to wait for a container that is not known yet. If missing, the call does not
 	// wait.
-	Wait *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
-	// Requests cgroup_path although only container_id is set, which takes milliseconds.
-	WithPath      bool `protobuf:"varint,5,opt,name=with_path,json=withPath,proto3" json:"with_path,omitempty"`
+	Wait          *durationpb.Duration `protobuf:"bytes,4,opt,name=wait,proto3" json:"wait,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1055,13 +1053,6 @@ func (x *LookupRequest) GetWait() *durationpb.Duration {
 	return nil
 }
 
-func (x *LookupRequest) GetWithPath() bool {
-	if x != nil {
-		return x.WithPath
-	}
-	return false
-}
-
 type isLookupRequest_Of interface {
 	isLookupRequest_Of()
 }
@@ -1089,7 +1080,7 @@ func (*LookupRequest_CgroupId) isLookupRequest_Of() {}
 
 type LookupResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The container. Of a pod sandbox it has the id, the pod's name, the attempt, the state,
+	// The container. For a pod sandbox it contains the id, the pod's name, the attempt, the state,
 	// the time of its creation, the labels and the annotations.
 	Container *ContainerStatus `protobuf:"bytes,1,opt,name=container,proto3" json:"container,omitempty"`
 	// True if it is a pod sandbox.
@@ -1102,7 +1093,8 @@ type LookupResponse struct {
 	PodAnnotations map[string]string `protobuf:"bytes,7,rep,name=pod_annotations,json=podAnnotations,proto3" json:"pod_annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// When the server learned that the container is gone; missing while it exists.
 	RemovedAt *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=removed_at,json=removedAt,proto3" json:"removed_at,omitempty"`
-	// The container's cgroup below the root of its hierarchy; empty if it was not requested.
+	// The cgroup of pid, or with the id cgroup_id, below the root of its hierarchy; empty for a
+	// container_id.
 	CgroupPath    string `protobuf:"bytes,9,opt,name=cgroup_path,json=cgroupPath,proto3" json:"cgroup_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1317,7 +1309,7 @@ type ContainerStatus struct {
 	ImageRef    string            `protobuf:"bytes,12,opt,name=image_ref,json=imageRef,proto3" json:"image_ref,omitempty"`
 	Labels      map[string]string `protobuf:"bytes,13,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	Annotations map[string]string `protobuf:"bytes,14,rep,name=annotations,proto3" json:"annotations,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The file on the node that has the output of the container; empty if not known.
+	// The file on the node with the output of the container; empty if not known.
 	LogPath       string `protobuf:"bytes,15,opt,name=log_path,json=logPath,proto3" json:"log_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1683,8 +1675,10 @@ type PipelineStatus struct {
 	Unread []*UnreadClient `protobuf:"bytes,20,rep,name=unread,proto3" json:"unread,omitempty"`
 	// The runtime's filesystem if it is almost full.
 	Disk *Disk `protobuf:"bytes,21,opt,name=disk,proto3" json:"disk,omitempty"`
+	// What lists and statuses say differently, in two inspections or more, the longest first.
+	Contradictions []*Contradiction `protobuf:"bytes,22,rep,name=contradictions,proto3" json:"contradictions,omitempty"`
 	// What else is wrong with the runtime and its node.
-	Troubles      []*Trouble `protobuf:"bytes,22,rep,name=troubles,proto3" json:"troubles,omitempty"`
+	Troubles      []*Trouble `protobuf:"bytes,23,rep,name=troubles,proto3" json:"troubles,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1866,9 +1860,136 @@ func (x *PipelineStatus) GetDisk() *Disk {
 	return nil
 }
 
+func (x *PipelineStatus) GetContradictions() []*Contradiction {
+	if x != nil {
+		return x.Contradictions
+	}
+	return nil
+}
+
 func (x *PipelineStatus) GetTroubles() []*Trouble {
 	if x != nil {
 		return x.Troubles
+	}
+	return nil
+}
+
+// Contradiction is a container or sandbox of which lists and statuses say different things.
+type Contradiction struct {
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	PodUid       string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
+	PodName      string                 `protobuf:"bytes,3,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
+	Id           string                 `protobuf:"bytes,4,opt,name=id,proto3" json:"id,omitempty"`
+	// The container's name; for a sandbox, the pod's name.
+	Container string `protobuf:"bytes,5,opt,name=container,proto3" json:"container,omitempty"`
+	Sandbox   bool   `protobuf:"varint,6,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
+	// The state in the list and in the status, and whether the status lacks it.
+	Listed  State `protobuf:"varint,7,opt,name=listed,proto3,enum=pleg.v1.State" json:"listed,omitempty"`
+	Status  State `protobuf:"varint,8,opt,name=status,proto3,enum=pleg.v1.State" json:"status,omitempty"`
+	Missing bool  `protobuf:"varint,9,opt,name=missing,proto3" json:"missing,omitempty"`
+	// When an inspection first found it.
+	Since         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Contradiction) Reset() {
+	*x = Contradiction{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Contradiction) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Contradiction) ProtoMessage() {}
+
+func (x *Contradiction) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Contradiction.ProtoReflect.Descriptor instead.
+func (*Contradiction) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *Contradiction) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *Contradiction) GetPodNamespace() string {
+	if x != nil {
+		return x.PodNamespace
+	}
+	return ""
+}
+
+func (x *Contradiction) GetPodName() string {
+	if x != nil {
+		return x.PodName
+	}
+	return ""
+}
+
+func (x *Contradiction) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Contradiction) GetContainer() string {
+	if x != nil {
+		return x.Container
+	}
+	return ""
+}
+
+func (x *Contradiction) GetSandbox() bool {
+	if x != nil {
+		return x.Sandbox
+	}
+	return false
+}
+
+func (x *Contradiction) GetListed() State {
+	if x != nil {
+		return x.Listed
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Contradiction) GetStatus() State {
+	if x != nil {
+		return x.Status
+	}
+	return State_STATE_UNSPECIFIED
+}
+
+func (x *Contradiction) GetMissing() bool {
+	if x != nil {
+		return x.Missing
+	}
+	return false
+}
+
+func (x *Contradiction) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
 	}
 	return nil
 }
@@ -1887,7 +2008,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2020,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2033,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Process) GetPid() uint32 {
@@ -1956,7 +2077,7 @@ type StuckPod struct {
 
 func (x *StuckPod) Reset() {
 	*x = StuckPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1968,7 +2089,7 @@ func (x *StuckPod) String() string {
 func (*StuckPod) ProtoMessage() {}
 
 func (x *StuckPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1981,7 +2102,7 @@ func (x *StuckPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StuckPod.ProtoReflect.Descriptor instead.
 func (*StuckPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StuckPod) GetPodUid() string {
@@ -2047,7 +2168,7 @@ type UnreadClient struct {
 
 func (x *UnreadClient) Reset() {
 	*x = UnreadClient{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2180,7 @@ func (x *UnreadClient) String() string {
 func (*UnreadClient) ProtoMessage() {}
 
 func (x *UnreadClient) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2193,7 @@ func (x *UnreadClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadClient.ProtoReflect.Descriptor instead.
 func (*UnreadClient) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UnreadClient) GetSince() *timestamppb.Timestamp {
@@ -2110,7 +2231,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2122,7 +2243,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2135,7 +2256,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Disk) GetSince() *timestamppb.Timestamp {
@@ -2185,7 +2306,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2197,7 +2318,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2210,7 +2331,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Trouble) GetCause() string {
@@ -2287,7 +2408,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2299,7 +2420,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2312,7 +2433,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2416,7 +2537,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2428,7 +2549,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2441,7 +2562,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2503,7 +2624,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +2636,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +2649,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Call) GetMethod() string {
@@ -2586,7 +2707,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2598,7 +2719,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2611,7 +2732,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2686,7 +2807,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2698,7 +2819,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2711,7 +2832,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2825,14 +2946,13 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x06relist\x18\x03 \x01(\bR\x06relist\"X\n" +
 	"\x14GetPodStatusResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
-	"\x05error\x18\x02 \x01(\tR\x05error\"\xb9\x01\n" +
+	"\x05error\x18\x02 \x01(\tR\x05error\"\xad\x01\n" +
 	"\rLookupRequest\x12#\n" +
 	"\fcontainer_id\x18\x01 \x01(\tH\x00R\vcontainerId\x12\x12\n" +
 	"\x03pid\x18\x02 \x01(\rH\x00R\x03pid\x12\x1d\n" +
 	"\tcgroup_id\x18\x03 \x01(\x04H\x00R\bcgroupId\x12-\n" +
-	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x1b\n" +
-	"\twith_path\x18\x05 \x01(\bR\bwithPathB\x04\n" +
-	"\x02of\"\xb5\x04\n" +
+	"\x04wait\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x04waitB\x04\n" +
+	"\x02ofJ\x04\b\x05\x10\x06R\twith_path\"\xb5\x04\n" +
 	"\x0eLookupResponse\x126\n" +
 	"\tcontainer\x18\x01 \x01(\v2\x18.pleg.v1.ContainerStatusR\tcontainer\x12\x18\n" +
 	"\asandbox\x18\x02 \x01(\bR\asandbox\x12\x17\n" +
@@ -2907,7 +3027,7 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
 	"\x10GetStatusRequest\"D\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xb2\a\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xf2\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -2933,8 +3053,21 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\aruntime\x18\x12 \x01(\v2\x10.pleg.v1.ProcessR\aruntime\x12'\n" +
 	"\x05stuck\x18\x13 \x03(\v2\x11.pleg.v1.StuckPodR\x05stuck\x12-\n" +
 	"\x06unread\x18\x14 \x03(\v2\x15.pleg.v1.UnreadClientR\x06unread\x12!\n" +
-	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\x12,\n" +
-	"\btroubles\x18\x16 \x03(\v2\x10.pleg.v1.TroubleR\btroubles\"E\n" +
+	"\x04disk\x18\x15 \x01(\v2\r.pleg.v1.DiskR\x04disk\x12>\n" +
+	"\x0econtradictions\x18\x16 \x03(\v2\x16.pleg.v1.ContradictionR\x0econtradictions\x12,\n" +
+	"\btroubles\x18\x17 \x03(\v2\x10.pleg.v1.TroubleR\btroubles\"\xcc\x02\n" +
+	"\rContradiction\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12#\n" +
+	"\rpod_namespace\x18\x02 \x01(\tR\fpodNamespace\x12\x19\n" +
+	"\bpod_name\x18\x03 \x01(\tR\apodName\x12\x0e\n" +
+	"\x02id\x18\x04 \x01(\tR\x02id\x12\x1c\n" +
+	"\tcontainer\x18\x05 \x01(\tR\tcontainer\x12\x18\n" +
+	"\asandbox\x18\x06 \x01(\bR\asandbox\x12&\n" +
+	"\x06listed\x18\a \x01(\x0e2\x0e.pleg.v1.StateR\x06listed\x12&\n" +
+	"\x06status\x18\b \x01(\x0e2\x0e.pleg.v1.StateR\x06status\x12\x18\n" +
+	"\amissing\x18\t \x01(\bR\amissing\x120\n" +
+	"\x05since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"E\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\rR\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3045,7 +3178,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -3066,112 +3199,117 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*GetStatusRequest)(nil),      // 16: pleg.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),     // 17: pleg.v1.GetStatusResponse
 	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
-	(*Process)(nil),               // 19: pleg.v1.Process
-	(*StuckPod)(nil),              // 20: pleg.v1.StuckPod
-	(*UnreadClient)(nil),          // 21: pleg.v1.UnreadClient
-	(*Disk)(nil),                  // 22: pleg.v1.Disk
-	(*Trouble)(nil),               // 23: pleg.v1.Trouble
-	(*RelistStatus)(nil),          // 24: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 25: pleg.v1.Inspection
-	(*Call)(nil),                  // 26: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 27: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 28: pleg.v1.FailedPod
-	nil,                           // 29: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 30: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 31: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 32: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 33: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 34: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 35: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 36: google.protobuf.Duration
+	(*Contradiction)(nil),         // 19: pleg.v1.Contradiction
+	(*Process)(nil),               // 20: pleg.v1.Process
+	(*StuckPod)(nil),              // 21: pleg.v1.StuckPod
+	(*UnreadClient)(nil),          // 22: pleg.v1.UnreadClient
+	(*Disk)(nil),                  // 23: pleg.v1.Disk
+	(*Trouble)(nil),               // 24: pleg.v1.Trouble
+	(*RelistStatus)(nil),          // 25: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 26: pleg.v1.Inspection
+	(*Call)(nil),                  // 27: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 28: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 29: pleg.v1.FailedPod
+	nil,                           // 30: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 31: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 32: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 33: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 34: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 35: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	35, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	36, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	36, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	37, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	35, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	35, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	35, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	36, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	36, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	36, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
 	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
 	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	35, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	36, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
 	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	35, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	36, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
 	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	35, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	36, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
 	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	36, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	37, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
 	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	29, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	30, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	35, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	30, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	31, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	36, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
 	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
 	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	35, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	36, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
 	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	35, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	35, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	35, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	31, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	32, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	35, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	33, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	34, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	36, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	36, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	36, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	32, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	33, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	36, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	34, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	35, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
 	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	35, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	24, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	25, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	27, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	28, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	36, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	35, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	35, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	35, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
-	19, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
-	20, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
-	21, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
-	22, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
-	23, // 49: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
-	35, // 50: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	19, // 51: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	35, // 52: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
-	19, // 53: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
-	35, // 54: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
-	35, // 55: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
-	35, // 56: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	36, // 57: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	35, // 58: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	26, // 59: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	35, // 60: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	36, // 61: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	36, // 62: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	36, // 63: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
-	35, // 64: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	26, // 65: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	35, // 66: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	35, // 67: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	35, // 68: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	26, // 69: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	35, // 70: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 71: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 72: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 73: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 74: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 75: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 76: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 77: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 78: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 79: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 80: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	76, // [76:81] is the sub-list for method output_type
-	71, // [71:76] is the sub-list for method input_type
-	71, // [71:71] is the sub-list for extension type_name
-	71, // [71:71] is the sub-list for extension extendee
-	0,  // [0:71] is the sub-list for field type_name
+	36, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	25, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	26, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	28, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	29, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	37, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	36, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	36, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	36, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	20, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
+	21, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
+	22, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
+	23, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
+	19, // 49: pleg.v1.PipelineStatus.contradictions:type_name -> pleg.v1.Contradiction
+	24, // 50: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
+	1,  // 51: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
+	1,  // 52: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
+	36, // 53: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
+	36, // 54: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	20, // 55: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	36, // 56: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	20, // 57: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	36, // 58: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	36, // 59: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
+	36, // 60: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	37, // 61: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	36, // 62: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	27, // 63: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	36, // 64: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	37, // 65: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	37, // 66: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	37, // 67: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	36, // 68: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	27, // 69: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	36, // 70: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	36, // 71: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	36, // 72: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	27, // 73: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	36, // 74: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 75: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 76: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 77: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	16, // 78: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	11, // 79: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 80: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 81: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	10, // 82: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	17, // 83: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	12, // 84: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	80, // [80:85] is the sub-list for method output_type
+	75, // [75:80] is the sub-list for method input_type
+	75, // [75:75] is the sub-list for extension type_name
+	75, // [75:75] is the sub-list for extension extendee
+	0,  // [0:75] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -3191,7 +3329,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

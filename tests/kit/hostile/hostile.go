@@ -1,4 +1,4 @@
-// Package hostile has a daemon that sends what no daemon sends, for tests of its clients.
+// Package hostile contains a daemon that sends what no daemon sends, for tests of its clients.
 package hostile
 
 import (
@@ -20,7 +20,7 @@ type WatchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
 // ListStream is the stream of ListPods.
 type ListStream = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
 
-// Daemon answers calls by its functions. What it lacks, it answers like a daemon that has no pods.
+// Daemon answers calls by its functions. What it lacks, it answers like a daemon without pods.
 type Daemon struct {
 	plegv1.UnimplementedPLEGServer
 	OnWatch  func(*plegv1.WatchRequest, WatchStream) error
@@ -75,7 +75,7 @@ func (d *Daemon) Lookup(ctx context.Context, _ *plegv1.LookupRequest) (*plegv1.L
 }
 
 // Serve serves a daemon in memory until the test ends and returns how to dial it. If it is nil, the
-// server has another service.
+// server serves another service.
 func Serve(t testing.TB, d *Daemon) func(context.Context) (net.Conn, error) {
 	server := grpc.NewServer(grpc.WaitForHandlers(true), grpc.MaxSendMsgSize(1<<30),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second}))

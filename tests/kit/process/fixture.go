@@ -53,7 +53,7 @@ func Eventually(t testing.TB, what string, done func(context.Context) error) {
 	}
 }
 
-// Output runs a program to its end and returns what it prints. Its error has what the program
+// Output runs a program to its end and returns what it prints. Its error contains what the program
 // prints as an error.
 func Output(ctx context.Context, path string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, args...).Output()
@@ -63,11 +63,11 @@ func Output(ctx context.Context, path string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// programs has a build of the program for each list of flags.
+// programs contains a build of the program for each list of flags.
 var programs sync.Map
 
 // Program builds the program once, with these flags, and returns its path.
-// Each package of tests has a build of its own, because several may be tested at the same time.
+// Each package of tests uses a build of its own, because several may be tested at the same time.
 func Program(flags ...string) (string, error) {
 	build, _ := programs.LoadOrStore(strings.Join(flags, " "), sync.OnceValues(func() (string, error) { return buildProgram(flags) }))
 	return build.(func() (string, error))()

@@ -21,7 +21,7 @@ func UseOf(pid int) (Use, error) {
 		return Use{}, err
 	}
 	// The second field is the name in parentheses. Field 14 is the time in user mode, 15 the
-	// time in the kernel, in ticks, of which every Linux has 100 a second; 24 is the number
+	// time in the kernel, in ticks, of which Linux counts 100 a second; 24 is the number
 	// of resident pages.
 	_, rest, _ := strings.Cut(string(stat), ") ")
 	fields := strings.Fields(rest)

@@ -55,7 +55,7 @@ func Serve(t testing.TB, r *Runtime, listener net.Listener, o ...grpc.ServerOpti
 	return func() { _ = end() } // Run reports the error
 }
 
-// service has the calls of CRI.
+// service implements the calls of CRI.
 type service struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
@@ -99,7 +99,12 @@ func (r service) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandbo
 }
 
 func (r service) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	return &runtimeapi.ListContainersResponse{Containers: matching(r.Containers, req.GetFilter().GetLabelSelector())}, nil
+	filter := req.GetFilter()
+	containers := slices.DeleteFunc(matching(r.Containers, filter.GetLabelSelector()), func(c *runtimeapi.Container) bool {
+		return filter.GetId() != "" && c.GetId() != filter.GetId() || filter.GetState() != nil && c.GetState() != filter.GetState().GetState() ||
+			filter.GetPodSandboxId() != "" && c.GetPodSandboxId() != filter.GetPodSandboxId()
+	})
+	return &runtimeapi.ListContainersResponse{Containers: containers}, nil
 }
 
 func matching[E interface{ GetLabels() map[string]string }](items []E, labels map[string]string) []E {

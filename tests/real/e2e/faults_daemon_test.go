@@ -49,11 +49,6 @@ func freeze(lasts time.Duration) func(context.Context, *fixture) {
 		must(t, l.AwaitDied(ctx, exits))
 		must(t, request.Wait())
 		f.checkAfterFault(ctx)
-		for _, in := range f.instances {
-			if n := in.metric(ctx, t, unannouncedChanges); n > 0 && lasts == time.Second {
-				t.Errorf("%s: %v unannounced changes, though the event stream did not break", in.name, n)
-			}
-		}
 	}
 }
 

@@ -42,9 +42,6 @@ var (
 	longTimeouts = []instanceOptions{{name: "polling", settings: patient}, {name: "events", settings: patient.With(withEvents)}}
 )
 
-// unannouncedChanges is the metric of changes that no CRI event announced.
-const unannouncedChanges = "pleg_missed_events_total"
-
 const (
 	// faultTimeout bounds the time from the end of a fault until all is known.
 	faultTimeout = 90 * time.Second

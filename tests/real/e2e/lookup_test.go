@@ -54,10 +54,10 @@ func TestLookupOfEachStart(t *testing.T) {
 			if took := int64(time.Since(began)); took > slowest.Load() {
 				slowest.Store(took)
 			}
-			byID, err := pipe.Lookup(ctx, lookup.Query{Container: pleg.ContainerID(c.ID), WithPath: true})
+			byID, err := pipe.Lookup(ctx, lookup.Query{Container: pleg.ContainerID(c.ID)})
 			check(c, byID)
-			if byID.CgroupPath == "" || byID.LogPath != got.LogPath {
-				t.Errorf("container %s: cgroup %q, log %q", c.Name, byID.CgroupPath, byID.LogPath)
+			if got.CgroupPath == "" || byID.LogPath != got.LogPath {
+				t.Errorf("container %s: cgroup %q, log %q", c.Name, got.CgroupPath, byID.LogPath)
 			}
 			return err
 		}))

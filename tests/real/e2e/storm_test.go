@@ -32,7 +32,6 @@ func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	t, l := f.t, f.lab
 	t.Helper()
-	start := in.metric(ctx, t, unannouncedChanges)
 	victims := make([]*lab.Container, 5) // they run until they are killed
 	for i := range victims {
 		c := f.runContainer(ctx, f.pods[i], lab.ContainerSpec{Name: fmt.Sprint("victim-", round), Program: lab.Pause()})
@@ -46,7 +45,6 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	must(t, backoff.Wait(ctx, time.Until(crash)))
 	l.Crash()
 	_ = storm.Wait() // calls of the dead runtime have failed
-	before := in.countEvents(f.pods...)
 	for _, pod := range f.pods[:5] {
 		for _, c := range pod.Containers() {
 			if err := l.KillProcess(ctx, c); slices.Contains(victims, c) { // others have ended already
@@ -64,12 +62,6 @@ func crashInStorm(ctx context.Context, f *fixture, in *instance, round int) {
 	// second is for the list and the inspections of 20 pods on a busy machine.
 	if took > 2*time.Second {
 		t.Errorf("round %d: the cache was correct %v after the first answer, want at most 2 s", round, took)
-	}
-	// What a broken stream did not announce does not count.
-	counted, events := in.metric(ctx, t, unannouncedChanges)-start, in.countEvents(f.pods...)-before
-	t.Logf("round %d: %v unannounced changes counted, %d processes killed, %d events since", round, counted, len(victims), events)
-	if counted > float64(events) {
-		t.Errorf("round %d: %v unannounced changes counted, but only %d events since the crash", round, counted, events)
 	}
 }
 

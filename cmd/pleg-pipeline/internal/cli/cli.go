@@ -1,5 +1,5 @@
-// Package cli is the program pleg-pipeline. Each command has a file of its own, and run
-// four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others have what
+// Package cli is the program pleg-pipeline. Each command is in a file of its own, and run
+// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain what
 // several commands need.
 package cli
 
@@ -69,7 +69,7 @@ type Process struct {
 	Sockets []string
 }
 
-// withDefaults completes p with what the system has.
+// withDefaults completes p with what the system offers.
 func (p Process) withDefaults() Process {
 	if p.Dial == nil {
 		p.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
@@ -193,7 +193,7 @@ func newRoot(p Process) *cobra.Command {
 		Version:       versionLine(),
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
-	root.Flags().Bool("version", false, "print the version") // cobra's own has the shorthand of --log-level
+	root.Flags().Bool("version", false, "print the version") // cobra's own uses the shorthand of --log-level
 	root.SetArgs(p.Args)
 	root.SetOut(p.Out)
 	root.SetErr(p.Err)

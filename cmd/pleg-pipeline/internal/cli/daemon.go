@@ -20,7 +20,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/hint/pidfd"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
@@ -91,9 +90,6 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return runtime.Run(ctx, pipe) })
-	if c.pidfd {
-		d.parts = append(d.parts, func(ctx context.Context) error { return pidfd.Run(ctx, pipe, pidfd.Options{Logger: out.log}) })
-	}
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestDoctor examines simulated runtimes and none. A plugin prints one line and has the exit codes of
-// the node-problem-detector, whose example must call the doctor with flags that exist. A runtime that
-// is slow, as on a busy machine, is examined again.
+// TestDoctor examines simulated runtimes and none. A plugin prints one line and uses the exit codes
+// of the node-problem-detector, whose example must call the doctor with flags that exist. A runtime
+// that is slow, as on a busy machine, is examined again.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/node-problem-detector.json")
@@ -93,7 +93,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 	_, frozen := kit.Socket(t)
 	startDaemon(t, works)
 	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
-	simulated.stderr.await(t, "serving")
+	simulated.stderr.await(t, "simulated runtime serves")
 	own := fmt.Sprintf("%d/stat", os.Getpid())
 	for name, test := range map[string]struct {
 		args  string

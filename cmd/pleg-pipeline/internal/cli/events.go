@@ -213,7 +213,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 	return nil
 }
 
-// position returns the position after an event; "" if it has none.
+// position returns the position after an event; "" if there is none.
 func position(ev fleet.Event) string {
 	if ev.At != "" {
 		return string(ev.At)
@@ -224,7 +224,7 @@ func position(ev fleet.Event) string {
 	return ""
 }
 
-// wants reports whether an event is printed. -o name has no marks.
+// wants reports whether an event is printed. -o name prints no marks.
 func (c *eventsCommand) wants(ev fleet.Event) bool {
 	marks := c.output.format != view.Name
 	switch ev.Type {

@@ -38,5 +38,11 @@ func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.C
 // NewLog returns a log of level debug, whose lines are limited.
 func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(w).log }
 
+// NewAsyncWriter returns the stderr of a daemon, and what its end does.
+func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Writer, end func()) {
+	a := newAsyncWriter(w, notice)
+	return a, a.close
+}
+
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung

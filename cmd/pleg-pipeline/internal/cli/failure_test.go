@@ -56,7 +56,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// TestEventsNeedLists has a runtime that answers and cannot list its pods. A daemon would wait.
+// TestEventsNeedLists uses a runtime that answers and cannot list its pods. A daemon would wait.
 func TestEventsNeedLists(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
@@ -69,7 +69,7 @@ func TestEventsNeedLists(t *testing.T) {
 	simulated.stopAndWait(t)
 }
 
-// TestErrorsDoNotMoveTheCursor has an error that quotes an argument.
+// TestErrorsDoNotMoveTheCursor causes an error that quotes an argument.
 func TestErrorsDoNotMoveTheCursor(t *testing.T) {
 	t.Parallel()
 	_, _, stderr := run(t, "run", "-r", "unix:///nonexistent/\x1b[2J\u202es")

@@ -23,7 +23,7 @@ type command interface {
 	run(ctx context.Context) error
 }
 
-// newCommand completes cmd, which has only texts, with the work of c.
+// newCommand completes cmd, which contains only texts, with the work of c.
 func newCommand(c command, cmd *cobra.Command) *cobra.Command {
 	if cmd.Args == nil {
 		cmd.Args = noArgs
@@ -56,7 +56,7 @@ func group(cmd *cobra.Command, heading string) {
 	})
 }
 
-// tuning hides flags that only tune. They work everywhere; docs/operations.md has them.
+// tuning hides flags that only tune. They work everywhere; docs/operations.md lists them.
 func tuning(cmd *cobra.Command, names ...string) {
 	for _, name := range names {
 		cmd.Flags().Lookup(name).Hidden = true
@@ -122,7 +122,7 @@ func needs(flags *pflag.FlagSet, what string, names ...string) error {
 	return nil
 }
 
-// notEmpty returns an error if one of the flags has an empty text, such as from a shell variable
+// notEmpty returns an error if one of the flags is an empty text, such as from a shell variable
 // that is not set.
 func notEmpty(flags *pflag.FlagSet, names ...string) error {
 	for _, name := range names {

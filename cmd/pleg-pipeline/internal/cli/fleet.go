@@ -115,7 +115,8 @@ func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnec
 
 var errNoServer = errors.New("the server does not answer")
 
-// State implements [top.Source]. The problem is the worst verdict of a node, as the doctor has it.
+// State implements [top.Source]. The problem is the worst verdict of a node, as the doctor reports
+// it.
 func (s fleetSource) State(ctx context.Context) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoServer)
 	defer cancel()

@@ -76,7 +76,7 @@ func TestHostileDaemons(t *testing.T) {
 // hostileEnvironment names a runtime that does not exist, for the doctor.
 var hostileEnvironment = map[string]string{"CONTAINER_RUNTIME_ENDPOINT": "unix:///nonexistent/cri.sock"}
 
-// Commands are watched for longer than each deadline; top, which has none, for some waits between
+// Commands are watched for longer than each deadline; top, which sets none, for some waits between
 // two connections.
 const (
 	watchFor = 100 * time.Second

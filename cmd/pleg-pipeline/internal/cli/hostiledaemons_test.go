@@ -19,7 +19,7 @@ import (
 // is long.
 var evil = "\x1b[2J\x1b]0;title\x07\u009b31m\u202egpj.\u2066\x00\x7f\r\npleg-pipeline: all is well" + strings.Repeat("n", 12<<10)
 
-// hostileDaemons returns new daemons by what is wrong with them. Package client has those whose
+// hostileDaemons returns new daemons by what is wrong with them. Package client tests those whose
 // lists are too large or whose streams end.
 func hostileDaemons() map[string]*hostile.Daemon {
 	return map[string]*hostile.Daemon{
@@ -97,7 +97,7 @@ func evilErrors(code codes.Code, trailers int) *hostile.Daemon {
 	}
 }
 
-// nonsense has empty messages, unknown numbers and times of no calendar.
+// nonsense contains empty messages, unknown numbers and times of no calendar.
 func nonsense() *hostile.Daemon {
 	late, early := &timestamppb.Timestamp{Seconds: math.MaxInt64, Nanos: -7}, &timestamppb.Timestamp{Seconds: math.MinInt64}
 	return &hostile.Daemon{

@@ -16,10 +16,10 @@ import (
 )
 
 const lookupLong = `Print the pod and the container that a container id, a process or a cgroup belongs
-to. CONTAINER is an id or its first digits, as events, kubectl (containerd://ID) and
-the cgroups (cri-containerd-ID.scope) have it. The daemon answers. For --pid, it must
-see the host's processes. It knows a container before the event of its start, and for
-five minutes after its removal.
+to. CONTAINER is an id or its first digits, as crictl and kubectl (containerd://ID)
+print it. The daemon answers. For --pid, it must see the host's processes, for
+--cgroup the host's cgroups. It knows a container before the event of its start, and
+for five minutes after its removal.
 
 The exit code is 1 if there is no such container, or if it is not known within
 --wait.`
@@ -57,7 +57,6 @@ func (c *lookupCommand) addFlags(cmd *cobra.Command) {
 	flags.IntVar(&c.query.PID, "pid", 0, "find the container of this `PROCESS`")
 	flags.Uint64Var(&c.query.Cgroup, "cgroup", 0, "find the container of the cgroup v2 with this `ID`: the inode of its directory")
 	flags.DurationVar(&c.query.Wait, "wait", 2*time.Second, "`TIME` to wait for a container that is not known yet")
-	flags.BoolVar(&c.query.WithPath, "path", false, "also search the cgroup of a container that is given by its id")
 	enumFlag(cmd, &c.output, "output", "o", "output format", "text", "json")
 	flags.StringVar(&c.source.connect, "connect", "", "ask the daemon on this `SOCKET`")
 }

@@ -22,7 +22,7 @@ type pipelineFlags struct {
 	pipeline.Options
 
 	client cri.Options
-	all    *pflag.FlagSet // all flags, even if the command has only some of them
+	all    *pflag.FlagSet // all flags, even if the command offers only some of them
 }
 
 func (f *pipelineFlags) add(cmd *cobra.Command) {

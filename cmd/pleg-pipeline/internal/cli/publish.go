@@ -74,8 +74,8 @@ func (f *publishFlags) validateOTLP(flags *pflag.FlagSet, s *settings) error {
 	return nil
 }
 
-// otelError has the last error that OpenTelemetry reported, such as a certificate that it cannot
-// read: it has one handler of errors for the process.
+// otelError contains the last error that OpenTelemetry reported, such as a certificate that it
+// cannot read: a process shares one handler of errors.
 var otelError lastError
 
 type lastError struct{ atomic.Pointer[error] }

@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// TestReplay has recordings of a container that dies and starts again, and of a pod that is known
+// TestReplay uses recordings of a container that dies and starts again, and of a pod that is known
 // to hang long after the recording has ended. It does not compare replays: the tests of package
 // recording do, on a fake clock.
 func TestReplay(t *testing.T) {

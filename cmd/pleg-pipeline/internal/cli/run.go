@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -66,7 +67,6 @@ type runCommand struct {
 	flags    *pflag.FlagSet
 	output   outputFlags
 	quiet    bool
-	pidfd    bool
 
 	socket    string
 	listen    string
@@ -86,8 +86,6 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	group(cmd, "Runtime")
 
 	c.pipeline.add(cmd)
-	flags.BoolVar(&c.pidfd, "watch-processes", false, "list a pod as soon as the first process of a container ends (needs the pid\nnamespace of the host)")
-	tuning(cmd, "watch-processes")
 	group(cmd, "Pipeline")
 
 	c.output.add(cmd, "events")
@@ -155,7 +153,11 @@ func (c *runCommand) run(ctx context.Context) error {
 	if c.settings.print {
 		return outputError(c.settings.write(c.process.Out, c.flags))
 	}
-	out := c.log.console(c.process.Err)
+	stderr := newAsyncWriter(c.process.Err, func(w io.Writer, dropped int64) {
+		c.log.console(w).say(ctx, "nobody read stderr: %d lines were dropped", dropped)
+	})
+	defer stderr.close()
+	out := c.log.console(stderr)
 	return c.runtime.use(ctx, c.process, out, func(ctx context.Context, from endpoint.Endpoint) error {
 		return c.serve(ctx, out, from)
 	})

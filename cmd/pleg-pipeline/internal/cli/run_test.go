@@ -37,7 +37,7 @@ func readUntil(t *testing.T, r *bufio.Reader, wanted func(string) bool) string {
 	}
 }
 
-// TestRunPrintsJSON has events, log lines and notices as JSON.
+// TestRunPrintsJSON prints events, log lines and notices as JSON.
 func TestRunPrintsJSON(t *testing.T) {
 	t.Parallel()
 	code, stdout, stderr := run(t, strings.Fields("run --replay-speed 3 -r replay:testdata/restart.jsonl -o json --log-format json -v debug")...)
@@ -109,7 +109,7 @@ func TestEndsWhenNobodyReads(t *testing.T) {
 	}
 }
 
-// open sends a request and returns the response, whose body may have no end.
+// open sends a request and returns the response, whose body may be endless.
 func open(t *testing.T, url string) *http.Response {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -129,9 +129,9 @@ func get(t *testing.T, url string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// TestRunServesHTTP has listeners for this machine, for others and for probes, with and without a
-// web configuration. A row has paths of the page's listener, of the health listener (H), and of that
-// as another machine sees it (O), which must not learn the names of servers and pods.
+// TestRunServesHTTP opens listeners for this machine, for others and for probes, with and without a
+// web configuration. A row lists paths of the page's listener, of the health listener (H), and of
+// that as another machine sees it (O), which must not learn the names of servers and pods.
 func TestRunServesHTTP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -230,7 +230,7 @@ func TestRunWaitsForTheRuntime(t *testing.T) {
 	}
 }
 
-// TestRunWaitsForASocket has no runtime at any well-known socket.
+// TestRunWaitsForASocket finds no runtime at any well-known socket.
 func TestRunWaitsForASocket(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
@@ -247,7 +247,7 @@ func TestRunWaitsForASocket(t *testing.T) {
 	simulated.stopAndWait(t)
 }
 
-// TestRunBoundsClients has a client more than each flag allows.
+// TestRunBoundsClients connects a client more than each flag allows.
 func TestRunBoundsClients(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)

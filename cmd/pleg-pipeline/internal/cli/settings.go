@@ -38,7 +38,7 @@ const (
 type settings struct {
 	file  string
 	print bool
-	// sources has where a flag's value comes from, unless it is the default.
+	// sources says where a flag's value comes from, unless it is the default.
 	sources map[string]string
 }
 
@@ -100,8 +100,8 @@ func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) st
 // program's does, and what our tests set for themselves.
 var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^TEST_`)
 
-// checkVariables returns an error for a variable with our prefix that no flag has: it would be
-// ignored.
+// checkVariables returns an error for a variable with our prefix that belongs to no flag: it would
+// be ignored.
 func checkVariables(flags *pflag.FlagSet, environ []string) (err error) {
 	for _, variable := range environ {
 		name, _, _ := strings.Cut(variable, "=")
@@ -146,7 +146,7 @@ func (s *settings) name(flag string) string {
 	return "--" + flag
 }
 
-// readSettings reads a mapping whose keys are unique. The values are what the file has, such as off
+// readSettings reads a mapping whose keys are unique. The values are as in the file, such as off
 // or 1e3, and not what YAML makes of it.
 func readSettings(file string) (values map[string]string, err error) {
 	data, err := os.ReadFile(file)

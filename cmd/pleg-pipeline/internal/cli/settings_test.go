@@ -127,8 +127,8 @@ func TestSettingsErrors(t *testing.T) {
 	}
 }
 
-// TestErrorNamesTheVariable has also the variable that says which daemon events and pods ask, and that
-// run does not use.
+// TestErrorNamesTheVariable also sets the variable that says which daemon events and pods ask, and
+// that run does not use.
 func TestErrorNamesTheVariable(t *testing.T) {
 	t.Parallel()
 	code, _, stderr := execute(t, with(map[string]string{"PLEG_PIPELINE_RUN_SOCKET": t.TempDir(), "PLEG_PIPELINE_SOCKET": "/nonexistent/s"}), "run", "--simulate=1")

@@ -129,7 +129,7 @@ func TestSecondSignalKills(t *testing.T) {
 	t.Error("the program ended in order in each attempt, want death by SIGINT")
 }
 
-// fullPipe returns the write side of a pipe that has no room and that nobody reads.
+// fullPipe returns the write side of a pipe that is full and that nobody reads.
 func fullPipe(t *testing.T) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -105,7 +105,7 @@ func (c *simulateCommand) run(ctx context.Context) error {
 
 const (
 	defaultPods      = 20
-	maxPods          = 100_000 // far more than a node has
+	maxPods          = 100_000 // far more than run on a node
 	defaultChurnRate = 2.0
 	// containersPerPod makes a pod of the simulation look like a usual pod: an application and its
 	// sidecar.

@@ -122,7 +122,7 @@ func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (s
 // daemonSocket returns the socket of the daemon, and whether the user named it.
 func (f *sourceFlags) daemonSocket(p Process) (socket string, named bool) {
 	socket = cmp.Or(f.connect, p.Getenv(socketVariable))
-	socket = strings.TrimPrefix(socket, "unix://") // as the endpoint of a runtime may have
+	socket = strings.TrimPrefix(socket, "unix://") // as before the endpoint of a runtime
 	return cmp.Or(socket, defaultSocket), socket != ""
 }
 
@@ -191,7 +191,7 @@ var errNoAnswer = errors.New("the daemon does not answer")
 // daemonError is an error whose text a daemon may have chosen.
 type daemonError struct{ err error }
 
-// Error returns the message without the gRPC code. It has no character that could forge
+// Error returns the message without the gRPC code. It contains no character that could forge
 // another line.
 func (e daemonError) Error() string { return view.Printable(status.Convert(e.err).Message()) }
 
@@ -211,7 +211,7 @@ func fromDaemon(ctx context.Context, err error) error {
 	return daemonError{err}
 }
 
-// Events implements [top.Source]. Each has a client of its own, which reports its connections.
+// Events implements [top.Source]. Each uses a client of its own, which reports its connections.
 func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		c, err := newClient(s.process.Dial, s.socket, func(err error, retryIn time.Duration) {

@@ -154,13 +154,8 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			},
 		},
 		"the list is too large": {
-			begin: func(t *testing.T, s *kit.Simulation) {
-				fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted})(t, s)
-				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
-					Cause: string(verdict.ListTooLarge), Problem: true, Since: time.Now(), Subject: "the list of sandboxes", What: "is too large", Detail: ": 17.0 MiB",
-				}}})
-			}, after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
-			want: "PROBLEM: the list of sandboxes is too large since 00:00 (20s): 17.0 MiB", alert: "PlegListTooLarge",
+			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
+			want: "PROBLEM: the list of all pods is too large since 00:00 (18s), so pods are listed in portions: list pod sandboxes: ", alert: "PlegListTooLarge", partly: true,
 		},
 		"no network": {
 			begin: func(_ *testing.T, s *kit.Simulation) {
@@ -296,7 +291,7 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 	}
 }
 
-// stoppedShim has a process of this name that watches the pod shop/web-0 and is stopped.
+// stoppedShim contains a process of this name that watches the pod shop/web-0 and is stopped.
 func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Options) {
 	return func(_ *testing.T, s *kit.Simulation, o *doctor.Options) {
 		pods := s.Node.Pods()
@@ -313,7 +308,7 @@ func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Op
 	}
 }
 
-// removedSocket has a socket on which a process listens, and which was removed.
+// removedSocket contains a socket on which a process listens, and which was removed.
 func removedSocket(t *testing.T, _ *kit.Simulation, o *doctor.Options) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
@@ -386,13 +381,13 @@ func serveDaemon(t *testing.T, pipe *pipeline.Pipeline) func(context.Context, st
 	return m.Dial
 }
 
-// clocks are the times in seconds that the screen has beside the verdict.
+// clocks are the times in seconds that the screen shows beside the verdict.
 var clocks = regexp.MustCompile(`\d\d:\d\d:\d\d`)
 
 // series is a series of the verdict's metric.
 type series struct{ level, cause string }
 
-// metric returns the times of the verdict that the metrics have.
+// metric returns the times of the verdict in the metrics.
 func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	t.Helper()
 	families, err := p.Metrics.Gather()

@@ -64,7 +64,7 @@ func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 	return user, terminal
 }
 
-// Only Linux has /dev/full.
+// /dev/full exists only on Linux.
 func TestRunReportsFullDisk(t *testing.T) {
 	t.Parallel()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

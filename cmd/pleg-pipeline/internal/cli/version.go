@@ -12,7 +12,7 @@ import (
 )
 
 // version and revision are set by the linker in a release (deploy/release/dist.sh).
-// Otherwise the build information has them.
+// Otherwise they come from the build information.
 var version, revision string
 
 func newVersion() *cobra.Command {

@@ -22,7 +22,7 @@ const (
 	silentAfter = 10 * time.Second
 )
 
-// statusSource has the status of a pipeline; a cluster has none, and its time is zero.
+// statusSource returns the status of a pipeline; a cluster returns none, and its time is zero.
 type statusSource interface {
 	Status(ctx context.Context) (pleg.Status, error)
 }
@@ -31,7 +31,7 @@ type statusSource interface {
 // mostly why.
 type wait struct {
 	from   statusSource
-	server string // what is reported as silent; if empty, the caller has a deadline
+	server string // what is reported as silent; if empty, the caller sets a deadline
 	out    console
 
 	cancel context.CancelFunc
@@ -73,7 +73,7 @@ func (w *wait) end() {
 }
 
 // whyWaiting returns why a daemon does not know yet what it was asked, and whether that is a trouble of
-// the runtime; "" if it has no reason, or does not answer.
+// the runtime; "" if it names no reason, or does not answer.
 func whyWaiting(ctx context.Context, from statusSource) (why string, trouble bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

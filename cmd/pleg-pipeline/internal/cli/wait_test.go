@@ -16,8 +16,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestCommandsSayWhyTheyWait asks a daemon that has no list of pods yet. Within two seconds each command
-// must say what is wrong with the runtime; none may say that the daemon does not answer.
+// TestCommandsSayWhyTheyWait asks a daemon without a list of pods yet. Within two seconds each
+// command must say what is wrong with the runtime; none may say that the daemon does not answer.
 func TestCommandsSayWhyTheyWait(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault simruntime.Fault

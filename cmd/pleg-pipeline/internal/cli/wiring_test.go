@@ -51,7 +51,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 		defer served.Close()
 		_, err = served.Write([]byte("an event"))
 		kit.Must(t, err)
-		p := cli.Process{Args: []string{"-r", socket, "-v", "debug", "--watch-processes", "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
+		p := cli.Process{Args: []string{"-r", socket, "--incident-dir", dir}, Out: io.Discard, Err: out, Proc: proc}
 		stop := kit.Run(t, func(ctx context.Context) error {
 			return cli.Serve(ctx, p, local{web}, func(ctx context.Context, _ string) (net.Conn, error) { return runtime.DialContext(ctx) })
 		})
@@ -68,7 +68,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 			_ = answer.Body.Close()
 		}
 		kit.Must(t, stop())
-		for _, want := range []string{"process of container not watched", "shop/web-0 has a hung shim", "a client does not read from the runtime"} {
+		for _, want := range []string{"shop/web-0 has a hung shim", "a client does not read from the runtime"} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("stderr has no %q:\n%s", want, out)
 			}

@@ -73,7 +73,7 @@ func (e Endpoint) Recording() (file string, ok bool) {
 	return strings.CutPrefix(e.Address, ReplayScheme)
 }
 
-// ErrNone is returned when nothing names an endpoint and no well-known socket has a runtime.
+// ErrNone is returned when nothing names an endpoint and no runtime is at a well-known socket.
 var ErrNone = errors.New("no container runtime found")
 
 // Resolve returns the first endpoint that is named, without checking it. If none is named, it
@@ -155,7 +155,7 @@ func check(ctx context.Context, address string) error {
 }
 
 // readConfig returns the runtime endpoint in a configuration file of crictl, or ""
-// if the file has none. If must is false, the file may be missing.
+// if the file names none. If must is false, the file may be missing.
 func readConfig(file string, must bool) (string, error) {
 	text, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) && !must {

@@ -27,7 +27,7 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-// serving returns the endpoint of a gRPC server, which has a runtime if that is not nil.
+// serving returns the endpoint of a gRPC server, which serves a runtime if that is not nil.
 func serving(t *testing.T, of *rawruntime.Runtime) string {
 	t.Helper()
 	l, path := kit.Socket(t)

@@ -40,7 +40,7 @@ var proc = fstest.MapFS{
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
 
-// TestUnread has clients with something to read. looks has what is unread each second; after the
+// TestUnread watches clients with something to read. looks is what is unread each second; after the
 // last, nothing changes for nine seconds, and then all is read.
 func TestUnread(t *testing.T) {
 	const agent, other, unknown = 70, 80, 90

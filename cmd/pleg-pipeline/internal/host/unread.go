@@ -24,12 +24,12 @@ type Socket struct {
 	Unread int
 }
 
-// readers are the clients of a runtime that have something to read. A client of the event stream
+// readers are the clients of a runtime with something to read. A client of the event stream
 // that does not read blocks containerd once its queue is full: no pod starts any more. Only the
 // kernel knows, and only in the network namespace of the runtime.
 type readers struct {
 	o Options
-	// seen has each client by the inode of its end, for as long as that does not get less.
+	// seen contains each client by the inode of its end, for as long as that does not get less.
 	seen map[uint32]reader
 }
 
@@ -81,7 +81,7 @@ func realPath(path string) string {
 	return path
 }
 
-// owner returns the process that has a socket; 0 if it is not known.
+// owner returns the process that owns a socket; 0 if it is not known.
 func (r *readers) owner(inode uint32) int {
 	if r.o.Proc == nil {
 		return 0

@@ -21,7 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// users has the user jo with the password "secret".
+// users contains the user jo with the password "secret".
 const users = "basic_auth_users:\n  jo: $2a$04$oulzlyBHABGVms2WBELgwuPaHoiFSNNrzT7pYv2440S2lbW84d4x6\n"
 
 func write(t *testing.T, text string) string {

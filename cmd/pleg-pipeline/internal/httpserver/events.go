@@ -79,7 +79,7 @@ func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 				return
 			}
 			s.add(ev)
-			for range len(sub.Events()) { // one write for all that wait
+			for range len(sub.Events()) { // one write for two events
 				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
@@ -104,7 +104,7 @@ func (s *stream) add(ev pleg.Event) {
 	}
 	text, err := json.Marshal(message)
 	if err != nil {
-		panic("httpserver: " + err.Error()) // an event has only types that JSON can encode
+		panic("httpserver: " + err.Error()) // an event consists of types that JSON can encode
 	}
 	fmt.Fprintf(&s.batch, "data: %s\n\n", view.EscapeJSON(text))
 }
@@ -153,7 +153,7 @@ func (q *query) list(name string) []string {
 	return all
 }
 
-// flag returns the value of a boolean parameter: true if it has no value, byDefault if
+// flag returns the value of a boolean parameter: true if it is without a value, byDefault if
 // it is missing.
 func (q *query) flag(name string, byDefault bool) bool {
 	q.names[name] = true

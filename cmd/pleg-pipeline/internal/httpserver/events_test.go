@@ -122,7 +122,7 @@ func connect(t *testing.T, runtime *plegtest.Runtime) net.Conn {
 	return dial(t, l)
 }
 
-// TestSlowClientsLoseTheirConnection has clients that send slowly, do not read, or send
+// TestSlowClientsLoseTheirConnection connects clients that send slowly, do not read, or send
 // nothing.
 func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	for _, test := range []struct {

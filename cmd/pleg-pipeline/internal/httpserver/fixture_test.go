@@ -93,7 +93,7 @@ func body(t *testing.T, answer *http.Response) string {
 	return string(text)
 }
 
-// buffer is how many bytes a connection in memory holds, less than an answer has.
+// buffer is how many bytes a connection in memory holds, less than the size of an answer.
 const buffer = 16
 
 // dial returns a connection to a listener in memory, until the test ends.
@@ -135,7 +135,7 @@ func TestMain(m *testing.M) {
 }
 
 // TestServeEndsUnreadAnswers: a client that does not read delays the end by a second, and
-// then has no connection.
+// then is without a connection.
 func TestServeEndsUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(buffer)

@@ -83,7 +83,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list is the check that the kubelet has too: the last successful list is recent. Its
+// list is the kubelet's check: the last successful list is recent. Its
 // errors may name pods and quote the runtime.
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {

@@ -115,7 +115,7 @@ func TestErrorsOfMetrics(t *testing.T) {
 	})
 }
 
-// TestHealthAlone: a listener for probes has nothing but health.
+// TestHealthAlone: a listener for probes serves nothing but health.
 func TestHealthAlone(t *testing.T) {
 	pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
 	h := httpserver.HealthHandler(options(pipe))

@@ -38,15 +38,15 @@ type points struct {
 	// PeriodSeconds is the time between two points, Until the time of the answer.
 	PeriodSeconds float64   `json:"periodSeconds"`
 	Until         time.Time `json:"until"`
-	// ListSeconds has the longest time that a due list was missing: how long a list took or has
+	// ListSeconds is the longest time that a due list was missing: how long a list took or has
 	// been running, or for how long lists have failed.
 	ListSeconds []float64 `json:"listSeconds"`
-	// Hung has the greatest number of pods whose inspections hang, Events the number of events.
+	// Hung is the greatest number of pods whose inspections hang, Events the number of events.
 	Hung   []int    `json:"hung"`
 	Events []uint64 `json:"events"`
 }
 
-// NewHour returns an Hour without points. gatherer has the metrics of the pipeline.
+// NewHour returns an Hour without points. gatherer returns the metrics of the pipeline.
 func NewHour(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) *Hour {
 	return &Hour{pipe: pipe, gatherer: gatherer, points: points{PeriodSeconds: (looksPerPoint * lookPeriod).Seconds()}}
 }

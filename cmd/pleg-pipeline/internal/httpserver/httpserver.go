@@ -47,7 +47,7 @@ const (
 type Options struct {
 	// Pipeline is the pipeline to serve.
 	Pipeline *pipeline.Pipeline
-	// Gatherer has the metrics.
+	// Gatherer returns the metrics.
 	Gatherer prometheus.Gatherer
 	// MaxStreams is the greatest number of clients of /events. If zero, [DefaultMaxStreams].
 	MaxStreams int
@@ -58,13 +58,13 @@ type Options struct {
 	WebConfig string
 	// Logger logs errors of the Gatherer.
 	Logger *slog.Logger
-	// Hour has the figures of the last hour. If nil, there are none.
+	// Hour contains the figures of the last hour. If nil, there are none.
 	Hour *Hour
 	// Node is the name of the node, and Runtime returns the name and version of its runtime, or
 	// its address. Each may be missing.
 	Node    string
 	Runtime func() string
-	// Parts are what runs beside the pipeline. They have lines in /readyz?verbose, but do not
+	// Parts are what runs beside the pipeline. They get lines in /readyz?verbose, but do not
 	// make the node unready.
 	Parts []Part
 }

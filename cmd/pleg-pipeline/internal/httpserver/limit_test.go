@@ -53,7 +53,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreLimited has a request on every connection. One more waits until another
+// TestConnectionsAreLimited sends a request on every connection. One more waits until another
 // ends.
 func TestConnectionsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -111,7 +111,7 @@ func TestNothingWrites(t *testing.T) {
 	}
 }
 
-// TestServeHTTP2 streams events, and reads how many requests a connection may have.
+// TestServeHTTP2 streams events, and reads how many requests a connection may send.
 func TestServeHTTP2(t *testing.T) {
 	cert := newCertificate(t)
 	path := cert.config(t, "")

@@ -112,7 +112,7 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	}
 }
 
-// TestHourHasTheWorst has an inspection and then lists hang for less than ten seconds each,
+// TestHourHasTheWorst makes an inspection and then lists hang for less than ten seconds each,
 // and waits for more than an hour.
 func TestHourHasTheWorst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

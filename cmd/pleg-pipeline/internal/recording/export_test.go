@@ -13,7 +13,7 @@ func DivideLimits(t *testing.T, by int) {
 	limits.bytes, limits.fields, limits.items = limits.bytes/by, limits.fields/by, limits.items/by
 }
 
-// NewShortRecorder returns a recorder whose queue has this length.
+// NewShortRecorder returns a recorder with a queue of this length.
 func NewShortRecorder(out Output, queue int) *Recorder {
 	return &Recorder{Tap: newTap(queue), out: out}
 }

@@ -2,9 +2,9 @@
 // answers CRI calls from it. The dial options of a [Recorder] tap a gRPC client; a
 // [Server] replays the [Recording] that [Open] reads.
 //
-// The file has lines of JSON: the header, and then a line for each call. No line refers to a later
-// line, so a truncated file is readable up to the last whole line. docs/recording.md has the
-// format, and how it is replayed.
+// The file consists of lines of JSON: the header, and then a line for each call. No line refers to
+// a later line, so a truncated file is readable up to the last whole line. docs/recording.md
+// explains the format, and how it is replayed.
 package recording
 
 import (
@@ -66,7 +66,7 @@ type call struct {
 	raw      []byte        // the answer as it came; of a recorder only
 	reply    proto.Message // nil if there is none; of a replay only, and shared by equal lists
 	err      error         // a gRPC status
-	pending  bool          // it has no answer
+	pending  bool          // without an answer
 }
 
 // question identifies a call with its request.
@@ -106,7 +106,7 @@ func podOf(m proto.Message) string {
 
 func empty(m proto.Message) proto.Message { return m.ProtoReflect().New().Interface() }
 
-// itemsOf returns the items of a list, which have field number 1 in all lists.
+// itemsOf returns the items of a list, which are field number 1 in all lists.
 func itemsOf(list proto.Message) protoreflect.List {
 	m := list.ProtoReflect()
 	return m.Mutable(m.Descriptor().Fields().ByNumber(1)).List()
@@ -119,9 +119,9 @@ type line struct {
 	Took    offset          `json:"took,omitzero"`
 	Method  string          `json:"method,omitempty"`
 	Request json.RawMessage `json:"request,omitempty"`
-	Same    bool            `json:"same,omitempty"` // the list has the items of the last list of its kind
-	// List has the items of a list. A number is the index of the item in the last list
-	// of its kind that did not fail, had no filter and was not the same.
+	Same    bool            `json:"same,omitempty"` // the list contains the items of the last list of its kind
+	// List contains the items of a list. A number is the index of the item in the last list
+	// of its kind that did not fail, used no filter and was not the same.
 	List    []json.RawMessage `json:"list,omitzero"`
 	Answer  json.RawMessage   `json:"answer,omitempty"`
 	Error   *failure          `json:"error,omitempty"`
@@ -131,7 +131,7 @@ type line struct {
 	End  bool            `json:"end,omitempty"`
 
 	items []*item // the items of a list, from which a [writer] makes Same and List
-	size  int     // of what no earlier line has, in bytes
+	size  int     // of what no earlier line contains, in bytes
 }
 
 // failure is a gRPC status that is not OK. Its code is a name, such as NotFound.

@@ -23,7 +23,7 @@ const (
 	retryPeriod = time.Minute
 	// maxIncidents is how many files there are; a new one replaces the oldest.
 	maxIncidents = 8
-	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods has a MB.
+	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods takes a MB.
 	incidentQueue = 1024
 )
 
@@ -116,7 +116,8 @@ func (i *Incidents) write(ctx context.Context, log *slog.Logger) (retry time.Tim
 	return time.Time{}
 }
 
-// writeFile leaves a whole file or none, also if the process is killed: it then has another name.
+// writeFile leaves a whole file or none, also if the process is killed: the file gets its name once
+// it is whole.
 func (i *Incidents) writeFile(path string) error {
 	part := filepath.Join(i.dir, ".incident.jsonl.gz")
 	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {

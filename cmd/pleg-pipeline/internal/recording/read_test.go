@@ -111,7 +111,7 @@ func TestReadEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestReadIgnoresUnknownFields has fields of a later CRI.
+// TestReadIgnoresUnknownFields reads fields of a later CRI.
 func TestReadIgnoresUnknownFields(t *testing.T) {
 	r, err := recording.Read(t.Context(), strings.NewReader(header+list+
 		`{"at":"1.6s","method":"ListPodSandbox","list":[0,{"id":"b","colour":"red"}],"mood":"good"}`+"\n"+end))

@@ -88,8 +88,8 @@ func TestClockWaitsForALateList(t *testing.T) {
 	})
 }
 
-// TestListsOfOnePodAreInLists has the list of a pod that was removed since the full list: later lists
-// do not have it.
+// TestListsOfOnePodAreInLists contains the list of a pod that was removed since the full list:
+// later lists do not contain it.
 func TestListsOfOnePodAreInLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3}

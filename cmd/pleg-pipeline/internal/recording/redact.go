@@ -39,7 +39,7 @@ func (r *redactor) word(text string) string {
 }
 
 // randomID matches the random UID of a pod and the id of a container. The UID of a
-// static pod has 32 digits and is the hash of its manifest.
+// static pod is 32 digits, the hash of its manifest.
 var randomID = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})$`)
 
 // id replaces the id of a pod, a sandbox or a container.
@@ -50,7 +50,7 @@ func (r *redactor) id(id string) string {
 	return hex.EncodeToString(r.sum(id)[:16])
 }
 
-// wellKnown matches the keys of labels and annotations that stay. Other keys may have names in
+// wellKnown matches the keys of labels and annotations that stay. Other keys may contain names in
 // them.
 var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+|kubernetes\.io/config\.(hash|mirror|seen|source)|` +
 	`app\.kubernetes\.io/(name|instance|version|component|part-of|managed-by)|app|k8s-app|component|tier|job-name|controller-uid|` +
@@ -90,7 +90,7 @@ func (r *redactor) text(field protoreflect.FieldDescriptor, value string) string
 	return r.word(value)
 }
 
-// message redacts m in place, except unknown fields, which its JSON does not have.
+// message redacts m in place, except unknown fields, which its JSON leaves out.
 func (r *redactor) message(m protoreflect.Message) {
 	if r == nil {
 		return

@@ -32,7 +32,7 @@ func addSecretPods(t *testing.T, runtime *simruntime.Runtime) {
 	}
 }
 
-// TestRedactedReplayEqualsExceptTexts also checks that the file has none of the texts.
+// TestRedactedReplayEqualsExceptTexts also checks that the file contains none of the texts.
 func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

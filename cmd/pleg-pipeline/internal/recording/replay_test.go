@@ -38,7 +38,7 @@ var replayCases = map[string]struct {
 	"hung container":  {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ContainerStatus")}},
 	"hung list":       {statesOnly: true, hung: true, scenario: scenario{pods: 5, play: churnUntilHung("ListContainers")}},
 	"one call":        {inSandbox: true, scenario: scenario{pods: 12, play: churn(8, 60)}},
-	// The recording has few lists of all pods, and lists of single pods.
+	// The recording contains few lists of all pods, and lists of single pods.
 	"events": {statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList}},
 	"one call, events": {
 		inSandbox: true, statesOnly: true, scenario: scenario{pods: 15, options: following, play: churnUntilList},
@@ -47,7 +47,7 @@ var replayCases = map[string]struct {
 
 // TestReplayEqualsRecordedRun records a pipeline on a runtime that changes. A
 // pipeline on the recording must observe the same events of each pod in the same
-// order, and have the same cache.
+// order, and fill the same cache.
 func TestReplayEqualsRecordedRun(t *testing.T) {
 	for name, test := range replayCases {
 		t.Run(name, func(t *testing.T) {
@@ -159,8 +159,8 @@ func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 	}
 }
 
-// TestWindowHasTheLastMinutes replays what a window has after twelve minutes: a pipeline on it must
-// have the same cache in the end, although it sees only the last minutes.
+// TestWindowHasTheLastMinutes replays what is in a window after twelve minutes: a pipeline on it
+// must end with the same cache, although it sees only the last minutes.
 func TestWindowHasTheLastMinutes(t *testing.T) {
 	long := churn(0.25, 180)
 	polling := pipeline.Options{RelistPeriod: 4 * time.Second}

@@ -142,7 +142,7 @@ var (
 	conmon = []string{"conmon", "S", conmonLine, "", "11"}
 )
 
-// TestStuck has one trouble of a pod for each row. It must be found, and be over with its cause.
+// TestStuck causes one trouble of a pod for each row. It must be found, and be over with its cause.
 func TestStuck(t *testing.T) {
 	containerd := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}
 	crio := map[int][]string{10: conmon, 11: inC1("S")}
@@ -295,7 +295,8 @@ func TestStartedLater(t *testing.T) {
 	}
 }
 
-// TestOrder has a pod whose monitors stop at the same time: which one a finding names does not change.
+// TestOrder watches a pod whose monitors stop at the same time: which one a finding names does not
+// change.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{cache: podcache.New()}

@@ -85,7 +85,7 @@ func (m *model) move(k key) {
 	}
 }
 
-// scroll keeps rows on the screen, which has room for n.
+// scroll keeps rows on the screen, with room for n.
 func (m *model) scroll(n int) {
 	m.page = n
 	m.top = max(0, min(m.top, len(m.rows)-n))

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// The feed keeps at least maxFeed events. It is cut to that once it has twice as many, so that
+	// The feed keeps at least maxFeed events. It is cut to that once it contains twice as many, so that
 	// few events copy the others.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
@@ -104,7 +104,7 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	}
 	ev = shortened(ev)
 	if len(m.pods) >= maxPods && m.pods[ev.PodUID] == nil {
-		clear(m.pods) // the next answer of the source has the pods that exist
+		clear(m.pods) // the next answer of the source contains the pods that exist
 		m.rows = nil
 	}
 	p := m.pod(ev.PodUID)

@@ -20,7 +20,7 @@ const (
 	minFeed = 3
 	// lastWidth is the room for the last event of a pod before names get more.
 	lastWidth = 37
-	// narrow is the width of a terminal that has no room for rates and ages beside nodes.
+	// narrow is the width of a terminal without room for rates and ages beside nodes.
 	narrow = 90
 )
 

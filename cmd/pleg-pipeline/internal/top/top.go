@@ -29,7 +29,7 @@ type Source interface {
 	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
 	// reports broken connections as [client.Options] says; disconnected may be nil.
 	Events(ctx context.Context, o client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
-	// State returns what is known now. With [pleg.ErrNotSynced], it has the status.
+	// State returns what is known now. With [pleg.ErrNotSynced], it returns the status.
 	State(ctx context.Context) (State, error)
 }
 
@@ -189,7 +189,7 @@ func loop(ctx context.Context, s *screen, m *model, updates <-chan update, event
 			if err := handle(s, m, ev); err != nil {
 				return err
 			}
-			s.draw(m, time.Now()) // a key has its effect at once
+			s.draw(m, time.Now()) // a key acts at once
 		case <-ticker.C:
 			if changed {
 				changed = false

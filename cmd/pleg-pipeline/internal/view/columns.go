@@ -19,10 +19,10 @@ type Column[T any] struct {
 	// all.
 	Width, Least int
 	Value        func(v *T) string
-	// Color returns the ANSI color of a value. If nil, it has none.
+	// Color returns the ANSI color of a value. If nil, there is none.
 	Color func(v *T) string
 
-	layouts layout // of a printer that have the column
+	layouts layout // of a printer with the column
 }
 
 // layout is a set of tables.
@@ -122,7 +122,7 @@ func podColumns(o PrintOptions) []Column[Pod] {
 }
 
 // Fit makes all columns but the last fit into a width, with a gap after each: it narrows the
-// columns that have a least width, the widest first.
+// columns with a least width, the widest first.
 func Fit[T any](columns []Column[T], gap, width int) {
 	for total(columns, gap) > width {
 		var widest *Column[T]

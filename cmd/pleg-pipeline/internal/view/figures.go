@@ -33,7 +33,7 @@ type Figures struct {
 	Waiting []pleg.PodUID `json:"waiting"`
 }
 
-// Lister has the figures of the lists of all pods.
+// Lister contains the figures of the lists of all pods.
 type Lister struct {
 	// LastList is the time at which the last successful list began; nil before that.
 	// LastSeconds is how long it took, PeriodSeconds the time until the next.
@@ -51,21 +51,21 @@ type Lister struct {
 	Errors uint64 `json:"errors"`
 }
 
-// Hinter has the figures of CRI events.
+// Hinter contains the figures of CRI events.
 type Hinter struct {
 	// Stream is the state of the event stream: up, down, or off if it was never opened.
 	Stream    string `json:"stream"`
 	CRIEvents uint64 `json:"criEvents"`
 }
 
-// Differ has the figures of the records.
+// Differ contains the figures of the records.
 type Differ struct {
 	// Queue is the number of changed pods that wait for an inspector.
 	Queue       int `json:"queue"`
 	Quarantined int `json:"quarantined"`
 }
 
-// Inspector has the figures of the inspections.
+// Inspector contains the figures of the inspections.
 type Inspector struct {
 	// InFlight is the number of pods being inspected, Inspectors its limit, and Slots a text with
 	// both. Hung are inspections that others have overtaken.
@@ -80,7 +80,7 @@ type Inspector struct {
 	Errors            uint64  `json:"errors"`
 }
 
-// Dispatcher has the figures of the delivery.
+// Dispatcher contains the figures of the delivery.
 type Dispatcher struct {
 	Events      uint64 `json:"events"`
 	Missed      uint64 `json:"missed"` // by subscribers

@@ -29,7 +29,7 @@ type Lookup struct {
 func NewLookup(c lookup.Container) Lookup {
 	v := newContainer(&c.ContainerStatus)
 	if c.Sandbox || !c.RemovedAt.IsZero() && c.FinishedAt.IsZero() && c.ExitCode == 0 {
-		v.ExitCode = nil // nobody has told one
+		v.ExitCode = nil // nobody reported one
 	}
 	return Lookup{
 		Container: v, Sandbox: c.Sandbox,

@@ -67,7 +67,7 @@ func NewPod(e cache.Entry) Pod {
 	if p.Uninspected = status == nil; p.Uninspected {
 		status = asListed(e.Listed)
 	}
-	// A pod that was never inspected has no error of an inspection.
+	// A pod that was never inspected shows no error of an inspection.
 	if e.Err != nil && !errors.Is(e.Err, cache.ErrNotInspected) {
 		p.Error = e.Err.Error()
 		p.Stale = !p.Uninspected

@@ -42,7 +42,7 @@ func TestNewCountsNewestContainers(t *testing.T) {
 	}
 }
 
-// TestNewest has two containers of one name, and two sandboxes like them.
+// TestNewest compares two containers of one name, and two sandboxes like them.
 func TestNewest(t *testing.T) {
 	for name, test := range map[string][2]pleg.ContainerStatus{ // the first is the newest
 		"attempt":                 {{Attempt: 1}, {Attempt: 0, CreatedAt: time.Unix(9, 0)}},
@@ -139,7 +139,7 @@ func TestTroubleIsOrdered(t *testing.T) {
 	}
 }
 
-// A pod is as old as its oldest sandbox or container. A pod that is only listed has the labels of
+// A pod is as old as its oldest sandbox or container. A pod that is only listed gets the labels of
 // the list, so that a selector finds it.
 func TestAgeAndLabels(t *testing.T) {
 	s := status()

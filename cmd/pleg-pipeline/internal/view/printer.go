@@ -37,7 +37,7 @@ type Printer[T any] struct {
 	line    bytes.Buffer
 }
 
-// EventPrinter returns a printer of events, which have a node if they are of a cluster.
+// EventPrinter returns a printer of events, which name a node if they are of a cluster.
 func EventPrinter(w io.Writer, o PrintOptions) *Printer[fleet.Event] {
 	return newPrinter(w, o, eventColumns(o), fullPodName)
 }
@@ -121,7 +121,7 @@ func (p *Printer[T]) color(c *Column[T], v *T) string {
 	return c.Color(v)
 }
 
-// indent begins a line that has details only.
+// indent begins a line that contains details only.
 const indent = 4
 
 // details adds the last column. If it does not fit into the terminal, it gets lines of

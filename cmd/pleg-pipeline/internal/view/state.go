@@ -25,7 +25,7 @@ const (
 	Ready = "ready"
 )
 
-// states has every state, the worst first.
+// states lists every state, the worst first.
 var states = []struct {
 	name     string
 	severity verdict.Severity

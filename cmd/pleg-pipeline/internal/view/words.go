@@ -39,7 +39,7 @@ func PodColor(p *Pod) string {
 }
 
 // ContainerName returns the name of the container of an event; a sandbox in brackets,
-// which a container name cannot have.
+// which a container name cannot contain.
 func ContainerName(ev *pleg.Event) string {
 	if ev.Sandbox {
 		return "(sandbox)"
@@ -160,7 +160,7 @@ func podDetails(p *Pod) string {
 }
 
 // Complaint says what is wrong with the inspections of a pod; "" if nothing is. What
-// matters most comes first: a narrow column has only that.
+// matters most comes first: a narrow column shows only that.
 func (p *Pod) Complaint(now time.Time) string {
 	if p.Finding == nil {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// TestWordsOf has what the page and top show of events.
+// TestWordsOf lists what the page and top show of events.
 func TestWordsOf(t *testing.T) {
 	at := time.Unix(1000, 0)
 	ran := pleg.Event{Type: pleg.ContainerDied, ContainerName: "app", StartedAt: at, FinishedAt: at.Add(3 * time.Minute)}

@@ -1,0 +1,96 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+)
+
+// gated is a reader of stderr that sleeps until its gate opens.
+type gated struct {
+	io.Writer
+	gate <-chan struct{}
+}
+
+func (g gated) Write(p []byte) (int, error) {
+	<-g.gate
+	return g.Writer.Write(p)
+}
+
+// TestRunDoesNotWaitForStderr runs a daemon whose stderr nobody reads.
+func TestRunDoesNotWaitForStderr(t *testing.T) {
+	t.Parallel()
+	gate := make(chan struct{})
+	defer close(gate)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	out, code := newTranscript(), make(chan int, 1)
+	go func() {
+		code <- cli.Execute(ctx, cli.Process{Args: []string{"run", "--simulate=2"}, Out: out, Err: gated{io.Discard, gate}})
+	}()
+	out.await(t, "(sandbox)")
+	stop()
+	if got := <-code; got != cli.ExitOK {
+		t.Errorf("exit code %d, want %d", got, cli.ExitOK)
+	}
+}
+
+// Lines that wait are bounded. The next line says how many were dropped.
+func TestUnreadLinesAreBounded(t *testing.T) {
+	const bound, flood = 1024, 5000
+	synctest.Test(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		var text bytes.Buffer
+		stderr, end := cli.NewAsyncWriter(gated{&text, gate}, func(w io.Writer, dropped int64) { fmt.Fprintf(w, "%d dropped\n", dropped) })
+		line := []byte("blocked\n")
+		_, _ = stderr.Write(line)
+		synctest.Wait()
+		for n := range flood { // as slog does, each line is in the same buffer
+			line = fmt.Appendf(line[:0], "line %d\n", n)
+			_, _ = stderr.Write(line)
+		}
+		close(gate)
+		synctest.Wait()
+		fmt.Fprintln(stderr, "last")
+		end()
+		lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+		if len(lines) != 1+bound+2 || lines[1] != "line 0" || lines[bound] != fmt.Sprint("line ", bound-1) {
+			t.Fatalf("%d lines, the first %q, want %d in their order", len(lines), lines[:2], 1+bound+2)
+		}
+		if got, want := lines[bound+1:], fmt.Sprintf("[%d dropped last]", flood-bound); fmt.Sprint(got) != want {
+			t.Errorf("the last lines are %v, want %v", got, want)
+		}
+	})
+}
+
+// The end of the daemon waits for a second for a reader that sleeps.
+func TestEndWaitsForTheReaderOfStderr(t *testing.T) {
+	for reads, want := range map[time.Duration]time.Duration{time.Second / 2: time.Second / 2, time.Hour: time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			gate := make(chan struct{})
+			time.AfterFunc(reads, func() { close(gate) })
+			var text bytes.Buffer
+			stderr, end := cli.NewAsyncWriter(gated{&text, gate}, nil)
+			fmt.Fprintln(stderr, "first")
+			fmt.Fprintln(stderr, "second")
+			began := time.Now()
+			end()
+			if took := time.Since(began); took != want {
+				t.Errorf("the end took %v, want %v", took, want)
+			}
+			fmt.Fprintln(stderr, "too late") // by a goroutine that outlives the daemon
+			<-gate
+			synctest.Wait()
+			if !strings.HasPrefix(text.String(), "first\nsecond\n") {
+				t.Errorf("stderr %q, want both lines", &text)
+			}
+		})
+	}
+}

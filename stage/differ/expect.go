@@ -1,0 +1,143 @@
+package differ
+
+import (
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// expectations are what events let expect of the lists of a pod, and what no event will announce. If
+// the newest answer does not show it after a while, the pod is listed again, with a wait that doubles.
+// After mostWait the lists of all pods are enough.
+type expectations struct {
+	waits map[one]*expectation
+	// next is when the first wait ends, or earlier; zero if there is none.
+	next time.Time
+	// sandboxes is set once an event has announced the removal of a sandbox: CRI-O announces none.
+	sandboxes bool
+}
+
+// expectation is what is expected of a container, or of a pod if the id is empty.
+type expectation struct {
+	what  expected
+	wait  time.Duration
+	due   time.Time
+	tries int
+}
+
+type expected uint8
+
+const (
+	// toStart: a container was created. A start that fails is announced by nothing else.
+	toStart expected = iota
+	// toGo: a container or sandbox was removed. The runtime may list it for a moment longer.
+	toGo
+	// toEnd: a pod has no container, or no sandbox that is ready. Its sandbox goes soon.
+	toEnd
+)
+
+// The start of a container takes 0.1 to 1 s. A removed container that a list still shows is gone
+// some 0.1 s later. A pod that ends takes seconds, so it is listed each second for tenSeconds.
+const (
+	startWait  = time.Second
+	goWait     = 300 * time.Millisecond
+	endWait    = time.Second
+	tenSeconds = 10
+	mostWait   = 10 * time.Second
+	maxWaits   = 4096
+)
+
+// hear notes what an event lets expect.
+func (e *expectations) hear(h pleg.Hint, now time.Time) {
+	of := one{h.UID, h.Container}
+	switch {
+	case h.UID == "" || h.Container == "":
+	case h.Removed:
+		e.sandboxes = e.sandboxes || h.Container == h.Sandbox
+		e.add(of, toGo, goWait, now)
+	case h.State == pleg.StateCreated:
+		e.add(of, toStart, startWait, now)
+	default:
+		delete(e.waits, of)
+	}
+}
+
+// answered notes what an answer lets expect that came while the event stream was up.
+func (e *expectations) answered(rec *record, now time.Time) {
+	of, began := one{pod: rec.uid}, rec.old != nil && len(rec.old.Containers) > 0 // otherwise it has none yet
+	if !e.sandboxes && began && e.waits[of] == nil && ends(rec.current) {
+		e.add(of, toEnd, endWait, now)
+	}
+}
+
+func (e *expectations) add(of one, what expected, wait time.Duration, now time.Time) {
+	if len(e.waits) >= maxWaits {
+		return // lists of all pods find it
+	}
+	e.waits[of] = &expectation{what: what, wait: wait, due: now.Add(wait)}
+	if e.next.IsZero() || e.next.After(now.Add(wait)) {
+		e.next = now.Add(wait)
+	}
+}
+
+// check returns the pods to list again, because what was expected of them is not there.
+func (e *expectations) check(records map[pleg.PodUID]*record, now time.Time) (again []pleg.PodUID) {
+	if e.next.IsZero() || e.next.After(now) {
+		return nil
+	}
+	e.next = time.Time{}
+	for of, x := range e.waits {
+		if !x.due.After(now) {
+			if x.wait > mostWait || x.done(records[of.pod], of.id) {
+				delete(e.waits, of)
+				continue
+			}
+			again = append(again, of.pod)
+			if x.tries++; x.what != toEnd || x.tries >= tenSeconds {
+				x.wait *= 2
+			}
+			x.due = now.Add(x.wait)
+		}
+		if e.next.IsZero() || x.due.Before(e.next) {
+			e.next = x.due
+		}
+	}
+	return again
+}
+
+// done reports whether the newest answer shows what is expected. A container that was created has to
+// be listed once.
+func (x *expectation) done(rec *record, id pleg.ContainerID) bool {
+	var pod *pleg.Pod
+	if rec != nil {
+		pod = rec.current
+	}
+	switch x.what {
+	case toStart:
+		return isBeyondCreated(pod, id) || x.tries > 0 && !hasContainer(pod, id)
+	case toGo:
+		return !hasContainer(pod, id)
+	default:
+		return !ends(pod)
+	}
+}
+
+// ends reports whether a pod is about to go.
+func ends(pod *pleg.Pod) bool {
+	if pod == nil {
+		return false
+	}
+	for _, s := range pod.Sandboxes {
+		if s.State == pleg.StateRunning {
+			return len(pod.Containers) == 0
+		}
+	}
+	return true
+}
+
+// elapsed is an input: time has passed.
+type elapsed struct{}
+
+func (elapsed) apply(m *machine) {
+	m.do.relist = append(m.do.relist, m.expectations.check(m.records, m.now)...)
+}
