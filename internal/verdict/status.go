@@ -60,9 +60,7 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: s.Since.Unhealthy, Detail: ": " + Plain(s.Err),
 		}.Completed(s.At))
 	}
-	troubles := l.troubles(s)
-	measured := slices.ContainsFunc(troubles, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem })
-	if s.Degraded != nil && !(measured && errors.Is(s.Degraded, pleg.ErrListTooLarge)) {
+	if s.Degraded != nil {
 		f := Finding{
 			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}
@@ -72,11 +70,8 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 		}
 		all = append(all, f.Completed(s.At))
 	}
-	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), troubles) {
+	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
 		all = append(all, f.Completed(s.At))
-	}
-	if slices.ContainsFunc(all, func(f Finding) bool { return f.Cause == ListTooLarge && f.Severity == Problem }) {
-		all = slices.DeleteFunc(all, func(f Finding) bool { return f.Cause != ListTooLarge && tooLarge.MatchString(f.Detail) })
 	}
 	return all
 }
@@ -255,9 +250,6 @@ func (f Finding) in(c *pleg.Call) Finding {
 	}
 	return f
 }
-
-// tooLarge is in what a client says of a list that is too large.
-var tooLarge = regexp.MustCompile(`listed in portions|the list exceeds`)
 
 // frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
 var (

@@ -55,7 +55,7 @@ func TestStormSaysNothing(t *testing.T) {
 	}()
 	t.Cleanup(func() { stop(); <-watched })
 	for range busyLoops {
-		must(t, exec.CommandContext(watching, "sh", "-c", "while :; do :; done").Start())
+		f.background(ctx, func(ctx context.Context) { _ = exec.CommandContext(ctx, "sh", "-c", "while :; do :; done").Run() }) // killed
 	}
 	rounds := uint32(0)
 	for began := time.Now(); time.Since(began) < quietStorm; rounds++ {

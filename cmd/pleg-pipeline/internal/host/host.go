@@ -143,7 +143,9 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	loops.Go(func() error {
 		return each(ctx, listsPeriod, func(now time.Time) {
 			sizes, found, err := lists(ctx, runtime)
-			if err != nil {
+			if err != nil { // which the lists of the pipeline show
+				w.lists.Store(nil)
+				w.sizes.Store(nil)
 				return
 			}
 			for _, l := range sizes {

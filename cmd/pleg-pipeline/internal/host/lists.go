@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
@@ -31,8 +29,6 @@ const (
 	// list counts as too large.
 	listLimit = 16 << 20
 	fullList  = 0.6
-	// maxAnswer measures a list that exceeds the limit, if only the client enforces it.
-	maxAnswer = 256 << 20
 	// listTimeout bounds both lists.
 	listTimeout = 20 * time.Second
 	// named is the number of pods or items that a trouble names.
@@ -45,8 +41,6 @@ type List struct {
 	Bytes  int    `json:"bytes"`
 	// LimitBytes is the size that kubelets and runtimes accept.
 	LimitBytes int `json:"limitBytes"`
-	// Portioned is true if the runtime could not send the list as a whole.
-	Portioned bool `json:"portioned,omitempty"`
 	// Largest are the pods with the most bytes in this list.
 	Largest []PodSize `json:"largest,omitempty"`
 }
@@ -66,37 +60,25 @@ type listAnswer struct {
 }
 
 // lists makes both list calls at once, as a relist does, and returns their sizes and what is
-// malformed in them. If a list is too large for one answer, it lists each state.
+// malformed in them.
 func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []pleg.Trouble, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	sandboxes, containers := &List{Method: "ListPodSandbox", LimitBytes: listLimit}, &List{Method: "ListContainers", LimitBytes: listLimit}
-	var answers [2][]*listAnswer
+	var answers [2]*listAnswer
 	var errs [2]error
 	var both sync.WaitGroup
 	both.Go(func() {
-		answers[0], errs[0] = sandboxes.inPortions(runtimeapi.PodSandboxState_name, func(state *int32) (*listAnswer, error) {
-			request := &runtimeapi.ListPodSandboxRequest{}
-			if state != nil {
-				request.Filter = &runtimeapi.PodSandboxFilter{State: &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState(*state)}}
-			}
-			return invoke(ctx, runtime, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, request, &runtimeapi.ListPodSandboxResponse{})
-		})
+		answers[0], errs[0] = invoke(ctx, runtime, runtimeapi.RuntimeService_ListPodSandbox_FullMethodName, &runtimeapi.ListPodSandboxRequest{}, &runtimeapi.ListPodSandboxResponse{})
 	})
 	both.Go(func() {
-		answers[1], errs[1] = containers.inPortions(runtimeapi.ContainerState_name, func(state *int32) (*listAnswer, error) {
-			request := &runtimeapi.ListContainersRequest{}
-			if state != nil {
-				request.Filter = &runtimeapi.ContainerFilter{State: &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState(*state)}}
-			}
-			return invoke(ctx, runtime, runtimeapi.RuntimeService_ListContainers_FullMethodName, request, &runtimeapi.ListContainersResponse{})
-		})
+		answers[1], errs[1] = invoke(ctx, runtime, runtimeapi.RuntimeService_ListContainers_FullMethodName, &runtimeapi.ListContainersRequest{}, &runtimeapi.ListContainersResponse{})
 	})
 	both.Wait()
 	if err := cmp.Or(errs[0], errs[1]); err != nil {
 		return nil, nil, err
 	}
-	pods, skipped, err := cri.Join(encoded(answers[0]), encoded(answers[1]))
+	pods, skipped, err := cri.Join([][]byte{answers[0].raw}, [][]byte{answers[1].raw})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,33 +88,9 @@ func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []ple
 	return []List{*sandboxes, *containers}, malformed(skipped, names), nil
 }
 
-// inPortions makes a list call, and if the list is too large, one call for each state. It returns
-// the answers.
-func (l *List) inPortions(states map[int32]string, list func(state *int32) (*listAnswer, error)) (answers []*listAnswer, err error) {
-	whole, err := list(nil)
-	if status.Code(err) != codes.ResourceExhausted {
-		return []*listAnswer{whole}, err
-	}
-	l.Portioned = true
-	for state := range states {
-		if part, err := list(&state); err == nil { // a portion may be too large, too
-			answers = append(answers, part)
-		}
-	}
-	return answers, nil
-}
-
-func encoded(answers []*listAnswer) [][]byte {
-	raw := make([][]byte, len(answers))
-	for n, a := range answers {
-		raw[n] = a.raw
-	}
-	return raw
-}
-
 func invoke(ctx context.Context, runtime grpc.ClientConnInterface, method string, request, answer proto.Message) (*listAnswer, error) {
 	a := &listAnswer{message: answer}
-	return a, runtime.Invoke(ctx, method, request, a, grpc.StaticMethod(), grpc.MaxCallRecvMsgSize(maxAnswer), grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(grpcproto.Name)}))
+	return a, runtime.Invoke(ctx, method, request, a, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{encoding.GetCodecV2(grpcproto.Name)}))
 }
 
 // listCodec decodes a [listAnswer].
@@ -165,7 +123,7 @@ func namesOf(pods []*pleg.Pod) map[string]string {
 }
 
 // measure finds the size of the list, and the pods that are largest in it.
-func (l *List) measure(answers []*listAnswer, names map[string]string) {
+func (l *List) measure(answer *listAnswer, names map[string]string) {
 	pods := make(map[string]PodSize)
 	add := func(id string, size int, annotations map[string]string) {
 		p := pods[names[id]]
@@ -175,17 +133,15 @@ func (l *List) measure(answers []*listAnswer, names map[string]string) {
 		}
 		pods[p.Pod] = p
 	}
-	for _, a := range answers {
-		l.Bytes += len(a.raw)
-		switch m := a.message.(type) {
-		case *runtimeapi.ListPodSandboxResponse:
-			for _, s := range m.GetItems() {
-				add(s.GetId(), proto.Size(s), s.GetAnnotations())
-			}
-		case *runtimeapi.ListContainersResponse:
-			for _, c := range m.GetContainers() {
-				add(c.GetId(), proto.Size(c), c.GetAnnotations())
-			}
+	l.Bytes = len(answer.raw)
+	switch m := answer.message.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		for _, s := range m.GetItems() {
+			add(s.GetId(), proto.Size(s), s.GetAnnotations())
+		}
+	case *runtimeapi.ListContainersResponse:
+		for _, c := range m.GetContainers() {
+			add(c.GetId(), proto.Size(c), c.GetAnnotations())
 		}
 	}
 	delete(pods, "") // items of no pod
@@ -196,25 +152,14 @@ func (l *List) measure(answers []*listAnswer, names map[string]string) {
 // words are what people call what a list has.
 var words = map[string]string{"ListPodSandbox": "sandboxes", "ListContainers": "containers"}
 
-// trouble returns what is wrong with the size of a list.
+// trouble returns what is wrong with the size of a list that the runtime still sends. The client knows
+// of one that it does not.
 func (l *List) trouble() (pleg.Trouble, bool) {
-	t := pleg.Trouble{Cause: string(verdict.ListTooLarge), Subject: "the list of " + words[l.Method]}
-	switch {
-	case l.Portioned || l.Bytes >= l.LimitBytes:
-		t.Problem, t.What = true, "is too large"
-		t.Detail = fmt.Sprintf(": %s, more than the %s that a kubelet accepts", Size(l.Bytes), Size(l.LimitBytes))
-		if l.Bytes < l.LimitBytes { // the runtime's own limit, or not all portions are known
-			t.Detail = ": the runtime cannot send it, at least " + Size(l.Bytes)
-		}
-	case float64(l.Bytes) >= fullList*float64(l.LimitBytes):
-		t.What = "is almost too large"
-		t.Detail = fmt.Sprintf(": %s, %.0f %% of the %s that a kubelet accepts", Size(l.Bytes), 100*float64(l.Bytes)/float64(l.LimitBytes), Size(l.LimitBytes))
-	default:
-		return t, false
+	if float64(l.Bytes) < fullList*float64(l.LimitBytes) {
+		return pleg.Trouble{}, false
 	}
-	if len(l.Largest) == 0 {
-		return t, true
-	}
+	t := pleg.Trouble{Cause: string(verdict.ListTooLarge), Subject: "the list of " + words[l.Method], What: "is almost too large"}
+	t.Detail = fmt.Sprintf(": %s, %.0f %% of the %s that a kubelet accepts", Size(l.Bytes), 100*float64(l.Bytes)/float64(l.LimitBytes), Size(l.LimitBytes))
 	names := make([]string, len(l.Largest))
 	for n, p := range l.Largest {
 		names[n] = fmt.Sprintf("%s %s (annotations %s)", p.Pod, Size(p.Bytes), Size(p.Annotations))

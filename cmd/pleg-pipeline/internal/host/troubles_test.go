@@ -73,7 +73,6 @@ func TestTroubles(t *testing.T) {
 		"not ready":   {condition("RuntimeReady", false), "runtime not ready problem: the runtime is not ready: Broken no plugin"},
 		"half":        {pods(100, 50_000), ""},
 		"almost":      {pods(100, 110_000), "list too large warning: the list of sandboxes is almost too large: 10.5 MiB, 66 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 107.6 KiB (annotations 107.5 KiB), shop/web-98"},
-		"too large":   {pods(100, 180_000), "list too large problem: the list of sandboxes is too large: 17.2 MiB, more than the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 175.9 KiB"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
 	} {

@@ -118,6 +118,7 @@ func (s *shim) of(pod *pleg.PodStatus) bool {
 
 func (w *Watcher) drop(s *shim) {
 	delete(w.shims, s.pid)
+	w.order = nil
 	w.o.Follower.Forget(s.pid)
 	_ = s.stat.Close()
 }
@@ -162,7 +163,7 @@ func (w *Watcher) add(pid int, id pleg.ContainerID) {
 		w.o.Follower.Forget(pid)
 		return
 	}
-	w.shims[pid] = &shim{pid: pid, id: id, stat: stat}
+	w.shims[pid], w.order = &shim{pid: pid, id: id, stat: stat}, nil
 }
 
 // watches returns the sandbox or the container that a shim of runc watches; "" for any other
@@ -185,7 +186,10 @@ func (w *Watcher) watches(p *pleg.Process) pleg.ContainerID {
 // readStates looks which shims do not run: at some of all, and at those that did not run or whose
 // pods hang, with their threads.
 func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
-	pids := slices.Sorted(maps.Keys(w.shims))
+	if w.order == nil {
+		w.order = slices.Sorted(maps.Keys(w.shims))
+	}
+	pids := w.order
 	ended := make(map[int]bool) // shims with a container that has ended
 	for _, c := range w.wanted {
 		if !c.ended.IsZero() {
@@ -203,7 +207,7 @@ func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 		switch {
 		case n == turn || s.process != nil || hangs[s.id] || ended[pid]:
 			s.process = w.reason(s)
-		case n%every == w.looks%every:
+		case n%every == w.looks%every && !w.seemsToRun(s):
 			if p := w.state(s); p.State == "D" || process.Stopped(p) {
 				s.process = p
 			}
@@ -220,12 +224,23 @@ func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 	}
 }
 
+// seemsToRun reports whether a shim's first thread runs or sleeps. Nearly all do, so this allocates
+// nothing.
+func (w *Watcher) seemsToRun(s *shim) bool {
+	again, ok := s.stat.(io.ReaderAt)
+	if !ok {
+		return false
+	}
+	n, _ := again.ReadAt(w.text[:], 0) // nothing if it has ended
+	at := bytes.LastIndexByte(w.text[:n], ')') + 2
+	return at > 1 && at < n && (w.text[at] == 'S' || w.text[at] == 'R')
+}
+
 // state returns the state of a shim's first thread.
 func (w *Watcher) state(s *shim) *pleg.Process {
-	var text [256]byte
 	if again, ok := s.stat.(io.ReaderAt); ok {
-		n, _ := again.ReadAt(text[:], 0) // nothing if it has ended
-		p, _ := process.Parse(s.pid, text[:n])
+		n, _ := again.ReadAt(w.text[:], 0) // nothing if it has ended
+		p, _ := process.Parse(s.pid, w.text[:n])
 		return p
 	}
 	p, _ := w.read(s.pid)

@@ -12,7 +12,6 @@ package shim
 import (
 	"context"
 	"io/fs"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -77,6 +76,8 @@ type Watcher struct {
 	// wanted are the running containers and the ready sandboxes of the cache.
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
+	order  []int         // the PIDs of shims, sorted; nil if it is not known
+	text   [256]byte     // of a file that is read often
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
 	// turn is the shim whose threads were read last.
@@ -158,7 +159,7 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 	}
 	w.readStates(hanging(status, pods), now)
 	var idle []*shim // which do not run
-	for _, pid := range slices.Sorted(maps.Keys(w.shims)) {
+	for _, pid := range w.order {
 		if w.shims[pid].process != nil {
 			idle = append(idle, w.shims[pid])
 		}
