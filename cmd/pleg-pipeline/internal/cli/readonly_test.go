@@ -140,7 +140,7 @@ func TestClientsCauseNoCalls(t *testing.T) {
 		}
 	}
 	if after := calls(); after != before {
-		t.Errorf("clients caused %d calls to the runtime, want none", after-before)
+		t.Errorf("clients caused %d calls to the runtime, want none: %+v", after-before, runtime.Stats().RPCs)
 	}
 	s.stopAndWait(t)
 }

@@ -17,6 +17,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -79,7 +80,8 @@ func TestTroubles(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			var m kit.Memory
 			rawruntime.Serve(t, test.runtime, m.Listen(), grpc.ForceServerCodecV2(notUTF8{encoding.GetCodecV2(proto.Name)}), grpc.MaxSendMsgSize(1<<30))
-			conn, err := grpc.NewClient("passthrough:///memory", grpc.WithContextDialer(m.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()))
+			conn, err := grpc.NewClient("passthrough:///memory", grpc.WithContextDialer(m.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
+				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cri.DefaultMaxRecvBytes)))
 			kit.Must(t, err)
 			t.Cleanup(func() { _ = conn.Close() })
 			requireTrouble(t, host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}, conn, podcache.New(), test.want)
