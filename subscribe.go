@@ -67,6 +67,7 @@ func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 // if it changed, or ctx ends. If the list fails, RelistPod waits for the next list.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
+	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too
 	p.RequestRelist(uid)
 	return p.PodStatus(ctx, uid, now)
 }

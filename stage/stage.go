@@ -138,20 +138,20 @@ type Ending uint8
 const (
 	// NoEnding says nothing: whoever receives it has applied the one before.
 	NoEnding Ending = iota
-	// Committed: the cache has been written, and the events are on their way.
+	// Committed says that the cache has been written, and that the events are on their way.
 	Committed
-	// Contradicted: the same, but the status contradicts the list. The pod is to be inspected again.
+	// Contradicted says the same, but the status contradicts the list: the pod is to be inspected again.
 	Contradicted
-	// Failed: the inspection failed, no later than others end.
+	// Failed says that the inspection failed, no later than others end.
 	Failed
-	// FailedLate: it took longer than others before it failed or was cancelled. The runtime may
+	// FailedLate says that it took longer than others before it failed or was cancelled. The runtime may
 	// only be slow.
 	FailedLate
-	// FailedHung: it was overtaken before it failed, or had its whole timeout.
+	// FailedHung says that it was overtaken before it failed, or had its whole timeout.
 	FailedHung
-	// Superseded: it was cancelled because its pod is gone.
+	// Superseded says that it was cancelled because its pod is gone.
 	Superseded
-	// Hangs: it has not ended, and hangs.
+	// Hangs says that it has not ended, and hangs.
 	Hangs
 )
 

@@ -168,8 +168,7 @@ type listed struct {
 
 // list lists one pod, on a worker. If that fails, all pods are listed instead.
 func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) listed {
-	// Whoever asked when the clock showed the same time asked before the list.
-	start, began := time.Now().Add(time.Nanosecond), h.opts.Ticks.Next()
+	start, began := time.Now(), h.opts.Ticks.Next()
 	pod, err := h.opts.Pods.ListPod(ctx, uid)
 	h.metrics.duration.Observe(time.Since(start).Seconds())
 	if err == nil {
