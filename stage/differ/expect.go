@@ -1,6 +1,7 @@
 package differ
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -38,11 +39,13 @@ const (
 )
 
 // The start of a container takes 0.1 to 1 s. A removed container that a list still shows is gone
-// some 0.1 s later. A pod that ends takes seconds, so it is listed each second for tenSeconds.
+// some 0.1 s later. A pod that ends takes seconds, so it is listed each second for tenSeconds. A pod
+// whose sandbox is ready may get its next container, as after a restart, so it is listed half as often.
 const (
 	startWait  = time.Second
 	goWait     = 300 * time.Millisecond
 	endWait    = time.Second
+	emptyWait  = 2 * time.Second
 	tenSeconds = 10
 	mostWait   = 10 * time.Second
 	maxWaits   = 4096
@@ -65,11 +68,16 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	}
 }
 
-// answered notes what an answer lets expect that came while the event stream was up.
+// answered notes what an answer lets expect that came while the event stream was up. A pod that has
+// ended before, as of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
-	of, began := one{pod: rec.uid}, rec.old != nil && len(rec.old.Containers) > 0 // otherwise it has none yet
-	if !e.sandboxes && began && e.waits[of] == nil && ends(rec.current) {
+	of := one{pod: rec.uid}
+	switch {
+	case e.sandboxes || rec.old == nil || rec.current == nil:
+	case isReady(rec.old) && !isReady(rec.current):
 		e.add(of, toEnd, endWait, now)
+	case len(rec.old.Containers) > 0 && len(rec.current.Containers) == 0:
+		e.add(of, toEnd, emptyWait, now)
 	}
 }
 
@@ -127,15 +135,12 @@ func (x *expectation) done(rec *record, id pleg.ContainerID) bool {
 
 // ends reports whether a pod is about to go.
 func ends(pod *pleg.Pod) bool {
-	if pod == nil {
-		return false
-	}
-	for _, s := range pod.Sandboxes {
-		if s.State == pleg.StateRunning {
-			return len(pod.Containers) == 0
-		}
-	}
-	return true
+	return pod != nil && (len(pod.Containers) == 0 || !isReady(pod))
+}
+
+// isReady reports whether a sandbox of a pod is ready.
+func isReady(pod *pleg.Pod) bool {
+	return slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s.State == pleg.StateRunning })
 }
 
 // elapsed is an input: time has passed.

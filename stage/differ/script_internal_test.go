@@ -144,12 +144,18 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 600ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
 		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
 	},
-	"a pod whose containers are gone is listed each second": {
-		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1s; wait 1s; list -; left; wait 1s; wait 10s",
+	"a pod whose containers are gone is listed each two seconds": {
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; wait 1s; wait 1s; wait 1s; wait 1s; list -; left; wait 1s; wait 10s",
 		"pending inspect Started(a) Started(/s) mark pending inspect Died(a) Removed(a) mark relist relist pending gone Died(/s) Removed(/s) mark",
 	},
 	"a pod whose sandbox is not ready, too": {
 		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark relist",
+	},
+	"a pod that never had a container, too": {
+		"list /s=running; inspect; ok; list /s=exited; inspect; ok; wait 1s", "pending inspect Started(/s) mark pending inspect Died(/s) mark relist",
+	},
+	"one that ended before is not": {
+		"list a=running b=exited /s=exited; inspect; ok; list a=exited b=exited /s=exited; inspect; ok; wait 1s; wait 1s", "pending inspect Started(a) Ran(b) Died(b) Died(/s) mark pending inspect Died(a) mark",
 	},
 	"unless the runtime announces its end": {
 		"list a=running /s=running; inspect; ok; event /t=removed; list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Started(a) Started(/s) mark pending inspect Died(a) Died(/s) mark",

@@ -58,6 +58,7 @@ func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
 		Image:    &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image},
+		Command:  spec.Program.command,
 		Args:     spec.Program.args,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.MemoryLimit},
@@ -109,6 +110,16 @@ func (l *Lab) StartContainer(ctx context.Context, c *Container) error {
 		}
 		return true, nil // ready, or already ended
 	})
+}
+
+// FailStart starts a container whose program is missing, and returns once the runtime reports
+// its end.
+func (l *Lab) FailStart(ctx context.Context, c *Container) error {
+	began := time.Now()
+	if _, err := l.runtime.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: c.ID}); err == nil {
+		return fmt.Errorf("start container %s/%s: it started", c.Pod.Name, c.Name)
+	}
+	return l.awaitDied(ctx, c, began)
 }
 
 // Trigger makes the container's program end in its way, and returns once the
@@ -256,9 +267,13 @@ func (l *Lab) removeFromPod(c *Container) {
 // Program is what a container does, and how it ends by itself. On SIGTERM, which
 // [Lab.StopContainer] sends, it exits with code 0.
 type Program struct {
-	args []string
-	end  end
+	command []string // instead of the image's, if any
+	args    []string
+	end     end
 }
+
+// Missing is not in the image, so its start fails.
+func Missing() Program { return Program{command: []string{"/missing"}, end: end{128, "StartError"}} }
 
 // Pause runs until it is stopped.
 func Pause() Program { return Program{args: []string{"pause"}, end: end{0, "Completed"}} }

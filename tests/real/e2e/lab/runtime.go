@@ -47,6 +47,8 @@ type Traits struct {
 	// ForgetsEnds: a container that ended while the disk was full is reported as
 	// running until the runtime starts again.
 	ForgetsEnds bool
+	// FailsAtStart: a container whose program is missing is created, and fails to start.
+	FailsAtStart bool
 	// SandboxProcess: a sandbox has a process, which [Lab.KillSandbox] kills.
 	SandboxProcess bool
 	// Shims: each pod has a shim that [Lab.KillShim] and [Lab.FreezeShim] can stop.
@@ -93,15 +95,15 @@ type engine struct {
 // CRI-O stops them with a grace period, and a monitor keeps the exit code.
 var engines = map[Runtime]engine{
 	Containerd: containerd(engine{
-		traits: Traits{Events: true, AllEvents: true, SandboxProcess: true, Shims: true},
+		traits: Traits{Events: true, AllEvents: true, FailsAtStart: true, SandboxProcess: true, Shims: true},
 		module: containerdModule("containerd", "github.com/containerd/containerd/v2"), load: ctrPinned,
 	}),
 	Containerd17: containerd(engine{
-		traits: Traits{Events: true, AllEvents: true, EventsToOne: true, SandboxProcess: true, Shims: true},
+		traits: Traits{Events: true, AllEvents: true, EventsToOne: true, FailsAtStart: true, SandboxProcess: true, Shims: true},
 		module: containerdModule("containerd17", "github.com/containerd/containerd"), load: ctr, old: true,
 	}),
 	Containerd16: containerd(engine{
-		traits: Traits{SandboxProcess: true, Shims: true}, debian: "containerd", load: ctr, old: true,
+		traits: Traits{FailsAtStart: true, SandboxProcess: true, Shims: true}, debian: "containerd", load: ctr, old: true,
 	}),
 	CRIO:              crio(Traits{Events: true, ForgetsEnds: true}),
 	CRIOWithoutEvents: crio(Traits{ForgetsEnds: true}),
