@@ -73,7 +73,7 @@ func main() {
 }
 
 // simulate measures a simulated runtime, which is another process of this program.
-func (c config) simulate(ctx context.Context) (err error) {
+func (c *config) simulate(ctx context.Context) (err error) {
 	folder, err := os.MkdirTemp("", "relistcost-")
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (c config) simulate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	n := c.node
+	n := &c.node
 	server := exec.CommandContext(ctx, self, "-serve", "-socket", c.socket,
 		"-pods", strconv.Itoa(n.pods), "-containers", strconv.Itoa(n.containers), "-annotations", strconv.Itoa(n.annotations),
 		"-churn="+strconv.FormatBool(n.churn), "-projection="+strconv.FormatBool(n.projection))
@@ -109,7 +109,7 @@ func (c config) simulate(ctx context.Context) (err error) {
 // warmUp is the number of relists before those that are measured: the first inspects every pod.
 const warmUp = 4
 
-func (c config) measure(ctx context.Context) error {
+func (c *config) measure(ctx context.Context) error {
 	root, err := os.MkdirTemp("", "relistcost-")
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func watchHeap() (peak func() float64) {
 }
 
 // row is a row of the table of docs/upstream.md.
-func (c config) row(u usage) string {
+func (c *config) row(u usage) string {
 	what := "idle"
 	if c.node.churn {
 		what = "1 %"
