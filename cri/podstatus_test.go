@@ -105,7 +105,7 @@ func TestPodStatusCalls(t *testing.T) {
 	}
 }
 
-// What was learnt on one connection is asked anew on the next: the addresses of a sandbox, the status
+// What was learnt on one connection is asked again on the next: the addresses of a sandbox, the status
 // of a container that is listed as before, and whether sandbox statuses carry it.
 func TestNewConnectionIsAskedForEverything(t *testing.T) {
 	var sandboxes, containers atomic.Int32 // asked for

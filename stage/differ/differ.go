@@ -5,7 +5,8 @@
 // carries out the effects. What follows from an input for one pod, its record decides: it has a
 // phase, and a few doors (record.go). Each of the other rooms has one question: which events a
 // difference makes (diff.go), which containers came and went unseen (lives.go), when a hung pod is
-// tried again (quarantine.go), and which listing waits for which pod (backlog.go).
+// tried again (quarantine.go), when a pod is inspected again whose status contradicts its list
+// (doubts.go), which listing waits for which pod (backlog.go), and what events let expect (expect.go).
 package differ
 
 import (
