@@ -68,15 +68,15 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	}
 }
 
-// answered notes what an answer lets expect that came while the event stream was up. A pod that has
-// ended before, as of a job, may stay for days.
+// answered notes what an answer lets expect that came while the event stream was up. A pod that had
+// ended in the answer before, as of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
 	of := one{pod: rec.uid}
 	switch {
-	case e.sandboxes || rec.old == nil || rec.current == nil:
-	case isReady(rec.old) && !isReady(rec.current):
+	case e.sandboxes || rec.current == nil:
+	case (rec.old == nil || isReady(rec.old)) && !isReady(rec.current):
 		e.add(of, toEnd, endWait, now)
-	case len(rec.old.Containers) > 0 && len(rec.current.Containers) == 0:
+	case rec.old != nil && len(rec.old.Containers) > 0 && len(rec.current.Containers) == 0:
 		e.add(of, toEnd, emptyWait, now)
 	}
 }

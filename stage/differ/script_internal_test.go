@@ -154,6 +154,12 @@ var scripts = map[string]struct{ script, want string }{
 	"a pod that never had a container, too": {
 		"list /s=running; inspect; ok; list /s=exited; inspect; ok; wait 1s", "pending inspect Started(/s) mark pending inspect Died(/s) mark relist",
 	},
+	"a pod that ended before its first list, too": {
+		"list -; list a=exited /s=exited; inspect; ok; wait 1s", "covered mark pending inspect Ran(a) Died(a) Died(/s) mark relist",
+	},
+	"a pod that ended before the start is not": {
+		"list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Ran(a) Died(a) Died(/s) mark",
+	},
 	"one that ended before is not": {
 		"list a=running b=exited /s=exited; inspect; ok; list a=exited b=exited /s=exited; inspect; ok; wait 1s; wait 1s", "pending inspect Started(a) Ran(b) Died(b) Died(/s) mark pending inspect Died(a) mark",
 	},
