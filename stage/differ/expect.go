@@ -38,17 +38,18 @@ const (
 	toEnd
 )
 
-// The start of a container takes 0.1 to 1 s. A removed container that a list still shows is gone
-// some 0.1 s later. A pod that ends takes seconds, so it is listed each second for tenSeconds. A pod
-// whose sandbox is ready may get its next container, as after a restart, so it is listed half as often.
+// The start of a container takes 0.1 to 1 s, and seconds on a busy node. A removed container that a list
+// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds, so the pod is
+// listed after the same wait, sameWaits times. A pod whose sandbox is ready may get its next container,
+// as after a restart, so it is listed half as often.
 const (
-	startWait  = time.Second
-	goWait     = 300 * time.Millisecond
-	endWait    = time.Second
-	emptyWait  = 2 * time.Second
-	tenSeconds = 10
-	mostWait   = 10 * time.Second
-	maxWaits   = 4096
+	startWait = time.Second
+	goWait    = 300 * time.Millisecond
+	endWait   = time.Second
+	emptyWait = 2 * time.Second
+	sameWaits = 10
+	mostWait  = 10 * time.Second
+	maxWaits  = 4096
 )
 
 // hear notes what an event lets expect.
@@ -104,7 +105,7 @@ func (e *expectations) check(records map[pleg.PodUID]*record, now time.Time) (ag
 				continue
 			}
 			again = append(again, of.pod)
-			if x.tries++; x.what != toEnd || x.tries >= tenSeconds {
+			if x.tries++; x.what == toGo || x.tries >= sameWaits {
 				x.wait *= 2
 			}
 			x.due = now.Add(x.wait)

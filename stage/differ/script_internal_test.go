@@ -131,7 +131,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"events before the first list": {"event a=running; list -", "covered mark"},
 	"a start that fails has the pod listed": {
-		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 2s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
+		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 1s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
 		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
 	},
 	"a start that is announced has it listed by its event": {
