@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -10,28 +11,33 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// maxCalls is how many calls a change may cost with events on: two lists of its pod and a status.
-const maxCalls = 3
+// How many calls a change may cost, the lists of all pods apart: with events two lists of its pod and a
+// status, by polling a status.
+const (
+	maxCalls          = 3
+	maxCallsByPolling = 1.2
+)
 
-// With events on, a change costs at most three calls of the runtime, also in a pod of 20 containers. How
-// long after the runtime's event its own arrives depends on the machine, and is only logged.
-func TestCostOfChangeWithEvents(t *testing.T) {
-	if !lab.DefaultRuntime().Traits().Events || lab.DefaultRuntime().Traits().EventsToOne {
-		t.Skip("needs a runtime that tells each event to two clients")
-	}
+// A change costs few calls of the runtime, also in a pod of 20 containers. How long after the runtime's
+// event its own arrives depends on the machine, and is only logged.
+func TestCostOfChange(t *testing.T) {
 	for name, beside := range map[string]int{"small pods": 0, "pods of 20 containers": 19} {
-		t.Run(name, func(t *testing.T) { costOfChange(t, beside) })
+		t.Run(name+" by polling", func(t *testing.T) { costOfChangeByPolling(t, beside) })
+		if traits := lab.DefaultRuntime().Traits(); traits.Events && !traits.EventsToOne {
+			t.Run(name+" with events", func(t *testing.T) { costOfChangeWithEvents(t, beside) })
+		}
 	}
 }
 
-// costOfChange changes one container of each pod, in turn; beside is the number of its others.
-func costOfChange(t *testing.T, beside int) {
+// ofPods starts an instance and pods, each with so many containers that do not change.
+func ofPods(t *testing.T, settings daemon.Settings, beside int) (context.Context, *fixture, *instance) {
+	t.Helper()
 	ctx, f := newFixture(t, lab.Options{})
-	in := f.run(ctx, instanceOptions{name: "events", settings: rareLists, release: true})
-	in.criEvents = f.receiveCRIEvents(ctx)
+	in := f.run(ctx, instanceOptions{name: "daemon", settings: settings, release: true})
 	pods := 10
 	if beside > 0 {
 		pods = 3
@@ -42,6 +48,30 @@ func costOfChange(t *testing.T, beside int) {
 			return lab.ContainerSpec{Name: fmt.Sprint("beside-", n), Program: lab.Pause()}
 		})
 	}
+	return ctx, f, in
+}
+
+func costOfChangeByPolling(t *testing.T, beside int) {
+	ctx, f, in := ofPods(t, polling, beside)
+	statuses := func() float64 {
+		const calls = "pleg_runtime_operations_total"
+		return in.metric(ctx, t, calls+"{container_status}") + in.metric(ctx, t, calls+"{podsandbox_status}")
+	}
+	calls, events := statuses(), in.countEvents(f.pods...)
+	for attempt := range uint32(4) {
+		f.changeContainers(ctx, attempt)
+	}
+	calls, events = statuses()-calls, in.countEvents(f.pods...)-events
+	t.Logf("FIGURE %d changes: %.2f statuses each", events, calls/float64(events))
+	if calls > maxCallsByPolling*float64(events) {
+		t.Errorf("%v statuses for %d changes, want at most %v each", calls, events, maxCallsByPolling)
+	}
+}
+
+// costOfChangeWithEvents changes one container of each pod, in turn.
+func costOfChangeWithEvents(t *testing.T, beside int) {
+	ctx, f, in := ofPods(t, rareLists, beside)
+	in.criEvents = f.receiveCRIEvents(ctx)
 	must(t, in.awaitStream(ctx))
 	calls, events, began := in.metric(ctx, t, "pleg_runtime_operations_total"), in.countEvents(f.pods...), time.Now()
 	for attempt := range uint32(8) {
