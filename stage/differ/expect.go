@@ -8,7 +8,7 @@ import (
 )
 
 // expectations are what events let expect of the lists of a pod, and what no event will announce. If
-// the newest answer does not show it after a while, the pod is listed again, with a wait that doubles.
+// the newest answer does not show it after a while, the pod is listed again, later with a wait that doubles.
 // After mostWait the lists of all pods are enough.
 type expectations struct {
 	waits map[one]*expectation

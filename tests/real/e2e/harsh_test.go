@@ -134,9 +134,10 @@ func TestNothingFromBeforeTheStart(t *testing.T) {
 	must(t, f.concurrently(ctx, f.shortLives))
 	f.runContainers(ctx, mainExits)
 	settings := daemon.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "2s"}
-	in := f.run(ctx, instanceOptions{name: "events", settings: settings})
+	in := f.run(ctx, instanceOptions{name: "events", settings: settings, release: true})
 	in.paused = outage{to: time.Now()}
 	must(t, backoff.Wait(ctx, 10*time.Second)) // some lists, with the stream up
+	t.Logf("the runtime handed out %v events of before", in.metric(ctx, t, "pleg_runtime_events_total"))
 	const found = 2 * 5                        // the starts of the sandboxes and of the containers
 	if n := in.metric(ctx, t, "pleg_events_total"); n != found {
 		t.Errorf("%v events, want the %d of what is there", n, found)
