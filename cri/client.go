@@ -45,6 +45,8 @@ type Client struct {
 	events   *grpc.ClientConn
 	observed *observed // the connections of conn
 	runtime  runtimeapi.RuntimeServiceClient
+	// watched is when the first event stream was requested; nil before.
+	watched atomic.Pointer[time.Time]
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// last is the result of the last list; nil before the first.

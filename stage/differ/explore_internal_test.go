@@ -166,7 +166,16 @@ func (w *world) answer(kind int) {
 	asked := stage.Asked{Began: a.began, Answered: w.ticks.Next(), At: time.Unix(int64(a.began), 0)} //nolint:gosec // small
 	pod := podOf(history[a.state])
 	w.note("list %d that began at %d shows %q", kind, a.began, history[a.state])
-	if rec := w.m.records[explorePod]; rec == nil && a.began > w.m.absent.Answered || rec != nil && a.began > rec.asked.Answered {
+	newest := w.m.absent
+	if rec := w.m.records[explorePod]; rec != nil {
+		newest = rec.asked
+	}
+	for _, o := range w.m.early {
+		if o.Began > newest.Answered {
+			newest = o.Asked
+		}
+	}
+	if a.began > newest.Answered {
 		each(pod, func(c *pleg.Container, _ bool) { w.shown[c.ID] = w.shown[c.ID] || kindOf(c.State) >= running })
 	}
 	if kind == 1 {
