@@ -21,7 +21,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
