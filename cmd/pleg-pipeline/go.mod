@@ -2,15 +2,19 @@ module github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline
 
 go 1.26.0
 
+replace (
+	github.com/pleg-pipeline/pleg-pipeline => ../../
+	github.com/pleg-pipeline/pleg-pipeline/fleet => ../../fleet
+)
+
 require (
 	github.com/gdamore/tcell/v3 v3.6.0
-	github.com/goccy/go-json v0.12.0 // indirect
 	github.com/nats-io/nats.go v1.55.0
+	github.com/pleg-pipeline/pleg-pipeline v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/fleet v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
-	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/exporter-toolkit v0.20.0
-	github.com/sourcegraph/conc v0.3.0 // indirect
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.10
 	github.com/vishvananda/netlink v1.3.1
@@ -43,6 +47,7 @@ require (
 	github.com/gdamore/encoding v1.0.1 // indirect
 	github.com/go-logr/logr v1.4.4 // indirect
 	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/goccy/go-json v0.12.0 // indirect
 	github.com/golang-jwt/jwt/v5 v5.3.1 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
@@ -57,7 +62,9 @@ require (
 	github.com/mwitkow/go-conntrack v0.0.0-20190716064945-2f068394615f // indirect
 	github.com/nats-io/nkeys v0.4.16 // indirect
 	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
+	github.com/sourcegraph/conc v0.3.0 // indirect
 	github.com/vishvananda/netns v0.0.5 // indirect
 	go.opentelemetry.io/auto/sdk v1.2.1 // indirect
 	go.opentelemetry.io/otel/metric v1.47.0 // indirect
@@ -69,14 +76,4 @@ require (
 	golang.org/x/term v0.46.0 // indirect
 	golang.org/x/text v0.42.0 // indirect
 	google.golang.org/genproto/googleapis/api v0.0.0-20260928230214-8a89bd6388cc // indirect
-)
-
-replace (
-	github.com/pleg-pipeline/pleg-pipeline => ../../
-	github.com/pleg-pipeline/pleg-pipeline/fleet => ../../fleet
-)
-
-require (
-	github.com/pleg-pipeline/pleg-pipeline v0.0.0
-	github.com/pleg-pipeline/pleg-pipeline/fleet v0.0.0
 )
