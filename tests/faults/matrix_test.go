@@ -392,7 +392,7 @@ func promised(s scenario) promises.Stream {
 // how the pipeline learns of changes.
 func drawScenario(seed uint64) scenario {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 3, mode: modes[rng.IntN(len(modes))]}
+	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 5, mode: modes[rng.IntN(len(modes))]}
 	all := rows()
 	made := slices.DeleteFunc(rows(), func(r row) bool { return r.RPC != "ContainerStatus" })
 	s.faults = append(s.faults, made[rng.IntN(len(made))].draw(rng))

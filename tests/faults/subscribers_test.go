@@ -23,7 +23,7 @@ import (
 
 const (
 	// logLength is less than what a scenario publishes.
-	logLength = 100
+	logLength = 80
 	// slowest is the longest pause of a slow subscriber after an event; timeToRead is enough for it.
 	slowest, timeToRead = 100 * time.Millisecond, 30 * time.Second
 	// maxSubscribers is the number of subscribers from which on some leave.
