@@ -2,7 +2,10 @@ module github.com/pleg-pipeline/pleg-pipeline/tests/real
 
 go 1.26.0
 
-replace github.com/pleg-pipeline/pleg-pipeline => ../../
+replace (
+	github.com/pleg-pipeline/pleg-pipeline => ../../
+	github.com/pleg-pipeline/pleg-pipeline/fleet => ../../fleet
+)
 
 tool (
 	github.com/fullstorydev/grpcurl/cmd/grpcurl
@@ -16,6 +19,7 @@ require (
 	github.com/cloudevents/sdk-go/v2 v2.16.2
 	github.com/nats-io/nats.go v1.55.0
 	github.com/pleg-pipeline/pleg-pipeline v0.0.0
+	github.com/pleg-pipeline/pleg-pipeline/fleet v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	go.uber.org/goleak v1.3.0
 	golang.org/x/sync v0.24.0
