@@ -64,20 +64,22 @@ func (p *Publisher) size(follows bool) (n int, batch bool) {
 	if i := slices.IndexFunc(p.queue[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
 		n = i + 1
 	}
-	replicated, crowded := p.stream.CachedInfo().Config.Replicas > 1, p.crowded > 0
+	crowded := p.crowded > 0
 	p.crowded = max(0, p.crowded-1)
 	switch {
 	case p.queue[0].kind == ofGap:
 		return n, true
 	case p.alone:
 		return 1, false
-	case replicated, crowded && n >= leastBatch:
+	case p.replicated(), crowded && n >= leastBatch:
 		return n, n > 1
 	case crowded, !follows:
 		return 1, false
 	}
 	return n, false
 }
+
+func (p *Publisher) replicated() bool { return p.stream.CachedInfo().Config.Replicas > 1 }
 
 // send sends the first messages of the queue. The server stores a batch as a whole or not at all, and a row up to some message.
 func (p *Publisher) send(follows bool) error {
@@ -167,7 +169,11 @@ func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 		}
 		p.queue = p.queue[:p.sent]
 	}
+	begin := len(p.queue)
 	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
+	if gap.Reason == NodeNew && !p.replicated() { // nobody has an older state of the node: the states need not come together
+		p.queue[begin].kind = ofState
+	}
 	for subject, r := range p.pods {
 		p.enqueueState(ctx, subject, r)
 		if r.Gone {
