@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -425,4 +426,33 @@ func TestQuarantineIsReported(t *testing.T) {
 	if got := q.published(); len(got) != 1 || got[0] != want {
 		t.Errorf("quarantined = %+v, want %+v", got, want)
 	}
+}
+
+// The first of the queue is inspected next, and the last only once nothing was accepted and nothing ended for
+// a while: each move starts it again.
+func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
+	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	start := time.Unix(1000, 0)
+	want := func(after time.Duration, uid pleg.PodUID) {
+		t.Helper()
+		if c, _, _ := m.next(start.Add(after)); c == nil || c.UID != uid {
+			t.Errorf("after %v the next is %+v, want pod %s", after, c, uid)
+		}
+	}
+	var pods []*pleg.Pod
+	for _, uid := range []pleg.PodUID{"1", "2", "3", "4"} {
+		pods = append(pods, plegtest.Pod(uid, "c"+string(uid)+"=running"))
+	}
+	m.step(&listing{stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: start}, Pods: pods}}, start)
+	want(patience-1, "1")
+	want(patience, "4")
+	first, _, _ := m.next(start)
+	m.step(accepted{first}, start.Add(400*time.Millisecond))
+	want(400*time.Millisecond+patience-1, "2")
+	want(400*time.Millisecond+patience, "4")
+	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // it has not ended
+	want(400*time.Millisecond+patience, "4")
+	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
+	want(800*time.Millisecond+patience-1, "2")
+	want(800*time.Millisecond+patience, "4")
 }
