@@ -29,6 +29,7 @@ kubelets=$here/../kubelet/.bin
 source=$(ls -d "$kubelets"/kubernetes-v*[0-9])
 ./build.sh "$source"
 
+trap 'find /sys/fs/cgroup/*/node-e2e -depth -type d -exec rmdir {} + 2>/dev/null || true' EXIT
 for kind in ${NODE_E2E_KINDS:-stock small-step both-steps pipeline}; do
 	for part in ${NODE_E2E_PARTS:-parallel serial slow}; do
 		echo "$kind, $part: $(date +%T)"
