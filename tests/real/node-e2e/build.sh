@@ -27,16 +27,16 @@ image() {
 
 # Images under the names that the suite asks for. What the specs run in agnhost and nginx is a shell, or
 # nothing at all.
-if [ ! -e "$bin/image/busybox.tar" ]; then
+if [ ! -e "$bin/image/agnhost.tar" ]; then
 	registry=registry.k8s.io/e2e-test-images
 	root=$bin/image/busybox
 	mkdir -p "$bin/image/pause" "$root/bin" "$root/tmp" "$root/etc"
 	gcc -Os -static -o "$bin/image/pause/pause" "$source/build/pause/linux/pause.c"
 	image pause /pause "\"registry.k8s.io/pause:3.10.2\""
+	for applet in $(busybox --list); do ln -sf busybox "$root/bin/$applet"; done
+	cp --remove-destination "$(command -v busybox)" "$root/bin/busybox" # the list has busybox, too
 	gcc -Os -static -o "$root/bin/nmeter" nmeter.c # Debian's busybox lacks it
 	cp "$bin/image/pause/pause" "$root/bin/pause"
-	cp "$(command -v busybox)" "$root/bin/busybox"
-	for applet in $(busybox --list); do ln -sf busybox "$root/bin/$applet"; done
 	image busybox pause "\"$registry/busybox:1.37.0-2\""
 	cp -r "$root" "$bin/image/agnhost"
 	touch "$bin/image/agnhost/agnhost" # an image of its own
