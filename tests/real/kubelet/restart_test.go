@@ -19,6 +19,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
@@ -64,6 +65,7 @@ func restartWith(t *testing.T, kinds []string, size int) {
 			k.stop()
 			k.become(bin, kind)
 			tr := &trial{result: results[kind], t: t, l: l, k: k}
+			tr.tidy(ctx)
 			tr.restartKubelet(ctx, size)
 			tr.idle(ctx)
 			tr.churn(ctx, trials)
@@ -72,15 +74,28 @@ func restartWith(t *testing.T, kinds []string, size int) {
 	}
 }
 
+// tidy removes what is left of earlier trials while no kubelet runs, so that the first relist asks for one
+// container of each pod, and nobody asks for others.
+func (tr *trial) tidy(ctx context.Context) {
+	for _, c := range containers(ctx, tr.l) {
+		if c.GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+			_, err := tr.l.Runtime().RemoveContainer(ctx, &runtimeapi.RemoveContainerRequest{ContainerId: c.GetId()})
+			kit.Must(tr.t, err)
+		}
+	}
+	removeLogLinks(tr.t)
+}
+
 // restartKubelet starts the kubelet beside pods that run.
 func (tr *trial) restartKubelet(ctx context.Context, size int) {
-	before, all := running(ctx, tr.l), float64(len(containers(ctx, tr.l)))
-	began := time.Now()
+	before, began := running(ctx, tr.l), time.Now()
 	tr.k.start(tr.l.Endpoint(), tr.l.CgroupParent())
-	const poll = 50 * time.Millisecond
-	await(ctx, tr.t, "status of each container", poll, func() bool { return tr.calls(ctx, "container_status").count() >= all })
+	await(ctx, tr.t, "status of each container", 50*time.Millisecond, func() bool {
+		text, err := tr.k.get(ctx, "/metrics")
+		return err == nil && tr.parse(text, "container_status").count() >= float64(size)
+	})
 	tr.seconds("restart: first complete relist", time.Since(began))
-	await(ctx, tr.t, "all pods Ready", poll, func() bool {
+	await(ctx, tr.t, "all pods Ready", 200*time.Millisecond, func() bool {
 		ready := 0
 		for _, status := range tr.k.statuses(ctx) {
 			for _, c := range status.Conditions {
@@ -169,9 +184,11 @@ var bucketLine = regexp.MustCompile(`(?m)^kubelet_runtime_operations_duration_se
 // calls returns the kubelet's own measurements of its calls to the runtime.
 func (tr *trial) calls(ctx context.Context, operation string) histogram {
 	text, err := tr.k.get(ctx, "/metrics")
-	if err != nil {
-		return nil // it has just been started
-	}
+	kit.Must(tr.t, err)
+	return tr.parse(text, operation)
+}
+
+func (tr *trial) parse(text, operation string) histogram {
 	var h histogram
 	for _, match := range bucketLine.FindAllStringSubmatch(text, -1) {
 		if match[1] != operation {
