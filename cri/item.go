@@ -146,9 +146,9 @@ func wallTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Skipped is a listed sandbox or container that is malformed or belongs to no pod. It is completed
+// skippedItem is a listed sandbox or container that is malformed or belongs to no pod. It is completed
 // from elsewhere or left out.
-type Skipped struct {
+type skippedItem struct {
 	Sandbox       bool // otherwise a container
 	ID, SandboxID pleg.ContainerID
 	Name          string
@@ -157,8 +157,8 @@ type Skipped struct {
 	Reason string
 }
 
-func (it *item) skipped(reason string) Skipped {
-	return Skipped{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: reason}
+func (it *item) skipped(reason string) skippedItem {
+	return skippedItem{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: reason}
 }
 
 // maxRemembered bounds the items whose warning is remembered: a runtime with new bad
@@ -170,10 +170,10 @@ const maxRemembered = 1000
 type skipped struct {
 	log     *slog.Logger
 	metrics *metrics
-	warned  map[Skipped]struct{}
+	warned  map[skippedItem]struct{}
 }
 
-func (s *skipped) add(ctx context.Context, it Skipped) {
+func (s *skipped) add(ctx context.Context, it skippedItem) {
 	s.metrics.malformed.WithLabelValues(it.Reason).Inc()
 	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return

@@ -103,7 +103,7 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSt
 	if err != nil {
 		return nil, fmt.Errorf("inspect pod %s/%s (%s): %w", pod.Namespace, pod.Name, pod.UID, err)
 	}
-	return status, nil
+	return cutStatus(status), nil
 }
 
 // PodLister returns the runtime's [pleg.PodLister], or nil if it has none.
@@ -190,6 +190,9 @@ func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(
 		return struct{}{}, w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
 			if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited) {
 				h.Status = nil
+			}
+			if h.Status != nil {
+				h.Status = cutContainer(h.Status)
 			}
 			hint(h)
 		})

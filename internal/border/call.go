@@ -208,8 +208,8 @@ func start(log *slog.Logger, of subject, f func() error) <-chan error {
 	return done
 }
 
-// Contain runs code of the embedder and waits for it. A panic or a runtime.Goexit is an error,
-// and logged.
-func Contain(log *slog.Logger, method string, uid pleg.PodUID, f func() error) error {
-	return <-start(log, subject{method, uid}, f)
+// Start runs code of the embedder on a goroutine of its own. The channel gets its error once it has
+// returned. A panic or a runtime.Goexit is an error, and logged.
+func Start(log *slog.Logger, method string, uid pleg.PodUID, f func() error) <-chan error {
+	return start(log, subject{method, uid}, f)
 }

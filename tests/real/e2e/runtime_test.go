@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
@@ -26,7 +25,7 @@ func TestContainerd16(t *testing.T) {
 	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(daemon.Settings{"events": "auto"})})
 	network := make(chan pleg.Event, 10)
 	only := []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
-	f.watch(ctx, in, client.WatchOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
+	f.watch(ctx, in, pleg.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
 		if ev.Type != pleg.Bookmark {
 			network <- ev
 		}

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -180,9 +180,9 @@ func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 	t.Helper()
 	c := newClient(t, socket)
 	kit.Must(t, c.WaitSynced(t.Context()))
-	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
+	for _, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Replay: true, Bookmarks: true}) {
 		kit.Must(t, err)
-		known, err := c.Pods(t.Context())
+		known, _, err := c.Pods(t.Context())
 		kit.Must(t, err)
 		waiting := func(p cache.Entry) bool { return p.Status == nil }
 		if len(known) >= n && !slices.ContainsFunc(known, waiting) {

@@ -212,7 +212,7 @@ func fromDaemon(ctx context.Context, err error) error {
 }
 
 // Events implements [top.Source]. Each uses a client of its own, which reports its connections.
-func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
+func (s daemonSource) Events(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		c, err := newClient(s.process.Dial, s.socket, func(err error, retryIn time.Duration) {
 			if disconnected != nil {
@@ -236,7 +236,7 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconn
 func (s daemonSource) State(ctx context.Context) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	entries, unknown := s.client.Pods(ctx)
+	entries, _, unknown := s.client.Pods(ctx)
 	if unknown != nil && !errors.Is(unknown, pleg.ErrNotSynced) {
 		return state, s.failed(ctx, unknown)
 	}
