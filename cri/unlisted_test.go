@@ -1,10 +1,10 @@
 package cri_test
 
 import (
-	"strings"
-	"fmt"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
