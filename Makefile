@@ -221,9 +221,10 @@ e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
 
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege
-siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
-	@$(GO) build -o bin/siege ./tests/siege
-	@bin/siege $(SIEGE)
+siege: ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
+	@$(GO) build -ldflags '-X $(CLI).forTests=yes' -o bin/siege/pleg-pipeline ./cmd/pleg-pipeline
+	@$(GO) build -o bin/siege/siege ./tests/siege
+	@bin/siege/siege $(SIEGE)
 
 .PHONY: bench
 bench: ## compare with the kubelet's PLEG (25 minutes)

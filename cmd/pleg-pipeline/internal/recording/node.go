@@ -62,7 +62,7 @@ func (s *Server) Report(r *pleg.Report) {
 		}
 	}
 	then := func(since time.Time) time.Time {
-		return zero.Add(time.Duration(float64(since.Sub(s.recording.Header.Began)) / s.speed))
+		return zero.Add(since.Sub(s.recording.Header.Began))
 	}
 	for _, stuck := range of.Stuck {
 		stuck.Since = then(stuck.Since)
