@@ -117,9 +117,12 @@ faults: ## run SEEDS random mixes of faults and model sequences, and the long ra
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run 'TestFaultMatrix|TestRandomFaults|TestEventStream' -faults.all -faults.seeds $(SEEDS) -faults.stream-seeds 8
 	$(GO) test -race -count=1 -timeout 1h ./tests/invariants -run '^TestSlowRuntime$$' -invariants.all
 	$(GO) test -race -count=1 -timeout 2h ./tests/model -model.seeds $(SEEDS)
-	$(GO) test -race -count=1 -timeout 1h ./tests/contract -run '^TestContractRandom' -contract.seeds 10
 	$(GO) test -race -count=1 -timeout 1h ./stage/dispatcher -run '^TestThreeSpeeds$$' -dispatcher.lives 100000
 	$(GO) test -race -count=1 -timeout 1h ./cmd/pleg-pipeline/internal/otlp -run '^TestRandomFaults' -otlp.seeds 30
+
+.PHONY: explore
+explore: ## try every order of inputs of the differ in larger worlds
+	$(GO) test -count=1 -timeout 2h -v ./stage/differ -run '^(TestSmallWorlds|TestExplore)$$' -differ.large -differ.runs 1000000
 
 # Only some of them: make mutants MUTANTS="differ/ cri/reply". MUTANTS=-check only checks that the
 # edits still fit.
