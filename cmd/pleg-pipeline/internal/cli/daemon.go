@@ -131,7 +131,7 @@ func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
 		newBuildMetric(),
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return registry
