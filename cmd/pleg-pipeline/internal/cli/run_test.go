@@ -180,6 +180,26 @@ func TestRunServesHTTP(t *testing.T) {
 	}
 }
 
+// Each series is kept for every node of a cluster. Two clients and CRI events are in the count.
+func TestFewSeries(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	s := start(t, io.Discard, "run", "--simulate=5", "--churn-rate", "100", "--events", "auto", "--quiet", "--socket", socket, "--listen", "0")
+	url := servedOn.FindString(s.stderr.await(t, "connected to"))
+	waitForPods(t, socket, 2)
+	_, text := get(t, url+"/metrics")
+	series := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	if series < 100 || series > 150 {
+		t.Errorf("%d series, want at most 150", series)
+	}
+	s.stopAndWait(t)
+}
+
 // otherAddress returns an address of this machine that others reach; "" if there is none.
 func otherAddress(t *testing.T) string {
 	t.Helper()
