@@ -138,7 +138,7 @@ func TestNothingFromBeforeTheStart(t *testing.T) {
 	in.paused = outage{to: time.Now()}
 	must(t, backoff.Wait(ctx, 10*time.Second)) // some lists, with the stream up
 	t.Logf("the runtime handed out %v events of before", in.metric(ctx, t, "pleg_runtime_events_total"))
-	const found = 2 * 5                        // the starts of the sandboxes and of the containers
+	const found = 2 * 5 // the starts of the sandboxes and of the containers
 	if n := in.metric(ctx, t, "pleg_events_total"); n != found {
 		t.Errorf("%v events, want the %d of what is there", n, found)
 	}
