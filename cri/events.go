@@ -47,7 +47,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
 	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
-	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed.WithLabelValues(notUTF8).Inc})
+	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed.Inc})
 	began, on := time.Now(), c.observed.last.Load()
 	if none := on.noEvents.Load(); none != nil {
 		return *none

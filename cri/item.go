@@ -43,7 +43,7 @@ type item struct {
 	bytes, annotations int
 }
 
-// The reasons for which a listed item is malformed, as in the metric pleg_malformed_items_total.
+// The reasons for which a listed item is malformed, as in the log.
 const (
 	noID        = "no_id"
 	noMetadata  = "no_metadata"
@@ -53,8 +53,6 @@ const (
 	sharedUID   = "shared_pod_uid"
 	notUTF8     = "not_utf8"
 )
-
-var reasons = []string{noID, noMetadata, noPodUID, duplicateID, noPod, sharedUID, notUTF8}
 
 func sandboxItem(s *runtimeapi.PodSandbox) *item {
 	meta := s.GetMetadata()
@@ -153,7 +151,7 @@ type skippedItem struct {
 	ID, SandboxID pleg.ContainerID
 	Name          string
 	// Reason is no_id, no_metadata, no_pod_uid, duplicate_id, no_pod, shared_pod_uid or not_utf8,
-	// as in the metric pleg_malformed_items_total.
+	// as in the log.
 	Reason string
 }
 
@@ -174,7 +172,7 @@ type skipped struct {
 }
 
 func (s *skipped) add(ctx context.Context, it skippedItem) {
-	s.metrics.malformed.WithLabelValues(it.Reason).Inc()
+	s.metrics.malformed.Inc()
 	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return
 	}

@@ -150,7 +150,6 @@ func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times i
 	for list := 1; list <= 3; list++ {
 		wantList(t, client, "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n")
 		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total")
-		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total", reason)
 	}
 	synctest.Wait() // for the log
 	log.RequireLines(t, 1, "reason="+reason+"\n")

@@ -55,13 +55,9 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), before: make(owners), told: make(map[badItem]struct{})},
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),
-			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
 	}
 	r.report.Store(&pleg.Report{})
-	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
-		r.calls.gauge.WithLabelValues(method)
-	}
 	return r, s.Register()
 }
 

@@ -194,7 +194,6 @@ func TestListThatIgnoresItsContext(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		log.RequireLines(t, 1, "runtime call ignores its context")
 		log.RequireLines(t, 1, "relist failed")
-		kit.RequireMetric(t, r.Metrics, 1, "pleg_abandoned_calls", "ListPods")
 		s := r.Look()
 		for of, err := range map[string]error{"Relist.Err": s.Relist.Err, "Err": s.Err} {
 			if err == nil || !strings.Contains(err.Error(), "list pods: ") || !strings.Contains(err.Error(), "has not returned") {
@@ -210,6 +209,5 @@ func TestListThatIgnoresItsContext(t *testing.T) {
 		if ok, err := r.Healthy(); !ok {
 			t.Errorf("unhealthy once the call has returned: %v", err)
 		}
-		kit.RequireMetric(t, r.Metrics, 0, "pleg_abandoned_calls")
 	})
 }

@@ -5,16 +5,14 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// containerd 1.6 has no events: the program polls, unless events are required. It lists a pod whose
+// containerd 1.6 has no events: the program polls. It lists a pod whose
 // network setup failed, as no other runtime does: then network events report that a pod has its
 // address, or that it will get none.
 func TestContainerd16(t *testing.T) {
@@ -49,15 +47,6 @@ func TestContainerd16(t *testing.T) {
 	}
 	f.step(ctx, expectNext(ctx, network, pleg.NetworkFailed, bad.UID))
 	must(t, l.RepairNetwork(ctx))
-
-	path, err := process.Program("-race")
-	must(t, err)
-	_, err = daemon.Start(ctx, daemon.Options{
-		Program: path, Dir: t.TempDir(), Name: "strict", Args: []string{"--runtime-endpoint", l.Endpoint(), "--events", "require"},
-	})
-	if err == nil || !strings.Contains(err.Error(), pleg.ErrNoEvents.Error()) {
-		t.Errorf("run with required events: got %v, want %v", err, pleg.ErrNoEvents)
-	}
 }
 
 // expectNext returns an error unless the next event is this.

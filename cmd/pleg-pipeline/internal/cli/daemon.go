@@ -135,7 +135,8 @@ func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
 		newBuildMetric(),
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithGoCollectorRuntimeMetrics(liveHeap),
+			collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile("^/(sched/gomaxprocs|gc/gogc|gc/gomemlimit):"))),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return registry

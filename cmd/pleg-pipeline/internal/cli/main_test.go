@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -162,6 +163,16 @@ func execute(t *testing.T, p cli.Process, args ...string) (code int, stdout, std
 
 func with(environment map[string]string) cli.Process {
 	return cli.Process{Getenv: func(name string) string { return environment[name] }}
+}
+
+// simulated runs a runtime with this number of pods until the test ends, and returns its endpoint.
+func simulated(t *testing.T, pods int, flags ...string) string {
+	t.Helper()
+	socket := socketPath(t)
+	s := start(t, io.Discard, slices.Concat([]string{"simulate", "--socket", socket, "--pods", strconv.Itoa(pods), "--churn-rate", "0"}, flags)...)
+	t.Cleanup(func() { s.stopAndWait(t) })
+	s.stderr.await(t, "simulated runtime serves")
+	return "unix://" + socket
 }
 
 // startDaemon runs a daemon of a simulated runtime on a socket until the test ends. It

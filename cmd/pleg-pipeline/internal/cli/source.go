@@ -94,8 +94,8 @@ const (
 const howConnected = `The command asks the daemon ("pleg-pipeline run --socket") at the socket named by
 --connect, otherwise by the environment variable PLEG_PIPELINE_SOCKET, otherwise
 at ` + defaultSocket + ` if that exists. Without a daemon, or with
---runtime-endpoint, --config or --simulate, it runs its own pipeline on the
-container runtime, which it finds as "pleg-pipeline run" does.`
+--runtime-endpoint or --config, it runs its own pipeline on the container
+runtime, which it finds as "pleg-pipeline run" does.`
 
 // findDaemon returns the socket of the daemon to ask, or "" if there is none.
 func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (string, error) {

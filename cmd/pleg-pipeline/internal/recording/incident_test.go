@@ -169,7 +169,7 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		}
 		r, err := recording.Open(t.Context(), files[1])
 		kit.Must(t, err)
-		server := recording.NewServer(r, 1)
+		server := recording.NewServer(r)
 		again, _ := serving(t, server.Serve)
 		client = connect(t, again)
 		pipe = kit.New(t, pipeline.Options{Runtime: client})

@@ -69,7 +69,7 @@ func (s *Server) Report(r *pleg.Report) {
 		}
 	}
 	then := func(since time.Time) time.Time {
-		return zero.Add(time.Duration(float64(since.Sub(s.recording.Header.Began)) / s.speed))
+		return zero.Add(since.Sub(s.recording.Header.Began))
 	}
 	nodestate.Change(&r.Details, func(n *nodestate.State) {
 		was := nodestate.Of(of.Details)
