@@ -189,23 +189,16 @@ func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 	if w.order == nil {
 		w.order = slices.Sorted(maps.Keys(w.shims))
 	}
-	pids := w.order
 	ended := make(map[int]bool) // shims with a container that has ended
 	for _, c := range w.wanted {
 		if !c.ended.IsZero() {
 			ended[c.shim] = true
 		}
 	}
-	turn := -1
-	if w.looks%every == 0 {
-		if turn, _ = slices.BinarySearch(pids, w.turn+1); turn == len(pids) {
-			turn = 0
-		}
-	}
-	for n, pid := range pids {
+	for n, pid := range w.order {
 		s := w.shims[pid]
 		switch {
-		case n == turn || s.process != nil || hangs[s.id] || ended[pid]:
+		case s.process != nil || hangs[s.id] || ended[pid]:
 			s.process = w.reason(s)
 		case n%every == w.looks%every && !w.seemsToRun(s):
 			if p := w.state(s); p.State == "D" || process.Stopped(p) {
@@ -217,9 +210,6 @@ func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 			s.since = time.Time{}
 		case s.since.IsZero():
 			s.since = now
-		}
-		if n == turn {
-			w.turn = pid
 		}
 	}
 }
