@@ -63,6 +63,7 @@ type Watcher struct {
 	o      Options
 	unread atomic.Pointer[[]pleg.Unread]
 	disk   atomic.Pointer[pleg.Disk]
+	silent atomic.Pointer[pleg.Trouble]
 	// Each loop has its own.
 	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
 	facts                atomic.Pointer[Facts]
@@ -84,6 +85,9 @@ func New(o Options) *Watcher { return &Watcher{o: o} }
 func (w *Watcher) Report(r *pleg.Report) {
 	if unread := w.unread.Load(); unread != nil {
 		r.Unread = *unread
+	}
+	if silent := w.silent.Load(); silent != nil && len(r.Unread) == 0 { // which would name the client
+		r.Troubles = append(r.Troubles, *silent)
 	}
 	r.Disk = w.disk.Load()
 	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
@@ -159,6 +163,10 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	})
 	loops.Go(func() error {
 		return each(ctx, readyPeriod, func(now time.Time) { keep(&w.counts, counted(pods.List()), now) })
+	})
+	loops.Go(func() error {
+		l := listener{o: w.o, runtime: runtimeapi.NewRuntimeServiceClient(runtime), pods: pods, publish: w.silent.Store}
+		return each(ctx, startsPeriod, func(now time.Time) { l.look(ctx, now) })
 	})
 	return loops.Wait()
 }
