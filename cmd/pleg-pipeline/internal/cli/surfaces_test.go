@@ -236,9 +236,13 @@ func requireSame(t *testing.T, test trouble) {
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
 		case surface == "pods" && test.before != nil: // it waits for the first list, and says for what
 			want, _, _ = strings.Cut(want, " (")
-		case strings.HasPrefix(rest, "shop/web-0") && test.cause != verdict.Contradiction && (surface == "pods" || surface == "top"):
-			if !regexp.MustCompile(`web-0 hung `).MatchString(text) {
-				t.Errorf("%s: %q, want that web-0 is hung", surface, text)
+		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
+			state := "hung"
+			if test.cause == verdict.Contradiction {
+				state = "unknown"
+			}
+			if !strings.Contains(text, "web-0 "+state+" ") || surface == "pods" && !strings.Contains(text[:strings.Index(text, test.want[:7])], verdict.Of(s.Status()).Findings[0].What) {
+				t.Errorf("%s: %q, want that web-0 is %s, and why", surface, text, state)
 			}
 		}
 		if !strings.Contains(text, want) || surface != "doctor --npd" && surface != "doctor --fleet" && !strings.Contains(text, test.also) {

@@ -20,7 +20,7 @@ const (
 	startsPeriod, startsWithin = 3 * time.Second, 20 * time.Second
 	// listenFor is how long the events of the runtime are followed, unless it announces one or is
 	// silent. listenAgain is the time to the next stream.
-	listenFor, listenAgain = 5 * time.Minute, 10 * time.Minute
+	listenFor, listenAgain = 5 * time.Minute, time.Minute
 	// silentChanges are changes of which the runtime announces none within unreadFor.
 	silentChanges = 2
 )

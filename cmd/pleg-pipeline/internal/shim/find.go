@@ -142,7 +142,7 @@ func (w *Watcher) scan() *scan {
 		if p.State == "" {
 			continue
 		}
-		if id := w.watches(p); w.wanted[id] != nil {
+		if id, runc := process.Watches(w.o.Proc, p); runc && w.wanted[id] != nil {
 			w.add(pid, id)
 		}
 		if parent == 1 && p.Name != "conmon" { // which it adopts in any case
@@ -164,23 +164,6 @@ func (w *Watcher) add(pid int, id pleg.ContainerID) {
 		return
 	}
 	w.shims[pid], w.order = &shim{pid: pid, id: id, stat: stat}, nil
-}
-
-// watches returns the sandbox or the container that a shim of runc watches; "" for any other
-// process. Shims of other runtimes have the processes of a container elsewhere.
-func (w *Watcher) watches(p *pleg.Process) pleg.ContainerID {
-	flag := map[string]string{"containerd-shim": "-id", "conmon": "-c"}[p.Name]
-	if flag == "" {
-		return ""
-	}
-	line, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/cmdline", p.PID))
-	args := strings.Split(string(line), "\x00")
-	runc := flag == "-c" || strings.HasSuffix(args[0], "containerd-shim-runc-v2")
-	at := slices.Index(args, flag)
-	if !runc || at < 0 || at+1 >= len(args) || slices.Contains(args, "-e") || slices.Contains(args, "--exec-attach") || slices.Contains(args, "start") {
-		return ""
-	}
-	return pleg.ContainerID(args[at+1])
 }
 
 // readStates looks which shims do not run: at some of all, and at those that did not run or whose
