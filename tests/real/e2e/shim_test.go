@@ -116,3 +116,32 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 		says(time.Second, healthy)
 	}
 }
+
+// A shim or monitor in a frozen cgroup is named, with cgroup v1 at once, with v2 once a container of it has
+// ended: nothing shows it before. A doctor that begins later says the same.
+func TestFrozenCgroupIsNamed(t *testing.T) {
+	ctx, f, nginx, says := onePod(t)
+	finding := []string{"PROBLEM: shop/web-0 has a hung shim since", "waits in the kernel, state D"}
+	examined := func() {
+		report, code := examine(ctx, t, f.lab)
+		for _, part := range []string{"PROBLEM: shop/web-0 has a hung shim", finding[1], "its cgroup is frozen"} {
+			if code != 3 || !strings.Contains(report, part) {
+				t.Errorf("exit code %d, want 3 and %q:\n%s", code, part, report)
+			}
+		}
+	}
+	if lab.HasCgroupV1() {
+		must(t, f.lab.FreezeCgroup(ctx, f.pods[0], true))
+		says(foundWithin, finding...)
+		examined()
+		must(t, f.lab.ThawCgroup())
+		says(foundWithin, healthy)
+	}
+	must(t, f.lab.FreezeCgroup(ctx, f.pods[0], false))
+	must(t, f.lab.KillProcess(ctx, nginx))
+	says(foundWithin, append(finding, "nginx has ended, and the runtime calls it running")...)
+	examined()
+	must(t, f.lab.ThawCgroup())
+	must(t, f.lab.AwaitDied(ctx, nginx))
+	says(foundWithin, healthy)
+}

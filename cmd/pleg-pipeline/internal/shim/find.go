@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -226,18 +227,37 @@ func (w *Watcher) read(pid int) (of *pleg.Process, parent int) {
 	return process.Parse(pid, stat)
 }
 
-// reason returns the shim's process if it is stopped, or a thread of it waits in the kernel, which
-// its state then says; nil otherwise.
+// reason returns the shim's process if it is stopped, or if a thread of it waits in the kernel or its
+// cgroup is frozen, which its state D then says; nil otherwise.
 func (w *Watcher) reason(s *shim) *pleg.Process {
 	p := w.state(s)
 	switch {
 	case process.Stopped(p):
 		return p
-	case p.State != "" && process.Waits(w.o.Proc, s.pid):
+	case p.State != "" && (process.Waits(w.o.Proc, s.pid) || w.isFrozen(s.pid)):
 		p.State = "D"
 		return p
 	}
 	return nil
+}
+
+// isFrozen reports whether a process is in a cgroup v2 that is frozen, where its state is that of
+// one that sleeps. In cgroup v1 it is D.
+func (w *Watcher) isFrozen(pid int) bool {
+	if w.o.Cgroups == nil {
+		return false
+	}
+	all, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/cgroup", pid)) // empty if it has ended
+	for line := range strings.Lines(string(all)) {
+		dir, v2 := strings.CutPrefix(strings.TrimSpace(line), "0::/")
+		for _, root := range []string{"", "unified"} {
+			events, _ := fs.ReadFile(w.o.Cgroups, path.Join(root, dir, "cgroup.events"))
+			if v2 && slices.Contains(strings.Split(string(events), "\n"), "frozen 1") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // childIn returns the oldest child of a shim in the cgroup of a container; 0 if there is none. It

@@ -173,6 +173,7 @@ func TestStuck(t *testing.T) {
 		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false, nil},
 		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped}}, false, nil},
 		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false, nil},
+		"a frozen cgroup":     {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "4:freezer:/\n0::/pod/frozen\n", "11 12 "}, 11: inC1("Z")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}, Container: "nginx", ID: "c1"}}, false, nil},
 		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
 		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
 		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true, nil},
@@ -190,6 +191,9 @@ func TestStuck(t *testing.T) {
 			state := pleg.StateRunning
 			n.running(state)
 			w := n.watcher()
+			if name == "a frozen cgroup" {
+				w = shim.New(shim.Options{Proc: n, Follower: n.following(), Cgroups: fstest.MapFS{"unified/pod/frozen/cgroup.events": {Data: []byte("populated 1\nfrozen 1\n")}}})
+			}
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
 				for range seconds {
