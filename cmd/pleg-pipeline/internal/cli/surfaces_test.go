@@ -172,6 +172,14 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			}, after: 20 * time.Second, cause: verdict.NetworkPlugin, partly: true,
 			want: "PROBLEM: the network of the runtime is not ready since 00:00 (20s): cni plugin not initialized", alert: "PlegRuntimeNotReady",
 		},
+		"events that nobody reads": {
+			begin: func(_ *testing.T, s *kit.Simulation) {
+				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
+					Cause: string(verdict.ClientNotReading), Problem: true, Since: time.Now(), Subject: "a client", What: "does not read the events of the runtime", Detail: ": starts wait",
+				}}})
+			}, after: 20 * time.Second, cause: verdict.ClientNotReading, partly: true,
+			want: "PROBLEM: a client does not read the events of the runtime since 00:00 (20s): starts wait", alert: "PlegRuntimeEndangered",
+		},
 		"many dead containers": {
 			begin: func(_ *testing.T, s *kit.Simulation) {
 				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{

@@ -75,7 +75,7 @@ type Watcher struct {
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
 	order  []int         // the PIDs of shims, sorted; nil if it is not known
-	text   [256]byte     // of a file that is read often
+	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
 	// answering is since when the runtime answers as usual.
