@@ -42,7 +42,7 @@ done
 tools=tool
 [ "${1:-}" != image ] || tools=
 # shellcheck disable=SC2086 # nothing, or one word
-$GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release $tools
+GOWORK=off $GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release $tools
 
 # shellcheck disable=SC2086 # one word for each program
 "$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$work/image" $programs

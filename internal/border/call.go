@@ -155,14 +155,22 @@ func run[T any](ctx context.Context, r *Runtime, of subject, c *inFlight, f func
 		return answer, withCause(ctx, err)
 	case <-ctx.Done():
 	}
-	select {
-	case err = <-done:
-		return answer, withCause(ctx, err)
-	case <-time.After(grace):
-		r.calls.abandon(of, c)
-		return got, notReturned(ctx, c)
+	for waits := time.Now(); ; waits = time.Now() {
+		select {
+		case err = <-done:
+			return answer, withCause(ctx, err)
+		case <-time.After(grace):
+		}
+		if !late(time.Since(waits), grace) {
+			r.calls.abandon(of, c)
+			return got, notReturned(ctx, c)
+		}
 	}
 }
+
+// late reports whether a wait took so much longer than it should that this process got no CPU: the embedder's code then had none
+// either, and is not to blame.
+func late(took, wait time.Duration) bool { return took > wait+max(wait/2, reportWithin) }
 
 // timeoutError is the cause of a context that has timed out. It has no text before somebody asks.
 type timeoutError struct {

@@ -257,7 +257,7 @@ func (r *record) recheck() *stage.Change {
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
 	r.phase, r.until, r.owes, r.replaced, r.found = settled, r.asked, 0, false, nil
-	if r.current == nil {
+	if r.current == nil && r.listed <= r.asked.Began { // a later listing does not have it
 		r.named = nil
 	}
 }

@@ -46,7 +46,8 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	options.Runtime = reporting{s.Client, s}
 	s.Pipeline = New(t, options)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
-	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{}, s.stream.Add)
+	s.stream.Network = true
+	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}}, s.stream.Add)
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -87,6 +88,9 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 	})
 	Must(s.t, err)
 }
+
+// Published returns all events so far.
+func (s *Simulation) Published() []pleg.Event { return s.subscriber.Events() }
 
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 

@@ -84,7 +84,7 @@ func buildProgram(flags []string) (string, error) {
 	}
 	root := strings.TrimSpace(string(out))
 	path := filepath.Join(root, "bin", filepath.Base(of)+strings.Join(flags, ""), "pleg-pipeline")
-	build := exec.Command("go", slices.Concat([]string{"build", "-C", root, "-o", path}, flags, []string{"./cmd/pleg-pipeline"})...)
+	build := exec.Command("go", slices.Concat([]string{"build", "-C", filepath.Join(root, "cmd/pleg-pipeline"), "-o", path}, flags)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}

@@ -166,7 +166,7 @@ func (in *instance) awaitHealth(ctx context.Context) error {
 func (in *instance) awaitStream(ctx context.Context) error {
 	return eventually(ctx, func() bool {
 		status, err := in.status(ctx)
-		return err == nil && status.Relist.Period > relistPeriod && status.Relist.Started.IsZero()
+		return err == nil && status.Relist.Period > time.Second && status.Relist.Started.IsZero()
 	})
 }
 

@@ -4,7 +4,7 @@
 set -eu
 cd "$(dirname "$0")"
 program=$PWD/../../../bin/pleg-pipeline
-server=$(go -C natsd tool -n github.com/nats-io/nats-server/v2)
+server=$(GOWORK=off go -C natsd tool -n github.com/nats-io/nats-server/v2)
 dir=$(mktemp -d)
 pids=
 trap 'kill $pids 2>/dev/null || :; wait; rm -rf "$dir"' EXIT

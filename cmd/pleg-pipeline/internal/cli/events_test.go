@@ -134,6 +134,31 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	}
 }
 
+// The state that follows a Gap ends with Synced also if the command began with the events from then on: its own
+// first Synced says nothing and is not printed.
+func TestSyncedAfterAReconnection(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	daemon := func() *runningCommand {
+		s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "100", "--quiet", "--socket", socket, "-v", "warn")
+		t.Cleanup(func() { s.stopAndWait(t) })
+		s.stderr.await(t, "connected to")
+		return s
+	}
+	d, out := daemon(), newTranscript()
+	s := start(t, out, "events", "--connect", socket, "-o", "json")
+	out.await(t, "Container")
+	d.stopAndWait(t)
+	s.stderr.await(t, "waiting for the daemon: ")
+	if strings.Contains(out.String(), "Synced") {
+		t.Errorf("a Synced before the disconnection:\n%s", out)
+	}
+	daemon()
+	out.await(t, "OtherEpoch")
+	out.await(t, "Synced")
+	s.stopAndWait(t)
+}
+
 // closeConnections accepts n connections in place of a daemon, and closes them.
 func closeConnections(t *testing.T, socket string, n int) {
 	t.Helper()

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
@@ -46,3 +47,11 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
+
+// Resource returns the resource of log records from this node and cluster, as text.
+func Resource(node, cluster string) (string, error) {
+	f := publishFlags{}
+	f.nats.cluster = cluster
+	r, err := f.resource(node)
+	return r.Encoded(attribute.DefaultEncoder()), err
+}

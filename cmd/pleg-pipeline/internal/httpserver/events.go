@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,17 +24,15 @@ import (
 const keepalive = 15 * time.Second
 
 // events is the handler of /events.
-type events struct {
-	pipe *pipeline.Pipeline
-}
+type events struct{ *Options }
 
-func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	options, words, err := subscribeOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	sub, err := h.pipe.Subscribe(options)
+	sub, err := h.Pipeline.Subscribe(options)
 	switch {
 	case errors.Is(err, pleg.ErrStopped):
 		unavailable(w, err.Error())
@@ -43,7 +42,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, words: words}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, words: words, admitted: h.stillAdmits(r)}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -65,9 +64,11 @@ type stream struct {
 	w     http.ResponseWriter
 	words bool // for people
 	batch bytes.Buffer
+	// admitted reports whether the client would still be let in.
+	admitted func() bool
 }
 
-// run ends when the client disconnects or stops reading, or the pipeline ends.
+// run ends when the client disconnects, stops reading or may not see pods any more, or the pipeline ends.
 func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
@@ -83,6 +84,9 @@ func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
+			if !s.admitted() {
+				return
+			}
 			s.batch.WriteString(":\n\n")
 		case <-r.Context().Done():
 			return
@@ -186,7 +190,7 @@ func (q *query) finish() error {
 	}
 	for name := range q.values {
 		if !q.names[name] {
-			return fmt.Errorf("unknown parameter %q: want %s", name, strings.Join(slices.Sorted(maps.Keys(q.names)), ", "))
+			return fmt.Errorf("unknown parameter %q: want %s", name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(q.names)), ", "), "none"))
 		}
 	}
 	return nil

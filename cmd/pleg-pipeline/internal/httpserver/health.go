@@ -35,7 +35,7 @@ func (o *Options) addHealth(mux *http.ServeMux) {
 		ready = append(ready, o.part(part))
 	}
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	mux.Handle("GET /readyz", checks{"readyz", ready})
+	mux.Handle("GET /readyz", limitRate(checks{"readyz", ready}))
 }
 
 // check is one part of a health check. run returns a detail for people, or why the

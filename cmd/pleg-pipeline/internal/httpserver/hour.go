@@ -103,7 +103,11 @@ func listAge(s pleg.Status) time.Duration {
 }
 
 // ServeHTTP answers with the points.
-func (h *Hour) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (h *Hour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := newQuery(r).finish(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
 	h.mu.Lock()
 	h.countEvents()
 	answer := h.points

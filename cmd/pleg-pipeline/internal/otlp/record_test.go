@@ -12,7 +12,7 @@ import (
 	"go.opentelemetry.io/otel/log"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
-	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )

@@ -18,7 +18,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
-	"github.com/pleg-pipeline/pleg-pipeline/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
