@@ -6,6 +6,7 @@ cd "$(dirname "$0")"
 here=$PWD
 bin=$here/.bin
 source=$1
+export GOWORK=off
 go=${GO:-go}
 mkdir -p "$bin"
 
@@ -49,7 +50,7 @@ if [ ! -x "$bin/e2e_node.test" ] || [ $spec -nt "$bin/e2e_node.test" ]; then
 	echo "building e2e_node.test (minutes, the first time)"
 	printf '{"Replace": {"%s": "%s"}}\n' "$source/test/e2e_node/pleg_slow_status_test.go" "$here/$spec" > "$bin/overlay.json"
 	cd "$source"
-	export GOWORK=off GOFLAGS=-mod=mod
+	export GOFLAGS=-mod=mod
 	nice -n 10 "$go" build -trimpath ${BUILD_JOBS:+-p "$BUILD_JOBS"} -o "$bin/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
 	nice -n 10 "$go" test -c -trimpath ${BUILD_JOBS:+-p "$BUILD_JOBS"} -overlay "$bin/overlay.json" -o "$bin/e2e_node.test" ./test/e2e_node
 fi

@@ -10,6 +10,7 @@ set -eu
 cd "$(dirname "$0")"
 here=$PWD
 bin=$here/.bin
+export GOWORK=off
 go=${GO:-go}
 mkdir -p "$bin"
 
