@@ -1,12 +1,13 @@
 package fleet
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,26 +19,58 @@ import (
 
 const contentType = "application/cloudevents+json"
 
-// cloudEvent is a message: a CloudEvent 1.0. docs/fleet.md describes it.
+// cloudEvent is a message to publish: a CloudEvent 1.0. docs/fleet.md describes it.
 type cloudEvent struct {
-	SpecVersion     string    `json:"specversion"`
-	ID              string    `json:"id"`
-	Source          string    `json:"source"`
-	Type            string    `json:"type"`
-	Subject         string    `json:"subject,omitempty"`
-	Time            time.Time `json:"time,omitzero"`
-	DataContentType string    `json:"datacontenttype"`
-	Sequence        string    `json:"sequence"`
-	Data            data      `json:"data"`
+	SpecVersion     string `json:"specversion"`
+	ID              string `json:"id"`
+	Source          string `json:"source"`
+	Type            string `json:"type"`
+	Subject         string `json:"subject,omitempty"`
+	Time            string `json:"time,omitempty"`
+	DataContentType string `json:"datacontenttype"`
+	Sequence        string `json:"sequence"`
+	Data            struct {
+		timed
+		Agent string    `json:"agent,omitempty"`
+		Pod   *podTimed `json:"pod,omitempty"`
+	} `json:"data"`
 }
 
-// data is an event, or what else a message says. Seq is then the number of the node's last event.
+// timed is an event as it is written: to leave out a [time.Time] that is zero costs as much as all the rest.
+type timed struct {
+	*pleg.Event
+
+	StartedAt  string `json:"startedAt,omitempty"`
+	FinishedAt string `json:"finishedAt,omitempty"`
+	ObservedAt string `json:"observedAt,omitempty"`
+}
+
+func newTimed(ev *pleg.Event) timed {
+	return timed{ev, stamp(ev.StartedAt), stamp(ev.FinishedAt), stamp(ev.ObservedAt)}
+}
+
+// stamp returns a time as package json writes it; an empty text for none.
+func stamp(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Format(time.RFC3339Nano)
+}
+
+// podTimed is a pod as it is written. Its status follows it.
+type podTimed struct {
+	podState
+
+	Events []timed `json:"events,omitempty"`
+}
+
+// data is what a message says: an event, or something else; Seq is then the number of the node's last event.
 type data struct {
 	pleg.Event
 
 	// Pod is the pod as it is after the event; nil in a message about the node, which names its agent.
-	Pod   *podState `json:"pod,omitempty"`
-	Agent string    `json:"agent,omitempty"`
+	Pod   *podState `json:"pod"`
+	Agent string    `json:"agent"`
 }
 
 // podState is a pod as it is after an event.
@@ -48,8 +81,6 @@ type podState struct {
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
 	Events []pleg.Event `json:"events,omitempty"`
-	// Status is a [podStatus]. Most readers do not need it.
-	Status json.RawMessage `json:"status,omitempty"`
 	// Error says what was too large to publish.
 	Error string `json:"error,omitempty"`
 }
@@ -59,36 +90,47 @@ type podStatus struct {
 	IPs        []string          `json:"ips,omitempty"`
 	Containers []containerStatus `json:"containers"`
 	Sandboxes  []sandboxStatus   `json:"sandboxes"`
-	ObservedAt time.Time         `json:"observedAt,omitzero"`
+	ObservedAt string            `json:"observedAt,omitempty"`
 }
 
 type containerStatus struct {
-	ID          pleg.ContainerID  `json:"id"`
-	Name        string            `json:"name"`
-	Attempt     uint32            `json:"attempt,omitempty"`
-	State       pleg.State        `json:"state"`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	StartedAt   time.Time         `json:"startedAt,omitzero"`
-	FinishedAt  time.Time         `json:"finishedAt,omitzero"`
-	ExitCode    int32             `json:"exitCode,omitempty"`
-	Reason      string            `json:"reason,omitempty"`
-	Message     string            `json:"message,omitempty"`
-	Image       string            `json:"image,omitempty"`
-	ImageRef    string            `json:"imageRef,omitempty"`
-	LogPath     string            `json:"logPath,omitempty"`
-	Labels      map[string]string `json:"-"`
-	Annotations map[string]string `json:"-"`
+	ID         pleg.ContainerID `json:"id"`
+	Name       string           `json:"name"`
+	Attempt    uint32           `json:"attempt,omitempty"`
+	State      pleg.State       `json:"state"`
+	CreatedAt  string           `json:"createdAt,omitempty"`
+	StartedAt  string           `json:"startedAt,omitempty"`
+	FinishedAt string           `json:"finishedAt,omitempty"`
+	ExitCode   int32            `json:"exitCode,omitempty"`
+	Reason     string           `json:"reason,omitempty"`
+	Message    string           `json:"message,omitempty"`
+	Image      string           `json:"image,omitempty"`
+	ImageRef   string           `json:"imageRef,omitempty"`
+	LogPath    string           `json:"logPath,omitempty"`
 }
 
 type sandboxStatus struct {
-	ID          pleg.ContainerID  `json:"id"`
-	Attempt     uint32            `json:"attempt,omitempty"`
-	Ready       bool              `json:"ready"`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	IPs         []string          `json:"ips,omitempty"`
-	HostNetwork bool              `json:"hostNetwork,omitempty"`
-	Labels      map[string]string `json:"-"`
-	Annotations map[string]string `json:"-"`
+	ID          pleg.ContainerID `json:"id"`
+	Attempt     uint32           `json:"attempt,omitempty"`
+	Ready       bool             `json:"ready"`
+	CreatedAt   string           `json:"createdAt,omitempty"`
+	IPs         []string         `json:"ips,omitempty"`
+	HostNetwork bool             `json:"hostNetwork,omitempty"`
+}
+
+// encodeStatus returns what is published of a status. Most readers do not need it.
+func encodeStatus(status *pleg.PodStatus) []byte {
+	published := podStatus{IPs: status.IPs, ObservedAt: stamp(status.ObservedAt), Containers: []containerStatus{}, Sandboxes: []sandboxStatus{}}
+	for _, c := range status.Containers {
+		published.Containers = append(published.Containers, containerStatus{
+			c.ID, c.Name, c.Attempt, c.State, stamp(c.CreatedAt), stamp(c.StartedAt), stamp(c.FinishedAt), c.ExitCode, c.Reason, c.Message,
+			c.Image, c.ImageRef, c.LogPath,
+		})
+	}
+	for _, s := range status.Sandboxes {
+		published.Sandboxes = append(published.Sandboxes, sandboxStatus{s.ID, s.Attempt, s.Ready, stamp(s.CreatedAt), s.IPs, s.HostNetwork})
+	}
+	return encode(&published)
 }
 
 func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
@@ -125,20 +167,23 @@ func ceSource(cluster, node string) string {
 }
 
 // newMessage returns a message with what all have.
-func newMessage(source string, k kind, ev *pleg.Event) cloudEvent {
-	name, id := string(k), fmt.Sprintf("%s/%d", ev.Epoch, ev.Seq)
+func newMessage(source string, k kind, ev *pleg.Event) *cloudEvent {
+	name, id := string(k), ev.Epoch+"/"+strconv.FormatUint(ev.Seq, 10)
 	if k == ofEvent {
 		name = strings.ReplaceAll(eventtype.Of(ev.Type).Name, "_", "")
 	} else {
 		id = fmt.Sprintf("%s/%s/%s/%x", id, name, ev.PodUID, ev.ObservedAt.UnixNano())
 	}
-	return cloudEvent{
-		"1.0", id, source, ceTypePrefix + name + ceTypeSuffix, string(ev.PodUID), ev.ObservedAt, "application/json", fmt.Sprintf("%020d", ev.Seq),
-		data{Event: *ev},
+	m := &cloudEvent{
+		SpecVersion: "1.0", ID: id, Source: source, Type: ceTypePrefix + name + ceTypeSuffix, Subject: string(ev.PodUID),
+		DataContentType: "application/json", Sequence: fmt.Sprintf("%020d", ev.Seq),
 	}
+	m.Data.timed = newTimed(ev)
+	m.Time = m.Data.ObservedAt
+	return m
 }
 
-// encode returns the text of a message, or of a part. Texts, numbers and times never fail.
+// encode returns the text of a message, or of a part. Texts and numbers never fail.
 func encode(value any) []byte {
 	text, _ := gojson.Marshal(value)
 	return text
@@ -150,8 +195,19 @@ type message struct {
 	data
 }
 
+// maxObjects bounds what a message contains: its size does not bound what a reader makes of it.
+const maxObjects = 5000
+
 func decode(body []byte) (message, error) {
-	var ce cloudEvent
+	var ce struct {
+		Type string `json:"type"`
+		Data data   `json:"data"`
+	}
+	if len(body) > maxObjects {
+		if n := bytes.Count(body, []byte("{")) + bytes.Count(body, []byte("null")); n > maxObjects {
+			return message{}, fmt.Errorf("it has %d objects: want at most %d", n, maxObjects)
+		}
+	}
 	if err := gojson.Unmarshal(body, &ce); err != nil {
 		return message{}, err
 	}
@@ -179,18 +235,21 @@ func (s *podState) restore(ev *pleg.Event) {
 	}
 }
 
-// status returns the status of the pod; nil if it has none.
-func (d *data) status() (*pleg.PodStatus, error) {
-	if d.Pod.Status == nil {
-		return nil, nil
+// decodeStatus returns the status of the pod in a message; nil if it has none.
+func decodeStatus(body []byte, m *message) (*pleg.PodStatus, error) {
+	var ce struct {
+		Data struct {
+			Pod struct{ Status *pleg.PodStatus }
+		}
 	}
-	status := new(pleg.PodStatus)
-	if err := json.Unmarshal(d.Pod.Status, status); err != nil {
+	err := gojson.Unmarshal(body, &ce)
+	status := ce.Data.Pod.Status
+	if err != nil || status == nil {
 		return nil, err
 	}
-	status.UID, status.Name, status.Namespace = d.PodUID, d.PodName, d.PodNamespace
+	status.UID, status.Name, status.Namespace = m.PodUID, m.PodName, m.PodNamespace
 	if newest := newestSandbox(status); newest != nil {
-		newest.Labels = d.Pod.Labels
+		newest.Labels = m.Pod.Labels
 	}
 	return status, nil
 }

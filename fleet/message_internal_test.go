@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	}
 	s.setStatus(status)
 	ce := newMessage(ceSource("prod", "n1"), ofEvent, &corrected)
-	body, cut := s.encode(&ce, 1<<20)
+	body, cut := s.encode(ce, 1<<20)
 	if cut != "" {
 		t.Fatal(cut)
 	}
@@ -57,14 +58,14 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
-	if got, err := m.status(); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
+	if got, err := decodeStatus(body, &m); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got the status %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		s.apply(new(event(5, pleg.ContainerRemoved, id)))
 	}
 	ce = newMessage("", ofState, &base)
-	body, _ = s.encode(&ce, 1<<20)
+	body, _ = s.encode(ce, 1<<20)
 	if m, err := decode(body); err != nil || m.kind != ofState || !m.Pod.Gone {
 		t.Errorf("got %+v, %v, want a pod that is gone", m, err)
 	}
@@ -77,6 +78,22 @@ func TestBadMessages(t *testing.T) {
 	} {
 		if m, err := decode([]byte(body)); err == nil {
 			t.Errorf("%s is read as %+v, want an error", body, m)
+		}
+	}
+}
+
+// What a message makes a reader keep is bounded, whatever it has.
+func TestLargeMessages(t *testing.T) {
+	const size = 750_000
+	for name, of := range map[string]string{"objects": "{},", "nulls": "null,", "events": `{"type":"ContainerStarted"},`} {
+		events := strings.Repeat(of, size/len(of))
+		body := []byte(`{"data":{"epoch":"e","pod":{"events":[` + events[:len(events)-1] + `]}}}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(body)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > size {
+			t.Errorf("%s: %v, and reading takes %d bytes, want an error and at most %d", name, err, took, size)
 		}
 	}
 }
@@ -108,32 +125,38 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// What is sent together: a Gap begins a batch, a single server gets few messages one by one, and after a refusal the next
+// What is sent together: a Gap begins a batch, a single server gets a row unless other nodes publish, and after a refusal the next
 // event is tried alone.
-func TestBatchSize(t *testing.T) {
+func TestSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		queue    string // e is an event, g a Gap, s the other messages of a replay
 		replicas int
 		alone    bool
+		follows  bool
+		crowded  int
 		want     int
+		batch    bool
 	}{
-		"few events":                   {queue: "eee", replicas: 1, want: 1},
-		"few events of three servers":  {queue: "eee", replicas: 3, want: 3},
-		"many events":                  {queue: strings.Repeat("e", 20), replicas: 1, want: 20},
-		"more than fit":                {queue: strings.Repeat("e", 2000), replicas: 1, want: 1000},
-		"events after a refusal":       {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
-		"a replay":                     {queue: "gss", replicas: 1, want: 3},
-		"a replay after a refusal":     {queue: "gss", replicas: 1, alone: true, want: 3},
-		"a replay behind events":       {queue: "eegss", replicas: 3, want: 2},
-		"a replay, and more behind it": {queue: "gsseegss", replicas: 1, want: 5},
+		"events":                                {queue: "eee", replicas: 1, want: 1},
+		"events after an acknowledgement":       {queue: "eee", replicas: 1, follows: true, want: 3},
+		"events of three servers":               {queue: "eee", replicas: 3, want: 3, batch: true},
+		"one event of three servers":            {queue: "e", replicas: 3, want: 1},
+		"few events while other nodes publish":  {queue: "eee", replicas: 1, follows: true, crowded: 1, want: 1},
+		"many events while other nodes publish": {queue: strings.Repeat("e", 20), replicas: 1, crowded: 1, want: 20, batch: true},
+		"more than fit":                         {queue: strings.Repeat("e", 2000), replicas: 1, follows: true, want: 1000},
+		"events after a refusal":                {queue: strings.Repeat("e", 20), replicas: 3, alone: true, want: 1},
+		"a replay":                              {queue: "gss", replicas: 1, want: 3, batch: true},
+		"a replay after a refusal":              {queue: "gss", replicas: 1, alone: true, want: 3, batch: true},
+		"a replay behind events":                {queue: "eegss", replicas: 3, want: 2, batch: true},
+		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
 		info := jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}
-		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone}}}
+		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone, crowded: tt.crowded}}}
 		for _, k := range tt.queue {
 			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
 		}
-		if got := p.batchSize(); got != tt.want {
-			t.Errorf("%s: %d messages, want %d", name, got, tt.want)
+		if n, batch := p.size(tt.follows); n != tt.want || batch != tt.batch || p.crowded != 0 {
+			t.Errorf("%s: %d messages, as a batch: %t, want %+v", name, n, batch, tt)
 		}
 	}
 }
@@ -175,6 +198,34 @@ func TestHole(t *testing.T) {
 		gap := tt.p.hole(&message{tt.kind, data{Event: pleg.Event{Epoch: "e", Seq: 9}}}, previous(&jetstream.RawStreamMsg{Sequence: 30, Header: tt.header}), tt.start)
 		if (gap != nil) != tt.gap || gap != nil && (gap.Missed != tt.missed || gap.Reason != pleg.HistoryTooShort) {
 			t.Errorf("%s: the Gap is %+v, want %+v", name, gap, tt)
+		}
+	}
+}
+
+// A number that the node cannot have yet is of somebody else, and changes nothing.
+func TestNumberBeyondTheLast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind   kind
+		epoch  string
+		seq    uint64
+		beyond bool
+	}{
+		"the next event":                   {ofEvent, "e", 8, false},
+		"an event after it":                {ofEvent, "e", 9, true},
+		"a state":                          {ofState, "e", 7, false},
+		"a state of the future":            {ofState, "e", 8, true},
+		"an event of another epoch":        {ofEvent, "f", 900, false},
+		"an agent that says that it lives": {ofAgent, "", 0, false},
+	} {
+		var passed int
+		w := watch{
+			nodes: map[string]*progress{"n": {last: 20, epoch: "e", seq: 7}}, o: WatchOptions{Unreadable: func(error) { passed++ }},
+			yield: func(Event, error) bool { return true },
+		}
+		m := message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, PodUID: "u"}, Pod: new(podState)}}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 21}))
+		if p := w.nodes["n"]; (passed == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
+			t.Errorf("%s: passed over %d times, then %+v, want %+v", name, passed, p, tt)
 		}
 	}
 }

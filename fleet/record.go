@@ -18,10 +18,11 @@ type record struct {
 	stored   time.Time
 	sequence uint64
 	count    uint64
-	// podState is what is published of the pod, and status that of which its Status and Labels are.
+	// podState is what is published of the pod, with the encoded status; Labels are of the status too.
 	podState
 
-	status *pleg.PodStatus
+	status  *pleg.PodStatus
+	encoded []byte
 }
 
 // newRecord returns the record of a pod of which nothing is there.
@@ -56,14 +57,7 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 	if status == nil || status == r.status {
 		return
 	}
-	published := podStatus{IPs: status.IPs, ObservedAt: status.ObservedAt, Containers: []containerStatus{}, Sandboxes: []sandboxStatus{}}
-	for _, c := range status.Containers {
-		published.Containers = append(published.Containers, containerStatus(*c))
-	}
-	for _, sandbox := range status.Sandboxes {
-		published.Sandboxes = append(published.Sandboxes, sandboxStatus(*sandbox))
-	}
-	r.status, r.Status = status, encode(&published)
+	r.status, r.encoded = status, encodeStatus(status)
 	if newest := newestSandbox(status); newest != nil && newest.Labels != nil {
 		r.Labels = newest.Labels
 	}
@@ -72,19 +66,29 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 // encode returns a message with the pod. If it would have more bytes than limit, it leaves something out, and says
 // so, also in cut.
 func (r *record) encode(m *cloudEvent, limit int) (body []byte, cut string) {
-	state := r.podState
-	m.Data.Pod = &state
-	for _, leaveOut := range []func(){
-		func() { state.Labels = nil }, func() { state.Status = nil }, func() { state.Events = nil },
-	} {
-		if body = encode(m); len(body) <= limit {
+	pod, status := &podTimed{podState: r.podState, Events: make([]timed, len(r.Events))}, r.encoded
+	for i := range r.Events {
+		pod.Events[i] = newTimed(&r.Events[i])
+	}
+	m.Data.Pod = pod
+	for _, leaveOut := range []func(){func() { pod.Labels = nil }, func() { status = nil }, func() { pod.Events = nil }} {
+		if body = withStatus(encode(m), status); len(body) <= limit {
 			return body, cut
 		}
 		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
-		state.Error = cut
+		pod.Error = cut
 		leaveOut()
 	}
 	return encode(m), cut
+}
+
+// withStatus adds the status to a message, at the end of its pod.
+func withStatus(body, status []byte) []byte {
+	if status == nil {
+		return body
+	}
+	const end = "}}}"
+	return slices.Concat(body[:len(body)-len(end)], []byte(`,"status":`), status, []byte(end))
 }
 
 // maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what

@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// outbox is what is not acknowledged. One batch is under way at a time.
+// outbox is what is not acknowledged. One batch, or one row, is under way at a time.
 type outbox struct {
 	// queue are messages that are not acknowledged, of which the first ones are sent.
 	queue []outgoing
@@ -25,6 +25,9 @@ type outbox struct {
 	late   *time.Timer
 	// alone is true if the server refused what was sent last: the next message shows why.
 	alone bool
+	// row is true if what is under way is a row, and crowded the number of times that none is sent because other nodes publish.
+	row     bool
+	crowded int
 }
 
 type outgoing struct {
@@ -38,9 +41,11 @@ type outgoing struct {
 const (
 	// maxBatch is the number of messages that nats-server takes as one batch.
 	maxBatch = 1000
-	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which syncs each
-	// batch to the disk. Several servers keep it in memory, and a batch costs them as much as a message.
+	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which writes each
+	// batch to the disk twice. Several servers keep it in memory, and a batch costs them as much as a message.
 	leastBatch = 16
+	// crowdedFor is the number of times that no row is sent after one was refused.
+	crowdedFor = 32
 )
 
 // The headers of a batch. Package jetstream has none of them yet.
@@ -50,49 +55,66 @@ const (
 	batchCommit   = "Nats-Batch-Commit"
 )
 
-// batchSize returns how many messages of the queue are sent together. A Gap begins a batch, with the states that
-// belong to it.
-func (p *Publisher) batchSize() int {
-	n, least := min(len(p.queue), maxBatch), leastBatch
+// size returns how many messages of the queue are sent together, and whether as a batch or as a row. A Gap begins a batch, with
+// the states that belong to it. A row costs a single server half as much as a batch: each message names the one before, with the
+// number that this has if no other node publishes meanwhile. Otherwise the server refuses the rest, as each message that it takes
+// has its number. follows is true right after an acknowledgement, whose number is probably still the last one.
+func (p *Publisher) size(follows bool) (n int, batch bool) {
+	n = min(len(p.queue), maxBatch)
 	if i := slices.IndexFunc(p.queue[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
 		n = i + 1
 	}
-	if p.stream.CachedInfo().Config.Replicas > 1 {
-		least = 2
+	crowded := p.crowded > 0
+	p.crowded = max(0, p.crowded-1)
+	switch {
+	case p.queue[0].kind == ofGap:
+		return n, true
+	case p.alone:
+		return 1, false
+	case p.replicated(), crowded && n >= leastBatch:
+		return n, n > 1
+	case crowded, !follows:
+		return 1, false
 	}
-	if p.queue[0].kind != ofGap && (n < least || p.alone) {
-		return 1
-	}
-	return n
+	return n, false
 }
 
-// send sends the first messages of the queue as one batch, which the server stores as a whole or not at all.
-func (p *Publisher) send() error {
-	n := p.batchSize()
+func (p *Publisher) replicated() bool { return p.stream.CachedInfo().Config.Replicas > 1 }
+
+// send sends the first messages of the queue. The server stores a batch as a whole or not at all, and a row up to some message.
+func (p *Publisher) send(follows bool) error {
+	n, batch := p.size(follows)
 	id := strconv.FormatUint(rand.Uint64(), 36)
 	for i, o := range p.queue[:n] {
 		m := &nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{"Content-Type": {contentType}}}
-		if i == 0 {
-			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last, 10)}
-			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{p.all}
+		before := p.all
+		if i > 0 {
+			before = p.queue[i-1].subject
 		}
-		if n > 1 {
+		if i == 0 || !batch {
+			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last+uint64(i), 10)}
+			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{before}
+		}
+		switch {
+		case !batch && n > 1: // the subject alone does not tell a message from an earlier one of the row that has its number
+			m.Header[jetstream.ExpectedLastSeqHeader] = m.Header[jetstream.ExpectedLastSubjSeqHeader]
+		case batch:
 			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
 		}
 		var err error
-		switch {
-		case i < n-1:
+		if i < n-1 {
 			err = p.o.Conn.PublishMsg(m)
-		case n > 1:
-			m.Header[batchCommit] = []string{"1"}
-			fallthrough
-		default:
+		} else {
+			if batch {
+				m.Header[batchCommit] = []string{"1"}
+			}
 			p.answer, err = p.js.PublishMsgAsync(m)
 		}
 		if err != nil {
 			return p.failed(err)
 		}
 	}
+	p.row = n > 1 && !batch
 	p.sent = n
 	if p.late == nil {
 		p.late = time.NewTimer(0)
@@ -123,14 +145,14 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *ple
 	var body []byte
 	if r == &p.own {
 		m.Data.Agent = p.agent
-		body = encode(&m)
+		body = encode(m)
 	} else {
 		limit := int(p.o.Conn.MaxPayload())
 		if most := int(p.stream.CachedInfo().Config.MaxMsgSize); most > 0 {
 			limit = min(limit, most)
 		}
 		var cut string
-		if body, cut = r.encode(&m, limit-headers); cut != "" {
+		if body, cut = r.encode(m, limit-headers); cut != "" {
 			p.cut(ctx, ev, cut)
 		}
 	}
@@ -150,7 +172,11 @@ func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 		}
 		p.queue = p.queue[:p.sent]
 	}
+	begin := len(p.queue)
 	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
+	if gap.Reason == NodeNew && !p.replicated() { // nobody has an older state of the node: the states need not come together
+		p.queue[begin].kind = ofState
+	}
 	for subject, r := range p.pods {
 		p.enqueueState(ctx, subject, r)
 		if r.Gone {

@@ -87,6 +87,20 @@ func (p *Publisher) resume(ctx context.Context) error {
 	if p.pods == nil {
 		return p.begin(ctx)
 	}
+	if err := p.settle(ctx); err != nil {
+		return err
+	}
+	if p.gap != nil {
+		p.forgetStates()
+	}
+	if len(p.queue) == 0 && p.gap == nil {
+		p.works(ctx)
+	}
+	return nil
+}
+
+// settle finds out what the server has of what was under way.
+func (p *Publisher) settle(ctx context.Context) error {
 	m, err := p.newest(ctx, p.all)
 	if err != nil {
 		return err
@@ -101,12 +115,6 @@ func (p *Publisher) resume(ctx context.Context) error {
 		return p.lost()
 	}
 	p.sent = 0
-	if p.gap != nil {
-		p.forgetStates()
-	}
-	if len(p.queue) == 0 && p.gap == nil {
-		p.works(ctx)
-	}
 	return nil
 }
 
@@ -122,6 +130,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if p.store, err = openStream(ctx, p.js, &p.patience, p.o.Cluster, "", &p.o.Limits); err != nil {
 		return err
 	}
+	p.buffer = agentBuffer
 	if n := p.stream.CachedInfo().Config.Replicas; n < 3 && first {
 		p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
 	}
@@ -180,7 +189,7 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 // or the time to beat.
 func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	if p.sent == 0 && len(p.queue) > 0 {
-		if err := p.send(); err != nil {
+		if err := p.send(false); err != nil {
 			return err
 		}
 	}
@@ -200,9 +209,15 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 		return p.gather(ctx, ev, open, events)
 	case ack := <-acknowledged:
 		p.acknowledged(ack.Sequence)
-		p.works(ctx)
+		if p.works(ctx); len(p.queue) > 0 {
+			return p.send(true)
+		}
 		return nil
 	case err := <-failed:
+		if p.row && refusal(err) == jetstream.JSErrCodeStreamWrongLastSequence {
+			p.crowded = crowdedFor
+			return p.settle(ctx)
+		}
 		return p.failed(err)
 	case <-late:
 		return p.failed(nats.ErrTimeout)

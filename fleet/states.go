@@ -202,7 +202,7 @@ func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 	}
 	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
 	pod.UID, pod.CurrentAsOf = m.PodUID, m.ObservedAt
-	if pod.Status, err = m.status(); err != nil {
+	if pod.Status, err = decodeStatus(of.Data, &m); err != nil {
 		pod.Partial = err.Error()
 	}
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {
@@ -260,7 +260,7 @@ func (s *States) purge(ctx context.Context, node string) error {
 	err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
 	if err == nil {
 		ev := pleg.Event{ObservedAt: time.Now()}
-		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), encode(new(newMessage(ceSource(s.cluster, node), ofGone, &ev))))
+		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), encode(newMessage(ceSource(s.cluster, node), ofGone, &ev)))
 	}
 	return explain(s.js.Conn(), err)
 }

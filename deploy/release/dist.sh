@@ -39,7 +39,7 @@ for arch in $ARCHS; do
 done
 
 # The tools are built once: "go tool" would build them for each call.
-$GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release tool
+GOWORK=off $GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release tool
 
 # shellcheck disable=SC2086 # one word for each program
 "$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$work/image" $programs

@@ -9,12 +9,12 @@ import (
 	"path"
 	"strconv"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 )
 
 // Read returns a process and its parent's number. State is empty if it has ended; a zombie has
 // ended too. It returns nil if nothing is known. proc is /proc.
-func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
+func Read(proc fs.FS, pid int) (of *nodestate.Process, parent int) {
 	if pid <= 0 {
 		return nil, 0
 	}
@@ -26,8 +26,8 @@ func Read(proc fs.FS, pid int) (of *pleg.Process, parent int) {
 }
 
 // Parse does what [Read] does for the text of a file named stat of a process or a thread.
-func Parse(pid int, stat []byte) (of *pleg.Process, parent int) {
-	of = &pleg.Process{PID: pid}
+func Parse(pid int, stat []byte) (of *nodestate.Process, parent int) {
+	of = &nodestate.Process{PID: pid}
 	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may have any byte
 	if from < 0 || to < from {
 		return of, 0
@@ -43,7 +43,7 @@ func Parse(pid int, stat []byte) (of *pleg.Process, parent int) {
 }
 
 // Stopped reports whether a signal or a debugger has stopped a process, which may be nil.
-func Stopped(p *pleg.Process) bool { return p != nil && (p.State == "T" || p.State == "t") }
+func Stopped(p *nodestate.Process) bool { return p != nil && (p.State == "T" || p.State == "t") }
 
 // Waits reports whether a thread of the process waits in the kernel (state D), such as for a disk.
 // The first thread of a program with many shows only its own state.

@@ -132,7 +132,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"events before the first list": {"event a=running; list -", "covered mark"},
 	"a start that fails has the pod listed": {
-		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 2s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
+		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 1s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
 		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
 	},
 	"a start that is announced has it listed by its event": {
@@ -154,6 +154,12 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a pod that never had a container, too": {
 		"list /s=running; inspect; ok; list /s=exited; inspect; ok; wait 1s", "pending inspect Started(/s) mark pending inspect Died(/s) mark relist",
+	},
+	"a pod that ended before its first list, too": {
+		"list -; list a=exited /s=exited; inspect; ok; wait 1s", "covered mark pending inspect Ran(a) Died(a) Died(/s) mark relist",
+	},
+	"a pod that ended before the start is not": {
+		"list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Ran(a) Died(a) Died(/s) mark",
 	},
 	"one that ended before is not": {
 		"list a=running b=exited /s=exited; inspect; ok; list a=exited b=exited /s=exited; inspect; ok; wait 1s; wait 1s", "pending inspect Started(a) Ran(b) Died(b) Died(/s) mark pending inspect Died(a) mark",
@@ -375,6 +381,8 @@ func TestFoundByTheFirstList(t *testing.T) {
 		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
 		"list a=running; inspect; ok; list a=exited; inspect":             "",
 		"list -; list a=running; inspect":                                 "",
+		"all< a=running; one< a=running; one>; all>; inspect":             "Started(a)",
+		"all< -; one< a=running; one>; all>; inspect":                     "",
 	} {
 		s := play(t, script)
 		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })

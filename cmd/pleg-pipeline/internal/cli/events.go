@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
@@ -49,7 +48,7 @@ type eventsCommand struct {
 	since  string
 	types  []string
 
-	options client.WatchOptions // set by validate
+	options pleg.SubscribeOptions // set by validate
 	// last is the last event with a position that was printed.
 	last atomic.Pointer[fleet.Event]
 }
@@ -86,7 +85,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if c.filter.Types, err = parseTypes(c.types); err != nil {
 		return err
 	}
-	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
+	c.options = pleg.SubscribeOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
 	if flags.Changed("since") {
 		return c.validateSince()
 	}

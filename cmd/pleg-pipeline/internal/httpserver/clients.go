@@ -73,6 +73,16 @@ func (o *Options) hidden(r *http.Request) error {
 	return errors.New(others + "authentication: the --web-config must have basic_auth_users, or client_auth_type: RequireAndVerifyClientCert")
 }
 
+// stillAdmits returns a function that reports whether r would be let in again: its user is there, with the same password.
+func (o *Options) stillAdmits(r *http.Request) func() bool {
+	user, _, _ := r.BasicAuth()
+	config, _ := readWebConfig(o.WebConfig) // the toolkit has read it
+	return func() bool {
+		now, err := readWebConfig(o.WebConfig)
+		return err == nil && o.hidden(r) == nil && (len(now.Users) == 0 || config != nil && now.Users[user] == config.Users[user] && now.Users[user] != "")
+	}
+}
+
 // IsLocal reports whether only this machine can reach an address. Nil is no address, which
 // nobody else reaches.
 func IsLocal(address net.Addr) bool {

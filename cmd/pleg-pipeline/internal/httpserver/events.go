@@ -2,6 +2,7 @@ package httpserver
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -23,17 +23,15 @@ import (
 const keepalive = 15 * time.Second
 
 // events is the handler of /events.
-type events struct {
-	pipe *pipeline.Pipeline
-}
+type events struct{ *Options }
 
-func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	options, words, err := subscribeOptions(r)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	sub, err := h.pipe.Subscribe(options)
+	sub, err := h.Pipeline.Subscribe(options)
 	switch {
 	case errors.Is(err, pleg.ErrStopped):
 		unavailable(w, err.Error())
@@ -43,7 +41,7 @@ func (h *events) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer sub.Close()
-	s := stream{ResponseController: http.NewResponseController(w), w: w, words: words}
+	s := stream{ResponseController: http.NewResponseController(w), w: w, words: words, admitted: h.stillAdmits(r)}
 	header := w.Header()
 	header.Set("Content-Type", "text/event-stream")
 	header.Set("Cache-Control", "no-store")
@@ -65,10 +63,12 @@ type stream struct {
 	w     http.ResponseWriter
 	words bool // for people
 	batch bytes.Buffer
+	// admitted reports whether the client would still be let in.
+	admitted func() bool
 }
 
-// run ends when the client disconnects or stops reading, or the pipeline ends.
-func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
+// run ends when the client disconnects, stops reading or may not see pods any more, or the pipeline ends.
+func (s *stream) run(r *http.Request, sub pleg.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
 	s.batch.WriteString("retry: 1000\n\n")
@@ -83,6 +83,9 @@ func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
 				s.add(<-sub.Events())
 			}
 		case <-ticker.C:
+			if !s.admitted() {
+				return
+			}
 			s.batch.WriteString(":\n\n")
 		case <-r.Context().Done():
 			return
@@ -186,7 +189,7 @@ func (q *query) finish() error {
 	}
 	for name := range q.values {
 		if !q.names[name] {
-			return fmt.Errorf("unknown parameter %q: want %s", name, strings.Join(slices.Sorted(maps.Keys(q.names)), ", "))
+			return fmt.Errorf("unknown parameter %q: want %s", name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(q.names)), ", "), "none"))
 		}
 	}
 	return nil
@@ -197,10 +200,10 @@ const maxName = 100
 
 // subscribeOptions returns the subscription that a request for events describes, and whether
 // the events come with words.
-func subscribeOptions(r *http.Request) (o pipeline.SubscribeOptions, words bool, err error) {
+func subscribeOptions(r *http.Request) (o pleg.SubscribeOptions, words bool, err error) {
 	q := newQuery(r)
 	words = q.flag("words", false)
-	o = pipeline.SubscribeOptions{
+	o = pleg.SubscribeOptions{
 		Name:      q.text("name"),
 		Replay:    q.flag("replay", false),
 		Bookmarks: q.flag("bookmarks", false),

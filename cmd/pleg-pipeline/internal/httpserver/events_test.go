@@ -1,10 +1,12 @@
 package httpserver_test
 
 import (
+	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -98,6 +100,57 @@ func TestEventsBoundsStreams(t *testing.T) {
 		answer = fetch(t, url+"/events")
 	}
 }
+
+// TestEventsEndWithTheUser: a user who is removed, or whose password changes, keeps no stream.
+func TestEventsEndWithTheUser(t *testing.T) {
+	for name, test := range map[string]struct {
+		config string
+		ends   bool
+	}{
+		"the same":         {"basic_auth_users: {jo: hash}", false},
+		"another one left": {"basic_auth_users: {jo: hash, ann: hash}", false},
+		"removed":          {"basic_auth_users: {ann: hash}", true},
+		"a new password":   {"basic_auth_users: {jo: other}", true},
+		"not readable":     {"{", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+				o := options(pipe)
+				o.WebConfig = write(t, "basic_auth_users: {jo: hash}")
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r := httptest.NewRequestWithContext(ctx, "GET", "http://localhost/events", nil)
+				r.SetBasicAuth("jo", "secret") // the toolkit has checked it
+				ended := make(chan struct{})
+				go func() {
+					defer close(ended)
+					httpserver.Handler(o).ServeHTTP(deadlines{httptest.NewRecorder()}, r)
+				}()
+				synctest.Wait()
+				kit.Must(t, os.WriteFile(o.WebConfig, []byte(test.config), 0o600))
+				select {
+				case <-ended:
+					if !test.ends {
+						t.Error("the stream has ended")
+					}
+				case <-time.After(time.Minute):
+					if test.ends {
+						t.Error("the stream goes on")
+					}
+				}
+				cancel()
+				<-ended
+			})
+		})
+	}
+}
+
+// deadlines is a recorder that takes deadlines, as the answer of a server does.
+type deadlines struct{ *httptest.ResponseRecorder }
+
+// SetWriteDeadline implements the interface of [http.ResponseController].
+func (deadlines) SetWriteDeadline(time.Time) error { return nil }
 
 func TestEventsEndWithPipeline(t *testing.T) {
 	runtime := plegtest.New()
@@ -209,7 +262,7 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 func TestParametersOfEvents(t *testing.T) {
 	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)
-	want := pipeline.SubscribeOptions{
+	want := pleg.SubscribeOptions{
 		Name: "n", Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
 		Filter: pleg.Filter{
 			Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"a", "b"},

@@ -35,7 +35,7 @@ func (o *Options) addHealth(mux *http.ServeMux) {
 		ready = append(ready, o.part(part))
 	}
 	mux.Handle("GET /livez", checks{"livez", []check{ping}})
-	mux.Handle("GET /readyz", checks{"readyz", ready})
+	mux.Handle("GET /readyz", limitRate(checks{"readyz", ready}))
 }
 
 // check is one part of a health check. run returns a detail for people, or why the
@@ -87,7 +87,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errors may name pods and quote the runtime.
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {
-		status := o.Pipeline.Status()
+		status, _ := o.Pipeline.Status(r.Context())
 		switch {
 		case status.Healthy:
 			return "", nil
@@ -128,7 +128,8 @@ func waiting(pods int) string {
 // to clients that must not see pods. It never fails.
 func (o *Options) verdict() check {
 	return check{"verdict", func(r *http.Request) (string, error) {
-		v := verdict.Of(o.Pipeline.Status())
+		status, _ := o.Pipeline.Status(r.Context())
+		v := verdict.Of(status)
 		if o.hidden(r) != nil {
 			return v.Anonymous(), nil
 		}

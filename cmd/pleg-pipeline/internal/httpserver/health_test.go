@@ -233,11 +233,14 @@ func TestPods(t *testing.T) {
 			}
 		}
 		for path, want := range map[string]int{
-			"/pods/shop/a": 200, "/pods/bank/broken": 200, "/pods/nosuch": 404, "/pods/": 404, "/pods?selector=((": 400, "/pods?namspace=shop": 400, "/stages?pods": 400,
+			"/pods/shop/a": 200, "/pods/bank/broken": 200, "/pods/nosuch": 404, "/pods/": 404, "/pods?selector=((": 400, "/pods?namspace=shop": 400, "/stages?pods": 400, "/hour?pods": 400,
 		} {
 			if code, text := ask(t, h, "GET", path); code != want {
 				t.Errorf("%s = %d %q, want %d", path, code, text, want)
 			}
+		}
+		if _, text := ask(t, h, "GET", "/hour?pods"); text != "unknown parameter \"pods\": want none\n" {
+			t.Errorf("/hour?pods = %q", text)
 		}
 	})
 }

@@ -93,7 +93,7 @@ func Handler(o Options) http.Handler {
 	mux.Handle("GET /pods/{uid...}", guarded)
 	mux.Handle("GET /stages", guarded)
 	mux.Handle("GET /hour", guarded)
-	streams := limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", &events{pipe: o.Pipeline})
+	streams := limit(cmp.Or(o.MaxStreams, DefaultMaxStreams), 0, "event streams", events{&o})
 	mux.Handle("GET /events", o.guard(streams))
 	files := o.guard(limit(maxPageRequests, maxWait, "requests", http.HandlerFunc(servePage)))
 	mux.Handle("GET /{$}", files)

@@ -53,6 +53,29 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// TestRateOfPaths: each path whose answer costs something has the limit; /livez always answers.
+func TestRateOfPaths(t *testing.T) {
+	for path, limited := range map[string]bool{"/metrics": true, "/readyz": true, "/pods": true, "/stages": true, "/hour": true, "/livez": false} {
+		synctest.Test(t, func(t *testing.T) {
+			pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})
+			h := httpserver.Handler(options(pipe))
+			var asking sync.WaitGroup
+			var refused atomic.Int32
+			for range 7 * httpserver.MaxRate {
+				asking.Go(func() {
+					if _, text := ask(t, h, "GET", path); strings.Contains(text, "20 a second") {
+						refused.Add(1)
+					}
+				})
+			}
+			asking.Wait()
+			if n := refused.Load(); (n > 0) != limited {
+				t.Errorf("%d of %d requests at once of %s were refused, want some: %t", n, 7*httpserver.MaxRate, path, limited)
+			}
+		})
+	}
+}
+
 // TestConnectionsAreLimited sends a request on every connection. One more waits until another
 // ends.
 func TestConnectionsAreLimited(t *testing.T) {

@@ -5,12 +5,13 @@ import (
 	"testing"
 )
 
-// DivideLimits makes the limits of recordings smaller until the test ends.
-func DivideLimits(t *testing.T, by int) {
+// DivideLimits makes the limits of recordings smaller until the test ends, and returns that of the memory.
+func DivideLimits(t *testing.T, by int) (memory int) {
 	t.Helper()
 	before := limits
 	t.Cleanup(func() { limits = before })
-	limits.bytes, limits.fields, limits.items = limits.bytes/by, limits.fields/by, limits.items/by
+	limits.text, limits.line, limits.memory = limits.text/by, limits.line/by, limits.memory/by
+	return limits.memory
 }
 
 // NewShortRecorder returns a recorder with a queue of this length.

@@ -24,10 +24,10 @@ type round struct {
 
 type loader struct {
 	*Recording
-	ended         bool
-	fields, items int // so far
-	first         offset
-	lists         map[string]proto.Message // the last that did not fail
+	ended  bool
+	memory int // that all so far takes
+	first  offset
+	lists  map[string]proto.Message // the last that did not fail
 }
 
 func newLoader(h Header) *loader {
@@ -41,10 +41,9 @@ func newLoader(h Header) *loader {
 }
 
 func (l *loader) addLine(text []byte) error {
-	l.fields += bytes.Count(text, []byte(":")) + 3*bytes.Count(text, []byte("{"))
-	l.items += bytes.Count(text, []byte(","))
-	if l.fields > limits.fields || l.items > limits.items {
-		return fmt.Errorf("the recording is too large: the limits are %d fields and %d items", limits.fields, limits.items)
+	count := func(of string) int { return bytes.Count(text, []byte(of)) }
+	if err := l.takes(len(text) + messageCost*count("{") + fieldCost*count(":") + itemCost*count(",")); err != nil {
+		return err
 	}
 	var r line
 	if err := json.Unmarshal(text, &r); err != nil {
@@ -88,10 +87,21 @@ func (l *loader) addLine(text []byte) error {
 		c.reply = empty(m.reply)
 		err = parse(r.Answer, c.reply)
 	}
+	if status, ok := c.reply.(*cri.PodSandboxStatusResponse); ok && err == nil {
+		err = l.takes(carriedCost * len(status.GetContainersStatuses()))
+	}
 	if err == nil {
 		l.add(c)
 	}
 	return err
+}
+
+// takes notes what is added. It returns an error if that is too much.
+func (l *loader) takes(bytes int) error {
+	if l.memory += bytes; l.memory > limits.memory {
+		return fmt.Errorf("the recording is too large: it would take more than %d bytes of memory", limits.memory)
+	}
+	return nil
 }
 
 // add adds a call, and the statuses of containers in the answer as answers to calls that the

@@ -16,10 +16,18 @@ import (
 
 var errEmpty = errors.New("the recording is empty")
 
-// limits bound a whole recording: a small compressed file can stand for very much. A field takes
-// some 60 bytes of memory, a message counts as three; an item that was in the list before takes 8.
-// Only tests change them.
-var limits = struct{ bytes, fields, items int }{256 << 20, 6 << 20, 16 << 20}
+// limits bound a recording, in bytes: its text, one line, and the memory that it takes: a small compressed file can stand for very
+// much. Only tests change them.
+var limits = struct{ text, line, memory int }{256 << 20, 64 << 20, 512 << 20}
+
+// What a recording takes beside its text, in bytes. A message is a struct with a field for all that it may have, an item has a
+// place in a list; a status that comes with its sandbox is an answer of its own.
+const (
+	messageCost = 256
+	fieldCost   = 64
+	itemCost    = 24
+	carriedCost = 512
+)
 
 // Recording is the answers of a runtime. It does not change.
 type Recording struct {
@@ -59,7 +67,7 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	if err != nil {
 		return nil, err
 	}
-	limited := &io.LimitedReader{R: content, N: int64(limits.bytes) + 1}
+	limited := &io.LimitedReader{R: content, N: int64(limits.text) + 1}
 	lines := bufio.NewReader(limited)
 	text, err := readLine(lines)
 	if err != nil {
@@ -74,7 +82,7 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 		text, err := readLine(lines)
 		switch {
 		case limited.N <= 0:
-			return nil, fmt.Errorf("the recording is too large: the limit is %d bytes", limits.bytes)
+			return nil, fmt.Errorf("the recording is too large: the limit is %d bytes", limits.text)
 		case err != nil:
 			return nil, err
 		case len(text) == 0:
@@ -92,8 +100,15 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 
 // readLine returns a line with its end, what there is of a truncated line, or nothing at the end of
 // the file.
-func readLine(r *bufio.Reader) ([]byte, error) {
-	text, err := r.ReadBytes('\n')
+func readLine(r *bufio.Reader) (text []byte, err error) {
+	for more := true; more; {
+		var part []byte
+		part, err = r.ReadSlice('\n')
+		if text = append(text, part...); len(text) > limits.line {
+			return nil, fmt.Errorf("a line is too large: the limit is %d bytes", limits.line)
+		}
+		more = errors.Is(err, bufio.ErrBufferFull)
+	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return text, nil
 	}

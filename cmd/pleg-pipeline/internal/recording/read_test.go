@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -69,33 +70,65 @@ func repeated(first, line string, times int) io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// TestReadIsBounded reads recordings that are small when compressed.
+// TestReadIsBounded reads recordings that are small when compressed, and then as much of each as the limits allow: that takes no
+// more memory than they say.
 func TestReadIsBounded(t *testing.T) {
-	recording.DivideLimits(t, 64)
-	many := `{"at":"1s","method":"ListPodSandbox","list":[` + strings.Repeat(`{},`, 999) + `{}]}` + "\n"
-	kept := `{"at":"1s","method":"ListPodSandbox","list":[` + strings.Repeat(`0,`, 999) + `0]}` + "\n"
-	labels := `{"at":"1s","method":"ListPodSandbox","list":[{"labels":{"a":"b"`
+	limit := recording.DivideLimits(t, 256)
+	sandboxes := func(items string) string { return `{"at":"1s","method":"ListPodSandbox","list":[` + items + "]}\n" }
+	status := func(method, answer string) string {
+		return `{"at":"1s","method":"` + method + `","answer":{` + answer + "}}\n"
+	}
+	many := func(item string) string { return strings.Repeat(item+",", 999) + item }
+	labels := `"":""`
 	for i := range 1000 {
 		labels += fmt.Sprintf(`,"%d":""`, i)
 	}
-	labels += "}}]}\n"
-	for name, test := range map[string]struct {
-		content io.Reader
-		limit   string
-	}{
-		"one long line":   {repeated("", strings.Repeat(" ", 1<<20), 5), "4194304 bytes"},
-		"many lines":      {repeated("", list[:len(list)-1]+strings.Repeat(" ", 1<<10)+"\n", 5_000), "4194304 bytes"},
-		"many new items":  {repeated("", many, 200), "98304 fields"},
-		"many labels":     {repeated("", labels, 200), "98304 fields"},
-		"many kept items": {repeated(many, kept, 300), "262144 items"},
+	if _, err := recording.Read(t.Context(), repeated("", strings.Repeat(" ", 1<<20), 2)); err == nil || !strings.Contains(err.Error(), "a line is too large") {
+		t.Errorf("one long line: %v, want that it is too large", err)
+	}
+	for name, test := range map[string]struct{ first, line, want string }{
+		"long lines":         {"", list[:len(list)-1] + strings.Repeat(" ", 1<<16) + "\n", "1048576 bytes"},
+		"new sandboxes":      {"", sandboxes(many("{}")), "memory"},
+		"new containers":     {"", `{"at":"1s","method":"ListContainers","list":[` + many("{}") + "]}\n", "memory"},
+		"labels":             {"", sandboxes(`{"labels":{` + labels + "}}"), "memory"},
+		"kept items":         {sandboxes(many("{}")), sandboxes(many("0")), "memory"},
+		"texts":              {"", status("PodSandboxStatus", `"status":{"network":{"additionalIps":[`+many("{}")+`]}}`), "memory"},
+		"statuses":           {"", status("ContainerStatus", `"status":{}`), "memory"},
+		"mounts":             {"", status("ContainerStatus", `"status":{"mounts":[`+many("{}")+`]}`), "memory"},
+		"carried statuses":   {"", status("PodSandboxStatus", `"containersStatuses":[`+many("{}")+`]`), "memory"},
+		"info":               {"", status("ContainerStatus", `"info":{`+labels+`}`), "memory"},
+		"calls that fail":    {"", `{"at":"1s","method":"ListPodSandbox","error":{"code":"Canceled"}}` + "\n", "bytes"},
+		"calls of no answer": {"", `{"at":"1s","method":"Version","pending":true}` + "\n", "memory"},
+		"the node":           {"", `{"at":"1s","node":{"troubles":[` + many("{}") + `],"unread":[` + many("{}") + "]}}\n", "memory"},
+		"the same lists":     {sandboxes("{}"), `{"at":"1s","method":"ListPodSandbox","same":true}` + "\n", "memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := recording.Read(t.Context(), test.content)
-			if err == nil || !strings.Contains(err.Error(), test.limit) {
-				t.Errorf("error %v, want %q", err, test.limit)
+			const without = 100_000
+			_, err := recording.Read(t.Context(), repeated(test.first, test.line, without))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("error %v, want %q", err, test.want)
 			}
+			lines := without
+			if _, scanErr := fmt.Sscanf(err.Error(), "line %d:", &lines); scanErr != nil {
+				lines = (1<<20)/len(test.line) + 2
+			}
+			before := heap()
+			r, err := recording.Read(t.Context(), repeated(test.first, test.line, lines-4))
+			kit.Must(t, err)
+			if took := heap() - before; took > limit {
+				t.Errorf("%d lines take %d bytes, the limit is %d", lines-4, took, limit)
+			}
+			runtime.KeepAlive(r)
 		})
 	}
+}
+
+// heap returns the bytes in use.
+func heap() int {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapAlloc)
 }
 
 // TestReadEndsWithContext reads a long file.

@@ -33,7 +33,7 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 		{Name: "POD", Width: 45, Least: 22, Value: func(p *pod) string { return cmp.Or(p.Name, string(p.UID)) }, Color: always("")},
 		{Name: "STATE", Width: 10, Value: func(p *pod) string { return p.State }, Color: func(p *pod) string { return view.PodColor(&p.Pod) }},
 		{Name: "RUN", Width: 5, Value: func(p *pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }, Color: always("")},
-		{Name: "RST", Width: 4, Value: func(p *pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, Color: always("")},
+		{Name: "RST", Width: 4, Value: func(p *pod) string { return strconv.FormatUint(p.Restarts, 10) }, Color: always("")},
 		{Name: "EV/M", Width: 4, Value: func(p *pod) string { return strconv.Itoa(len(p.recent)) }, Color: always("")},
 		{Name: "AGE", Width: 4, Value: func(p *pod) string { return view.Ago(p.CreatedAt(), now) }, Color: always(view.Faint)},
 		{Name: "LAST EVENT", Value: func(p *pod) string { return p.latest(now) }, Color: func(p *pod) string {

@@ -26,7 +26,7 @@ type Pod struct {
 	Running int `json:"running"`
 	Total   int `json:"total"`
 	// Restarts is the sum of the attempts of these containers.
-	Restarts uint32 `json:"restarts"`
+	Restarts uint64 `json:"restarts"`
 	// Containers and Sandboxes include exited ones.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
@@ -111,7 +111,7 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 	}
 	for _, c := range p.Newest() {
 		p.Total++
-		p.Restarts += c.Attempt
+		p.Restarts += uint64(c.Attempt)
 		if c.State == running {
 			p.Running++
 		}
