@@ -85,6 +85,11 @@ func TestOptionsAct(t *testing.T) {
 			kit.RequireMetric(t, f.Metrics, 0, "pleg_server_connections")
 		}},
 		"Logger": {server.Options{Logger: log.Logger()}, func(t *testing.T, _ *fixture) { log.RequireLines(t, 1, "server started") }},
+		"Version": {server.Options{Version: "v7"}, func(t *testing.T, f *fixture) {
+			if s, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil || s.GetVersion() != "v7" {
+				t.Errorf("the status has the version %q, %v", s.GetVersion(), err)
+			}
+		}},
 		"Registerer": {server.Options{}, func(t *testing.T, f *fixture) { // the fixture has one
 			f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")

@@ -67,7 +67,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			pipeline.Options{History: 3},
 			func(r *kit.Pipeline) { kit.Fill(r.Runtime, 8, "c=running") }, time.Second / 2,
 			func(t *testing.T, r *kit.Pipeline) {
-				sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: 4}})
+				sub, err := r.Subscribe(pleg.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: 4}})
 				kit.Must(t, err)
 				if got := kit.Read(t, sub); got[0].Type != pleg.Gap || got[0].Reason != pleg.HistoryTooShort || got[0].Missed != 4 {
 					t.Errorf("after the event 4 of 8: %+v, want a Gap: the log has 3", got[0])
