@@ -32,6 +32,9 @@ func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Co
 	path := ""
 	switch {
 	case q.PID != 0:
+		if ids[0] = h.watchedBy(q.PID); ids[0] != "" {
+			break
+		}
 		path, err = h.pathOfProcess(q.PID)
 	case q.Cgroup != 0:
 		path, err = h.pathOfCgroup(ctx, x, q.Cgroup)
@@ -39,7 +42,7 @@ func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Co
 	if err != nil {
 		return lookup.Container{}, err
 	}
-	if q.Container == "" {
+	if ids[0] == "" {
 		if ids = idsIn(path); len(ids) == 0 {
 			return lookup.Container{}, lookup.ErrNoContainer
 		}

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Read returns a process and its parent's number. State is empty if it has ended; a zombie has
@@ -56,4 +59,23 @@ func Waits(proc fs.FS, pid int) bool {
 		}
 	}
 	return false
+}
+
+// Watches returns the sandbox or the container that a shim of containerd or a conmon watches; "" for any other process.
+// runc is false for a shim of a runtime that keeps the processes of a container elsewhere.
+func Watches(proc fs.FS, p *nodestate.Process) (id pleg.ContainerID, runc bool) {
+	if p == nil {
+		return "", false
+	}
+	flag := map[string]string{"containerd-shim": "-id", "conmon": "-c"}[p.Name]
+	if flag == "" {
+		return "", false
+	}
+	line, _ := fs.ReadFile(proc, fmt.Sprintf("%d/cmdline", p.PID)) // empty if it has ended
+	args := strings.Split(string(line), "\x00")
+	at := slices.Index(args, flag)
+	if at < 0 || at+1 >= len(args) || slices.Contains(args, "-e") || slices.Contains(args, "--exec-attach") || slices.Contains(args, "start") {
+		return "", false
+	}
+	return pleg.ContainerID(args[at+1]), flag == "-c" || strings.HasSuffix(args[0], "containerd-shim-runc-v2")
 }

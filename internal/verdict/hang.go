@@ -12,10 +12,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pods returns what is wrong with the inspection of each pod, with the time of the first
-// attempt; a pod without trouble is missing.
+// Pods returns what is wrong with each pod, with the time of the first attempt; a pod without trouble
+// is missing.
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)
+	for _, f := range contradicted(s) {
+		found[f.PodUID] = f.Completed(s.At)
+	}
 	for _, p := range s.Failed {
 		found[p.UID] = Failed(p, s.At).advised(s)
 	}

@@ -147,31 +147,37 @@ const (
 
 // contradictions finds pods of which lists and statuses say different things.
 func (l Limits) contradictions(s pleg.Status) []Finding {
-	pods := make(map[pleg.PodUID]struct{})
-	for _, c := range s.Contradictions {
-		if s.At.Sub(c.Since) >= contradictionAfter {
-			pods[c.UID] = struct{}{}
-		}
-	}
-	if len(pods) == 0 {
+	all := contradicted(s)
+	if len(all) == 0 {
 		return nil
 	}
-	c := s.Contradictions[0] // the longest
-	f := ofPod(c.Namespace, c.Name, c.UID)
-	if s.At.Sub(c.Since) < contradictionLasts {
-		f.Severity = Warning
+	return []Finding{all[0].and(len(all) - 1)}
+}
+
+// contradicted returns a finding for each of these pods, the longest first.
+func contradicted(s pleg.Status) (all []Finding) {
+	for _, c := range s.Contradictions {
+		age := s.At.Sub(c.Since)
+		if age < contradictionAfter || slices.ContainsFunc(all, func(f Finding) bool { return f.PodUID == c.UID }) {
+			continue
+		}
+		f := ofPod(c.Namespace, c.Name, c.UID)
+		if age < contradictionLasts {
+			f.Severity = Warning
+		}
+		says := "is " + c.Status.String() + " in its status"
+		if c.Missing {
+			says = "is missing in its status"
+		}
+		what := "container " + c.ContainerName
+		if c.Sandbox {
+			what = "its sandbox"
+		}
+		f.Cause, f.What, f.Since = Contradiction, "differs in lists and statuses", c.Since
+		f.Detail = fmt.Sprintf(": %s is %s in the lists and %s", what, c.Listed, says)
+		all = append(all, f)
 	}
-	says := "is " + c.Status.String() + " in its status"
-	if c.Missing {
-		says = "is missing in its status"
-	}
-	what := "container " + c.ContainerName
-	if c.Sandbox {
-		what = "its sandbox"
-	}
-	f.Cause, f.What, f.Since = Contradiction, "differs in lists and statuses", c.Since
-	f.Detail = fmt.Sprintf(": %s is %s in the lists and %s", what, c.Listed, says)
-	return []Finding{f.and(len(pods) - 1)}
+	return all
 }
 
 // slowInspection is far above the time that a busy, healthy runtime takes for one pod.

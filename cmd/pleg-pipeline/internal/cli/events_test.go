@@ -63,6 +63,34 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 }
 
+// TestEventsSaysWhatIsMissing asks for events from before the daemon began, and for a pod that does not
+// exist.
+func TestEventsSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	for args, want := range map[string]string{
+		"--since 1000h --follow=false":      "the daemon has events since 20",
+		"--pod nosuch":                      "no pod has the name nosuch; waiting for one",
+		"-n nosuch":                         "no pod is in the namespace nosuch; waiting for one",
+		"--replay --follow=false --pod no ": "no pod has the name no",
+	} {
+		out := newTranscript()
+		s := start(t, out, append([]string{"events", "--connect", socket}, strings.Fields(args)...)...)
+		s.stderr.await(t, want)
+		if !strings.Contains(args, "--follow=false") {
+			s.stopAndWait(t)
+		}
+	}
+	out := newTranscript()
+	s := start(t, out, "events", "--connect", socket, "--since", "0s", "--replay", "-A")
+	out.await(t, "Synced")
+	s.stopAndWait(t)
+	if text := s.stderr.String(); strings.Contains(text, "events since") || strings.Contains(text, "waiting for one") {
+		t.Errorf("nothing is missing: %s", text)
+	}
+}
+
 // TestEventsOwnPipelineStartsNow checks that the pods of the first list, five with
 // two containers and a sandbox each, cause no events, and that only wanted events are printed.
 func TestEventsOwnPipelineStartsNow(t *testing.T) {

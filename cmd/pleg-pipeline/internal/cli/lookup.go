@@ -96,7 +96,11 @@ func (c *lookupCommand) print(ctx context.Context, out console, from daemonSourc
 		}
 		return err
 	}
-	answer := view.NewLookup(found)
+	now, err := from.Status(ctx)
+	if err != nil {
+		return err
+	}
+	answer := view.NewLookup(found, now)
 	if c.output == "json" {
 		return outputError(json.NewEncoder(view.JSONWriter(c.process.Out)).Encode(answer))
 	}

@@ -175,6 +175,14 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			}, after: 20 * time.Second, cause: verdict.NetworkPlugin, partly: true,
 			want: "PROBLEM: the network of the runtime is not ready since 00:00 (20s): cni plugin not initialized", alert: "PlegRuntimeNotReady",
 		},
+		"events that nobody reads": {
+			begin: func(_ *testing.T, s *kit.Simulation) {
+				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
+					Cause: string(verdict.ClientNotReading), Problem: true, Since: time.Now(), Subject: "a client", What: "does not read the events of the runtime", Detail: ": starts wait",
+				}}})
+			}, after: 20 * time.Second, cause: verdict.ClientNotReading, partly: true,
+			want: "PROBLEM: a client does not read the events of the runtime since 00:00 (20s): starts wait", alert: "PlegRuntimeEndangered",
+		},
 		"many dead containers": {
 			begin: func(_ *testing.T, s *kit.Simulation) {
 				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
@@ -239,9 +247,13 @@ func requireSame(t *testing.T, test trouble) {
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
 		case surface == "pods" && test.before != nil: // it waits for the first list, and says for what
 			want, _, _ = strings.Cut(want, " (")
-		case strings.HasPrefix(rest, "shop/web-0") && test.cause != verdict.Contradiction && (surface == "pods" || surface == "top"):
-			if !regexp.MustCompile(`web-0 hung `).MatchString(text) {
-				t.Errorf("%s: %q, want that web-0 is hung", surface, text)
+		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
+			state := "hung"
+			if test.cause == verdict.Contradiction {
+				state = "unknown"
+			}
+			if !strings.Contains(text, "web-0 "+state+" ") || surface == "pods" && !strings.Contains(text[:strings.Index(text, test.want[:7])], verdict.Of(s.Look()).Findings[0].What) {
+				t.Errorf("%s: %q, want that web-0 is %s, and why", surface, text, state)
 			}
 		}
 		if !strings.Contains(text, want) || surface != "doctor --npd" && surface != "doctor --fleet" && !strings.Contains(text, test.also) {

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -113,31 +112,12 @@ func (e *examination) watch(ctx context.Context) *verdict.Finding {
 	}
 	pods := pipe.Cache().List()
 	seen, _ := pipe.Status(ctx)
-	seen.Failed = e.failed(seen, pods)
 	e.seen = &seen
 	e.report.Counts.count(pods)
 	e.report.Node.Facts, e.report.Lists = runtime.Node.Facts()
 	stop()
 	_ = parts.Wait() // the causes of stop
 	return nil
-}
-
-// failed returns the pods whose last inspection failed, and that do not hang. Each failed since the
-// beginning, as far as anyone knows.
-func (e *examination) failed(s pleg.Status, pods []cache.Entry) (all []pleg.Failed) {
-	s.Failed = nil
-	known := verdict.Pods(s)
-	for _, p := range pods {
-		if p.Err == nil || errors.Is(p.Err, cache.ErrNotInspected) || known[p.UID].Cause != "" {
-			continue
-		}
-		f := pleg.Failed{UID: p.UID, Since: e.report.At, Err: p.Err}
-		if p.Listed != nil {
-			f.Namespace, f.Name = p.Listed.Namespace, p.Listed.Name
-		}
-		all = append(all, f)
-	}
-	return all
 }
 
 const rename = "name the runtime's socket with --runtime-endpoint"

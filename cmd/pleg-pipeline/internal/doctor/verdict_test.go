@@ -44,7 +44,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			"PROBLEM: shop/db-0 and 1 more pod hang for at least 10s in ContainerStatus of postgres",
 		},
 		"a container is slow":    {&slow, nil, well},
-		"everything is slow":     {&simruntime.Fault{Latency: 2 * time.Second}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.0s"},
+		"everything is slow":     {&simruntime.Fault{Latency: 2100 * time.Millisecond}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.1s"},
 		"the daemon knows since": {&hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"a list of the daemon hangs": {nil, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}

@@ -64,6 +64,7 @@ type Watcher struct {
 	o      Options
 	unread atomic.Pointer[[]nodestate.Unread]
 	disk   atomic.Pointer[nodestate.Disk]
+	silent atomic.Pointer[pleg.Trouble]
 	// Each loop has its own.
 	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
 	facts                atomic.Pointer[Facts]
@@ -83,12 +84,16 @@ func New(o Options) *Watcher { return &Watcher{o: o} }
 
 // Report adds what was found to a report. It does not block.
 func (w *Watcher) Report(r *pleg.Report) {
+	var unread []nodestate.Unread
 	nodestate.Change(&r.Details, func(n *nodestate.State) {
-		if unread := w.unread.Load(); unread != nil {
-			n.Unread = *unread
+		if found := w.unread.Load(); found != nil {
+			n.Unread = *found
 		}
-		n.Disk = w.disk.Load()
+		unread, n.Disk = n.Unread, w.disk.Load()
 	})
+	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // which would name the client
+		r.Troubles = append(r.Troubles, *silent)
+	}
 	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
 		if found := of.Load(); found != nil {
 			r.Troubles = append(r.Troubles, *found...)
@@ -162,6 +167,10 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	})
 	loops.Go(func() error {
 		return each(ctx, readyPeriod, func(now time.Time) { keep(&w.counts, counted(pods.List()), now) })
+	})
+	loops.Go(func() error {
+		l := listener{o: w.o, runtime: runtimeapi.NewRuntimeServiceClient(runtime), pods: pods, publish: w.silent.Store}
+		return each(ctx, startsPeriod, func(now time.Time) { l.look(ctx, now) })
 	})
 	return loops.Wait()
 }

@@ -5,8 +5,7 @@
 //
 // A look costs next to nothing while nothing happens: pidfds show which processes have ended, and
 // the state of a shim is read from a file that stays open. Other files of /proc are read for a
-// container that is new, for one whose process has ended, while an inspection hangs, and for one
-// shim every few seconds.
+// container that is new, for one whose process has ended, and while an inspection hangs.
 package shim
 
 import (
@@ -26,8 +25,7 @@ import (
 const (
 	// lookPeriod is the time between two looks.
 	lookPeriod = time.Second
-	// every is the number of looks in which the state of each shim is read once, and the threads of
-	// one shim.
+	// every is the number of looks in which the state of each shim is read once.
 	every = 5
 	// settle is how long a shim does not run before that counts: it waits for a disk now and then.
 	settle = 2 * time.Second
@@ -78,11 +76,9 @@ type Watcher struct {
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
 	order  []int         // the PIDs of shims, sorted; nil if it is not known
-	text   [256]byte     // of a file that is read often
+	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
-	// turn is the shim whose threads were read last.
-	turn int
 	// answering is since when the runtime answers as usual.
 	answering time.Time
 }

@@ -3,6 +3,7 @@ package shim_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"strings"
@@ -29,9 +30,12 @@ type node struct {
 	files atomic.Pointer[fstest.MapFS]
 	cache *podcache.Cache
 	asked atomic.Int64
-	// status is that of the pipeline, opened counts the files that were opened.
-	status atomic.Pointer[pleg.Status]
-	opened atomic.Int64
+	// status is that of the pipeline. opened counts the files that were opened, read those that
+	// were read while they stayed open.
+	status       atomic.Pointer[pleg.Status]
+	opened, read atomic.Int64
+	// steady means that no file changes, so that each may stay open.
+	steady bool
 }
 
 // Open hides that a file can be read again, as it would be the file of before.
@@ -41,7 +45,20 @@ func (n *node) Open(name string) (fs.File, error) {
 	if dir, ok := f.(fs.ReadDirFile); ok || err != nil {
 		return dir, err
 	}
+	if n.steady {
+		return steadyFile{f, n}, nil
+	}
 	return struct{ fs.File }{f}, nil
+}
+
+type steadyFile struct {
+	fs.File
+	of *node
+}
+
+func (f steadyFile) ReadAt(b []byte, at int64) (int, error) {
+	f.of.read.Add(1)
+	return f.File.(io.ReaderAt).ReadAt(b, at)
 }
 
 func (n *node) Cache() cache.Reader       { return n.cache }
@@ -157,6 +174,7 @@ func TestStuck(t *testing.T) {
 		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false, nil},
 		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []nodestate.Stuck{{Shim: stopped}}, false, nil},
 		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false, nil},
+		"a frozen cgroup":     {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "4:freezer:/\n0::/pod/frozen\n", "11 12 "}, 11: inC1("Z")}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10, Name: "containerd-shim", State: "D"}, Container: "nginx", ID: "c1"}}, false, nil},
 		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
 		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
 		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true, nil},
@@ -174,6 +192,9 @@ func TestStuck(t *testing.T) {
 			state := pleg.StateRunning
 			n.running(state)
 			w := n.watcher()
+			if name == "a frozen cgroup" {
+				w = shim.New(shim.Options{Proc: n, Follower: n.following(), Cgroups: fstest.MapFS{"unified/pod/frozen/cgroup.events": {Data: []byte("populated 1\nfrozen 1\n")}}})
+			}
 			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 			pass := func(seconds int) {
 				for range seconds {
@@ -354,43 +375,44 @@ func (n *node) thread(pid, thread int, state string) {
 	n.files.Store(&files)
 }
 
-// TestIdleNode counts the files that are opened while nothing happens: the number does not depend on the number of
-// shims, except for the state of each, whose file stays open on a real node.
+// TestIdleNode counts what is read while nothing happens: no file is opened, and the state of each shim is
+// read again every 5 s.
 func TestIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n, w := many(110)
+		const shims = 110
+		n, w := many(shims)
+		n.steady = true
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
-		before := n.opened.Load()
+		opened, read := n.opened.Load(), n.read.Load()
+		if opened < shims {
+			t.Errorf("%d files were opened at first, want those of all shims", opened)
+		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		const perShim, states = 14, 12 * 110
-		if opened := n.opened.Load() - before - states; opened > 12*perShim {
-			t.Errorf("%d files were opened in a minute beside the states, want at most those of a shim every 5 s: %d", opened, 12*perShim)
+		opened, read = n.opened.Load()-opened, n.read.Load()-read
+		if opened > 0 || read > 12*shims {
+			t.Errorf("%d files were opened in a minute, and %d states read, want none, and at most %d", opened, read, 12*shims)
 		}
 	})
 }
 
-// TestHangingPod has a shim of which a thread waits for a disk. While an inspection of its pod hangs it is
-// found at once, otherwise when it is its turn.
+// TestHangingPod has a shim of which a thread waits for a disk. It is found while an inspection of its pod
+// hangs.
 func TestHangingPod(t *testing.T) {
-	for name, within := range map[string]time.Duration{"hangs": 4 * time.Second, "does not": 120 * time.Second} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			n, w := many(20)
-			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
-			time.Sleep(5 * time.Second)
-			if name == "hangs" {
-				n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
-			}
-			n.thread(1002, 777, "D")
-			time.Sleep(within)
-			synctest.Wait()
-			if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
-				t.Errorf("after %v: %+v", within, got)
-			}
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		n, w := many(20)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		time.Sleep(5 * time.Second)
+		n.status.Store(&pleg.Status{At: time.Now(), Overdue: []pleg.Inspection{{UID: "sandbox002"}}})
+		n.thread(1002, 777, "D")
+		time.Sleep(4 * time.Second)
+		synctest.Wait()
+		if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+			t.Errorf("found %+v", got)
+		}
+	})
 }
 
 // TestBusyRuntime has a container whose end the runtime does not know, while it does not answer as usual: that

@@ -47,6 +47,8 @@ type Pod struct {
 	// CurrentAsOf is the latest time at which the pod is known to be in this
 	// state; missing before its first inspection.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
+
+	shared bool // another pod has its name
 }
 
 // Inspection is an inspection in flight that takes long.
@@ -155,6 +157,7 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 			pods[n].SetFinding(f)
 		}
 	}
+	markShared(pods)
 	return pods
 }
 
