@@ -89,11 +89,13 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(t *testing.T, _ *kit.Pipeline) { log.RequireLines(t, 1, "relist failed") },
 		},
 		"Registerer": {
-			pipeline.Options{Registerer: metrics}, nil, time.Second / 2,
+			pipeline.Options{Registerer: metrics},
+			nil, time.Second / 2,
 			func(t *testing.T, _ *kit.Pipeline) { kit.RequireMetric(t, metrics, 1, "pleg_healthy") },
 		},
 		"KubeletMetricNames": {
-			pipeline.Options{KubeletMetricNames: true}, nil, time.Second / 2,
+			pipeline.Options{KubeletMetricNames: true},
+			nil, time.Second / 2,
 			func(t *testing.T, r *kit.Pipeline) {
 				all, err := r.Metrics.Gather()
 				kit.Must(t, err)
