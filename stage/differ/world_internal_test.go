@@ -307,7 +307,7 @@ func (w *world) tell(c *stage.Change) {
 	w.claim("the cache", c.At, c.Pod)
 	defer func() { w.committed = true }()
 	for _, ev := range c.Events {
-		step := absent
+		var step kind
 		switch ev.Type {
 		case pleg.ContainerStarted, stage.ContainerRan:
 			step = running
@@ -319,7 +319,7 @@ func (w *world) tell(c *stage.Change) {
 			continue
 		}
 		n := number(ev.ContainerID)
-		if was := w.told[n]; step != max(was, changed)+1 && !(ev.Sandbox && was < running && step == exited) {
+		if was := w.told[n]; step != max(was, changed)+1 && (!ev.Sandbox || was >= running || step != exited) {
 			w.fail("%s of %s comes after the step %d", ev.Type, ev.ContainerID, was)
 		}
 		w.told[n] = step

@@ -5,17 +5,30 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// optionRow gives an option a value that is not the default, and sees it where it acts.
+type optionRow struct {
+	options pipeline.Options
+	before  func(*kit.Pipeline) // Start
+	after   time.Duration
+	require func(*testing.T, *kit.Pipeline)
+}
 
 // Each option reaches its stage: a row gives it a value that no other option has.
 func TestOptionsReachTheirStages(t *testing.T) {
@@ -32,12 +45,65 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			t.Errorf("error %v, want %q in it", err, want)
 		}
 	}
-	for name, row := range map[string]struct {
-		options pipeline.Options
-		before  func(*kit.Pipeline) // Start
-		after   time.Duration
-		require func(*testing.T, *kit.Pipeline)
-	}{
+	var log kit.Log
+	own, metrics := podcache.New(), prometheus.NewRegistry()
+	rows := map[string]optionRow{
+		"Runtime": {
+			pipeline.Options{},
+			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Started(c)") },
+		},
+		"Events": {
+			pipeline.Options{Events: pipeline.EventsAuto},
+			nil, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) {
+				r.Runtime.Set("a", "c=running")
+				r.Runtime.Announce("a", "c")
+				synctest.Wait()
+				requireState(t, r, "Started(c)") // a second before the next list
+			},
+		},
+		"History": {
+			pipeline.Options{History: 3},
+			func(r *kit.Pipeline) { kit.Fill(r.Runtime, 8, "c=running") }, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) {
+				sub, err := r.Subscribe(pleg.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: 4}})
+				kit.Must(t, err)
+				if got := kit.Read(t, sub); got[0].Type != pleg.Gap || got[0].Reason != pleg.HistoryTooShort || got[0].Missed != 4 {
+					t.Errorf("after the event 4 of 8: %+v, want a Gap: the log has 3", got[0])
+				}
+			},
+		},
+		"Store": {
+			pipeline.Options{Store: store{own}},
+			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
+			func(t *testing.T, _ *kit.Pipeline) {
+				if status, err := own.Get("a"); err != nil || status.Container("c") == nil {
+					t.Errorf("the store has %+v, %v", status, err)
+				}
+			},
+		},
+		"Logger": {
+			pipeline.Options{Logger: log.Logger()},
+			func(r *kit.Pipeline) { r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed"))) }, time.Second / 2,
+			func(t *testing.T, _ *kit.Pipeline) { log.RequireLines(t, 1, "relist failed") },
+		},
+		"Registerer": {
+			pipeline.Options{Registerer: metrics},
+			nil, time.Second / 2,
+			func(t *testing.T, _ *kit.Pipeline) { kit.RequireMetric(t, metrics, 1, "pleg_healthy") },
+		},
+		"KubeletMetricNames": {
+			pipeline.Options{KubeletMetricNames: true},
+			nil, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) {
+				all, err := r.Metrics.Gather()
+				kit.Must(t, err)
+				if !slices.ContainsFunc(all, func(m *dto.MetricFamily) bool { return m.GetName() == "kubelet_pleg_relist_duration_seconds" }) {
+					t.Error("no kubelet_pleg_relist_duration_seconds")
+				}
+			},
+		},
 		"ListTimeout": {
 			pipeline.Options{ListTimeout: 7 * time.Second, InspectTimeout: 11 * time.Second},
 			func(r *kit.Pipeline) { r.Runtime.SetListFault(plegtest.Hang) }, 7 * time.Second,
@@ -130,7 +196,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(r *kit.Pipeline) { hangs(r, 1) }, 300 * time.Millisecond,
 			func(t *testing.T, r *kit.Pipeline) { requireWait(t, r, pipeline.DefaultRelistPeriod) },
 		},
-		"InspectionTook": {
+		"Inspectors and the time they take": {
 			pipeline.Options{},
 			func(r *kit.Pipeline) {
 				kit.Fill(r.Runtime, 4, "c=running")
@@ -142,7 +208,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				}
 			},
 		},
-		"Waiting": {
+		"Inspectors and who waits": {
 			pipeline.Options{},
 			func(r *kit.Pipeline) { hangs(r, 2) }, 10 * time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
@@ -159,7 +225,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
 		},
-		"without KubeletEvents": {
+		"KubeletEvents are off": {
 			pipeline.Options{},
 			func(r *kit.Pipeline) {
 				r.Runtime.Set("a", "c=exited")
@@ -167,7 +233,9 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Started(c) Died(c)") },
 		},
-	} {
+	}
+	kit.RequireRows(t, pipeline.Options{}, rows)
+	for name, row := range rows {
 		kit.Bubble(t, name, func(t *testing.T) {
 			o := row.options
 			runtime := plegtest.New()
