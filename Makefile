@@ -198,6 +198,13 @@ test-fleet: ## test package fleet with real nats-servers and faults; builds them
 test-otlp: ## test the OTLP exporter with a real OpenTelemetry Collector; builds it first
 	$(ALONE) test -C tests/real/otlp -count=1 -timeout 20m ./...
 
+# The older version: make test-skew SKEW=v0.1.0
+SKEW ?= HEAD~300
+
+.PHONY: test-skew
+test-skew: ## test this program with the one of 300 commits ago, as daemon and as reader
+	GO=$(GO) tests/real/skew/run.sh $(SKEW)
+
 # How large the fleet is, such as FLEET="-nodes 20000 -pods 5 -connections 60 -three". It needs 20 GB, or 17 with GOMEMLIMIT=13GiB.
 FLEET ?= -nodes 5000 -pods 110 -connections 50 -rate 2000 -duration 30s
 
@@ -207,7 +214,18 @@ fleet-scale: ## measure a fleet of virtual nodes under faults (15 minutes)
 
 .PHONY: e2e-kubelet
 e2e-kubelet: ## compare a stock kubelet with ours on a real runtime (as root)
-	tests/real/kubelet/run.sh
+	tests/real/kubelet/run.sh -skip '^TestKubeletRestart$$'
+
+# How many pods, how often: make e2e-kubelet-restart SIZES=110 RUNS=5
+SIZES ?= 110 250 500
+RUNS ?= 5
+.PHONY: e2e-kubelet-restart
+e2e-kubelet-restart: ## measure kubelets that restart beside up to 500 pods, 2 hours (as root)
+	KUBELET_E2E_SIZES="$(SIZES)" KUBELET_E2E_RUNS=$(RUNS) tests/real/kubelet/run.sh -run '^(TestKubeletRestart|TestQuantile)$$'
+
+.PHONY: e2e-node
+e2e-node: ## run the kubelet's own node e2e with stock and changed kubelets, hours (as root)
+	tests/real/node-e2e/run.sh
 
 # Only one step of it: make e2e-cluster CLUSTER="-test.run /upgrade"
 CLUSTER ?=
@@ -218,9 +236,10 @@ e2e-cluster: ## test deploy/ in a real Kubernetes cluster of one node (as root)
 
 # One kind of attack: make siege SIEGE="-only idle"
 .PHONY: siege
-siege: build ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
-	@$(GO) build -o bin/siege ./tests/siege
-	@bin/siege $(SIEGE)
+siege: ## attack the program for 3 minutes beside 500 gRPC and 200 SSE readers
+	@$(GO) build -ldflags '-X $(CLI).forTests=yes' -o bin/siege/pleg-pipeline ./cmd/pleg-pipeline
+	@$(GO) build -o bin/siege/siege ./tests/siege
+	@bin/siege/siege $(SIEGE)
 
 .PHONY: bench
 bench: ## compare with the kubelet's PLEG (25 minutes)

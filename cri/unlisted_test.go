@@ -1,10 +1,10 @@
 package cri_test
 
 import (
-	"strings"
-	"fmt"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -127,7 +127,7 @@ func TestPodsThatShareAUID(t *testing.T) {
 		)
 		wantList(t, client, plain+other)
 		wantList(t, client, plain+other)
-		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total", "shared_pod_uid")
+		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total")
 		synctest.Wait() // for the log
 		log.RequireLines(t, 1, "reason=shared_pod_uid")
 		fake.Sandboxes = fake.Sandboxes[:1] // the first is gone

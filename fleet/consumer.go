@@ -16,6 +16,8 @@ const (
 	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
 	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
 	messageBuffer = 1000
+	// agentBuffer is that of an agent, which has a limit of memory: a message may have a megabyte.
+	agentBuffer = 50
 	// maxHeartbeat is less than half of the time for which nats.go asks for messages at once.
 	maxHeartbeat = 12 * time.Second
 )
@@ -55,7 +57,7 @@ func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*
 	// If two heartbeats do not come, the consumer is created again: if its leader is gone, it ends without an error.
 	// nats.go's default is 15 s.
 	quiet := s.timeout()
-	messages, err := created.Messages(jetstream.PullMaxMessages(messageBuffer), jetstream.PullHeartbeat(min(quiet*2/5, maxHeartbeat)))
+	messages, err := created.Messages(jetstream.PullMaxMessages(cmp.Or(s.buffer, messageBuffer)), jetstream.PullHeartbeat(min(quiet*2/5, maxHeartbeat)))
 	if err != nil {
 		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}

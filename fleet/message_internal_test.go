@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -77,6 +78,22 @@ func TestBadMessages(t *testing.T) {
 	} {
 		if m, err := decode([]byte(body)); err == nil {
 			t.Errorf("%s is read as %+v, want an error", body, m)
+		}
+	}
+}
+
+// What a message makes a reader keep is bounded, whatever it has.
+func TestLargeMessages(t *testing.T) {
+	const size = 750_000
+	for name, of := range map[string]string{"objects": "{},", "nulls": "null,", "events": `{"type":"ContainerStarted"},`} {
+		events := strings.Repeat(of, size/len(of))
+		body := []byte(`{"data":{"epoch":"e","pod":{"events":[` + events[:len(events)-1] + `]}}}`)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := decode(body)
+		runtime.ReadMemStats(&after)
+		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > size {
+			t.Errorf("%s: %v, and reading takes %d bytes, want an error and at most %d", name, err, took, size)
 		}
 	}
 }
@@ -181,6 +198,34 @@ func TestHole(t *testing.T) {
 		gap := tt.p.hole(&message{tt.kind, data{Event: pleg.Event{Epoch: "e", Seq: 9}}}, previous(&jetstream.RawStreamMsg{Sequence: 30, Header: tt.header}), tt.start)
 		if (gap != nil) != tt.gap || gap != nil && (gap.Missed != tt.missed || gap.Reason != pleg.HistoryTooShort) {
 			t.Errorf("%s: the Gap is %+v, want %+v", name, gap, tt)
+		}
+	}
+}
+
+// A number that the node cannot have yet is of somebody else, and changes nothing.
+func TestNumberBeyondTheLast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind   kind
+		epoch  string
+		seq    uint64
+		beyond bool
+	}{
+		"the next event":                   {ofEvent, "e", 8, false},
+		"an event after it":                {ofEvent, "e", 9, true},
+		"a state":                          {ofState, "e", 7, false},
+		"a state of the future":            {ofState, "e", 8, true},
+		"an event of another epoch":        {ofEvent, "f", 900, false},
+		"an agent that says that it lives": {ofAgent, "", 0, false},
+	} {
+		var passed int
+		w := watch{
+			nodes: map[string]*progress{"n": {last: 20, epoch: "e", seq: 7}}, o: WatchOptions{Unreadable: func(error) { passed++ }},
+			yield: func(Event, error) bool { return true },
+		}
+		m := message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, PodUID: "u"}, Pod: new(podState)}}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 21}))
+		if p := w.nodes["n"]; (passed == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
+			t.Errorf("%s: passed over %d times, then %+v, want %+v", name, passed, p, tt)
 		}
 	}
 }

@@ -56,9 +56,9 @@ const (
 )
 
 // size returns how many messages of the queue are sent together, and whether as a batch or as a row. A Gap begins a batch, with
-// the states that belong to it. A row costs a single server half as much as a batch: each message names the number that the one
-// before has if no other node publishes meanwhile, so that the server refuses the rest otherwise. follows is true right
-// after an acknowledgement, whose number is probably still the last one.
+// the states that belong to it. A row costs a single server half as much as a batch: each message names the one before, with the
+// number that this has if no other node publishes meanwhile. Otherwise the server refuses the rest, as each message that it takes
+// has its number. follows is true right after an acknowledgement, whose number is probably still the last one.
 func (p *Publisher) size(follows bool) (n int, batch bool) {
 	n = min(len(p.queue), maxBatch)
 	if i := slices.IndexFunc(p.queue[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
@@ -95,7 +95,10 @@ func (p *Publisher) send(follows bool) error {
 			m.Header[jetstream.ExpectedLastSubjSeqHeader] = []string{strconv.FormatUint(p.last+uint64(i), 10)}
 			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{before}
 		}
-		if batch {
+		switch {
+		case !batch && n > 1: // the subject alone does not tell a message from an earlier one of the row that has its number
+			m.Header[jetstream.ExpectedLastSeqHeader] = m.Header[jetstream.ExpectedLastSubjSeqHeader]
+		case batch:
 			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
 		}
 		var err error

@@ -130,6 +130,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if p.store, err = openStream(ctx, p.js, &p.patience, p.o.Cluster, "", &p.o.Limits); err != nil {
 		return err
 	}
+	p.buffer = agentBuffer
 	if n := p.stream.CachedInfo().Config.Replicas; n < 3 && first {
 		p.log.WarnContext(ctx, "fewer than 3 servers keep the events: a power failure may lose some", "replicas", n)
 	}

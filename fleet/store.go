@@ -20,6 +20,7 @@ type store struct {
 
 	js     jetstream.JetStream
 	stream jetstream.Stream
+	buffer int // of its consumers; if 0, messageBuffer
 }
 
 const (

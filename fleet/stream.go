@@ -60,6 +60,13 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
 		return fmt.Errorf("create fleet: %w", err)
 	}
+	if stream, err := js.Stream(ctx, StreamName(cluster)); err == nil && !stream.CachedInfo().Config.AllowAtomicPublish { // of an older version
+		config := stream.CachedInfo().Config
+		config.AllowAtomicPublish = true
+		if _, err := js.UpdateStream(ctx, config); err != nil {
+			return fmt.Errorf("create fleet: allow batches: %w", explain(js.Conn(), err))
+		}
+	}
 	s, err := openStream(ctx, js, new(patience), cluster, "", &limits)
 	if err == nil {
 		_, err = openBucket(ctx, js, &limits)
@@ -118,9 +125,9 @@ func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluste
 	case has.Retention != jetstream.LimitsPolicy:
 		return nil, fmt.Errorf("stream %s: it has the retention %s: want limits", has.Name, has.Retention)
 	case !has.AllowAtomicPublish:
-		return nil, fmt.Errorf("stream %s: it does not allow atomic batches: set allow_atomic", has.Name)
+		return nil, fmt.Errorf("stream %s: it does not allow atomic batches: \"pleg-pipeline fleet create\" lets it", has.Name)
 	}
-	return &store{p, js, stream}, nil
+	return &store{patience: p, js: js, stream: stream}, nil
 }
 
 // openBucket opens the bucket of the agents. It creates it if it is missing and limits is not nil.

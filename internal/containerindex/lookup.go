@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -16,7 +17,7 @@ import (
 // [pleg.ErrStopped], or is the cause of ctx.
 func (h Host) Lookup(ctx context.Context, x *Index, q lookup.Query) (lookup.Container, error) {
 	q.Container = parseID(string(q.Container))
-	if err := q.Check(); err != nil {
+	if err := option.CheckQuery(q); err != nil {
 		return lookup.Container{}, err
 	}
 	c, err := h.lookup(ctx, x, q)

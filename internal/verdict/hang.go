@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -19,13 +20,13 @@ func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 		found[f.PodUID] = f.Completed(s.At)
 	}
 	for _, p := range s.Failed {
-		found[p.UID] = Failed(p, s.At)
+		found[p.UID] = Failed(p, s.At).advised(s)
 	}
 	for _, f := range DefaultLimits.pods(s) {
-		found[f.PodUID] = f.Completed(s.At)
+		found[f.PodUID] = f.advised(s).Completed(s.At)
 	}
-	many := len(lostEnds(s)) >= manyPods             // which is the runtime's trouble
-	for _, stuck := range slices.Backward(s.Stuck) { // of several, the longest
+	many := len(lostEnds(s)) >= manyPods                                   // which is the runtime's trouble
+	for _, stuck := range slices.Backward(nodestate.Of(s.Details).Stuck) { // of several, the longest
 		if stuck.Shim != nil || !many {
 			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -52,26 +53,26 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	var all []Finding
 	for _, find := range []func(pleg.Status) []Finding{l.lists, l.stuck, l.hangs, l.failures, l.contradictions, l.slow} {
 		for _, f := range find(s) {
-			all = append(all, f.Completed(s.At))
+			all = append(all, f.advised(s).Completed(s.At))
 		}
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
 		all = append(all, Finding{
-			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: s.Since.Unhealthy, Detail: ": " + Plain(s.Err),
-		}.Completed(s.At))
+			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, Detail: ": " + Plain(s.Err),
+		}.advised(s).Completed(s.At))
 	}
 	if s.Degraded != nil {
 		f := Finding{
-			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
+			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: nodestate.Of(s.Details).Since.Degraded, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}
 		if errors.Is(s.Degraded, pleg.ErrListTooLarge) {
 			f.Cause, f.Subject, f.What = ListTooLarge, theList, "is too large"
 			f.Detail = strings.TrimPrefix(Plain(s.Degraded), "a list is too large")
 		}
-		all = append(all, f.Completed(s.At))
+		all = append(all, f.advised(s).Completed(s.At))
 	}
 	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
-		all = append(all, f.Completed(s.At))
+		all = append(all, f.advised(s).Completed(s.At))
 	}
 	return all
 }
@@ -122,7 +123,7 @@ func (l Limits) lists(s pleg.Status) []Finding {
 		return nil
 	}
 	if f.Cause != RuntimeFails {
-		f = f.WithRuntime(s.Runtime)
+		f = f.WithRuntime(nodestate.Of(s.Details).Process)
 	}
 	return []Finding{f}
 }
@@ -208,7 +209,7 @@ func (l Limits) slow(s pleg.Status) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, AtLeast: l.unwatched(s.Since.Slow), Detail: ": " + strings.Join(signs, "; "),
+		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: nodestate.Of(s.Details).Since.Slow, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Slow), Detail: ": " + strings.Join(signs, "; "),
 	}}
 }
 

@@ -227,6 +227,12 @@ func (e *encoder) encode(w *world) []byte {
 	m := &w.m
 	e.tick(m.absent.Began)
 	e.after(m.absent.Answered)
+	for _, o := range m.early {
+		e.pod(w.history, o.Pod)
+		e.tick(o.Began)
+		e.after(o.Answered)
+		e.at(o.At)
+	}
 	e.bool(len(m.queue) > 0, m.lives.begun)
 	e.byte(byte(len(m.lives.told)))
 	for n := range mostContainers {

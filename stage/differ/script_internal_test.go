@@ -381,6 +381,8 @@ func TestFoundByTheFirstList(t *testing.T) {
 		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
 		"list a=running; inspect; ok; list a=exited; inspect":             "",
 		"list -; list a=running; inspect":                                 "",
+		"all< a=running; one< a=running; one>; all>; inspect":             "Started(a)",
+		"all< -; one< a=running; one>; all>; inspect":                     "",
 	} {
 		s := play(t, script)
 		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })

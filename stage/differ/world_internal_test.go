@@ -192,7 +192,16 @@ func (w *world) answer(kind int, pod *pleg.Pod) {
 	began := w.asked[kind].began
 	w.asked[kind] = asking{}
 	asked := stage.Asked{Began: began, Answered: w.next(), At: time.Unix(int64(began), 0)} //nolint:gosec // small
-	if rec := w.m.records[explorePod]; rec == nil && began > w.m.absent.Answered || rec != nil && began > rec.asked.Answered {
+	newest := w.m.absent.Answered
+	if rec := w.m.records[explorePod]; rec != nil {
+		newest = rec.asked.Answered
+	}
+	for _, o := range w.m.early {
+		if o.Began > newest {
+			newest = o.Answered
+		}
+	}
+	if began > newest {
 		each(pod, func(c *pleg.Container, _ bool) {
 			n := number(c.ID)
 			w.ran[n] = w.ran[n] || kindOf(c.State) >= running
@@ -204,7 +213,7 @@ func (w *world) answer(kind int, pod *pleg.Pod) {
 		return
 	}
 	if !w.listed {
-		w.listed, w.first, w.alone = true, pod, w.m.records[explorePod] == nil
+		w.listed, w.first, w.alone = true, pod, w.m.records[explorePod] == nil && len(w.m.early) == 0
 	}
 	l := stage.Listing{Asked: asked, StreamUp: true}
 	if pod != nil {

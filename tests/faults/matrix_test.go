@@ -171,7 +171,7 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 		if ok, err := f.Healthy(); !ok {
 			t.Errorf("unhealthy in the end: %v", err)
 		}
-		f.audience.unread(pipeline.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 1}})
+		f.audience.unread(pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 1}})
 		time.Sleep(timeToRead)
 		f.audience.require(t, f.RequirePromises(promised(s)))
 		spoiled = f.spoiledCalls()

@@ -12,7 +12,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -53,13 +52,13 @@ func newAudience(f *fixture) *audience {
 	a := &audience{
 		f: f, rng: rand.New(rand.NewPCG(f.scenario.seed, 7)), service: plegv1.NewPLEGClient(kit.Connect(f.t, dial)), ended: make(chan struct{}),
 	}
-	a.unread(pipeline.SubscribeOptions{Replay: true})
+	a.unread(pleg.SubscribeOptions{Replay: true})
 	return a
 }
 
 // subscribe returns a subscriber that pauses after each event, unless pause is nil. wants is what its
 // filter wants.
-func (a *audience) subscribe(o pipeline.SubscribeOptions, wants func(promises.Pod, promises.Container) bool, pause func(), overSocket bool) *subscriber {
+func (a *audience) subscribe(o pleg.SubscribeOptions, wants func(promises.Pod, promises.Container) bool, pause func(), overSocket bool) *subscriber {
 	p := promised(a.f.scenario)
 	s := &promises.Stream{
 		Replay: o.Replay, Bookmarks: o.Bookmarks, Network: o.Filter.NetworkEvents, After: o.After, Types: o.Filter.Types, Wants: wants,
@@ -82,13 +81,13 @@ func (a *audience) subscribe(o pipeline.SubscribeOptions, wants func(promises.Po
 
 // unread adds a subscriber that reads one event, and the next once the pipeline has ended. It is in the
 // process: a socket has buffers that would read for it.
-func (a *audience) unread(o pipeline.SubscribeOptions) {
+func (a *audience) unread(o pleg.SubscribeOptions) {
 	s := a.subscribe(o, nil, func() { <-a.ended }, false)
 	s.stream.Unread = true
 	a.of = append(a.of, s)
 }
 
-func (a *audience) watch(o pipeline.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
+func (a *audience) watch(o pleg.SubscribeOptions, see func(pleg.Event)) *kit.Subscriber {
 	t := a.f.t
 	request, err := wire.FromOptions(o)
 	kit.Must(t, err)
@@ -129,7 +128,7 @@ func (a *audience) change() {
 
 // join adds a subscriber. In turn they begin at each kind of place.
 func (a *audience) join() {
-	o := pipeline.SubscribeOptions{Bookmarks: a.rng.IntN(2) == 0, Replay: a.rng.IntN(4) > 0}
+	o := pleg.SubscribeOptions{Bookmarks: a.rng.IntN(2) == 0, Replay: a.rng.IntN(4) > 0}
 	switch a.joined++; a.joined % 4 {
 	case 0: // the beginning, or a number that is not given yet
 		o.After = pleg.Position{Epoch: a.f.Epoch(), Seq: uint64(a.rng.IntN(2)) << 40}

@@ -26,14 +26,14 @@ func TestSyncedMeansComplete(t *testing.T) {
 		}
 		last := kit.UIDs(pods)[pods-1]
 		p.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
-		before := p.Follow(t, pipeline.SubscribeOptions{Replay: true}, nil)
-		restarted := p.Follow(t, pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}, nil)
-		live := p.Follow(t, pipeline.SubscribeOptions{}, nil)
+		before := p.Follow(t, pleg.SubscribeOptions{Replay: true}, nil)
+		restarted := p.Follow(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}, nil)
+		live := p.Follow(t, pleg.SubscribeOptions{}, nil)
 		p.Start(t)
 		time.Sleep(time.Second + 100*time.Millisecond)
 		p.Runtime.SetPodFault("p0", nil)
 		p.Runtime.Set("p0", "c1=exited c2=exited /s=running")
-		late := p.Follow(t, pipeline.SubscribeOptions{Replay: true}, nil)
+		late := p.Follow(t, pleg.SubscribeOptions{Replay: true}, nil)
 		kit.Relist(5)
 		p.Runtime.Set("p1", "c1=exited c2=exited /s=running")
 		kit.Relist(2)
@@ -70,7 +70,7 @@ func TestBookmarksDespiteAHungPod(t *testing.T) {
 		p.Runtime.Set("web/hung", "c=exited /s=running")
 		hungAt := time.Now()
 		of := func(filter pleg.Filter) *kit.Subscriber {
-			return p.Follow(t, pipeline.SubscribeOptions{Bookmarks: true, Filter: filter}, nil)
+			return p.Follow(t, pleg.SubscribeOptions{Bookmarks: true, Filter: filter}, nil)
 		}
 		concerned := map[string]*kit.Subscriber{
 			"all": of(pleg.Filter{}), "its namespace": of(pleg.Filter{Namespaces: []string{"web"}}),
@@ -117,11 +117,11 @@ func TestSlowSubscriberIsNamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{Logger: log.Logger(), History: 3})
 		p.StartBetweenLists(t)
-		sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
 		kit.Must(t, err)
-		namesake, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		namesake, err := p.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
 		kit.Must(t, err)
-		channel, err := p.Subscribe(pipeline.SubscribeOptions{Name: "channel"})
+		channel, err := p.Subscribe(pleg.SubscribeOptions{Name: "channel"})
 		kit.Must(t, err)
 		defer channel.Close()
 		channel.Events() // of which it reads nothing either
@@ -170,7 +170,7 @@ func TestGonePodHasItsLabels(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
 		p.Runtime.Set("shop/p", "c=running")
 		p.Runtime.SetPodFault("shop/p", plegtest.Fail(errInspect))
-		sub := p.Follow(t, pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p"}}, nil)
+		sub := p.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p"}}, nil)
 		p.StartBetweenLists(t)
 		p.Runtime.Remove("shop/p")
 		kit.Relist(1)

@@ -48,7 +48,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				return ctx.Err()
 			})
 			time.Sleep(timeout + wait + timeout) // it has hung twice
-			for time.Until(p.Status().Quarantined[0].NextTry) < 6*time.Second {
+			for time.Until(p.Look().Quarantined[0].NextTry) < 6*time.Second {
 				time.Sleep(time.Second)
 			}
 			p.Runtime.SetPodFault("hung", nil)
@@ -196,7 +196,7 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 		}
 		p.Start(t)
 		kit.Relist(warmUp)
-		if got := len(p.Status().Quarantined); got < hung-2*inspectors {
+		if got := len(p.Look().Quarantined); got < hung-2*inspectors {
 			t.Errorf("%d pods in quarantine, want %d, except pods that hang for the first time", got, hung)
 		}
 		seen := make(map[pleg.PodUID]int) // events

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -74,13 +75,13 @@ func TestVerdictAfterAHang(t *testing.T) {
 			p.RequestReinspect(uid)
 		}
 		time.Sleep(20 * time.Second)
-		if v := verdict.Of(p.Status()); v.Severity != verdict.Problem {
+		if v := verdict.Of(p.Look()); v.Severity != verdict.Problem {
 			t.Errorf("during the hang: %s", v.Text)
 		}
 		close(thaw)
 		p.Runtime.SetInspectFault(nil)
 		time.Sleep(4 * time.Second)
-		if v := verdict.Of(p.Status()); v.Severity != verdict.OK {
+		if v := verdict.Of(p.Look()); v.Severity != verdict.OK {
 			t.Errorf("4 s after the hang: %s", v.Text)
 		}
 	})
@@ -90,7 +91,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 func TestLabelsThatBecomeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
-		web := pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}}
+		web := pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}}
 		from, err := p.Subscribe(web)
 		kit.Must(t, err)
 		pod := func(words string, labels map[string]string) {
@@ -123,7 +124,7 @@ func TestVerdictOfAShortThreshold(t *testing.T) {
 		p.StartBetweenLists(t)
 		p.Runtime.SetListFault(plegtest.Hang)
 		time.Sleep(3 * time.Second / 2)
-		s := p.Status()
+		s := p.Look()
 		if v := verdict.Of(s); s.Healthy || v.Severity != verdict.Problem || !strings.Contains(v.Text, "the node is not healthy") {
 			t.Errorf("healthy %v, the verdict is %q, want that the node is not healthy", s.Healthy, v.Text)
 		}
@@ -146,7 +147,7 @@ func TestEmptyStatusMeansGone(t *testing.T) {
 				p.Runtime.Set("a", []string{"c=running d=running", "c=running"}[round%2])
 				p.RequestReinspect("a")
 				kit.Relist(3)
-				sub, err := p.Subscribe(pipeline.SubscribeOptions{Replay: true, Statuses: true})
+				sub, err := p.Subscribe(pleg.SubscribeOptions{Replay: true, Statuses: true})
 				kit.Must(t, err)
 				for _, ev := range kit.Read(t, sub) {
 					if ev.PodUID == "a" && (ev.Status == nil || ev.Status.Container("c") == nil) {
@@ -171,14 +172,14 @@ func TestFailedThenOverdue(t *testing.T) {
 		runtime.SetPodFault("a", plegtest.Fail(errShim))
 		runtime.Set("a", "c=exited")
 		kit.Relist(2)
-		if s := p.Status(); len(s.Failed) != 1 || len(s.Overdue) > 0 || s.Runtime != nil {
-			t.Fatalf("failed %+v, overdue %+v, process %+v, want one that failed", s.Failed, s.Overdue, s.Runtime)
+		if s := p.Look(); len(s.Failed) != 1 || len(s.Overdue) > 0 || nodestate.Of(s.Details).Process != nil {
+			t.Fatalf("failed %+v, overdue %+v, process %+v, want one that failed", s.Failed, s.Overdue, nodestate.Of(s.Details).Process)
 		}
 		runtime.SetPodFault("a", plegtest.Hang)
 		kit.Relist(4)
-		s := p.Status()
-		if len(s.Failed) > 0 || len(s.Overdue) != 1 || s.Relist.Failures > 0 || s.Runtime == nil || s.Runtime.PID != 41 {
-			t.Errorf("failed %+v, overdue %+v, process %+v, want one that is overdue, and the process", s.Failed, s.Overdue, s.Runtime)
+		s := p.Look()
+		if len(s.Failed) > 0 || len(s.Overdue) != 1 || s.Relist.Failures > 0 || nodestate.Of(s.Details).Process == nil || nodestate.Of(s.Details).Process.PID != 41 {
+			t.Errorf("failed %+v, overdue %+v, process %+v, want one that is overdue, and the process", s.Failed, s.Overdue, nodestate.Of(s.Details).Process)
 		}
 		if v := verdict.Of(s); len(v.Findings) != 1 || v.Findings[0].PodUID != "a" {
 			t.Errorf("the verdict is %+v, want one finding", v)
@@ -193,7 +194,7 @@ type processReporter struct {
 }
 
 func (r processReporter) Report() pleg.Report {
-	return pleg.Report{Degraded: r.degraded, Process: &pleg.Process{PID: 41, Name: "containerd", State: "T"}}
+	return pleg.Report{Degraded: r.degraded, Details: nodestate.State{Process: &nodestate.Process{PID: 41, Name: "containerd", State: "T"}}}
 }
 
 // A fallback is no news while the node is unhealthy for another reason.
@@ -203,12 +204,12 @@ func TestNotDegradedWhileUnhealthy(t *testing.T) {
 		p := kit.New(t, pipeline.Options{Runtime: processReporter{runtime.Basic(), errShim}, RelistThreshold: 10 * time.Second})
 		runtime.Set("a", "c=running")
 		p.StartBetweenLists(t)
-		if s := p.Status(); !errors.Is(s.Degraded, errShim) {
+		if s := p.Look(); !errors.Is(s.Degraded, errShim) {
 			t.Errorf("a healthy node is degraded by %v, want %v", s.Degraded, errShim)
 		}
 		runtime.SetListFault(plegtest.Hang)
 		time.Sleep(15 * time.Second)
-		if s := p.Status(); s.Healthy || s.Degraded != nil {
+		if s := p.Look(); s.Healthy || s.Degraded != nil {
 			t.Errorf("healthy %v, degraded by %v, want neither", s.Healthy, s.Degraded)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
@@ -55,9 +56,9 @@ func TestIdleWatchOfShims(t *testing.T) {
 	// What is measured is the watch: the daemon finds a shim that does not run, and the other cannot.
 	pod := f.pods[0]
 	must(t, f.lab.FreezeShim(ctx, pod))
-	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(s.Stuck) == 1 }))
-	if s, err := without.status(ctx); err != nil || len(s.Stuck) > 0 {
-		t.Errorf("the daemon without the processes finds %+v, %v", s.Stuck, err)
+	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(nodestate.Of(s.Details).Stuck) == 1 }))
+	if s, err := without.status(ctx); err != nil || len(nodestate.Of(s.Details).Stuck) > 0 {
+		t.Errorf("the daemon without the processes finds %+v, %v", nodestate.Of(s.Details).Stuck, err)
 	}
 	must(t, f.lab.ThawShim(pod))
 }

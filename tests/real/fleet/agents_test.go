@@ -82,6 +82,31 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 	}
 }
 
+// An agent that ends after another one has taken its place leaves the lease of that one alone.
+func TestEndOfAnOldAgent(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	leases, err := jetStream(t, connect(t, f.server.URL)).KeyValue(t.Context(), fleet.AgentBucket)
+	kit.Must(t, err)
+	holder := func() (h struct {
+		Agent string
+		Ended bool
+	}) {
+		entry, err := leases.Get(t.Context(), "test_example.node-a")
+		kit.Must(t, err)
+		kit.Must(t, json.Unmarshal(entry.Value(), &h))
+		return h
+	}
+	first := holder()
+	old, _ := f.replaced(f.server.URL)
+	for holder() == first {
+	}
+	old.stop()
+	if h := holder(); h.Agent == first.Agent || h.Ended {
+		t.Errorf("the lease is %+v, want that of the other agent than %+v", h, first)
+	}
+}
+
 // Another agent takes the place of an agent that was stopped with a message under way, although its
 // states were accepted before. Once it comes back, that message and all later ones are refused.
 func TestOldAgentComesBack(t *testing.T) {

@@ -44,7 +44,7 @@ func TestUnusableServer(t *testing.T) {
 		{name: "too old", url: startBinary(t, natsd.OldBinary, "").URL, says: "nats-server 2.10.29 is too old: want 2.12 or newer"},
 		{name: "other subjects", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"other.>"}}, says: `stream pleg-v2-test_example: it has the subjects [\"other.>\"]: want pleg.v2.test_example.>`},
 		{name: "other retention", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, Retention: jetstream.InterestPolicy}, says: "stream pleg-v2-test_example: it has the retention Interest: want limits"},
-		{name: "no batches", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}}, says: "stream pleg-v2-test_example: it does not allow atomic batches: set allow_atomic"},
+		{name: "no batches", config: " ", create: &jetstream.StreamConfig{Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}}, says: "stream pleg-v2-test_example: it does not allow atomic batches: "},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

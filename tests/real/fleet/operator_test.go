@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -69,6 +70,46 @@ func TestFullStreamHasRoomAgain(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// A stream that is nearly full is a warning, before it refuses something.
+func TestNearlyFullStreamIsAWarning(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	a := startAgent(t, s.URL, "node-a", agentOptions{first: 30, health: func(context.Context) (pleg.Status, error) {
+		return pleg.Status{Healthy: true, Relist: pleg.RelistStatus{Success: time.Now()}}, nil
+	}})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
+	doctor := func() string {
+		out, err := command(t, "doctor", "--fleet", s.URL, "--cluster", cluster).Output()
+		if err != nil {
+			t.Errorf("%v:\n%s", err, out)
+		}
+		return string(out)
+	}
+	for full, want := range map[uint64]string{70: "OK: 1 of 1 nodes", 85: "WARNING: 1 of 1 nodes; the stream is 8"} {
+		used := stateOf(t, streamAt(t, s.URL)).Bytes
+		configure(t, s.URL, func(c *jetstream.StreamConfig) { c.MaxBytes = int64(100 * used / full) })
+		if out := doctor(); !strings.Contains(out, want) {
+			t.Errorf("a stream that is %d %% full: %s\nwant %s", full, out, want)
+		}
+	}
+}
+
+// A stream of an older version allows no batches. "fleet create" lets it.
+func TestCreateAllowsBatches(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	js := jetStream(t, connect(t, s.URL))
+	_, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: streams[0], Subjects: []string{"pleg.v2.test_example.>"}, MaxAge: fleet.DefaultMaxAge, Discard: jetstream.DiscardNew, Compression: jetstream.S2Compression,
+	})
+	kit.Must(t, err)
+	a := startAgent(t, s.URL, "node-a", agentOptions{first: 3})
+	if out, err := command(t, "fleet", "create", "--fleet", s.URL, "--cluster", cluster).CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
 // An agent that no longer renews its lease is silent within 15 s, since its last renewal. One that has ended as it should was
@@ -203,6 +244,86 @@ func TestResumeWithAHole(t *testing.T) {
 		}
 		return c.Has(f.a.name, f.a.node.Truth())
 	})
+}
+
+// What comes between the replay of a hole and the last message that the replay had has no position: who resumed there would get
+// something twice.
+func TestPositionsInAReplayOfAHole(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	at, stream := f.newest(), streamAt(t, f.server.URL)
+	removed := stateOf(t, stream).LastSeq + 1
+	for range 3 {
+		for _, a := range []*agent{f.a, f.b} {
+			a.steps(2)
+			f.converges()
+		}
+	}
+	f.a.stop() // it would publish what is removed again
+	own, err := stream.GetLastMsgForSubject(t.Context(), "pleg.v2.test_example.node-a.>")
+	kit.Must(t, err)
+	kit.Must(t, stream.DeleteMsg(t.Context(), removed))
+	c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a, f.b)
+	c.eventually(func() error {
+		if n := len(c.events); n == 0 || c.events[n-1].Type != pleg.Synced || c.events[n-1].Node != "" {
+			return errors.New("no Synced")
+		}
+		return nil
+	})
+	events, gaps, _ := c.got()
+	if gaps != 1 || events[0].Node != f.a.name {
+		t.Fatalf("%d Gaps, the first event is %+v, want a Gap of the node", gaps, events[0])
+	}
+	positions := 0
+	for _, ev := range events {
+		if ev.At == "" {
+			continue
+		}
+		if positions++; messageOf(t, ev.At) < own.Sequence {
+			t.Errorf("%v has the position %s, before message %d of the replay", ev.Event, ev.At, own.Sequence)
+		}
+	}
+	if positions == 0 {
+		t.Error("nothing has a position")
+	}
+}
+
+// The position before the first message of the stream is still there; the one before that is not.
+func TestFirstPosition(t *testing.T) {
+	t.Parallel()
+	f := startField(t, fieldOptions{})
+	f.steps(10)
+	f.converges()
+	f.a.stop() // they would publish what is removed again
+	f.b.stop()
+	events, _, _ := f.got()
+	var there []fleet.Position
+	for _, ev := range events {
+		if ev.At != "" && (len(there) == 0 || messageOf(t, ev.At) > messageOf(t, there[len(there)-1])) {
+			there = append(there, ev.At)
+		}
+	}
+	i := len(there) / 2
+	kit.Must(t, streamAt(t, f.server.URL).Purge(t.Context(), jetstream.WithPurgeSequence(messageOf(t, there[i])+1)))
+	for _, tt := range []struct {
+		at   fleet.Position
+		gaps int
+	}{{there[i], 0}, {there[i-1], 1}} {
+		c := watch(t, f.server.URL, fleet.WatchOptions{After: &tt.at})
+		c.eventually(c.isSynced)
+		if got := c.gapsSoFar(); got != tt.gaps {
+			t.Errorf("after %s: %d Gaps, want %d", tt.at, got, tt.gaps)
+		}
+	}
+}
+
+// messageOf returns the sequence number in a position.
+func messageOf(t *testing.T, at fleet.Position) (message uint64) {
+	t.Helper()
+	_, after, _ := strings.Cut(string(at), ":")
+	_, err := fmt.Sscanf(after, "%d:", &message)
+	kit.Must(t, err)
+	return message
 }
 
 // A message that cannot be read is a Gap of its node at once, so that no position passes an event.

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
@@ -49,7 +48,7 @@ type eventsCommand struct {
 	since  string
 	types  []string
 
-	options client.WatchOptions // set by validate
+	options pleg.SubscribeOptions // set by validate
 	// last is the last event with a position that was printed.
 	last atomic.Pointer[fleet.Event]
 }
@@ -86,7 +85,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if c.filter.Types, err = parseTypes(c.types); err != nil {
 		return err
 	}
-	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
+	c.options = pleg.SubscribeOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
 	if flags.Changed("since") {
 		return c.validateSince()
 	}
@@ -223,7 +222,7 @@ func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) 
 	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
 		return
 	}
-	for ev, err := range from.Events(ctx, client.WatchOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {
+	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {
 		if err == nil && ev.ObservedAt.After(c.options.Since) { // a mark has no time
 			out.say(ctx, "the daemon has events since %s, and what it found then", ev.ObservedAt.Local().Format(time.DateTime))
 		}

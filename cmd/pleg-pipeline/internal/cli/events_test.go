@@ -96,7 +96,7 @@ func TestEventsSaysWhatIsMissing(t *testing.T) {
 func TestEventsOwnPipelineStartsNow(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
-	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerStarted,ContainerRemoved", "-o", "json", "--no-sandboxes")
+	s := start(t, out, "events", "-r", simulated(t, 5, "--churn-rate", "50"), "--type", "ContainerStarted,ContainerRemoved", "-o", "json", "--no-sandboxes")
 	out.await(t, string(pleg.ContainerRemoved))
 	s.stopAndWait(t)
 	for _, ev := range decode(t, out.String()) {

@@ -8,6 +8,7 @@ import (
 	"net"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc"
 
@@ -15,6 +16,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
+
+// Shipped are the flags of the command run in a release. The tests have those of [forTests] too.
+var Shipped = func() *pflag.FlagSet {
+	c, cmd := &runCommand{}, &cobra.Command{}
+	c.addFlags(cmd)
+	forTests = "yes"
+	return cmd.Flags()
+}()
 
 // OptionsOf returns what the flags of the command run make of a pipeline and of the client of its
 // runtime.

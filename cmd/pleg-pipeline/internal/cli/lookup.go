@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -71,7 +72,7 @@ func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
 	if given != 1 {
 		return errors.New("want exactly one: the id of a CONTAINER, --pid or --cgroup")
 	}
-	return c.query.Check()
+	return option.CheckQuery(c.query)
 }
 
 func (c *lookupCommand) run(ctx context.Context) error {

@@ -22,7 +22,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // nodeVariable names the node if --node does not. A DaemonSet can set it to spec.nodeName.
@@ -142,7 +141,7 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: conn, Source: d.pipe, Domain: f.nats.domain, Limits: f.limits, Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
-		Health: func(context.Context) (pleg.Status, error) { return d.pipe.Status(), nil },
+		Health: d.pipe.Status,
 	})
 	if err != nil {
 		return fmt.Errorf("--nats: %w", err)

@@ -55,7 +55,7 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 	for _, want := range []string{
 		"history: 10 # command line\n", "inspectors: 6 # PLEG_PIPELINE_INSPECTORS\n", "relist-period: 4s # /", "simulate: 5 # /",
-		"quiet: false # /", "events: \"off\" # /", "# max-quarantine: 5m0s # default\n",
+		"quiet: false # /", "events: \"off\" # /", "# list-timeout: 2m0s # default\n",
 	} {
 		if !strings.Contains("\n"+out, "\n"+want) {
 			t.Errorf("no line %q in:\n%s", want, out)

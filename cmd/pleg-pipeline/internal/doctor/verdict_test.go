@@ -94,11 +94,11 @@ func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 		p.StartBetweenLists(t)
 		inject(t, rt, simruntime.Fault{Code: codes.Internal})
 		kit.Relist(1)
-		before := verdict.Of(p.Status())
+		before := verdict.Of(p.Look())
 		if before.Severity != verdict.Warning || before.Findings[0].Cause != verdict.RuntimeFails {
 			t.Fatalf("the daemon says %q, want a warning", before.Text)
 		}
-		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", p.Status()) }
+		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", p.Look()) }
 		r := doctor.Examine(t.Context(), o)
 		if len(r.Findings) != 1 || !strings.HasPrefix(r.Verdict, "PROBLEM: the list of all pods fails") || !strings.Contains(r.Findings[0].Evidence, "; ") {
 			t.Errorf("verdict %q of %+v, want one problem with both evidences", r.Verdict, r.Findings)

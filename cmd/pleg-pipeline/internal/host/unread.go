@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Socket is one end of a connection between unix sockets.
@@ -41,7 +41,7 @@ type reader struct {
 }
 
 // look returns the clients that have not read for long, those that are stopped first.
-func (r *readers) look(now time.Time, long time.Duration) (all []pleg.Unread) {
+func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unread) {
 	before := r.seen
 	r.seen = make(map[uint32]reader)
 	sockets, _ := r.o.Sockets() // none if they are not known
@@ -60,11 +60,11 @@ func (r *readers) look(now time.Time, long time.Duration) (all []pleg.Unread) {
 				c.pid = owners(r.o.Proc, s.Peer)[s.Peer]
 			}
 			client, _ := process.Read(r.o.Proc, c.pid)
-			all = append(all, pleg.Unread{Since: c.since, Client: client, Bytes: c.bytes})
+			all = append(all, nodestate.Unread{Since: c.since, Client: client, Bytes: c.bytes})
 		}
 		r.seen[s.Peer] = c
 	}
-	slices.SortFunc(all, func(a, b pleg.Unread) int {
+	slices.SortFunc(all, func(a, b nodestate.Unread) int {
 		switch stopped := process.Stopped(a.Client); {
 		case stopped == process.Stopped(b.Client):
 			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.Bytes, a.Bytes))

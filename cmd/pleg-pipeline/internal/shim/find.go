@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -27,7 +28,7 @@ type shim struct {
 	// children are its processes, the oldest first; nil if they were not read in this look.
 	children []int
 	// process is set while it does not run, which was first seen at since.
-	process *pleg.Process
+	process *nodestate.Process
 	since   time.Time
 }
 
@@ -211,7 +212,7 @@ func (w *Watcher) seemsToRun(s *shim) bool {
 }
 
 // state returns the state of a shim's first thread.
-func (w *Watcher) state(s *shim) *pleg.Process {
+func (w *Watcher) state(s *shim) *nodestate.Process {
 	if again, ok := s.stat.(io.ReaderAt); ok {
 		n, _ := again.ReadAt(w.text[:], 0) // nothing if it has ended
 		p, _ := process.Parse(s.pid, w.text[:n])
@@ -222,14 +223,14 @@ func (w *Watcher) state(s *shim) *pleg.Process {
 }
 
 // read returns a process, whose state is empty if it has ended, and its parent's number.
-func (w *Watcher) read(pid int) (of *pleg.Process, parent int) {
+func (w *Watcher) read(pid int) (of *nodestate.Process, parent int) {
 	stat, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/stat", pid)) // empty if it has ended
 	return process.Parse(pid, stat)
 }
 
 // reason returns the shim's process if it is stopped, or if a thread of it waits in the kernel or its
 // cgroup is frozen, which its state D then says; nil otherwise.
-func (w *Watcher) reason(s *shim) *pleg.Process {
+func (w *Watcher) reason(s *shim) *nodestate.Process {
 	p := w.state(s)
 	switch {
 	case process.Stopped(p):

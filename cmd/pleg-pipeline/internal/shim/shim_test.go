@@ -17,6 +17,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -63,11 +64,11 @@ func (f steadyFile) ReadAt(b []byte, at int64) (int, error) {
 func (n *node) Cache() cache.Reader       { return n.cache }
 func (n *node) RequestRelist(pleg.PodUID) { n.asked.Add(1) }
 
-func (n *node) Status() pleg.Status {
+func (n *node) Status(context.Context) (pleg.Status, error) {
 	if s := n.status.Load(); s != nil {
-		return *s
+		return *s, nil
 	}
-	return pleg.Status{At: time.Now()}
+	return pleg.Status{At: time.Now()}, nil
 }
 
 func (n *node) watcher() *shim.Watcher {
@@ -163,24 +164,24 @@ var (
 func TestStuck(t *testing.T) {
 	containerd := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}
 	crio := map[int][]string{10: conmon, 11: inC1("S")}
-	stopped := &pleg.Process{PID: 10, Name: "containerd-shim", State: "T"}
+	stopped := &nodestate.Process{PID: 10, Name: "containerd-shim", State: "T"}
 	for name, test := range map[string]struct {
 		before, trouble map[int][]string
-		want            []pleg.Stuck     // without the pod and the time
-		agrees          bool             // the runtime learns the end
-		later           map[int][]string // part of the same trouble, which is as old as before
+		want            []nodestate.Stuck // without the pod and the time
+		agrees          bool              // the runtime learns the end
+		later           map[int][]string  // part of the same trouble, which is as old as before
 	}{
 		"a busy shim":         {containerd, map[int][]string{10: shimIn("R")}, nil, false, nil},
-		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped}}, false, nil},
-		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false, nil},
-		"a frozen cgroup":     {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "4:freezer:/\n0::/pod/frozen\n", "11 12 "}, 11: inC1("Z")}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10, Name: "containerd-shim", State: "D"}, Container: "nginx", ID: "c1"}}, false, nil},
-		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
-		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []pleg.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
+		"a stopped shim":      {containerd, map[int][]string{10: shimIn("T")}, []nodestate.Stuck{{Shim: stopped}}, false, nil},
+		"a shim in the disk":  {containerd, map[int][]string{10: shimIn("D")}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10, Name: "containerd-shim", State: "D"}}}, false, nil},
+		"a frozen cgroup":     {containerd, map[int][]string{10: {"containerd-shim", "S", shimLine, "4:freezer:/\n0::/pod/frozen\n", "11 12 "}, 11: inC1("Z")}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10, Name: "containerd-shim", State: "D"}, Container: "nginx", ID: "c1"}}, false, nil},
+		"and an end":          {containerd, map[int][]string{10: shimIn("T"), 11: inC1("Z")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, nil},
+		"and a later end":     {containerd, map[int][]string{10: shimIn("T")}, []nodestate.Stuck{{Shim: stopped, Container: "nginx", ID: "c1"}}, false, map[int][]string{11: inC1("Z")}},
 		"an end":              {containerd, map[int][]string{11: inC1("Z")}, nil, true, nil},
-		"a lost end":          {containerd, map[int][]string{11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
+		"a lost end":          {containerd, map[int][]string{11: nil}, []nodestate.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
 		"an exec ended":       {containerd, map[int][]string{11: nil, 10: {"containerd-shim", "S", shimLine, "", "12 13"}, 13: inC1("S")}, nil, false, nil},
-		"conmon ended":        {crio, map[int][]string{10: nil}, []pleg.Stuck{{Shim: &pleg.Process{PID: 10}}}, false, nil},
-		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []pleg.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
+		"conmon ended":        {crio, map[int][]string{10: nil}, []nodestate.Stuck{{Shim: &nodestate.Process{PID: 10}}}, false, nil},
+		"and its container":   {crio, map[int][]string{10: nil, 11: nil}, []nodestate.Stuck{{Container: "nginx", ID: "c1"}}, false, nil},
 		"another shim":        {map[int][]string{10: {"containerd-shim", "S", "/bin/containerd-shim-runsc-v1\x00-id\x00sandbox\x00", "", "11"}, 11: inC1("S")}, map[int][]string{11: nil}, nil, false, nil},
 		"nothing was watched": {map[int][]string{11: inC1("S")}, map[int][]string{11: nil}, nil, false, nil},
 	} {
@@ -304,7 +305,7 @@ func TestStartedLater(t *testing.T) {
 				}
 			}
 			pass()
-			if got := w.Stuck(); len(got) > 0 != test.alone || test.alone && (*got[0].Shim != pleg.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
+			if got := w.Stuck(); len(got) > 0 != test.alone || test.alone && (*got[0].Shim != nodestate.Process{} || got[0].Name != "web-0" || got[0].Container != "") {
 				t.Errorf("found %+v, want one without a shim: %t", got, test.alone)
 			}
 			n.set(map[int][]string{11: nil})
@@ -408,7 +409,7 @@ func TestHangingPod(t *testing.T) {
 		n.thread(1002, 777, "D")
 		time.Sleep(4 * time.Second)
 		synctest.Wait()
-		if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (pleg.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
+		if got := w.Stuck(); len(got) != 1 || got[0].UID != "sandbox002" || *got[0].Shim != (nodestate.Process{PID: 1002, Name: "containerd-shim", State: "D"}) {
 			t.Errorf("found %+v", got)
 		}
 	})
@@ -421,7 +422,7 @@ func TestBusyRuntime(t *testing.T) {
 	for name, busy := range map[string]pleg.Status{
 		"stopped": {Relist: pleg.RelistStatus{Started: since}},
 		"failing": {Relist: pleg.RelistStatus{Failures: 1}},
-		"slow":    {Since: pleg.Since{Slow: since}},
+		"slow":    {Details: nodestate.State{Since: nodestate.Since{Slow: since}}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n := &node{cache: podcache.New()}

@@ -11,6 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -67,7 +68,7 @@ func TestStateOfALookup(t *testing.T) {
 // TestFindingOfALookup looks up a container of a pod whose shim is stopped, and one of another pod.
 func TestFindingOfALookup(t *testing.T) {
 	now := time.Now()
-	status := pleg.Status{At: now, Stuck: []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: now.Add(-time.Minute), Shim: &pleg.Process{PID: 7, Name: "containerd-shim", State: "T"}}}}
+	status := pleg.Status{At: now, Details: nodestate.State{Stuck: []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: now.Add(-time.Minute), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}}}}
 	for uid, want := range map[pleg.PodUID]string{"u": "finding    PROBLEM: shop/web-0 has a hung shim since", "other": ""} {
 		var text strings.Builder
 		l := view.NewLookup(lookup.Container{PodUID: uid}, status)
