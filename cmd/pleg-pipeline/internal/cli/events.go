@@ -219,7 +219,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 
 // sayReach says since when the daemon has events if more were asked for.
 func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
-	if c.options.Since.IsZero() || c.fleet.given() {
+	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
 		return
 	}
 	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {
