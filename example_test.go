@@ -19,7 +19,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "example", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "example", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func run() (p *pipeline.Pipeline, runtime *plegtest.Runtime, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() { defer close(ended); _ = p.Run(ctx) }()
-	if err := p.Relist(ctx); err != nil {
+	if err := p.RelistAll(ctx); err != nil {
 		log.Fatal(err)
 	}
 	return p, runtime, func() { cancel(); <-ended }

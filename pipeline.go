@@ -31,8 +31,10 @@ type Pipeline struct {
 	cache   *podcache.Cache
 	index   *containerindex.Index
 	runtime *border.Runtime
-	running atomic.Bool
-	ended   chan struct{} // closed as Run returns
+	// statuses is what the stages write: the cache, the index, and Options.Store.
+	statuses *stores
+	running  atomic.Bool
+	ended    chan struct{} // closed as Run returns
 	// unregister takes the metrics out of Options.Registerer.
 	unregister func()
 	opts       Options // complete
@@ -49,8 +51,8 @@ type Pipeline struct {
 }
 
 // New returns a pipeline that does not run yet. If an option is bad, the error names the option and
-// wraps [pleg.ErrInvalidOption]; otherwise it says why the metrics could not be registered. Only
-// Run, when it returns, unregisters them.
+// wraps [pleg.ErrInvalidOption]; otherwise it says why the metrics could not be registered. Run, when
+// it returns, and Close unregister them.
 func New(o Options) (*Pipeline, error) {
 	if err := o.complete(); err != nil {
 		return nil, fmt.Errorf("new pipeline: %w", option.Invalid(err))
@@ -86,7 +88,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 		return err
 	}
 	p.index = containerindex.NewIndex(containerindex.Source{Relist: p.lister.Relist, Uninspected: p.cache.Uninspected, Ended: p.ended})
-	statuses := stores{p.cache, o.Store, p.index, o.Logger}
+	p.statuses = &stores{Cache: p.cache, own: o.Store, index: p.index, log: o.Logger, ending: make(chan struct{})}
 	p.hinter, err = hinter.New(hinter.Options{
 		Pods: p.runtime.PodLister(), Ticks: &p.ticks, Lister: p.lister, Logger: o.Logger, Metrics: metrics,
 	})
@@ -94,7 +96,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 		return err
 	}
 	p.differ, err = differ.New(differ.Options{
-		Cache: statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
+		Cache: p.statuses, RelistSoon: p.lister.RelistSoon, RelistPod: p.hinter.RequestRelist,
 		RelistPeriod: o.RelistPeriod, MaxQuarantine: o.MaxQuarantine, Inspectors: o.Inspectors, KubeletEvents: o.KubeletEvents,
 		Logger: o.Logger, Metrics: metrics,
 	})
@@ -102,7 +104,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 		return err
 	}
 	p.inspector, err = inspector.New(inspector.Options{
-		Runtime: p.runtime, Cache: statuses, Inspectors: o.Inspectors, Ended: p.recent.Ended,
+		Runtime: p.runtime, Cache: p.statuses, Inspectors: o.Inspectors, Ended: p.recent.Ended,
 		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
 		Logger: o.Logger, Metrics: metrics,
 	})
@@ -110,7 +112,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 		return err
 	}
 	p.dispatcher, err = dispatcher.New(dispatcher.Options{
-		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Logger: o.Logger, Metrics: metrics,
+		History: o.History, SlowAfter: slowAfter, Status: p.lastStatus, Synced: p.cache.MarkSynced, Logger: o.Logger, Metrics: metrics,
 	})
 	if err != nil {
 		return err
@@ -123,7 +125,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 			return err
 		}
 	}
-	return metrics.Register(verdict.Metric(p.Status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	return metrics.Register(verdict.Metric(p.status), prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "pleg_healthy",
 		Help: "1 while Healthy returns true, otherwise 0.",
 	}, func() float64 {
@@ -134,11 +136,12 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 
 // Run runs the stages until ctx ends, and then returns nil: [context.Cause] of ctx says why. No
 // goroutine of the pipeline is left, and every subscriber's channel is closed. Failures of the
-// runtime are retried. Run returns an error in three cases:
+// runtime are retried. Run returns an error in these cases:
 //
 //   - Options.Events is [EventsRequire] and the runtime has no events: the error wraps
 //     [pleg.ErrNoEvents];
-//   - calls of Options.Runtime still run a second after the end of their context;
+//   - calls of Options.Runtime still run a second after the end of their context, or one of
+//     Options.Store a second after the end of ctx;
 //   - Run was called before: a pipeline runs once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
@@ -160,9 +163,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	// before it has closed its channel.
 	ended := ctx
 	stages, ctx := errgroup.WithContext(ctx)
+	storeEnded := p.statuses.endWith(ctx)
 	stages.Go(func() error { return p.lister.Run(ctx, listings) })
 	stages.Go(func() error { return p.hinter.Run(ctx, observations) })
-	stages.Go(func() error { return verdict.Watch(ctx, p.Status, p.opts.Logger) })
+	stages.Go(func() error { return verdict.Watch(ctx, p.status, p.opts.Logger) })
 	if p.events != nil {
 		stages.Go(func() error { return p.events.Run(ctx) })
 	}
@@ -174,13 +178,25 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 	stages.Go(func() error { return p.dispatcher.Run(outcomes, marks) })
 	err := stages.Wait()
+	storeEnded()
 	if ended.Err() != nil && errors.Is(err, context.Cause(ended)) {
 		err = nil
 	}
 	p.cache.Close()
 	p.unregister() // so that another pipeline can have the registerer
 	close(p.ended)
-	return errors.Join(err, p.runtime.Abandoned())
+	return errors.Join(err, p.runtime.Abandoned(), p.statuses.abandoned())
+}
+
+// Close ends a pipeline whose Run was never called, as Run ends it: its metrics are unregistered and its
+// subscribers get [pleg.ErrStopped]. Run returns an error after that. Once Run was called, Close does
+// nothing: the context of Run ends the pipeline. Close does not wait for the runtime.
+func (p *Pipeline) Close() {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if !p.running.Load() {
+		_ = p.Run(ctx) // it fails only if it was called meanwhile
+	}
 }
 
 // Epoch returns the name of this pipeline in the positions of its events: [pleg.Event] has it too.
@@ -205,12 +221,12 @@ func (p *Pipeline) WaitSynced(ctx context.Context) error {
 // readable and does not change, and GetNewerThan returns [pleg.ErrStopped] in place of waiting.
 func (p *Pipeline) Cache() cache.Reader { return p.cache }
 
-// RequestReinspect requests an inspection of the pod at the next relist, which comes within
+// RequestReinspect requests an inspection of one pod at the next relist, which comes within
 // Options.RelistPeriod, whether or not the pod changed. If it did not, subscribers get a PodSync.
 // If the next relist does not show the pod, the request is dropped.
 //
 // RequestReinspect ends the pod's wait in quarantine, and an inspection of the pod that hangs. It
-// does not block.
+// does not wait for either. Methods that begin with Request never block.
 func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect(uid) }
 
 // RequestRelist requests a list of one pod at once, and an inspection if the pod changed. One list
@@ -218,20 +234,20 @@ func (p *Pipeline) RequestReinspect(uid pleg.PodUID) { p.differ.RequestReinspect
 // listed, with a pause between two such lists (Options.RelistPeriod).
 //
 // RequestRelist ends the pod's wait in quarantine, and an inspection of the pod that hangs. It does
-// not block.
+// not wait for the list; [Pipeline.RelistPod] does.
 func (p *Pipeline) RequestRelist(uid pleg.PodUID) {
 	p.differ.RequestRetry(uid)
 	p.hinter.RequestRelist(uid)
 }
 
-// Relist requests a list of all pods, and blocks until each changed pod has been inspected,
+// RelistAll requests a list of all pods, and blocks until each changed pod has been inspected,
 // successfully or not, and the events have been published. Calls that wait for a list to begin
-// share it, and there is a pause between two such lists (Options.RelistPeriod). Before Run, Relist
+// share it, and there is a pause between two such lists (Options.RelistPeriod). Before Run, RelistAll
 // waits for the first list.
 //
 // It returns the error of the list, the cause of ctx if ctx ends first, or [pleg.ErrStopped] once
 // Run has returned.
-func (p *Pipeline) Relist(ctx context.Context) error {
+func (p *Pipeline) RelistAll(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx) // before anything is kept for it
 	}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
@@ -53,7 +54,7 @@ func TestShortestHistory(t *testing.T) {
 		}
 		const last = 2 * containers
 		for after, gap := range map[uint64]bool{last - kept - 1: true, last - kept: false} {
-			sub, err := r.Subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: after}})
+			sub, err := r.Subscribe(pleg.SubscribeOptions{After: pleg.Position{Epoch: r.Epoch(), Seq: after}})
 			kit.Must(t, err)
 			if got := kit.Read(t, sub); (got[0].Type == pleg.Gap) != gap {
 				t.Errorf("after event %d of %d: the first event is %s, want a Gap: %v", after, last, got[0].Type, gap)
@@ -84,7 +85,7 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		if _, open := <-events; open {
 			t.Error("the subscriber's channel is open after Run has returned")
 		}
-		if _, err := r.Subscribe(pipeline.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
+		if _, err := r.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)
 		}
 		if _, err := r.Cache().GetNewerThan(t.Context(), "a", time.Now()); !errors.Is(err, pleg.ErrStopped) {
@@ -144,7 +145,7 @@ func TestHealthy(t *testing.T) {
 func relisting(t *testing.T, r *kit.Pipeline) <-chan error {
 	t.Helper()
 	relisted := make(chan error, 1)
-	go func() { relisted <- r.Relist(t.Context()) }()
+	go func() { relisted <- r.RelistAll(t.Context()) }()
 	synctest.Wait()
 	return relisted
 }
@@ -239,11 +240,11 @@ func TestRelistEnds(t *testing.T) {
 		errCaller := errors.New("the caller has no more time")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- r.Relist(ctx) }()
+		go func() { ended <- r.RelistAll(ctx) }()
 		synctest.Wait()
 		cancel(errCaller)
 		requireRelisted(t, ended, errCaller)
-		if err := r.Relist(ctx); !errors.Is(err, errCaller) {
+		if err := r.RelistAll(ctx); !errors.Is(err, errCaller) {
 			t.Errorf("Relist with a context that has ended = %v, want its cause", err)
 		}
 		r.Runtime.SetListFault(plegtest.Hang)
@@ -253,4 +254,73 @@ func TestRelistEnds(t *testing.T) {
 		requireRelisted(t, waiting, pleg.ErrStopped)
 		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
 	})
+}
+
+// A pipeline that never runs leaves nothing behind once it is closed.
+func TestCloseWithoutRun(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	for range 2 { // the second can have the registerer
+		p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: registry})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub, err := p.Subscribe(pleg.SubscribeOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.Close()
+		p.Close()
+		if _, err := sub.Next(t.Context()); !errors.Is(err, pleg.ErrStopped) {
+			t.Errorf("Next = %v, want ErrStopped", err)
+		}
+		if err := p.WaitSynced(t.Context()); !errors.Is(err, pleg.ErrStopped) {
+			t.Errorf("WaitSynced = %v, want ErrStopped", err)
+		}
+		if err := p.Run(t.Context()); err == nil {
+			t.Error("Run returns no error after Close")
+		}
+	}
+}
+
+// Once Run was called, its context alone ends the pipeline.
+func TestCloseWhileRunning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := kit.New(t, pipeline.Options{})
+		r.Start(t)
+		kit.Relist(1)
+		r.Close()
+		if err := r.RelistAll(t.Context()); err != nil {
+			t.Errorf("RelistAll = %v after Close", err)
+		}
+	})
+}
+
+// BenchmarkFirstList is the time until all pods of a node are known, for each pod.
+func BenchmarkFirstList(b *testing.B) {
+	for _, pods := range []int{10_000, 40_000, 100_000} {
+		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
+			runtime := plegtest.New()
+			list := make([]*pleg.Pod, pods)
+			for n := range list {
+				list[n] = plegtest.Pod(pleg.PodUID(fmt.Sprint(n)), fmt.Sprintf("c%d=running", n))
+			}
+			runtime.SetList(list)
+			b.ReportAllocs()
+			for b.Loop() {
+				p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: time.Second})
+				if err != nil {
+					b.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(b.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- p.Run(ctx) }()
+				if err := p.WaitSynced(ctx); err != nil {
+					b.Fatal(err)
+				}
+				cancel()
+				_ = <-ended
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
+		})
+	}
 }

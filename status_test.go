@@ -18,6 +18,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -168,8 +169,11 @@ var errFallback = errors.New("lists work in portions")
 
 func (r *reporting) Report() pleg.Report {
 	return pleg.Report{
-		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Stuck: []pleg.Stuck{{UID: "stuck"}}, Unread: []pleg.Unread{{Bytes: 1}}, Disk: &pleg.Disk{Used: 97}, Calls: *r.calls.Load(),
-		Process: &pleg.Process{PID: 41, Name: "containerd", State: "T"},
+		Endpoint: "unix:///runtime.sock", Degraded: errFallback, Calls: *r.calls.Load(),
+		Details: nodestate.State{
+			Process: &nodestate.Process{PID: 41, Name: "containerd", State: "T"},
+			Stuck:   []nodestate.Stuck{{UID: "stuck"}}, Unread: []nodestate.Unread{{Bytes: 1}}, Disk: &nodestate.Disk{Used: 97},
+		},
 	}
 }
 
@@ -185,8 +189,9 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		runtime.Set("a", "c=running")
 		r.Start(t)
 		time.Sleep(8*time.Second + time.Millisecond)
-		s := r.Status()
-		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(s.Stuck) != 1 || len(s.Unread) != 1 || s.Disk == nil || s.Runtime != nil {
+		s := r.Look()
+		n := nodestate.Of(s.Details)
+		if s.Endpoint != rt.Report().Endpoint || !errors.Is(s.Degraded, errFallback) || len(n.Stuck) != 1 || len(n.Unread) != 1 || n.Disk == nil || n.Process != nil {
 			t.Errorf("status %+v, want the address, the fallback and the stuck pod, and no process while lists succeed", s)
 		}
 		if n := rt.probes.Load(); n != 4 {
@@ -196,7 +201,7 @@ func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 		runtime.SetListFault(plegtest.Hang)
 		rt.set(pleg.Call{Method: "ContainerStatus", PodUID: "a"}, pleg.Call{Method: "ListContainers"})
 		time.Sleep(2 * time.Second)
-		if s := r.Status(); s.Relist.Call.String() != "ListContainers" || s.Runtime == nil || s.Runtime.PID != 41 {
+		if s := r.Look(); s.Relist.Call.String() != "ListContainers" || nodestate.Of(s.Details).Process == nil || nodestate.Of(s.Details).Process.PID != 41 {
 			t.Errorf("status %+v, want the call of the list and the process of the runtime", s)
 		}
 		time.Sleep(10 * time.Second)
@@ -218,7 +223,7 @@ func TestReportThatHangsBlocksNothing(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Second)
 			began := time.Now()
-			s := r.Status()
+			s := r.Look()
 			if took := time.Since(began); took > 50*time.Millisecond {
 				t.Errorf("Status took %v", took)
 			}
@@ -263,7 +268,7 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		requireCall := func(at, want string) {
 			t.Helper()
 			synctest.Wait()
-			s := r.Status()
+			s := r.Look()
 			if len(s.Quarantined) != 1 || s.Quarantined[0].Call == nil || s.Quarantined[0].Call.Method != want {
 				t.Errorf("%s: quarantined %+v, want the call %s", at, s.Quarantined, want)
 			}
@@ -275,12 +280,12 @@ func TestCallOfAQuarantinedPod(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		requireCall("after the first attempt", "PodSandboxStatus")
 		rt.set(pleg.Call{Method: "ContainerStatus", PodUID: "a"})
-		for _, q := range r.Status().Quarantined {
+		for _, q := range r.Look().Quarantined {
 			time.Sleep(time.Until(q.NextTry) + 100*time.Millisecond)
 		}
 		requireCall("during the second", "ContainerStatus")
 		time.Sleep(3 * time.Second)
-		if s := r.Status(); len(s.Overdue) != 1 || s.Overdue[0].Call == nil || s.Overdue[0].Call.Method != "ContainerStatus" {
+		if s := r.Look(); len(s.Overdue) != 1 || s.Overdue[0].Call == nil || s.Overdue[0].Call.Method != "ContainerStatus" {
 			t.Errorf("overdue %+v, want the call ContainerStatus", s.Overdue)
 		}
 	})
@@ -296,17 +301,17 @@ func TestFailingPodIsNamed(t *testing.T) {
 		r.Runtime.SetPodFault("fails", plegtest.Fail(errors.New("corrupt metadata")))
 		r.Runtime.Set("fails", "c=exited")
 		kit.Relist(1)
-		began := r.Status().Failed[0].Since
+		began := r.Look().Failed[0].Since
 		for range 600 {
 			time.Sleep(100 * time.Millisecond)
-			s := r.Status()
+			s := r.Look()
 			if len(s.Failed) != 1 || s.Failed[0].UID != "fails" || !s.Failed[0].Since.Equal(began) || s.Waiting != 1 || len(r.Cache().Pending()) != 1 {
 				t.Fatalf("after %v: failed %+v, %d wait", time.Since(began), s.Failed, s.Waiting)
 			}
 		}
 		r.Runtime.SetPodFault("fails", nil)
 		kit.Relist(1)
-		if s := r.Status(); len(s.Failed) > 0 || s.Waiting > 0 {
+		if s := r.Look(); len(s.Failed) > 0 || s.Waiting > 0 {
 			t.Errorf("after a success: failed %+v, %d wait", s.Failed, s.Waiting)
 		}
 	})

@@ -12,17 +12,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// SubscribeOptions configure one subscriber: see [pleg.SubscribeOptions].
-type SubscribeOptions = pleg.SubscribeOptions
-
-// Subscription is a position in the log of the pipeline: see [pleg.Subscription].
-type Subscription = pleg.Subscription
-
 // Subscribe adds a subscriber, before or while the pipeline runs. The subscriber gets every event
 // published after Subscribe has returned, and closes the subscription when it no longer reads.
 // Subscribe does not block. The error wraps [pleg.ErrInvalidOption] if an option is bad, and is
 // [pleg.ErrStopped] once Run has returned.
-func (p *Pipeline) Subscribe(o SubscribeOptions) (Subscription, error) {
+func (p *Pipeline) Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error) {
 	sub, err := p.dispatcher.Subscribe(o)
 	if err != nil {
 		return nil, err
@@ -32,10 +26,9 @@ func (p *Pipeline) Subscribe(o SubscribeOptions) (Subscription, error) {
 
 var _ node.Pipeline = (*Pipeline)(nil)
 
-// Watch subscribes once the range begins, ranges over the events, and closes the subscription when
-// the range ends. The range ends without an error if ctx ends, with [pleg.ErrStopped] once Run has
-// returned and all events were read, and with an error that wraps [pleg.ErrInvalidOption] if an
-// option is bad. To miss no event of a pipeline that is about to run, use [Pipeline.Subscribe].
+// Watch is [Pipeline.Subscribe] once the range begins, All of that subscription, and Close when the
+// range ends. An error of Subscribe ends the range. To miss no event of a pipeline that is about to
+// run, use Subscribe.
 func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		sub, err := p.Subscribe(o)
@@ -75,12 +68,17 @@ func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodSta
 // Pods returns what the cache has of the pods with these UIDs, or of all pods if no UID is given,
 // sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
 // until the first list of all pods is committed. Pods does not block.
-func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
+//
+// The pods contain what every event up to the position says. A subscriber with After that position
+// gets all later events and no replay: together they miss nothing. A pod may be newer than the position,
+// so that an event can say what the list already contains.
+func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error) {
 	if !p.cache.IsSynced() {
-		return nil, fmt.Errorf("list pods: %w", pleg.ErrNotSynced)
+		return nil, pleg.Position{}, fmt.Errorf("list pods: %w", pleg.ErrNotSynced)
 	}
+	position := p.dispatcher.Position() // before the cache is read, which is written before the event
 	if len(uids) == 0 {
-		return p.cache.List(), nil
+		return p.cache.List(), position, nil
 	}
 	var entries []cache.Entry
 	for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
@@ -88,7 +86,7 @@ func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 			entries = append(entries, e)
 		}
 	}
-	return entries, nil
+	return entries, position, nil
 }
 
 // lastStatus returns the newest good status of a pod, which has only the UID if the pod is gone.

@@ -28,4 +28,4 @@ for _ in $(seq "${RUNS:-10}"); do
 			grep -h 'FAIL' "$temp/$side" >&2
 	done
 done
-go tool -modfile=tools.mod benchstat "old=$temp/old" "new=$temp/new"
+GOWORK=off go tool -modfile=tools.mod benchstat "old=$temp/old" "new=$temp/new"

@@ -40,7 +40,7 @@ func pipelineRelist(b *testing.B, next [2][]*pleg.Pod, pods int) {
 	runtime := &memory{lists: make(chan []*pleg.Pod)}
 	p, err := pipeline.New(pipeline.Options{Runtime: runtime, RelistPeriod: 1, History: 8 * pods})
 	kit.Must(b, err)
-	subscription, err := p.Subscribe(pipeline.SubscribeOptions{})
+	subscription, err := p.Subscribe(pleg.SubscribeOptions{})
 	kit.Must(b, err)
 	ctx, cancel := context.WithCancel(b.Context())
 	var run errgroup.Group

@@ -3,7 +3,7 @@
 //	c, err := client.New("/run/pleg-pipeline/pleg.sock", client.Options{})
 //	...
 //	defer c.Close()
-//	for ev, err := range c.Watch(ctx, client.WatchOptions{Replay: true}) {
+//	for ev, err := range c.Watch(ctx, pleg.SubscribeOptions{Replay: true}) {
 //		if err != nil {
 //			return err // no attempt can succeed
 //		}
@@ -13,7 +13,8 @@
 // [Client.Watch] keeps the contract of a subscription when connections break and the
 // server restarts: it reconnects and resumes after its last event. If the server no
 // longer contains the next events, the watch gets a Gap and a replay of the current state.
-// It starts no goroutine; [Client.Subscribe] starts one when it is first read.
+// It starts no goroutine; [Client.Subscribe] starts one when it is first read, [Client.RequestRelist]
+// one while requests are on their way.
 //
 // All other calls end with an error that wraps [pleg.ErrNoDaemon] while the daemon is away:
 // within a minute if it is stopped and answers nothing. They can be made again.
@@ -66,8 +67,9 @@ var _ node.Pipeline = (*Client)(nil)
 // Client talks to one server. Its methods are safe for concurrent use. Each watch uses
 // its own connection; all other calls share one connection.
 type Client struct {
-	options Options
-	calls   *link
+	options  Options
+	calls    *link
+	requests requests
 }
 
 // New returns a client of the server on a unix socket. It does not connect yet: the
@@ -99,8 +101,8 @@ func (o *Options) complete(socket string) error {
 	return nil
 }
 
-// Close closes the shared connection and ends its calls. A watch ends with its own
-// context.
+// Close closes the shared connection, ends its calls and drops the requests that wait. A watch ends
+// with its own context.
 func (c *Client) Close() error { return c.calls.Close() }
 
 // Pods returns the state of the pods with these UIDs, or of all pods if there are none,
@@ -108,33 +110,45 @@ func (c *Client) Close() error { return c.calls.Close() }
 // error in an entry is a [*pleg.InspectionError], which wraps [cache.ErrNotInspected] if no
 // inspection of the pod has ended yet. The error of Pods wraps [pleg.ErrNotSynced] until the daemon
 // has committed its first list of all pods, and [pleg.ErrNoDaemon] if the daemon is away.
-func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error) {
+//
+// The pods contain what every event up to the position says. A watch with After that position gets
+// all later events and no replay. A daemon that is too old for positions has one of no epoch of
+// its own: that watch begins with a Gap and a replay.
+func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	request := &plegv1.ListPodsRequest{}
+	position := pleg.Position{Epoch: unknownEpoch}
+	request := &plegv1.ListPodsRequest{Position: true}
 	for _, uid := range uids {
 		request.PodUids = append(request.PodUids, string(uid))
 	}
 	stream, err := c.calls.pleg.ListPods(ctx, request)
 	if err != nil {
-		return nil, c.calls.callError("list pods", err)
+		return nil, pleg.Position{}, c.calls.callError("list pods", err)
 	}
 	var pods []cache.Entry
 	for size := 0; ; {
 		m, err := stream.Recv()
 		if errors.Is(err, io.EOF) {
-			return pods, nil
+			return pods, position, nil
 		}
 		if err != nil {
-			return nil, c.calls.callError("list pods", err)
+			return nil, pleg.Position{}, c.calls.callError("list pods", err)
+		}
+		if at := m.GetPosition(); at != nil && m.GetPod() == nil {
+			position = pleg.Position{Epoch: at.GetEpoch(), Seq: at.GetSeq()}
+			continue
 		}
 		size += proto.Size(m)
 		if size > limits.bytes || len(pods) == limits.pods {
-			return nil, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", limits.pods, limits.bytes)
+			return nil, pleg.Position{}, fmt.Errorf("list pods: the server sent more than %d pods or %d bytes", limits.pods, limits.bytes)
 		}
 		pods = append(pods, newEntry(m.GetPod()))
 	}
 }
+
+// unknownEpoch is no epoch of any pipeline.
+const unknownEpoch = "unknown"
 
 func newEntry(m *plegv1.Pod) cache.Entry {
 	p := cache.Entry{
@@ -158,7 +172,27 @@ func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 	if err != nil {
 		return pleg.Status{}, c.calls.callError("status of the pipeline", err)
 	}
-	return wire.ToPipelineStatus(m.GetStatus()), nil
+	s := wire.ToPipelineStatus(m.GetStatus())
+	s.Version = m.GetVersion()
+	return s, nil
+}
+
+// healthWithin is how long Healthy waits for the daemon.
+const healthWithin = 5 * time.Second
+
+// Healthy asks the daemon whether its pipeline works, and if not, why. It blocks for at most five
+// seconds. A daemon that is away is not healthy: the error wraps [pleg.ErrNoDaemon].
+func (c *Client) Healthy() (bool, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
+	defer cancel()
+	s, err := c.Status(ctx)
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w: it has not answered within %v", pleg.ErrNoDaemon, healthWithin)
+	}
+	if err != nil {
+		return false, err
+	}
+	return s.Healthy, s.Err
 }
 
 // PodStatus returns the status of a pod. Unless newerThan is zero, it blocks until an
@@ -195,7 +229,7 @@ func (c *Client) podStatus(ctx context.Context, r *plegv1.GetPodStatusRequest) (
 // no attempt can succeed, for example because the socket belongs to another user.
 func (c *Client) WaitSynced(ctx context.Context) error {
 	// A watch of a pod that does not exist is synced by the first list.
-	none := WatchOptions{Replay: true, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"-"}}}
+	none := pleg.SubscribeOptions{Replay: true, Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"-"}}}
 	for ev, err := range c.Watch(ctx, none) {
 		if err != nil {
 			return fmt.Errorf("wait for the first list: %w", err)

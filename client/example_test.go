@@ -48,7 +48,7 @@ func ExampleClient_Watch() {
 	}
 	defer c.Close()
 	pods := map[pleg.PodUID]*pleg.PodStatus{}
-	for ev, err := range c.Watch(context.Background(), client.WatchOptions{Replay: true, Statuses: true}) {
+	for ev, err := range c.Watch(context.Background(), pleg.SubscribeOptions{Replay: true, Statuses: true}) {
 		if err != nil {
 			log.Fatal(err) // no attempt can succeed
 		}

@@ -148,7 +148,7 @@ func (f *fixture) watch() *watch {
 	})
 	go func() {
 		defer close(w.Done)
-		for ev, err := range c.Watch(ctx, client.WatchOptions{}) {
+		for ev, err := range c.Watch(ctx, pleg.SubscribeOptions{}) {
 			if err != nil {
 				f.Error(err)
 			}

@@ -60,7 +60,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, err := clientOf(t, &hostile.Daemon{OnList: tt.list}).Pods(t.Context())
+			pods, _, err := clientOf(t, &hostile.Daemon{OnList: tt.list}).Pods(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
 				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
 			}
@@ -74,7 +74,7 @@ func TestEventsOfHostileServer(t *testing.T) {
 		nil, &plegv1.Event{Type: 4711, ObservedAt: &timestamppb.Timestamp{Seconds: 1 << 60}}, &plegv1.Event{Type: plegv1.EventType_EVENT_TYPE_GAP},
 	)})
 	n := 0
-	for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+	for ev, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Replay: true}) {
 		if err != nil || !ev.ObservedAt.IsZero() {
 			t.Errorf("got %+v, %v", ev, err)
 		}
@@ -93,7 +93,7 @@ func TestBadOptions(t *testing.T) {
 		t.Errorf("%v was sent", r)
 		return status.Error(codes.InvalidArgument, "no")
 	}})
-	for says, o := range map[string]client.WatchOptions{
+	for says, o := range map[string]pleg.SubscribeOptions{
 		`Types has the unknown event type "Nothing"`:                       {Filter: pleg.Filter{Types: []pleg.EventType{"Nothing"}}},
 		"After and Since exclude each other":                               {After: pleg.Position{Epoch: "e"}, Since: time.Now()},
 		"After has no epoch, so its number 475 may be of another pipeline": {After: pleg.Position{Seq: 475}},
@@ -128,7 +128,7 @@ func TestFinalErrors(t *testing.T) {
 				return status.Error(code, "no")
 			}})
 			var got error
-			for _, err := range c.Watch(ctx, client.WatchOptions{}) {
+			for _, err := range c.Watch(ctx, pleg.SubscribeOptions{}) {
 				got = err
 			}
 			is := slices.Contains(final, code)
@@ -162,7 +162,7 @@ func TestGapHasItsReplay(t *testing.T) {
 		true:  "Synced() Started(c) Gap() Started(r) Synced() Bookmark() Started(c)",
 	} {
 		var got []pleg.Event
-		for ev, err := range c.Watch(t.Context(), client.WatchOptions{Bookmarks: bookmarks}) {
+		for ev, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Bookmarks: bookmarks}) {
 			kit.Must(t, err)
 			if got = append(got, ev); ev.Seq == 8 {
 				break
@@ -187,7 +187,7 @@ func TestShortConnectionsBackOff(t *testing.T) {
 			}})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			for _, err := range c.Watch(ctx, client.WatchOptions{}) {
+			for _, err := range c.Watch(ctx, pleg.SubscribeOptions{}) {
 				if err != nil {
 					t.Error(err)
 				}
@@ -201,7 +201,7 @@ func TestShortConnectionsBackOff(t *testing.T) {
 
 // requestsOf returns the first two requests of a watch whose first connection breaks after
 // some events.
-func requestsOf(t *testing.T, o client.WatchOptions, events []pleg.Event) (requests [2]*plegv1.WatchRequest) {
+func requestsOf(t *testing.T, o pleg.SubscribeOptions, events []pleg.Event) (requests [2]*plegv1.WatchRequest) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -236,29 +236,29 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 		return ev
 	}
 	mark := func(t pleg.EventType, seq uint64) pleg.Event { return pleg.Event{Seq: seq, Type: t} }
-	stateBefore := client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}, Replay: true}
+	stateBefore := pleg.SubscribeOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}, Replay: true}
 	tests := []struct {
 		name    string
-		options client.WatchOptions
+		options pleg.SubscribeOptions
 		events  []pleg.Event
 		after   uint64 // 0: it asks for a replay
 		state   bool   // it asks for a replay too
 	}{
-		{"an event", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4, false},
-		{"a bookmark", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7, false},
-		{"a gap in the middle", client.WatchOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), mark(pleg.Gap, 12)}, 4, false},
-		{"what follows a gap", client.WatchOptions{Replay: true}, []pleg.Event{started(4), mark(pleg.Gap, 12), mark(pleg.Synced, 12), started(13)}, 13, false},
-		{"a reinspected pod", client.WatchOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5, false},
-		{"a gap", client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2, false},
-		{"a part of a replay", client.WatchOptions{Replay: true}, []pleg.Event{replayed(6)}, 6, false},
-		{"a gap and a part of its replay", client.WatchOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
-		{"nothing", client.WatchOptions{Replay: true}, nil, 0, false},
-		{"nothing of the state and the events since a time", client.WatchOptions{Replay: true, Since: time.Unix(1, 0)}, nil, 0, false},
-		{"a part of a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6)}, 0, false},
+		{"an event", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4)}, 4, false},
+		{"a bookmark", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), mark(pleg.Bookmark, 7)}, 7, false},
+		{"a gap in the middle", pleg.SubscribeOptions{Replay: true}, []pleg.Event{mark(pleg.Synced, 3), started(4), mark(pleg.Gap, 12)}, 4, false},
+		{"what follows a gap", pleg.SubscribeOptions{Replay: true}, []pleg.Event{started(4), mark(pleg.Gap, 12), mark(pleg.Synced, 12), started(13)}, 13, false},
+		{"a reinspected pod", pleg.SubscribeOptions{Replay: true}, []pleg.Event{{Seq: 5, Type: pleg.PodSync, PodUID: "a"}}, 5, false},
+		{"a gap", pleg.SubscribeOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20)}, 2, false},
+		{"a part of a replay", pleg.SubscribeOptions{Replay: true}, []pleg.Event{replayed(6)}, 6, false},
+		{"a gap and a part of its replay", pleg.SubscribeOptions{After: pleg.Position{Epoch: "epoch", Seq: 2}}, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
+		{"nothing", pleg.SubscribeOptions{Replay: true}, nil, 0, false},
+		{"nothing of the state and the events since a time", pleg.SubscribeOptions{Replay: true, Since: time.Unix(1, 0)}, nil, 0, false},
+		{"a part of a replay not asked for", pleg.SubscribeOptions{}, []pleg.Event{replayed(6)}, 0, false},
 		{"a part of the state before a position", stateBefore, []pleg.Event{replayed(1)}, 2, true},
 		{"the state before a position", stateBefore, []pleg.Event{replayed(1), started(3)}, 3, false},
 		{"a gap instead of the state", stateBefore, []pleg.Event{mark(pleg.Gap, 20), replayed(6)}, 6, false},
-		{"a replay not asked for", client.WatchOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8, false},
+		{"a replay not asked for", pleg.SubscribeOptions{}, []pleg.Event{replayed(6), mark(pleg.Synced, 8)}, 8, false},
 	}
 	for _, tt := range tests {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
@@ -272,7 +272,7 @@ func TestWatchResumesFromLastEvent(t *testing.T) {
 
 // Each request carries every option, also a request after a broken connection.
 func TestEveryOptionGoesWithEachRequest(t *testing.T) {
-	o := client.WatchOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{Selector: "app=web", OmitSandboxes: true}}
+	o := pleg.SubscribeOptions{Name: "agent", Since: time.Unix(1, 0), Statuses: true, Filter: pleg.Filter{Selector: "app=web", OmitSandboxes: true}}
 	want, err := wire.FromOptions(o)
 	kit.Must(t, err)
 	want.Bookmarks = true // always: they keep the position

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -107,7 +106,7 @@ func (p *program) live(ctx context.Context, f *fixture) {
 	for ctx.Err() == nil {
 		c := f.newClient(nil)
 		events := 1 + p.rng.IntN(100)
-		for ev, err := range c.Watch(ctx, client.WatchOptions{After: p.at, Replay: p.at == pleg.Position{}}) {
+		for ev, err := range c.Watch(ctx, pleg.SubscribeOptions{After: p.at, Replay: p.at == pleg.Position{}}) {
 			if err != nil {
 				p.t.Error(err)
 			}

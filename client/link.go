@@ -34,7 +34,7 @@ const maxHeaders = 64 << 10
 const (
 	maxTries     = 100
 	retryRefused = `{"methodConfig": [{
-		"name": [{"service": "pleg.v1.PLEG", "method": "GetPodStatus"}],
+		"name": [{"service": "pleg.v1.PLEG", "method": "GetPodStatus"}, {"service": "pleg.v1.PLEG", "method": "RequestRelist"}],
 		"retryPolicy": {
 			"maxAttempts": 100, "initialBackoff": "0.05s", "maxBackoff": "5s", "backoffMultiplier": 2,
 			"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]

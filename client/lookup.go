@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -16,7 +17,7 @@ import (
 // server's Pipeline.Lookup, with the same errors: a process id is of the server's pid namespace. It
 // blocks until the server has answered or ctx ends.
 func (c *Client) Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error) {
-	if err := q.Check(); err != nil {
+	if err := option.CheckQuery(q); err != nil {
 		return lookup.Container{}, err
 	}
 	m, err := c.calls.pleg.Lookup(ctx, wire.FromQuery(q))

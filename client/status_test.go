@@ -38,7 +38,7 @@ func TestPods(t *testing.T) {
 		f.runtime.SetPodFault("failing", plegtest.Fail(errBroken))
 		f.runtime.Set("failing", "c=exited")
 		kit.Relist(3)
-		pods, err := f.client.Pods(t.Context())
+		pods, _, err := f.client.Pods(t.Context())
 		if err != nil || len(pods) != 4 {
 			t.Fatalf("got %+v, %v, want four pods", pods, err)
 		}
@@ -64,7 +64,7 @@ func TestPods(t *testing.T) {
 		if age := time.Since(well.CurrentAsOf); age != 500*time.Millisecond {
 			t.Errorf("pod well is current as of %v ago, want half a second: since the last list", age)
 		}
-		if some, err := f.client.Pods(t.Context(), "well", "unknown", "well"); err != nil || len(some) != 1 || some[0].UID != "well" {
+		if some, _, err := f.client.Pods(t.Context(), "well", "unknown", "well"); err != nil || len(some) != 1 || some[0].UID != "well" {
 			t.Errorf("got %+v, %v, want pod well alone, once", some, err)
 		}
 	})

@@ -11,13 +11,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Subscription is a position in the log of the daemon's pipeline: see [pleg.Subscription].
-type Subscription = pleg.Subscription
-
-// Subscribe returns a subscription that reconnects and resumes as [Client.Watch] does. It connects
-// when it is read for the first time, and gets what is published from then on. The error wraps
-// [pleg.ErrInvalidOption]; what only the server can check is an error of Next.
-func (c *Client) Subscribe(o pleg.SubscribeOptions) (Subscription, error) {
+// Subscribe returns a subscription across all connections, which are retried. It connects when it is
+// read for the first time, and gets what is published from then on. After a broken connection it gets
+// the events published since, and then a Synced. If they are no longer available, it first gets a
+// Gap, and then a replay that replaces everything before.
+//
+// The error wraps [pleg.ErrInvalidOption]. Next returns an error only if no attempt can succeed, for
+// example because the selector is bad, the socket belongs to another user, or the daemon is too old
+// for an option.
+func (c *Client) Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error) {
 	request, err := newRequest(o)
 	if err != nil {
 		return nil, fmt.Errorf("subscribe: %w", err)
@@ -28,6 +30,13 @@ func (c *Client) Subscribe(o pleg.SubscribeOptions) (Subscription, error) {
 	return s, nil
 }
 
+// Who reads a subscription.
+const (
+	nobody  int32 = iota
+	next          // during one call
+	channel       // from the first call of Events on
+)
+
 // subscription is a watch whose events a goroutine passes to a channel, which all readers read.
 type subscription struct {
 	name   string
@@ -37,6 +46,7 @@ type subscription struct {
 	once   sync.Once
 	events chan pleg.Event
 	err    error // why events was closed
+	reader atomic.Int32
 	lag    atomic.Pointer[pleg.Lag]
 }
 
@@ -68,10 +78,14 @@ func (s *subscription) Name() string { return s.name }
 
 // Next implements [pleg.Subscription].
 func (s *subscription) Next(ctx context.Context) (pleg.Event, error) {
-	s.start()
 	if s.ctx.Err() != nil {
 		return pleg.Event{}, pleg.ErrClosed
 	}
+	if !s.reader.CompareAndSwap(nobody, next) {
+		return pleg.Event{}, pleg.ErrTwoReaders
+	}
+	defer s.reader.Store(nobody)
+	s.start()
 	if ctx.Err() != nil {
 		return pleg.Event{}, context.Cause(ctx)
 	}
@@ -103,6 +117,11 @@ func (s *subscription) All(ctx context.Context) iter.Seq2[pleg.Event, error] {
 
 // Events implements [pleg.Subscription].
 func (s *subscription) Events() <-chan pleg.Event {
+	if !s.reader.CompareAndSwap(nobody, channel) && s.reader.Load() != channel {
+		closed := make(chan pleg.Event)
+		close(closed)
+		return closed
+	}
 	s.start()
 	return s.events
 }

@@ -19,18 +19,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// WatchOptions configure one watch: see [pleg.SubscribeOptions]. If Name is empty, the server
-// decides.
-type WatchOptions = pleg.SubscribeOptions
-
-// Watch ranges over the events until ctx ends: one subscription across all connections, which are
-// retried. The range ends with an error only if no attempt can succeed, for example because the
-// selector is bad or the socket belongs to another user; otherwise the error is nil.
-//
-// After a broken connection, the watch gets the events published since, and then a
-// Synced. If they are no longer available, it first gets a Gap, and then a replay that
-// replaces everything before.
-func (c *Client) Watch(ctx context.Context, o WatchOptions) iter.Seq2[pleg.Event, error] {
+// Watch is [Client.Subscribe] once the range begins, All of that subscription, and Close when the
+// range ends, without a goroutine. An error of Subscribe ends the range.
+func (c *Client) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		request, err := newRequest(o)
 		if err != nil {
@@ -49,7 +40,7 @@ var errStopped = errors.New("the loop over the range has ended")
 // watch is one range over the events.
 type watch struct {
 	client  *Client
-	options WatchOptions
+	options pleg.SubscribeOptions
 	request *plegv1.WatchRequest
 	yield   func(pleg.Event, error) bool
 
@@ -132,6 +123,9 @@ func (w *watch) connect(ctx context.Context, request *plegv1.WatchRequest) error
 	}
 	first := w.last == nil && (request.GetSince() == nil || w.options.Replay)
 	request.ResumeAfter, request.Replay = w.last, first || w.stateless
+	if err := link.knows(ctx, request); err != nil {
+		return err
+	}
 	stream, err := link.pleg.Watch(ctx, request)
 	if err != nil {
 		return link.callError("connect", err)
@@ -181,7 +175,7 @@ func (w *watch) deliver(m *plegv1.Event, request *plegv1.WatchRequest) bool {
 func newRequest(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	r, err := wire.FromOptions(o)
 	if err != nil {
-		return nil, option.Invalid(fmt.Errorf("WatchOptions.%w", err))
+		return nil, option.Invalid(fmt.Errorf("SubscribeOptions.%w", err))
 	}
 	r.Bookmarks = true
 	return r, nil

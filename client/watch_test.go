@@ -52,7 +52,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 			},
 		} {
 			ctx, cancel := end(t.Context())
-			for ev, err := range c.Watch(ctx, client.WatchOptions{}) {
+			for ev, err := range c.Watch(ctx, pleg.SubscribeOptions{}) {
 				t.Errorf("got %v, %v", ev, err)
 			}
 			cancel()
@@ -65,7 +65,7 @@ func TestDaemonIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {
 			_, ofPod := c.PodStatus(t.Context(), "a", time.Time{})
-			_, ofPods := c.Pods(t.Context())
+			_, _, ofPods := c.Pods(t.Context())
 			_, ofStatus := c.Status(t.Context())
 			_, ofLookup := c.Lookup(t.Context(), lookup.Query{Container: "c"})
 			return map[string]error{"PodStatus": ofPod, "Pods": ofPods, "Status": ofStatus, "Lookup": ofLookup}
@@ -90,7 +90,7 @@ func TestDaemonIsAway(t *testing.T) {
 		defer forbidden.Close()
 		all := calls(forbidden)
 		all["WaitSynced"] = forbidden.WaitSynced(t.Context())
-		for _, err := range forbidden.Watch(t.Context(), client.WatchOptions{}) { // it ends
+		for _, err := range forbidden.Watch(t.Context(), pleg.SubscribeOptions{}) { // it ends
 			all["Watch"] = errors.Join(all["Watch"], err)
 		}
 		if all["Watch"] == nil {
@@ -125,7 +125,7 @@ func TestForbiddenForAMoment(t *testing.T) {
 		kit.Must(t, err)
 		defer c.Close()
 		synced := 0
-		for ev, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true}) {
+		for ev, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Replay: true}) {
 			kit.Must(t, err)
 			if ev.Type != pleg.Synced {
 				continue

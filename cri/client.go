@@ -20,6 +20,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/instrument"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -45,6 +46,8 @@ type Client struct {
 	events   *grpc.ClientConn
 	observed *observed // the connections of conn
 	runtime  runtimeapi.RuntimeServiceClient
+	// watched is when the first event stream was requested; nil before.
+	watched atomic.Pointer[time.Time]
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
 	// last is the result of the last list; nil before the first.
@@ -108,11 +111,10 @@ func New(endpoint string, opts Options) (*Client, error) {
 //     [pleg.ErrListTooLarge]. A sandbox without a container may be found late.
 //   - The socket does not exist although a connection is open: no other program reaches the runtime.
 //
-// Process is the one that listened at the socket when the last connection was made, unless that is
-// outside the pid namespace. Calls are lists and statuses, without the event stream.
+// Calls are lists and statuses, without the event stream.
 func (c *Client) Report() pleg.Report {
 	calls := c.inFlight.list()
-	return pleg.Report{Endpoint: c.endpoint, Degraded: c.fallback(), Process: c.process(len(calls) > 0 || c.metrics.failed.Load()), Calls: calls}
+	return pleg.Report{Endpoint: c.endpoint, Degraded: c.fallback(), Details: nodestate.State{Process: c.process(len(calls) > 0 || c.metrics.failed.Load())}, Calls: calls}
 }
 
 // Close closes the connections and unregisters the metrics. Calls in flight fail with the code

@@ -25,6 +25,10 @@ const (
 	// offWithin is how soon a runtime ends a stream if its events are switched off. A runtime whose
 	// events have worked may also do so, because it restarts.
 	offWithin = time.Second
+	// oldWithin is how long after the first stream was opened the events of before may come: containerd
+	// hands out those of five minutes, and a busy node takes seconds for them. After it the times of events
+	// count for nothing, as a clock may be set back.
+	oldWithin = time.Minute
 )
 
 // errStreamEnded means that the runtime ended the stream without a reason.
@@ -33,7 +37,8 @@ var errStreamEnded = errors.New("the runtime ended the stream")
 // WatchEvents follows the runtime's CRI events on a connection of its own and calls hint with each,
 // until ctx or the stream ends. It calls opened once the stream has been requested and the runtime has
 // answered another call: only the first event, or the end of the stream, shows whether the runtime has
-// events. Both functions are called by this goroutine.
+// events. Both functions are called by this goroutine. The hint of an event from before the first stream
+// names no container.
 //
 // The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime has no events or has them switched
 // off, and otherwise the grpc status if there is one. A runtime without events is asked once for each
@@ -42,11 +47,13 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the stream if hint panics
 	runtime := runtimeapi.NewRuntimeServiceClient(c.events)
-	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed.WithLabelValues(notUTF8).Inc})
+	decode := grpc.ForceCodecV2(eventCodec{protobuf, c.metrics.malformed.Inc})
 	began, on := time.Now(), c.observed.last.Load()
 	if none := on.noEvents.Load(); none != nil {
 		return *none
 	}
+	c.watched.CompareAndSwap(nil, &began)
+	first := *c.watched.Load()
 	stream, err := runtime.GetContainerEvents(ctx, &runtimeapi.GetEventsRequest{}, decode)
 	if err == nil {
 		_, err = runtime.Version(ctx, &runtimeapi.VersionRequest{})
@@ -77,6 +84,10 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 			}
 			return err
 		}
-		hint(c.hint(event))
+		h := c.hint(event)
+		if at := event.GetCreatedAt(); at > 0 && at < first.UnixNano() && time.Since(first) < oldWithin {
+			h.Name = "" // what was over before is not new
+		}
+		hint(h)
 	}
 }

@@ -223,3 +223,29 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 	}
 	kit.RequireMetric(t, registry, 3, "pleg_malformed_items_total")
 }
+
+// What happened before the first stream was opened is not new: its hints name no container. A clock that
+// is set back later changes nothing.
+func TestEventsFromBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := time.Now()
+		time.Sleep(time.Second)
+		fake := &rawruntime.Runtime{Events: make(chan *runtimeapi.ContainerEventResponse)}
+		w := watchEvents(t, connect(t, fake, cri.Options{}))
+		<-w.opened
+		nameOf := func(at time.Time) string {
+			fake.Events <- &runtimeapi.ContainerEventResponse{
+				ContainerId: "s1", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: at.UnixNano(),
+				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1"}},
+			}
+			return (<-w.hints).Name
+		}
+		if old, now := nameOf(before), nameOf(time.Now()); old != "" || now != "web" {
+			t.Errorf("the hints name %q of before and %q of now, want only the second", old, now)
+		}
+		time.Sleep(time.Minute)
+		if name := nameOf(before); name != "web" {
+			t.Errorf("a minute later a hint names %q, want web", name)
+		}
+	})
+}

@@ -43,7 +43,7 @@ type item struct {
 	bytes, annotations int
 }
 
-// The reasons for which a listed item is malformed, as in the metric pleg_malformed_items_total.
+// The reasons for which a listed item is malformed, as in the log.
 const (
 	noID        = "no_id"
 	noMetadata  = "no_metadata"
@@ -53,8 +53,6 @@ const (
 	sharedUID   = "shared_pod_uid"
 	notUTF8     = "not_utf8"
 )
-
-var reasons = []string{noID, noMetadata, noPodUID, duplicateID, noPod, sharedUID, notUTF8}
 
 func sandboxItem(s *runtimeapi.PodSandbox) *item {
 	meta := s.GetMetadata()
@@ -146,19 +144,19 @@ func wallTime(ns int64) time.Time {
 	return time.Unix(0, ns)
 }
 
-// Skipped is a listed sandbox or container that is malformed or belongs to no pod. It is completed
+// skippedItem is a listed sandbox or container that is malformed or belongs to no pod. It is completed
 // from elsewhere or left out.
-type Skipped struct {
+type skippedItem struct {
 	Sandbox       bool // otherwise a container
 	ID, SandboxID pleg.ContainerID
 	Name          string
 	// Reason is no_id, no_metadata, no_pod_uid, duplicate_id, no_pod, shared_pod_uid or not_utf8,
-	// as in the metric pleg_malformed_items_total.
+	// as in the log.
 	Reason string
 }
 
-func (it *item) skipped(reason string) Skipped {
-	return Skipped{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: reason}
+func (it *item) skipped(reason string) skippedItem {
+	return skippedItem{Sandbox: it.sandbox, ID: it.ID, SandboxID: it.SandboxID, Name: it.Name, Reason: reason}
 }
 
 // maxRemembered bounds the items whose warning is remembered: a runtime with new bad
@@ -170,11 +168,11 @@ const maxRemembered = 1000
 type skipped struct {
 	log     *slog.Logger
 	metrics *metrics
-	warned  map[Skipped]struct{}
+	warned  map[skippedItem]struct{}
 }
 
-func (s *skipped) add(ctx context.Context, it Skipped) {
-	s.metrics.malformed.WithLabelValues(it.Reason).Inc()
+func (s *skipped) add(ctx context.Context, it skippedItem) {
+	s.metrics.malformed.Inc()
 	if _, ok := s.warned[it]; ok || len(s.warned) > maxRemembered {
 		return
 	}

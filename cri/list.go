@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -52,7 +51,7 @@ func newLists(c *Client) *lists {
 		joiner:     newJoiner(c.unlistedSandbox),
 		seen:       make(map[string]struct{}),
 		refused:    make(map[pleg.ContainerID]struct{}),
-		skipped:    &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[Skipped]struct{})},
+		skipped:    &skipped{log: c.opts.Logger, metrics: c.metrics, warned: make(map[skippedItem]struct{})},
 	}
 }
 
@@ -177,7 +176,7 @@ func (l *lists) join() bool {
 
 // allSkipped returns the malformed items of a list, and the items that belong to no pod or to a pod
 // that shares its UID.
-func allSkipped(sandboxes, containers *table, j *joiner) []Skipped {
+func allSkipped(sandboxes, containers *table, j *joiner) []skippedItem {
 	all := slices.Concat(sandboxes.skipped, containers.skipped)
 	for _, c := range j.homeless {
 		all = append(all, c.skipped(noPod))
@@ -203,26 +202,4 @@ func (c *Client) wrapList(operation string, err error) error {
 		return fmt.Errorf("%s: %w: %w", operation, pleg.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %w", operation, err)
-}
-
-// Join returns the pods of lists that the caller made through [Client.Conn], as [Client.ListPods]
-// does from its own, and what it skips. It is for a program that examines a runtime and keeps the
-// bytes, as "pleg-pipeline doctor" does. sandboxes and containers are the encoded answers: one
-// answer for each list, or its portions. The error says that an answer cannot be decoded.
-func Join(sandboxes, containers [][]byte) (pods []*pleg.Pod, skipped []Skipped, err error) {
-	tables := [2]*table{newSandboxTable(), newContainerTable()}
-	for n, answers := range [][][]byte{sandboxes, containers} {
-		t := tables[n]
-		t.startList()
-		t.portioned = len(answers) > 1
-		for _, raw := range answers {
-			if err := t.read(mem.BufferSlice{mem.SliceBuffer(raw)}); err != nil {
-				return nil, nil, err
-			}
-		}
-		t.finishList()
-	}
-	j := newJoiner(func(pleg.ContainerID) *item { return nil })
-	pods = j.join(tables[0].items, tables[1].items)
-	return pods, allSkipped(tables[0], tables[1], j), nil
 }

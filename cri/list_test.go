@@ -2,14 +2,12 @@ package cri_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -152,7 +150,6 @@ func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times i
 	for list := 1; list <= 3; list++ {
 		wantList(t, client, "good ns-good/name-good map[app:web of:good] [good< name-good#1 running@1] c1<good name-c1#1 running@1\n")
 		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total")
-		kit.RequireMetric(t, registry, float64(times*list), "pleg_malformed_items_total", reason)
 	}
 	synctest.Wait() // for the log
 	log.RequireLines(t, 1, "reason="+reason+"\n")
@@ -203,37 +200,4 @@ func TestMalformedItemsAreLoggedWithLimit(t *testing.T) {
 		synctest.Wait()               // for the log
 		log.RequireLines(t, 1001, "") // for 1500 malformed items: 1000, and one about the limit
 	})
-}
-
-// Portions may overlap; what is twice in one answer is malformed.
-func TestJoin(t *testing.T) {
-	encode := func(m proto.Message) []byte {
-		raw, err := proto.Marshal(m)
-		must(t, err)
-		return raw
-	}
-	web := encode(&runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{
-		Id: "s", Metadata: &runtimeapi.PodSandboxMetadata{Uid: "u", Namespace: "shop", Name: "web-0"},
-	}}})
-	containers := encode(&runtimeapi.ListContainersResponse{Containers: []*runtimeapi.Container{
-		{Id: "c1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}},
-		{Id: "c1", PodSandboxId: "s", Metadata: &runtimeapi.ContainerMetadata{Name: "nginx"}},
-		{Id: "c2", PodSandboxId: "gone", Metadata: &runtimeapi.ContainerMetadata{Name: "db"}},
-		{Id: "c3", PodSandboxId: "s"},
-	}})
-	pods, skipped, err := cri.Join([][]byte{web, web}, [][]byte{containers})
-	if err != nil || len(pods) != 1 || pods[0].Name != "web-0" || len(pods[0].Sandboxes) != 1 || len(pods[0].Containers) != 1 {
-		t.Fatalf("pods %+v, %v, want web-0 with one sandbox and one container", pods, err)
-	}
-	want := []cri.Skipped{
-		{ID: "c1", SandboxID: "s", Name: "nginx", Reason: "duplicate_id"},
-		{ID: "c3", SandboxID: "s", Reason: "no_metadata"},
-		{ID: "c2", SandboxID: "gone", Name: "db", Reason: "no_pod"},
-	}
-	if !slices.Equal(skipped, want) {
-		t.Errorf("skipped %+v, want %+v", skipped, want)
-	}
-	if _, _, err := cri.Join([][]byte{{0xff}}, nil); err == nil {
-		t.Error("no error for what is no answer")
-	}
 }

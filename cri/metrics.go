@@ -24,14 +24,14 @@ var operationTypes = map[string]string{
 type metrics struct {
 	total, errors *prometheus.CounterVec // by operation type
 	duration      *prometheus.HistogramVec
-	malformed     *prometheus.CounterVec // by reason
+	malformed     prometheus.Counter
 	unregister    func()
 	// failed is set if the last call failed.
 	failed atomic.Bool
 }
 
-// newMetrics registers the metrics. Names, help and buckets of the first three are
-// those of the kubelet v1.37 (pkg/kubelet/metrics), except for the prefix.
+// newMetrics registers the metrics. Names and help of the first three are those of the kubelet v1.37
+// (pkg/kubelet/metrics), except for the prefix.
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	const label = "operation_type"
 	s := reg.NewSet()
@@ -41,16 +41,13 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	m.errors = s.CounterVec(reg.Name("pleg_runtime_operations_errors_total", "kubelet_runtime_operations_errors_total"),
 		"Cumulative number of runtime operation errors by operation type.", label)
 	m.duration = s.HistogramVec(reg.Name("pleg_runtime_operations_duration_seconds", "kubelet_runtime_operations_duration_seconds"),
-		"Duration in seconds of runtime operations. Broken down by operation type.", label, prometheus.ExponentialBuckets(.005, 2.5, 14))
-	m.malformed = s.CounterVec("pleg_malformed_items_total",
-		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8; by reason.", "reason")
+		"Duration in seconds of runtime operations. Broken down by operation type.", label, instrument.CallBuckets)
+	m.malformed = s.Counter("pleg_malformed_items_total",
+		"Malformed items in lists, which are completed from elsewhere or skipped, and events with text that is not UTF-8. The log has the reason.")
 	for _, name := range operationTypes {
 		m.total.WithLabelValues(name)
 		m.errors.WithLabelValues(name)
 		m.duration.WithLabelValues(name)
-	}
-	for _, r := range reasons {
-		m.malformed.WithLabelValues(r)
 	}
 	return m, s.Register()
 }

@@ -75,7 +75,7 @@ func TestMetrics(t *testing.T) {
 			}
 		}
 		want := []string{
-			"kubelet_runtime_operations_duration_seconds podsandbox_status 3 14 0.005 0.0125",
+			"kubelet_runtime_operations_duration_seconds podsandbox_status 3 5 0.005 0.05",
 			"kubelet_runtime_operations_errors_total container_status 2",
 			"kubelet_runtime_operations_total container_status 2",
 			"kubelet_runtime_operations_total list_containers 1",

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -21,7 +22,7 @@ import (
 // process returns the process that listened at the socket when the last connection was made, with
 // its present state; nil if it is not known, as outside the pid namespace of the host. Its threads
 // are looked at only if something is wrong, because that takes a millisecond.
-func (c *Client) process(wrong bool) *pleg.Process {
+func (c *Client) process(wrong bool) *nodestate.Process {
 	last := c.observed.last.Load()
 	if last.pid == 0 || last.pid == os.Getpid() { // a test serves its own runtime
 		return nil

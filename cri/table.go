@@ -34,8 +34,8 @@ type table struct {
 	current uint64                // the number of the list, to find items that are gone
 	raw     []byte                // the last answer in one piece; a buffer of grpc's pool is cleared each time
 
-	items   []*item   // of the last answer, valid until the next
-	skipped []Skipped // the malformed items of the last answer
+	items   []*item       // of the last answer, valid until the next
+	skipped []skippedItem // the malformed items of the last answer
 	// changed is true if an answer, or the readable part of a broken one, differed from the answer
 	// before. The user of the items clears it.
 	changed bool

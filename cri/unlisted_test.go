@@ -2,7 +2,9 @@ package cri_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -125,7 +127,7 @@ func TestPodsThatShareAUID(t *testing.T) {
 		)
 		wantList(t, client, plain+other)
 		wantList(t, client, plain+other)
-		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total", "shared_pod_uid")
+		kit.RequireMetric(t, registry, 2, "pleg_malformed_items_total")
 		synctest.Wait() // for the log
 		log.RequireLines(t, 1, "reason=shared_pod_uid")
 		fake.Sandboxes = fake.Sandboxes[:1] // the first is gone
@@ -134,6 +136,37 @@ func TestPodsThatShareAUID(t *testing.T) {
 		wantList(t, client, newest+other)
 		fake.Sandboxes = fake.Sandboxes[1:] // the container of the second is left
 		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s2] c2<s2 name-c2#4 running@4\n")
+	})
+}
+
+// A pod that comes with the list that lacks the first takes the UID over, and keeps it beside a pod that follows.
+func TestSharedUIDIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pods := make([]*runtimeapi.PodSandbox, 4)
+		for n := range pods {
+			pods[n] = sandbox(fmt.Sprint("s", n), "u1", 0, int64(n))
+		}
+		fake := &rawruntime.Runtime{}
+		client := connect(t, fake, cri.Options{})
+		for n, tc := range []struct{ listed, want string }{
+			{"01", "u1=name-s0 u1@ns-s1.name-s1=name-s1"},
+			{"12", "u1=name-s2 u1@ns-s1.name-s1=name-s1"},
+			{"123", "u1=name-s2 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
+			{"13", "u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
+			{"013", "u1=name-s0 u1@ns-s1.name-s1=name-s1 u1@ns-s3.name-s3=name-s3"},
+		} {
+			fake.Sandboxes = nil
+			for _, digit := range tc.listed {
+				fake.Sandboxes = append(fake.Sandboxes, pods[digit-'0'])
+			}
+			var got []string
+			for _, p := range listPods(t, client) {
+				got = append(got, fmt.Sprintf("%s=%s", p.UID, p.Name))
+			}
+			if slices.Sort(got); strings.Join(got, " ") != tc.want {
+				t.Errorf("list %d: %q, want %q", n, got, tc.want)
+			}
+		}
 	})
 }
 

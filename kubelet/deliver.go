@@ -8,7 +8,6 @@ import (
 	"k8s.io/kubernetes/pkg/kubelet/metrics"
 	kubepleg "k8s.io/kubernetes/pkg/kubelet/pleg"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -17,7 +16,7 @@ import (
 // pipeline. If the log has moved past it, the present state of all pods follows, so that the
 // kubelet syncs them.
 type delivery struct {
-	from pipeline.Subscription
+	from pleg.Subscription
 	to   chan *kubepleg.PodLifecycleEvent
 }
 

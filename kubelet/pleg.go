@@ -110,7 +110,7 @@ func (p *PLEG) connect(o Options, runtime kubecontainer.Runtime, to chan *kubepl
 		return err
 	}
 	// Subscribed before the pipeline runs, so that it gets every event.
-	events, err := p.pipeline.Subscribe(pipeline.SubscribeOptions{Name: "kubelet"})
+	events, err := p.pipeline.Subscribe(pleg.SubscribeOptions{Name: "kubelet"})
 	p.delivery = &delivery{from: events, to: to}
 	return err
 }

@@ -10,7 +10,6 @@ package lookup
 import (
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -70,26 +69,6 @@ type Container struct {
 	// the id Query.Cgroup, which may lie inside the container's cgroup. It is empty for a query by
 	// Container.
 	CgroupPath string
-}
-
-// Check returns an error that says what is wrong with the query and wraps
-// [pleg.ErrInvalidOption], or nil.
-func (q Query) Check() error {
-	set := 0
-	for _, is := range []bool{q.Container != "", q.PID != 0, q.Cgroup != 0} {
-		if is {
-			set++
-		}
-	}
-	switch {
-	case set != 1:
-		return fmt.Errorf("look up: %w: set exactly one of Container, PID and Cgroup", pleg.ErrInvalidOption)
-	case q.PID < 0 || q.PID > math.MaxInt32:
-		return fmt.Errorf("look up: %w: PID must be positive and below 2^31, got %d", pleg.ErrInvalidOption, q.PID)
-	case q.Wait < 0:
-		return fmt.Errorf("look up: %w: Wait must not be negative, got %v", pleg.ErrInvalidOption, q.Wait)
-	}
-	return nil
 }
 
 // String returns the query as people read it, such as "process 4711".

@@ -28,23 +28,38 @@ type Pipeline interface {
 	// wraps [pleg.ErrInvalidOption], or [pleg.ErrStopped] if the pipeline of this process has
 	// stopped. A subscription to a daemon begins when it is first read.
 	Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error)
-	// Watch subscribes once the range begins, and ranges over the events until ctx ends. The
-	// range ends with an error only if no attempt can succeed: if an option is bad
-	// ([pleg.ErrInvalidOption]), if the pipeline of this process has stopped
-	// ([pleg.ErrStopped]), or if the socket of the daemon cannot be used.
+	// Watch is Subscribe once the range begins, All of that subscription, and Close when the range
+	// ends. An error of Subscribe ends the range.
 	Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error]
 	// PodStatus returns the newest status of a pod. Unless newerThan is zero, it blocks until
 	// the answer of a list that began after newerThan is known, and the pod inspected if it
 	// changed, or ctx ends. If the last inspection of the pod failed, the error wraps a
 	// [*pleg.InspectionError]; for a pod that is unknown or gone it wraps [pleg.ErrUnknownPod].
 	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
-	// RelistPod requests a list of the pod, and returns what PodStatus does for the present time,
-	// without waiting for the next list of all pods. It is for a program that knows that the
-	// pod has changed.
+	// RelistPod requests a list of the pod, and returns what PodStatus does for the present time:
+	// it blocks until the pod is listed, and inspected if it changed. It is for a program that knows
+	// that the pod has changed.
 	RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
+	// RequestRelist requests a list of the pod at once, and an inspection if it changed.
+	// RequestReinspect requests an inspection at the next list of all pods, whether or not the pod
+	// changed; if it did not, a PodSync follows. Neither blocks. Requests for one pod merge. A request to a daemon that is away
+	// is lost: when it is back, it lists and inspects every pod.
+	RequestRelist(uid pleg.PodUID)
+	RequestReinspect(uid pleg.PodUID)
 	// Pods returns what is known of the pods with these UIDs, or of all pods if no UID is given,
-	// sorted by UID. A pod that is unknown or gone is left out. Pods does not wait for the runtime.
-	Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, error)
+	// sorted by UID, and a position. A pod that is unknown or gone is left out. Pods does not wait
+	// for the runtime.
+	//
+	// The pods contain what every event up to the position says. A subscriber with After that
+	// position gets all later events and no replay: together they miss nothing. A pod may be newer than the
+	// position, so that an event can say what the list already contains.
+	Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error)
+	// Status returns what the pipeline does at present, and what it waits for. Only a daemon causes
+	// an error. Status does not wait for the runtime.
+	Status(ctx context.Context) (pleg.Status, error)
+	// Healthy reports whether the pipeline works, and if not, why, as the kubelet's PLEG does. It asks
+	// a daemon, for at most five seconds: one that is away is not healthy ([pleg.ErrNoDaemon]).
+	Healthy() (bool, error)
 	// Lookup says which container and pod a container id, a process or a cgroup belongs to. The
 	// error wraps [lookup.ErrNoContainer], [lookup.ErrNotYet] or [pleg.ErrInvalidOption].
 	Lookup(ctx context.Context, q lookup.Query) (lookup.Container, error)

@@ -21,6 +21,9 @@ var (
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrClosed is returned by Next of a subscription that has been closed.
 	ErrClosed = errors.New("the subscription is closed")
+	// ErrTwoReaders is returned by Next of a subscription that is read in another way at the same
+	// time: by another call of Next, or through the channel of Events.
+	ErrTwoReaders = errors.New("the subscription has another reader")
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.
 	ErrUnavailable = errors.New("the runtime is not available")

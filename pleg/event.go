@@ -45,7 +45,8 @@ type Event struct {
 	Image      string    `json:"image,omitempty"`
 	StartedAt  time.Time `json:"startedAt,omitzero"`
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
-	// Missed is the number of events of all pods that a Gap stands for; see [Gap].
+	// Missed counts, on a Gap, the published events that the subscriber does not get: of all types
+	// and pods, whatever its filter. It is 0 if the number is not known.
 	Missed uint64 `json:"missed,omitempty"`
 	// Replayed is true if the event describes a state that was there before the
 	// subscription or when the pipeline began, not something that has just happened.

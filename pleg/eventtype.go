@@ -40,7 +40,7 @@ const (
 	Synced EventType = "Synced"
 	// Gap means that the log had moved past the subscriber, that its position is another
 	// pipeline's, or that the pipeline ends; Reason says why. A replay follows, unless the
-	// pipeline has stopped. Missed is the number of events of all pods that are not
+	// pipeline has stopped. Missed is the number of events of all types and pods that are not
 	// delivered; 0 if it is not known.
 	Gap EventType = "Gap"
 	// Bookmark means that the subscriber knows everything that lists showed of its pods up to

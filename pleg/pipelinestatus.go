@@ -6,6 +6,9 @@ import "time"
 type Status struct {
 	// At is the time of this status.
 	At time.Time
+	// Version is the version of the daemon that the client asked; empty for a pipeline of this
+	// process, and if the daemon does not say it.
+	Version string
 	// Endpoint is the address of the runtime, if that is a [Reporter].
 	Endpoint string
 	// Healthy and Err are the results of the pipeline's method Healthy. If it is healthy,
@@ -13,20 +16,11 @@ type Status struct {
 	Healthy  bool
 	Err      error
 	Degraded error
-	// Since contains the times at which troubles began.
-	Since  Since
-	Relist RelistStatus
-	// Runtime is the process of the runtime, if a list failed or is in progress, or an inspection
-	// is overdue; nil otherwise, or if it is not known (see [Report]).
-	Runtime *Process
-	// Stuck are the pods whose shim does not run, the longest first; see [Report].
-	Stuck []Stuck
-	// Unread are the clients of the runtime that do not read, those that are stopped first. Disk is
-	// the runtime's filesystem if it is almost full; nil otherwise. See [Report].
-	Unread []Unread
-	Disk   *Disk
+	Relist   RelistStatus
 	// Troubles are what else is wrong with the runtime and its node; see [Report].
 	Troubles []Trouble
+	// Details are for the program of this module. They have no stability promise.
+	Details any
 	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
 	// InFlight is the number of inspections in flight.
 	Inspectors, InFlight int
@@ -45,13 +39,6 @@ type Status struct {
 	Failed []Failed
 	// Contradictions are what lists and statuses say differently, the longest first.
 	Contradictions []Contradiction
-}
-
-// Since contains the times at which troubles began. A time is zero while its trouble is absent.
-type Since struct {
-	// Unhealthy is when Healthy became false, Degraded when something began to work only by a
-	// fallback, Slow when lists or inspections became slow.
-	Unhealthy, Degraded, Slow time.Time
 }
 
 // RelistStatus describes the lists of all pods.
@@ -142,53 +129,6 @@ type Contradiction struct {
 	Missing        bool
 	// Since is when an inspection first found it.
 	Since time.Time
-}
-
-// Process is a process of the node.
-type Process struct {
-	PID int
-	// Name is the name of its program, such as containerd.
-	Name string
-	// State is the kernel's letter for the state, such as T for stopped by a signal and D for
-	// waiting in the kernel; empty if the process has ended.
-	State string
-}
-
-// Stuck is a pod of which the runtime does not learn what happens, because the process that
-// watches its containers (containerd's shim, CRI-O's conmon) does not run.
-type Stuck struct {
-	UID       PodUID
-	Namespace string
-	Name      string
-	// Since is when the pod was first seen stuck.
-	Since time.Time
-	// Shim is the process that watches the containers; nil if it is not known or has ended.
-	Shim *Process
-	// Container and ID are the name and id of a container whose process has ended, although the
-	// runtime calls it running; empty if there is no such container.
-	Container string
-	ID        ContainerID
-}
-
-// Unread is a client of the runtime that does not read what the runtime sends it. A runtime that
-// sends it events may wait for it.
-type Unread struct {
-	// Since is when it was first seen not to read.
-	Since time.Time
-	// Client is its process; nil if it is not known.
-	Client *Process
-	// Bytes wait for it, of the kernel's memory.
-	Bytes int
-}
-
-// Disk is a filesystem that is almost full.
-type Disk struct {
-	// Since is when it was first seen so.
-	Since time.Time
-	// Path is where it is mounted, according to the runtime.
-	Path string
-	// Used and Inodes are the percentages of its bytes and inodes that are in use.
-	Used, Inodes float64
 }
 
 // Trouble is something wrong with the runtime or its node that the lists and the inspections do not

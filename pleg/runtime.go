@@ -59,16 +59,10 @@ type Report struct {
 	Endpoint string
 	// Degraded says what works only by a fallback.
 	Degraded error
-	// Process is the process of the runtime.
-	Process *Process
-	// Stuck are the pods whose shim does not run, the longest first.
-	Stuck []Stuck
-	// Unread are the clients of the runtime that do not read, those that are stopped first. Disk is
-	// the filesystem of its images if that is almost full.
-	Unread []Unread
-	Disk   *Disk
 	// Troubles are what else is wrong with the runtime and its node.
 	Troubles []Trouble
+	// Details are for the program of this module: leave them nil.
+	Details any
 	// Calls are the calls that the methods of the Runtime wait for, the oldest first.
 	Calls []Call
 }

@@ -44,21 +44,22 @@ type SubscribeOptions struct {
 // pod arrive in the order in which its states were seen. If the log has moved past the position, the
 // reader gets a Gap that counts what it missed, the present state as replayed events, and Synced.
 //
-// One goroutine at a time may read, always by the same one of Next, All and Events. The other
-// methods are safe for concurrent use.
+// One goroutine at a time may read, always by the same one of Next, All and Events: a second reader
+// gets [ErrTwoReaders], or a closed channel. The other methods are safe for concurrent use.
 type Subscription interface {
 	// Name returns the subscriber's name.
 	Name() string
 	// Next blocks until there is an event, and returns it. The error is the cause of ctx if ctx
-	// ends first, [ErrClosed] after Close, and [ErrStopped] once the pipeline of this process
-	// has stopped and everything has been read. If the pipeline is in a daemon that is away, Next
-	// waits until it is back, and returns another error only if no attempt can succeed.
+	// ends first, [ErrClosed] after Close, [ErrStopped] once the pipeline of this process has stopped
+	// and everything has been read, and [ErrTwoReaders] if there is another reader. If the pipeline is
+	// in a daemon that is away, Next waits until it is back, and returns another error only if no
+	// attempt can succeed.
 	Next(ctx context.Context) (Event, error)
 	// All ranges over the events. The range ends without an error if ctx ends or after Close,
 	// otherwise with the error of Next. It does not close the subscription.
 	All(ctx context.Context) iter.Seq2[Event, error]
-	// Events returns a channel of the events, the same at each call, for a select. It is closed
-	// after Close, and when Next would return an error. If the pipeline stops while events wait,
+	// Events returns a channel of the events, the same at each call, for a select. Its length says
+	// nothing: see Lag. It is closed after Close, and when Next would return an error. If the pipeline stops while events wait,
 	// the last event is a Gap that counts them, whereas Next and All return all of them.
 	Events() <-chan Event
 	// Lag returns how far the reader is behind. If the pipeline is in another process, this is the

@@ -3,8 +3,12 @@ package plegtest
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,15 +24,18 @@ const soon = 10 * time.Second
 // CheckRuntime tests that a runtime keeps what [pleg.Runtime], and as far as it implements them
 // [pleg.PodLister] and [pleg.EventWatcher], ask for:
 //
-//   - the UID of each pod is unique, and so is the id of each container and sandbox; all text is
-//     UTF-8;
-//   - the calls may run at the same time (test with -race);
-//   - the calls are about the same pod: ListPod and PodStatus say of a pod what ListPods does,
-//     and an id that the runtime does not know is left out of the status;
+//   - the UID of each pod is unique, and so is the id of each container and sandbox; a SandboxID is that of a
+//     sandbox of the pod; all text is UTF-8; no time is before 1970 or after 2200;
+//   - the calls may run at the same time, two of a kind too (test with -race);
+//   - the calls are about the same pod: ListPod and PodStatus say of a pod what ListPods does, the states
+//     too, and an id that the runtime does not know is left out of the status;
+//   - PodStatus takes nothing from last that can have changed since;
 //   - what was returned is not changed later, nor what was passed in;
-//   - a call whose context has ended returns an error, and soon.
+//   - a call whose context has ended, or ends during the call, returns soon: an error, or all that it
+//     returns otherwise.
 //
 // The runtime lists at least one pod with a container or a sandbox, and must not change meanwhile.
+// CheckRuntime blocks until the calls have returned, for at most about a minute.
 func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), callTimeout)
@@ -42,27 +49,19 @@ func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 	if !c.list(pods) {
 		return // the other calls are about what the list shows
 	}
+	pods = slices.Clone(pods) // the runtime may use its slice again
 	was := snapshot(pods)
-	for _, again := range []string{"alone", "at the same time as others"} {
-		calls := c.calls(pods)
-		if again == "alone" {
-			for _, call := range calls {
-				call(again)
-			}
-			continue
-		}
-		ended := make(chan struct{})
-		for _, call := range calls {
-			go func() {
-				defer func() { ended <- struct{}{} }()
-				call(again)
-			}()
-		}
-		for range calls {
-			<-ended
-		}
+	for _, call := range c.calls(pods) {
+		call("alone")
 	}
+	const together = "at the same time as others"
+	var calls sync.WaitGroup
+	for _, call := range slices.Concat(c.calls(pods), c.calls(pods)) {
+		calls.Go(func() { call(together) })
+	}
+	calls.Wait()
 	c.gone(pods)
+	c.stale(pods)
 	c.endedContext(pods)
 	if now := snapshot(pods); now != was {
 		t.Errorf("a pod was changed after ListPods had returned it: return a new pod, as the pipeline compares them:\n%s\nwas\n%s", now, was)
@@ -102,6 +101,16 @@ func (c *check) list(pods []*pleg.Pod) bool {
 				bad("the id %q is in the list twice: of pod %q and of pod %q", container.ID, other, pod.UID)
 			}
 			ids[container.ID] = pod.UID
+		}
+		for _, container := range slices.Concat(pod.Containers, pod.Sandboxes) {
+			if container != nil && absurd(container.CreatedAt) {
+				bad("%q of pod %q was created at %v: leave a time zero if it is not known", container.ID, pod.UID, container.CreatedAt)
+			}
+		}
+		for _, container := range pod.Containers {
+			if container != nil && container.SandboxID != "" && !slices.ContainsFunc(pod.Sandboxes, func(s *pleg.Container) bool { return s != nil && s.ID == container.SandboxID }) {
+				bad("%q of pod %q has the SandboxID %q, which no sandbox of the pod has", container.ID, pod.UID, container.SandboxID)
+			}
 		}
 		if text := notUTF8(reflect.ValueOf(withoutNative(pod))); text != "" {
 			bad("%q of pod %q is not UTF-8: use strings.ToValidUTF8", text, pod.UID)
@@ -153,12 +162,12 @@ func (c *check) status(pod *pleg.Pod, when string) {
 	c.Helper()
 	var last *pleg.PodStatus
 	for range 2 {
-		was := snapshot(last)
+		was, listed := snapshot(last), snapshot(pod)
 		status, err := c.rt.PodStatus(c.ctx, pod, last)
 		if now := snapshot(last); now != was {
 			c.Errorf("PodStatus of %q %s: it changed the status that it had returned: %s, was %s", pod.UID, when, now, was)
 		}
-		if !c.statusOf(pod, status, err, when) {
+		if snapshot(pod) != listed || !c.statusOf(pod, status, err, when) { // CheckRuntime reports a changed pod
 			return
 		}
 		last = status
@@ -187,12 +196,103 @@ func (c *check) statusOf(pod *pleg.Pod, status *pleg.PodStatus, err error, when 
 	if !slices.Equal(got, listed) {
 		return bad("the status has the ids %q, the list has %q", got, listed)
 	}
+	if what := c.disagrees(pod, status); what != "" {
+		return bad("%s", what)
+	}
+	for _, container := range status.Containers {
+		for _, at := range []time.Time{container.CreatedAt, container.StartedAt, container.FinishedAt} {
+			if absurd(at) {
+				return bad("%q has the time %v: leave a time zero if it is not known", container.ID, at)
+			}
+		}
+	}
+	for _, sandbox := range status.Sandboxes {
+		if absurd(sandbox.CreatedAt) {
+			return bad("%q has the time %v: leave a time zero if it is not known", sandbox.ID, sandbox.CreatedAt)
+		}
+	}
 	text := *status
 	text.Native = nil
 	if text := notUTF8(reflect.ValueOf(text)); text != "" {
 		return bad("%q is not UTF-8: use strings.ToValidUTF8", text)
 	}
 	return true
+}
+
+// absurd reports whether a time is set, and neither the past nor the near future of any clock.
+func absurd(t time.Time) bool {
+	return !t.IsZero() && (t.Year() < 1970 || t.Year() > 2200 || t.Sub(time.Unix(0, 0)) < 24*time.Hour)
+}
+
+// disagrees says which state of a container or sandbox differs in the list and in the status; "" if none does,
+// or if the pod has changed since it was listed.
+func (c *check) disagrees(pod *pleg.Pod, status *pleg.PodStatus) (what string) {
+	for _, listed := range pod.Containers {
+		if s := status.Container(listed.ID); s != nil && s.State != listed.State {
+			what = fmt.Sprintf("%q is %v in the status and %v in the list", listed.ID, s.State, listed.State)
+		}
+	}
+	for _, listed := range pod.Sandboxes {
+		if s := status.Sandbox(listed.ID); s != nil && s.Ready != (listed.State == pleg.StateRunning) {
+			what = fmt.Sprintf("the sandbox %q is ready (%t) in the status and %v in the list", listed.ID, s.Ready, listed.State)
+		}
+	}
+	if what == "" {
+		return ""
+	}
+	again, err := c.rt.ListPods(c.ctx)
+	same := func(p *pleg.Pod) bool { return p != nil && p.UID == pod.UID && snapshot(p) == snapshot(pod) }
+	if err != nil || !slices.ContainsFunc(again, same) {
+		return "" // another check is about that
+	}
+	return what
+}
+
+// stale inspects each pod with a last status from before the states that are listed, which says
+// nothing about them.
+func (c *check) stale(pods []*pleg.Pod) {
+	c.Helper()
+	const code = 113 // which nothing has
+	for _, pod := range pods {
+		want, err := c.rt.PodStatus(c.ctx, pod, nil)
+		if err != nil || want == nil || slices.Contains(want.Containers, nil) || slices.Contains(want.Sandboxes, nil) {
+			continue // reported before
+		}
+		last := *want
+		last.Containers, last.Sandboxes = nil, nil
+		for _, now := range want.Containers {
+			before := *now
+			before.State, before.ExitCode, before.Reason, before.Message, before.FinishedAt = pleg.StateRunning, code, "plegtest", "plegtest", time.Time{}
+			if now.State == pleg.StateRunning {
+				before.State, before.StartedAt = pleg.StateCreated, time.Time{}
+			}
+			other := before // of the same name, as after a restart
+			other.ID, other.State = "plegtest-before-"+now.ID, pleg.StateExited
+			last.Containers = append(last.Containers, &other, &before)
+		}
+		for _, now := range want.Sandboxes {
+			before := *now
+			before.Ready, before.IPs = !now.Ready, nil
+			last.Sandboxes = append(last.Sandboxes, &before)
+		}
+		got, err := c.rt.PodStatus(c.ctx, pod, &last)
+		if err != nil || got == nil || slices.Contains(got.Containers, nil) || slices.Contains(got.Sandboxes, nil) {
+			c.Errorf("PodStatus of %q with an older last: %v", pod.UID, err)
+			continue
+		}
+		for _, now := range want.Containers {
+			s := got.Container(now.ID)
+			if s == nil || s.State != now.State || !s.StartedAt.Equal(now.StartedAt) || !s.FinishedAt.Equal(now.FinishedAt) ||
+				now.State == pleg.StateExited && (s.ExitCode != now.ExitCode || s.Reason != now.Reason) {
+				c.Errorf("PodStatus of %q: of %q it returned what last says, whose state is another or whose id is another: take only what cannot have changed", pod.UID, now.ID)
+			}
+		}
+		for _, now := range want.Sandboxes {
+			if s := got.Sandbox(now.ID); s == nil || s.Ready != now.Ready || !slices.Equal(s.IPs, now.IPs) {
+				c.Errorf("PodStatus of %q: of the sandbox %q it returned what last says, whose Ready is another: take only what cannot have changed", pod.UID, now.ID)
+			}
+		}
+	}
 }
 
 // gone asks for a pod and for containers that were removed since the list.
@@ -212,31 +312,113 @@ func (c *check) gone(pods []*pleg.Pod) {
 	}
 }
 
-// endedContext makes each call with a context that has ended.
+// endedContext makes each call with a context that has ended, and with contexts that end during the call.
 func (c *check) endedContext(pods []*pleg.Pod) {
 	c.Helper()
-	calls := map[string]func(context.Context) error{
-		"ListPods":  func(ctx context.Context) error { _, err := c.rt.ListPods(ctx); return err },
-		"PodStatus": func(ctx context.Context) error { _, err := c.rt.PodStatus(ctx, pods[0], nil); return err },
+	pod := pods[slices.IndexFunc(pods, func(p *pleg.Pod) bool { return len(p.Containers)+len(p.Sandboxes) > 0 })]
+	calls := map[string]func(context.Context) (string, error){
+		"ListPods": func(ctx context.Context) (string, error) {
+			all, err := c.rt.ListPods(ctx)
+			return strings.Join(sorted(all), "\n"), err
+		},
+		"PodStatus": func(ctx context.Context) (string, error) {
+			status, err := c.rt.PodStatus(ctx, pod, nil)
+			if err != nil || status == nil || slices.Contains(status.Containers, nil) || slices.Contains(status.Sandboxes, nil) {
+				return "", err
+			}
+			return fmt.Sprint(idsOf(status)), nil
+		},
 	}
 	if lister, ok := c.rt.(pleg.PodLister); ok {
-		calls["ListPod"] = func(ctx context.Context) error { _, err := lister.ListPod(ctx, pods[0].UID); return err }
+		calls["ListPod"] = func(ctx context.Context) (string, error) {
+			one, err := lister.ListPod(ctx, pod.UID)
+			return snapshot(one), err
+		}
+	}
+	for method, call := range calls {
+		whole, err := call(c.ctx)
+		if err != nil {
+			continue // reported before
+		}
+		// A context ends when it is looked at, so that this is during the call of a runtime that does so.
+		for looks := range maxLooks {
+			ctx, end := newEnding(c.ctx, looks)
+			returned := c.returns(method, func() string {
+				if got, err := call(ctx); err == nil && got != whole {
+					return fmt.Sprintf("its context ended, and it returned a part and no error: %s, not %s", got, whole)
+				}
+				return ""
+			})
+			end()
+			if !returned {
+				break
+			}
+		}
 	}
 	if watcher, ok := c.rt.(pleg.EventWatcher); ok {
-		calls["WatchEvents"] = func(ctx context.Context) error { return watcher.WatchEvents(ctx, func() {}, func(pleg.Hint) {}) }
-	}
-	ctx, cancel := context.WithCancel(c.ctx)
-	cancel()
-	for method, call := range calls {
-		ended := make(chan error, 1)
-		go func() { ended <- call(ctx) }()
-		select {
-		case err := <-ended:
-			if err == nil {
-				c.Errorf("%s: it returned no error although its context had ended: pass ctx on, or begin with ctx.Err", method)
+		ctx, cancel := context.WithCancel(c.ctx)
+		cancel()
+		c.returns("WatchEvents", func() string {
+			if err := watcher.WatchEvents(ctx, func() {}, func(pleg.Hint) {}); err == nil {
+				return "it returned no error"
 			}
-		case <-time.After(soon):
-			c.Errorf("%s: it did not return within %v after its context had ended", method, soon)
+			return ""
+		})
+	}
+}
+
+// returns reports whether a call returns soon whose context has ended, or ends at once. The call says
+// what is wrong with its answer.
+func (c *check) returns(method string, call func() (wrong string)) bool {
+	c.Helper()
+	ended := make(chan string, 1)
+	go func() { ended <- call() }()
+	select {
+	case wrong := <-ended:
+		if wrong != "" {
+			c.Errorf("%s: %s", method, wrong)
 		}
+		return wrong == ""
+	case <-time.After(soon):
+		c.Errorf("%s: it did not return within %v after its context had ended", method, soon)
+		return false
+	}
+}
+
+// maxLooks is the number of contexts for each call: the first has ended, the others end when they are
+// looked at for the first, the second time and so on.
+const maxLooks = 6
+
+// ending is a context that ends when it is looked at for the last of a number of times, or a moment after
+// it was first looked at.
+type ending struct {
+	context.Context //nolint:containedctx // it is a context
+	left            atomic.Int32
+	end             func()
+}
+
+// endSoon is long for a call that reads its memory.
+const endSoon = 10 * time.Millisecond
+
+func newEnding(parent context.Context, looks int) (*ending, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	e := &ending{Context: ctx, end: cancel}
+	e.left.Store(int32(looks))
+	if looks == 0 {
+		cancel()
+	}
+	timer := time.AfterFunc(endSoon, cancel)
+	return e, func() { timer.Stop(); cancel() }
+}
+
+// Err implements [context.Context].
+func (e *ending) Err() error { e.look(); return e.Context.Err() }
+
+// Done implements [context.Context].
+func (e *ending) Done() <-chan struct{} { e.look(); return e.Context.Done() }
+
+func (e *ending) look() {
+	if e.left.Add(-1) == 0 {
+		e.end()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +28,10 @@ func TestCheckRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		plegtest.CheckRuntime(t, good())
 		plegtest.CheckRuntime(t, good().Basic())
+		memory := good()
+		plegtest.CheckRuntime(t, broken{Runtime: memory, list: func(ctx context.Context, _ []*pleg.Pod) ([]*pleg.Pod, error) {
+			return memory.ListPods(context.WithoutCancel(ctx)) // although its context has ended
+		}})
 	})
 }
 
@@ -169,9 +174,53 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			}
 			return s, ctx.Err()
 		}}, "with an id that the runtime does not know"},
-		"list that ignores its context": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+		"part of a list when the context has ended": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			return pods, nil
-		}}, "ListPods: it returned no error although its context had ended"},
+		}}, "it returned a part and no error"},
+		"part of a list when the context ends": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			if err := ctx.Err(); len(pods) == 0 {
+				return nil, err
+			}
+			for n := range pods {
+				if ctx.Err() != nil {
+					return pods[:n], nil
+				}
+			}
+			return pods, nil
+		}}, "it returned a part and no error"},
+		"two lists at once": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
+			defer calls.Add(-1)
+			if calls.Add(1) > 1 && ctx.Err() == nil {
+				return nil, errBusy
+			}
+			time.Sleep(time.Millisecond)
+			return pods, ctx.Err()
+		}}, "at the same time as others: busy"},
+		"state of another time":   {answering(func(s *pleg.PodStatus) { s.Containers[0].State = pleg.StateCreated }), "is created in the status and running in the list"},
+		"sandbox of another time": {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].Ready = false }), "is ready (false) in the status and running in the list"},
+		"exit code of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if old := last.Container("job"); s != nil && old != nil && s.Container("job") != nil {
+				s.Container("job").ExitCode = old.ExitCode
+			}
+			return s, ctx.Err()
+		}}, "it returned what last says"},
+		"exit code of another container of the name": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if job := s.Container("job"); job != nil && last != nil {
+				i := slices.IndexFunc(last.Containers, func(c *pleg.ContainerStatus) bool { return c.Name == job.Name && c.State == pleg.StateExited })
+				job.ExitCode = last.Containers[i].ExitCode
+			}
+			return s, ctx.Err()
+		}}, "it returned what last says"},
+		"addresses of a stale last": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, last, s *pleg.PodStatus) (*pleg.PodStatus, error) {
+			if s != nil && last != nil {
+				s.Sandboxes[0].IPs = last.Sandboxes[0].IPs
+			}
+			return s, ctx.Err()
+		}}, "it returned what last says"},
+		"sandbox that nobody has": {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", SandboxID: "s"}}}), `has the SandboxID "s"`},
+		"listed time of 1970":     {listing(&pleg.Pod{UID: "u", Containers: []*pleg.Container{{ID: "c", CreatedAt: time.Unix(0, 0)}}}), "leave a time zero"},
+		"time of the far future":  {answering(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Unix(1e15, 0) }), "leave a time zero"},
+		"sandbox of year 1":       {answering(func(s *pleg.PodStatus) { s.Sandboxes[0].CreatedAt = time.Time{}.Add(1) }), "leave a time zero"},
 		"inspection that hangs after its context": {broken{Runtime: good(), status: func(ctx context.Context, _ *pleg.Pod, _, s *pleg.PodStatus) (*pleg.PodStatus, error) {
 			if ctx.Err() != nil {
 				time.Sleep(time.Hour)

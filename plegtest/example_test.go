@@ -22,7 +22,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "example"})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "example"})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func ExampleRuntime_Announce() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerStarted}}})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerStarted}}})
 	if err != nil {
 		log.Fatal(err)
 	}

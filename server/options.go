@@ -48,10 +48,13 @@ type Options struct {
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive]; if negative, the server never pings.
 	Keepalive time.Duration
+	// Version is what GetStatus says as the version of the program. If empty, GetStatus does not say
+	// it.
+	Version string
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger
-	// Registerer gets the metrics in New, until the last running Serve returns. If nil, they are
-	// not registered.
+	// Registerer gets the metrics in New, until the last running Serve returns, or Close. If nil, they
+	// are not registered.
 	Registerer prometheus.Registerer
 }
 
@@ -76,8 +79,10 @@ type metrics struct {
 
 	refusedConnections, refusedWatchers, refusedCalls prometheus.Counter
 
-	set     *instrument.Set
-	serving atomic.Int64 // calls of Serve
+	set *instrument.Set
+	// serving is the number of calls of Serve, served whether there was one.
+	serving atomic.Int64
+	served  atomic.Bool
 }
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
@@ -91,6 +96,19 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refusedCalls:       refused.WithLabelValues("call"),
 		set:                set,
 	}, set.Register()
+}
+
+// enter is called when Serve begins.
+func (m *metrics) enter() {
+	m.served.Store(true)
+	m.serving.Add(1)
+}
+
+// close unregisters the metrics of a server that has never served.
+func (m *metrics) close() {
+	if !m.served.Swap(true) {
+		m.set.Unregister()
+	}
 }
 
 // leave is called when Serve returns. The last one unregisters the metrics, so that another

@@ -102,6 +102,11 @@ func New(p *pipeline.Pipeline, o Options) (*Server, error) {
 	}, nil
 }
 
+// Close ends a server whose Serve was never called: it unregisters the metrics. While Serve runs, and
+// after it has returned, Close does nothing: the context of Serve ends the server. Close does not
+// block.
+func (s *Server) Close() { s.metrics.close() }
+
 // ListenAndServe calls [Listen] and [Server.Serve]. It blocks until ctx ends, and removes the
 // socket when it returns.
 func (s *Server) ListenAndServe(ctx context.Context, path string) error {
@@ -117,7 +122,7 @@ func (s *Server) ListenAndServe(ctx context.Context, path string) error {
 //
 // Serve returns earlier, with an error, if l fails.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	s.metrics.serving.Add(1)
+	s.metrics.enter()
 	defer s.metrics.leave()
 	ended := ctx
 	ctx, cancel := context.WithCancelCause(ctx)

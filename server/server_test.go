@@ -232,3 +232,16 @@ func TestNewRejectsBadOptions(t *testing.T) {
 		t.Error("New without a pipeline: no error")
 	}
 }
+
+func TestCloseWithoutServe(t *testing.T) {
+	registry := prometheus.NewPedanticRegistry()
+	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
+	kit.Must(t, err)
+	defer p.Close()
+	for range 2 { // the second can have the registerer
+		s, err := server.New(p, server.Options{Registerer: registry})
+		kit.Must(t, err)
+		s.Close()
+		s.Close()
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
@@ -58,7 +57,7 @@ func (s *service) Watch(r *plegv1.WatchRequest, stream grpc.ServerStreamingServe
 
 // forward sends the events of a subscription. A client that does not read blocks it, and nobody
 // else.
-func (s *service) forward(ctx context.Context, sub pipeline.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
+func (s *service) forward(ctx context.Context, sub pleg.Subscription, stream grpc.ServerStreamingServer[plegv1.WatchResponse]) error {
 	for {
 		ev, err := sub.Next(ctx)
 		if err != nil {
@@ -81,9 +80,14 @@ func (s *service) ListPods(r *plegv1.ListPodsRequest, stream grpc.ServerStreamin
 	for n, uid := range r.GetPodUids() {
 		uids[n] = pleg.PodUID(uid)
 	}
-	entries, err := s.pipe.Pods(stream.Context(), uids...)
+	entries, position, err := s.pipe.Pods(stream.Context(), uids...)
 	if err != nil {
 		return callError(stream.Context(), err)
+	}
+	if r.GetPosition() {
+		if err := stream.Send(&plegv1.ListPodsResponse{Position: wire.FromPosition(position)}); err != nil {
+			return err
+		}
 	}
 	for _, e := range entries {
 		if err := stream.Send(&plegv1.ListPodsResponse{Pod: newPod(e)}); err != nil {
@@ -109,8 +113,36 @@ func newPod(e cache.Entry) *plegv1.Pod {
 }
 
 // GetStatus implements [plegv1.PLEGServer].
-func (s *service) GetStatus(context.Context, *plegv1.GetStatusRequest) (*plegv1.GetStatusResponse, error) {
-	return &plegv1.GetStatusResponse{Status: wire.FromPipelineStatus(s.pipe.Status())}, nil
+func (s *service) GetStatus(ctx context.Context, _ *plegv1.GetStatusRequest) (*plegv1.GetStatusResponse, error) {
+	now, err := s.pipe.Status(ctx)
+	if err != nil {
+		return nil, callError(ctx, err)
+	}
+	return &plegv1.GetStatusResponse{
+		Status: wire.FromPipelineStatus(now), Version: wire.Text(s.options.Version), WatchFields: wire.WatchFields(),
+	}, nil
+}
+
+// RequestRelist implements [plegv1.PLEGServer].
+func (s *service) RequestRelist(_ context.Context, r *plegv1.RequestRelistRequest) (*plegv1.RequestRelistResponse, error) {
+	uid := pleg.PodUID(r.GetPodUid())
+	if uid == "" {
+		return nil, status.Error(codes.InvalidArgument, "pod_uid is required")
+	}
+	if !s.relists.Allow() {
+		return nil, s.refuseRelist()
+	}
+	if r.GetReinspect() {
+		s.pipe.RequestReinspect(uid)
+	} else {
+		s.pipe.RequestRelist(uid)
+	}
+	return &plegv1.RequestRelistResponse{}, nil
+}
+
+func (s *service) refuseRelist() error {
+	s.metrics.refusedCalls.Inc()
+	return status.Errorf(codes.ResourceExhausted, "too many lists of one pod: this server begins %d a second", relistsPerSecond)
 }
 
 // GetPodStatus implements [plegv1.PLEGServer].
@@ -133,8 +165,7 @@ func (s *service) GetPodStatus(ctx context.Context, r *plegv1.GetPodStatusReques
 	case s.relists.Allow():
 		got, err = s.pipe.RelistPod(ctx, uid)
 	default:
-		s.metrics.refusedCalls.Inc()
-		return nil, status.Errorf(codes.ResourceExhausted, "too many lists of one pod: this server begins %d a second", relistsPerSecond)
+		return nil, s.refuseRelist()
 	}
 	if err == nil {
 		return &plegv1.GetPodStatusResponse{Status: wire.FromStatus(got)}, nil

@@ -34,7 +34,12 @@ type call struct {
 func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error) {
 	c := &call{rt: rt, rpc: rpc}
 	rt.stats.closeOnce.Do(func() { close(rt.stats.called) })
-	rt.stats.count(rpc, 0, func(r *RPCStats) { r.Calls++ })
+	rt.stats.count(rpc, 0, func(r *RPCStats) {
+		r.Calls++
+		if v, ok := req.(interface{ GetVerbose() bool }); ok && v.GetVerbose() {
+			r.Verbose++
+		}
+	})
 	if rpc != rpcEvents {
 		c.limit = rt.limit.Load()
 		if c.limit.Acquire(ctx, 1) != nil {

@@ -13,6 +13,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -70,7 +71,7 @@ func (c config) candidate(runtime *cri.Client) probe.Candidate {
 		if err != nil {
 			return err
 		}
-		subscription, err := p.Subscribe(pipeline.SubscribeOptions{Name: "probe"})
+		subscription, err := p.Subscribe(pleg.SubscribeOptions{Name: "probe"})
 		if err != nil {
 			return err
 		}

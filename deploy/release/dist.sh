@@ -38,8 +38,11 @@ for arch in $ARCHS; do
 	programs="$programs $arch=$work/$arch/pleg-pipeline"
 done
 
-# The tools are built once: "go tool" would build them for each call.
-$GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release tool
+# The tools are built once: "go tool" would build them for each call. An image needs none.
+tools=tool
+[ "${1:-}" != image ] || tools=
+# shellcheck disable=SC2086 # nothing, or one word
+GOWORK=off $GO build -C deploy -trimpath -buildvcs=false -o "$work/" ./release $tools
 
 # shellcheck disable=SC2086 # one word for each program
 "$work/release" -version "$VERSION" -revision "$revision" -created "$SOURCE_DATE_EPOCH" -out "$work/image" $programs

@@ -20,4 +20,4 @@ done
 diff "$work/clone-1/dist/SHA256SUMS" "$work/clone-2/dist/SHA256SUMS"
 cat "$work/clone-1/dist/SHA256SUMS"
 echo "two builds are identical"
-"${GO:-go}" test -C "$root/deploy/release" -count=1 . -args -dist "$work/clone-1/dist" -version "$version" -key "$work/key.pub"
+GOWORK=off "${GO:-go}" test -C "$root/deploy/release" -count=1 . -args -dist "$work/clone-1/dist" -version "$version" -key "$work/key.pub"

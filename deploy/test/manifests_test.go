@@ -98,6 +98,21 @@ func TestManifests(t *testing.T) {
 	}
 }
 
+// TestHost requires that the daemon of this overlay sees the node, and gets nothing else.
+func TestHost(t *testing.T) {
+	base, m := build(t, "base").daemonSet.Spec.Template.Spec, build(t, "overlays/host")
+	pod := m.daemonSet.Spec.Template.Spec
+	context := pod.Containers[0].SecurityContext
+	if !pod.HostPID || !pod.HostNetwork || !slices.Equal(context.Capabilities.Add, []corev1.Capability{"SYS_PTRACE"}) {
+		t.Errorf("hostPID %v, hostNetwork %v, capabilities %v", pod.HostPID, pod.HostNetwork, context.Capabilities)
+	}
+	context.Capabilities.Add = nil
+	requireNoCapability(t, context)
+	if base.HostPID || base.HostNetwork || len(pod.Volumes) != len(base.Volumes) {
+		t.Errorf("hostPID %v and hostNetwork %v without the overlay; volumes %v", base.HostPID, base.HostNetwork, pod.Volumes)
+	}
+}
+
 // TestMonitoring requires that the Prometheus operator knows each field of its objects, that
 // Grafana's sidecar finds the dashboard, and that Grafana's schema knows each of its fields.
 func TestMonitoring(t *testing.T) {

@@ -1,7 +1,6 @@
 package deploy_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -51,25 +50,18 @@ func requireRunbook(t *testing.T, spec []byte) {
 // TestDashboard evaluates each expression of the dashboard with a real Prometheus that
 // scrapes a daemon, while the runtime goes through a storm, a hang and an outage.
 func TestDashboard(t *testing.T) {
-	for name, flags := range map[string][]string{"own names": nil, "the kubelet's names": {"--kubelet-metric-names"}} {
-		t.Run(name, func(t *testing.T) {
-			n := startNode(t, append([]string{"--events", "auto"}, flags...)...)
-			p := startPrometheus(t, nil, n)
-			_ = n.simulation.Pause()
-			time.Sleep(2 * time.Second) // a few lists hang
-			_ = n.simulation.Continue()
-			n.simulation.Kill()
-			waitFor(t, "the outage", func() error { return p.expect(t.Context(), "pleg_relist_errors_total > 0", 1) })
-			n.simulate(t, "--seed", "2")
-			for title, exprs := range expressions(t) {
-				for _, expr := range exprs {
-					if flags != nil {
-						expr = kubeletNames(t, expr)
-					}
-					waitFor(t, fmt.Sprintf("panel %q", title), func() error { return p.expect(t.Context(), expr, 1) })
-				}
-			}
-		})
+	n := startNode(t, "--events", "auto")
+	p := startPrometheus(t, nil, n)
+	_ = n.simulation.Pause()
+	time.Sleep(2 * time.Second) // a few lists hang
+	_ = n.simulation.Continue()
+	n.simulation.Kill()
+	waitFor(t, "the outage", func() error { return p.expect(t.Context(), "pleg_relist_errors_total > 0", 1) })
+	n.simulate(t, "--seed", "2")
+	for title, exprs := range expressions(t) {
+		for _, expr := range exprs {
+			waitFor(t, fmt.Sprintf("panel %q", title), func() error { return p.expect(t.Context(), expr, 1) })
+		}
 	}
 }
 
@@ -93,22 +85,6 @@ func expressions(t *testing.T) map[string][]string {
 		}
 	}
 	return all
-}
-
-// kubeletNames replaces our names of metrics by the kubelet's, where docs/metrics.md has
-// them.
-func kubeletNames(t *testing.T, expr string) string {
-	t.Helper()
-	page, err := os.Open("../../docs/metrics.md")
-	must(t, err)
-	defer func() { _ = page.Close() }()
-	row := regexp.MustCompile("^\\| `(pleg_\\w+)[^|]*\\| `(kubelet_\\w+)")
-	for lines := bufio.NewScanner(page); lines.Scan(); {
-		if found := row.FindStringSubmatch(lines.Text()); found != nil {
-			expr = regexp.MustCompile(`\b`+found[1]+`(_bucket)?\b`).ReplaceAllString(expr, found[2]+"$1")
-		}
-	}
-	return expr
 }
 
 func readYAML(t *testing.T, file string, into any) {

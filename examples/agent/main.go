@@ -17,6 +17,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 func main() {
@@ -51,7 +52,7 @@ func run(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) 
 	if err != nil {
 		return err
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "agent"})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "agent"})
 	if err != nil {
 		return err
 	}

@@ -47,7 +47,7 @@ func run(ctx context.Context, endpoint string, out io.Writer, logger *slog.Logge
 	if err != nil {
 		return err
 	}
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "logshipper", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "logshipper", Statuses: true, Filter: pleg.Filter{OmitSandboxes: true}})
 	if err != nil {
 		return err
 	}

@@ -2,8 +2,8 @@
 """Prints the events of a node: watch.py SOCKET [EPOCH:SEQ]
 
 It knows which containers run. If the daemon restarts, it resumes after its last event.
-At the end it prints the position at which the next call resumes. Debian's python3-grpcio
-and python3-protobuf are enough; the module pleg_pb2 comes from the .proto:
+At the end it prints the position at which the next call resumes. It needs Debian's python3-grpcio
+and python3-protobuf; protobuf-compiler and libprotobuf-dev make the module pleg_pb2 from the .proto:
 
     protoc --proto_path=api/pleg/v1 --python_out=. pleg.proto
 """
@@ -13,6 +13,7 @@ import time
 import grpc
 import pleg_pb2 as pleg
 
+NAMES = {number: name.removeprefix("EVENT_TYPE_") for name, number in pleg.EventType.items()}
 running = {}  # what this node runs: (pod, container) by container id
 position = None  # resuming here misses nothing
 known = False  # whether running has the state at the position
@@ -37,7 +38,7 @@ def watch(channel):
 def apply(event):
     """Applies one event to running and moves the position."""
     global position, known
-    name = pleg.EventType.Name(event.type).removeprefix("EVENT_TYPE_")
+    name = NAMES.get(event.type, str(event.type))  # a newer daemon may have more types
     pod = f"{event.pod_namespace}/{event.pod_name}"
     if name == "CONTAINER_STARTED":
         running[event.container_id] = (pod, event.container_name)
@@ -45,11 +46,8 @@ def apply(event):
         running.pop(event.container_id, None)
     elif name == "GAP":
         running.clear()  # a replay of the present state follows
-    elif name == "POD_SYNC" and event.missed:
-        print(f"{event.missed} events of {pod} were discarded: call GetPodStatus")
-    # No event with missed set is a position: others may still follow it.
     known = known or not event.replayed and name != "GAP"
-    if known and name != "GAP" and not event.missed:
+    if known and name != "GAP":  # a GAP is no position: a replay follows
         position = pleg.Position(epoch=event.epoch, seq=event.seq)
     if name == "SYNCED":
         print(f"SYNCED {len(running)} containers run", flush=True)

@@ -55,13 +55,9 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 		items: items{uids: make(map[pleg.PodUID]struct{}), owners: make(owners), before: make(owners), told: make(map[badItem]struct{})},
 		calls: calls{
 			log: o.Logger, inFlight: make(map[subject]*inFlight),
-			gauge: s.GaugeVec("pleg_abandoned_calls", "Calls of the runtime that keep running although their context has ended.", "method"),
 		},
 	}
 	r.report.Store(&pleg.Report{})
-	for _, method := range []string{"ListPods", "ListPod", "PodStatus", "WatchEvents", "Probe"} {
-		r.calls.gauge.WithLabelValues(method)
-	}
 	return r, s.Register()
 }
 
@@ -103,7 +99,7 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSt
 	if err != nil {
 		return nil, fmt.Errorf("inspect pod %s/%s (%s): %w", pod.Namespace, pod.Name, pod.UID, err)
 	}
-	return status, nil
+	return cutStatus(status), nil
 }
 
 // PodLister returns the runtime's [pleg.PodLister], or nil if it has none.
@@ -190,6 +186,9 @@ func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(
 		return struct{}{}, w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
 			if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited) {
 				h.Status = nil
+			}
+			if h.Status != nil {
+				h.Status = cutContainer(h.Status)
 			}
 			hint(h)
 		})

@@ -1,7 +1,9 @@
 package border_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -301,22 +303,90 @@ func TestManyMalformedItems(t *testing.T) {
 	kit.RequireMetric(t, reg, 5000, "pleg_malformed_pods_total")
 }
 
-func TestWellFormedListIsNotCopied(t *testing.T) {
-	pods := []*pleg.Pod{{UID: "a", Containers: []*pleg.Container{{ID: "c"}}}, {UID: "b", Sandboxes: []*pleg.Container{{ID: "s"}}}}
-	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
-	if got, err := r.ListPods(t.Context()); err != nil || &got[0] != &pods[0] {
-		t.Errorf("the list is a copy, or %v; want the list itself", err)
-	}
-}
-
+// The stages read a list while the runtime makes the next one, perhaps in the same slice.
 func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
-	pods := []*pleg.Pod{{UID: "a"}, {UID: "b"}}
+	a, b := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "c"}}}, &pleg.Pod{UID: "b", Sandboxes: []*pleg.Container{{ID: "s"}}}
+	pods := []*pleg.Pod{a, b}
 	r := guard(t, fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }})
+	first, err := r.ListPods(t.Context())
+	kit.Must(t, err)
+	if again, err := r.ListPods(t.Context()); err != nil || &again[0] != &first[0] {
+		t.Errorf("the same list is copied again, or %v", err)
+	}
 	for _, second := range []*pleg.Pod{{UID: "b"}, nil} {
 		pods[1] = second
 		if got, err := r.ListPods(t.Context()); err != nil || slices.Contains(got, nil) {
 			t.Errorf("the list is %v, %v", words(got), err)
 		}
+	}
+	if !slices.Equal(first, []*pleg.Pod{a, b}) {
+		t.Errorf("the first list has become %v", words(first))
+	}
+}
+
+// An event must be expressible in JSON and in protobuf, whatever times a runtime has.
+func TestTimesAreCut(t *testing.T) {
+	latest := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
+	good := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
+	for name, tc := range map[string]struct{ at, want time.Time }{
+		"zero":                 {},
+		"good":                 {good, good},
+		"year 0":               {time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC), time.Time{}},
+		"seconds of a nano":    {time.Unix(1_700_000_000_000_000_000, 0), latest},
+		"the last moment":      {latest, latest},
+		"after it in a zone":   {latest.In(time.FixedZone("", 3600)), latest},
+		"a zone of three days": {good.In(time.FixedZone("", 3*86400)), good},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &pleg.Pod{UID: "a", Containers: []*pleg.Container{{ID: "good", CreatedAt: good}, {ID: "c", CreatedAt: tc.at}}, Sandboxes: []*pleg.Container{{ID: "s", CreatedAt: tc.at}}}
+			status := &pleg.PodStatus{
+				UID:        "a",
+				Containers: []*pleg.ContainerStatus{{ID: "good", StartedAt: good}, {ID: "c", CreatedAt: tc.at, StartedAt: tc.at, FinishedAt: tc.at}},
+				Sandboxes:  []*pleg.SandboxStatus{{ID: "s", CreatedAt: tc.at}},
+			}
+			r := guard(t, fake{
+				list:   func(context.Context) ([]*pleg.Pod, error) { return []*pleg.Pod{pod}, nil },
+				status: func(context.Context) (*pleg.PodStatus, error) { return status, nil },
+			})
+			pods, err := r.ListPods(t.Context())
+			kit.Must(t, err)
+			got, err := r.PodStatus(t.Context(), pod, nil, timeout)
+			kit.Must(t, err)
+			times := []time.Time{
+				pods[0].Containers[1].CreatedAt, pods[0].Sandboxes[0].CreatedAt,
+				got.Containers[1].CreatedAt, got.Containers[1].StartedAt, got.Containers[1].FinishedAt, got.Sandboxes[0].CreatedAt,
+			}
+			for n, at := range times {
+				if !at.Equal(tc.want) {
+					t.Errorf("time %d is %v, want %v", n, at, tc.want)
+				}
+				if _, err := json.Marshal(at); err != nil {
+					t.Error(err)
+				}
+			}
+			if same := tc.at.Equal(tc.want) && name != "a zone of three days" && name != "after it in a zone"; same != (got == status && pods[0] == pod) {
+				t.Errorf("copied: %t, %t; want copies only of what is cut", got != status, pods[0] != pod)
+			}
+			if !pod.Containers[1].CreatedAt.Equal(tc.at) || !status.Sandboxes[0].CreatedAt.Equal(tc.at) {
+				t.Error("what the runtime returned was changed")
+			}
+		})
+	}
+}
+
+func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
+	log := new(bytes.Buffer)
+	pods := []*pleg.Pod{{UID: "a\xff"}}
+	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
+		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	kit.Must(t, err)
+	for range 2 {
+		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
+			t.Errorf("the list is %v, %v, want the pod", words(got), err)
+		}
+	}
+	if strings.Count(log.String(), "not UTF-8") != 1 {
+		t.Errorf("logged %q, want one line", log)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/sourcegraph/conc/panics"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -47,8 +46,7 @@ type inFlight struct {
 
 // calls are the calls in flight, at most one of each subject.
 type calls struct {
-	log   *slog.Logger
-	gauge *prometheus.GaugeVec
+	log *slog.Logger
 
 	mu        sync.Mutex
 	inFlight  map[subject]*inFlight
@@ -77,7 +75,6 @@ func (c *calls) abandon(of subject, call *inFlight) {
 	}
 	call.abandoned = true
 	c.abandoned++
-	c.gauge.WithLabelValues(of.method).Inc()
 	c.log.Warn("runtime call ignores its context, abandoned", "method", of.method, "podUID", of.uid, "age", time.Since(call.began))
 }
 
@@ -96,7 +93,6 @@ func (c *calls) end(of subject, call *inFlight) {
 	close(call.returned)
 	if call.abandoned {
 		c.abandoned--
-		c.gauge.WithLabelValues(of.method).Dec()
 	}
 }
 
@@ -208,8 +204,8 @@ func start(log *slog.Logger, of subject, f func() error) <-chan error {
 	return done
 }
 
-// Contain runs code of the embedder and waits for it. A panic or a runtime.Goexit is an error,
-// and logged.
-func Contain(log *slog.Logger, method string, uid pleg.PodUID, f func() error) error {
-	return <-start(log, subject{method, uid}, f)
+// Start runs code of the embedder on a goroutine of its own. The channel gets its error once it has
+// returned. A panic or a runtime.Goexit is an error, and logged.
+func Start(log *slog.Logger, method string, uid pleg.PodUID, f func() error) <-chan error {
+	return start(log, subject{method, uid}, f)
 }

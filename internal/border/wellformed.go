@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"unicode/utf8"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -46,19 +47,19 @@ type owner struct {
 // wellFormed leaves out what has no id, what has the id of another item of its pod, and a pod with
 // the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. An
 // id that was in one pod, and is in another one now, stays in the first while that is listed.
-// A list that has nothing to leave out is returned as it is.
+// The returned slice is never the runtime's, which may use that again.
 func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod {
 	x := &r.items
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if len(pods) > 0 && slices.Equal(pods, x.good) {
-		return pods // the same pointers: nothing has changed
+		return x.good // the same pointers: nothing has changed
 	}
 	clear(x.uids)
 	x.before, x.owners = x.owners, x.before
 	clear(x.owners)
 	var bad []badItem
-	kept := x.good[:0]
+	kept := make([]*pleg.Pod, 0, len(pods)) // the stages may still read the last
 	for _, pod := range pods {
 		switch {
 		case pod == nil:
@@ -68,6 +69,9 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 		case x.has(pod.UID):
 			bad = append(bad, badItem{podUID: pod.UID, pod: pod.Namespace + "/" + pod.Name, reason: "the list has the UID twice"})
 		default:
+			if !utf8.ValidString(string(pod.UID)) {
+				bad = append(bad, badItem{podUID: pod.UID, pod: pod.Namespace + "/" + pod.Name, reason: "the UID is not UTF-8; it is kept, and the socket shows it with U+FFFD"})
+			}
 			pod, bad = x.owners.clean(pod, bad)
 			kept = append(kept, pod)
 		}
@@ -78,7 +82,7 @@ func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod 
 	if len(bad) == 0 {
 		x.good = kept
 		clear(x.told)
-		return pods
+		return kept
 	}
 	x.good = nil
 	r.tell(ctx, bad)
@@ -126,7 +130,9 @@ func (o owners) clean(pod *pleg.Pod, bad []badItem) (*pleg.Pod, []badItem) {
 		return left
 	}
 	containers, sandboxes := without(pod.Containers, leaveOut), without(pod.Sandboxes, leaveOut)
-	if len(containers) == len(pod.Containers) && len(sandboxes) == len(pod.Sandboxes) {
+	containers, cut := cutTimes(containers)
+	sandboxes, cutToo := cutTimes(sandboxes)
+	if len(containers) == len(pod.Containers) && len(sandboxes) == len(pod.Sandboxes) && !cut && !cutToo {
 		return pod, bad
 	}
 	clean := *pod

@@ -12,7 +12,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Host finds cgroups. The zero value is the machine of this process.
@@ -24,6 +26,15 @@ type Host struct {
 
 func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
 func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
+
+// watchedBy returns what a process watches if it is a shim or a conmon, whose cgroup is that of its
+// pod, or of no pod; "" for any other.
+func (h Host) watchedBy(pid int) pleg.ContainerID {
+	proc := os.DirFS(h.proc())
+	p, _ := process.Read(proc, pid)
+	id, _ := process.Watches(proc, p)
+	return id
+}
 
 // pathOfProcess returns the cgroup of a process. With cgroup v1 a process has a cgroup in each
 // hierarchy: the first that names a container counts.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -16,7 +17,7 @@ import (
 // [pleg.ErrStopped], or is the cause of ctx.
 func (h Host) Lookup(ctx context.Context, x *Index, q lookup.Query) (lookup.Container, error) {
 	q.Container = parseID(string(q.Container))
-	if err := q.Check(); err != nil {
+	if err := option.CheckQuery(q); err != nil {
 		return lookup.Container{}, err
 	}
 	c, err := h.lookup(ctx, x, q)
@@ -31,6 +32,9 @@ func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Co
 	path := ""
 	switch {
 	case q.PID != 0:
+		if ids[0] = h.watchedBy(q.PID); ids[0] != "" {
+			break
+		}
 		path, err = h.pathOfProcess(q.PID)
 	case q.Cgroup != 0:
 		path, err = h.pathOfCgroup(ctx, x, q.Cgroup)
@@ -38,7 +42,7 @@ func (h Host) lookup(ctx context.Context, x *Index, q lookup.Query) (c lookup.Co
 	if err != nil {
 		return lookup.Container{}, err
 	}
-	if q.Container == "" {
+	if ids[0] == "" {
 		if ids = idsIn(path); len(ids) == 0 {
 			return lookup.Container{}, lookup.ErrNoContainer
 		}

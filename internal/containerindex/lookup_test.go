@@ -88,6 +88,27 @@ func TestProcess(t *testing.T) {
 			}
 		})
 	}
+	// A process that watches containers is in the cgroup of its pod, or of the node.
+	for line, want := range map[string]string{
+		"containerd-shim /usr/bin/containerd-shim-runc-v2\x00-namespace\x00k8s.io\x00-id\x00" + sandbox + "\x00": sandbox,
+		"containerd-shim /opt/bin/containerd-shim-kata-v2\x00-id\x00" + sandbox + "\x00":                         sandbox,
+		"containerd-shim /usr/bin/containerd-shim-runc-v2\x00-id\x00" + sandbox + "\x00start\x00":                "",
+		"conmon /usr/bin/conmon\x00-b\x00/run/x\x00-c\x00" + c1 + "\x00-n\x00nginx\x00":                          c1,
+		"conmon /usr/bin/conmon\x00-c\x00" + c1 + "\x00-e\x00":                                                   "", // of an exec
+		"conmon /usr/bin/conmon\x00-c\x00":                                                                       "",
+		"nginx nginx\x00-c\x00" + c1:                                                                             "",
+	} {
+		proc := t.TempDir()
+		name, args, _ := strings.Cut(line, " ")
+		file(t, proc, "self/stat", "")
+		file(t, proc, "7/stat", "7 ("+name+") S 1 7")
+		file(t, proc, "7/cmdline", args)
+		file(t, proc, "7/cgroup", "0::/docker/"+c2+"\n")
+		c, err := containerindex.Host{Proc: proc}.Lookup(t.Context(), index(), lookup.Query{PID: 7})
+		if want == "" && !errors.Is(err, lookup.ErrNotYet) || want != "" && (err != nil || string(c.ID) != want || c.PodName != "web-0" || c.CgroupPath != "") {
+			t.Errorf("%q: %+v, %v; want %q", line, c, err, want)
+		}
+	}
 	_, err := containerindex.Host{Proc: t.TempDir()}.Lookup(t.Context(), index(), lookup.Query{PID: 8})
 	if !errors.Is(err, lookup.ErrNoContainer) {
 		t.Errorf("a process that does not exist: %v", err)

@@ -6,8 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -29,7 +27,7 @@ var (
 
 // Filter is a [pleg.Filter] that can be applied.
 type Filter struct {
-	selector labels.Selector // nil for all labels
+	selector selector // nil for all labels
 
 	types         map[pleg.EventType]struct{}
 	namespaces    map[string]struct{}
@@ -54,21 +52,21 @@ func New(f pleg.Filter) (Filter, error) {
 }
 
 // parseSelector returns nil if the text is empty.
-func parseSelector(text string) (labels.Selector, error) {
+func parseSelector(text string) (selector, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
 	if len(text) > maxBytes {
 		return nil, fmt.Errorf("the label selector has %d bytes, the limit is %d", len(text), maxBytes)
 	}
-	selector, err := labels.Parse(text)
+	s, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%.100q is not a label selector: %w", text, err)
 	}
-	if all, _ := selector.Requirements(); len(all) > maxRequirements {
-		return nil, fmt.Errorf("the label selector has %d requirements, the limit is %d", len(all), maxRequirements)
+	if len(s) > maxRequirements {
+		return nil, fmt.Errorf("the label selector has %d requirements, the limit is %d", len(s), maxRequirements)
 	}
-	return selector, nil
+	return s, nil
 }
 
 // WantsEvent reports whether an event is wanted, whatever the labels of its pod.
@@ -93,7 +91,7 @@ func (f *Filter) WantsPod(namespace string, uid pleg.PodUID) bool {
 
 // WantsLabels reports whether pods with these labels are wanted.
 func (f *Filter) WantsLabels(podLabels map[string]string) bool {
-	return f.selector == nil || f.selector.Matches(labels.Set(podLabels))
+	return f.selector.matches(podLabels)
 }
 
 func set[T comparable](values []T) map[T]struct{} {

@@ -28,6 +28,34 @@ func TestSelectorsAreLimited(t *testing.T) {
 	}
 }
 
+// Selectors are those of kubectl; TestSelectors of the module kubelet compares them with it.
+func TestSelectors(t *testing.T) {
+	pod := map[string]string{"app": "web", "example.com/tier": "a", "n": "7", "empty": ""}
+	for text, want := range map[string]bool{
+		"app": true, "!app": false, "! no": true, "no": false, "empty": true,
+		"app=web": true, "app == web": true, "app=db": false, "no=": false, "empty=": true, "empty=,app": true,
+		"app!=web": false, "app!=db": true, "no!=a": true,
+		"app in (db, web)": true, "app in(db)": false, "empty in ()": true, "empty in (a,,b)": true, "no in (a)": false,
+		"example.com/tier notin (b)": true, "example.com/tier notin (a,b)": false, "no notin (a)": true,
+		"n>6": true, "n > 7": false, "n<8": true, "app>1": false, "no<1": false,
+		"app=web,n>6,!no": true, "app=web,no": false, "in": false, "in in (in)": false,
+	} {
+		f, err := filter.New(pleg.Filter{Selector: text})
+		if err != nil || f.WantsLabels(pod) != want {
+			t.Errorf("%q: wanted is %v, error %v; want %v", text, f.WantsLabels(pod), err, want)
+		}
+	}
+	for _, text := range []string{
+		"app,", ",app", "app=web db", "app===web", "app=!web", "!app=web", "!!app", "app in web", "app in (web", "appin(web)",
+		"app in (web db)", "n>a", "n>-1", "-app", "a/b/c", "/app", "Example.com/app", "app=-", "app=a/b", strings.Repeat("a", 64),
+		"app=" + strings.Repeat("a", 64), "a\x00b", "ä",
+	} {
+		if _, err := filter.New(pleg.Filter{Selector: text}); err == nil {
+			t.Errorf("%q is taken", text)
+		}
+	}
+}
+
 // A type on request comes to each subscriber that names it.
 func TestTypes(t *testing.T) {
 	all := eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)

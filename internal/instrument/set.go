@@ -2,6 +2,10 @@ package instrument
 
 import "github.com/prometheus/client_golang/prometheus"
 
+// CallBuckets are the buckets of calls, lists and inspections, in seconds: few, because each is a
+// series of every node.
+var CallBuckets = []float64{.005, .05, .5, 5, 60}
+
 // LagBuckets are the buckets of the time until an event has arrived elsewhere, in seconds.
 var LagBuckets = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60, 600, 3600}
 

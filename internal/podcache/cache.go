@@ -24,6 +24,13 @@ type Cache struct {
 	// pending; listings is its number.
 	observed time.Time
 	listings uint64
+	// pending is the number of pods that the newest listing does not cover, unseen that of those without a
+	// status, known that of all pods with a status or an error.
+	pending, unseen, known int
+	// order are the pending pods, the longest wait first, and some that are not pending any more. failed
+	// are the pods whose last inspection failed.
+	order  []wait
+	failed map[pleg.PodUID]struct{}
 	// gone lists the entries of pods without a status. Some of them may have a status by now.
 	gone    []pleg.PodUID
 	waiters map[pleg.PodUID][]*waiter
@@ -62,6 +69,7 @@ func New() *Cache {
 		removed: removed{byID: make(map[pleg.ContainerID]removedStatus)},
 		entries: make(map[pleg.PodUID]*entry),
 		waiters: make(map[pleg.PodUID][]*waiter),
+		failed:  make(map[pleg.PodUID]struct{}),
 		closed:  make(chan struct{}), synced: make(chan struct{}),
 	}
 }
@@ -134,15 +142,23 @@ func (c *Cache) Touch(uid pleg.PodUID, at time.Time) {
 func (c *Cache) Observe(at time.Time, pending []*pleg.Pod) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var fresh []wait
+	unseen := 0
 	for _, pod := range pending {
 		e := c.entryOf(pod.UID)
 		if !c.isPending(e) {
 			e.behind.since, e.lastAsOf = at, c.lastAsOf(e) // the listing before covered it
+			fresh = append(fresh, wait{pod.UID, at})
 		}
 		e.behind.pod, e.behind.listing = pod, c.listings+1
+		if e.gone {
+			unseen++
+		}
 	}
 	c.observed = at
 	c.listings++
+	c.pending, c.unseen = len(pending), unseen
+	c.queue(fresh)
 	kept := c.gone[:0]
 	for _, uid := range c.gone {
 		switch e := c.entries[uid]; {
@@ -179,6 +195,13 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 	}
 	if have != nil {
 		e.behind = have.behind
+		c.count(have, -1)
+	}
+	c.count(&e, 1)
+	if e.err != nil {
+		c.failed[uid] = struct{}{}
+	} else {
+		delete(c.failed, uid)
 	}
 	switch {
 	case e.gone:
@@ -198,9 +221,25 @@ func (c *Cache) put(uid pleg.PodUID, e entry) {
 // new as the last listing. A pod whose inspection failed still waits for one that succeeds.
 func (c *Cache) applied(uid pleg.PodUID, e *entry, at time.Time) {
 	if e.err == nil && !at.Before(c.observed) {
+		if c.isPending(e) {
+			c.pending--
+			if e.gone {
+				c.unseen--
+			}
+		}
 		e.behind.listing = 0
 	}
 	c.wake(uid)
+}
+
+// count adds an entry to the numbers, or takes it out.
+func (c *Cache) count(e *entry, n int) {
+	switch {
+	case !e.gone:
+		c.known += n
+	case c.isPending(e):
+		c.unseen += n
+	}
 }
 
 // isPending reports whether the newest listing does not cover the pod.
@@ -237,7 +276,7 @@ func (c *Cache) IsSynced() bool {
 	}
 }
 
-// MarkSynced notes that a list has been committed.
+// MarkSynced notes that a list has been committed, and its events published.
 func (c *Cache) MarkSynced() { c.markSynced.Do(func() { close(c.synced) }) }
 
 // Synced returns a channel that is closed once the first list is committed: each of its pods

@@ -24,17 +24,11 @@ func (c *Cache) List() []cache.Entry {
 	return entries
 }
 
-// Len returns the number of pods in List.
+// Len returns the number of pods in List, without a look at each.
 func (c *Cache) Len() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := 0
-	for _, e := range c.entries {
-		if !e.gone || c.isPending(e) {
-			n++
-		}
-	}
-	return n
+	return c.known + c.unseen
 }
 
 func (c *Cache) entry(uid pleg.PodUID, e *entry) cache.Entry {

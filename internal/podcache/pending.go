@@ -16,14 +16,76 @@ func (c *Cache) Pending() []cache.Pending {
 	var pending []cache.Pending
 	for uid, e := range c.entries {
 		if c.isPending(e) {
-			pending = append(pending, cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.behind.pod, Since: e.behind.since})
+			pending = append(pending, c.pendingOf(uid, e))
 		}
 	}
 	c.mu.Unlock()
-	slices.SortFunc(pending, func(a, b cache.Pending) int {
-		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
-	})
+	slices.SortFunc(pending, byWait)
 	return pending
+}
+
+// Waiting is what the pods say that wait for an inspection, as [Cache.Pending] returns them.
+type Waiting struct {
+	Pods int
+	// First are those that wait longest, at most [MaxFirst]; Failed those whose last inspection failed,
+	// all of them, the longest wait first.
+	First, Failed []cache.Pending
+}
+
+// MaxFirst is the greatest length of Waiting.First.
+const MaxFirst = 3
+
+// Waiting returns the pods that wait in short, without a look at each. It does not wait for the runtime.
+func (c *Cache) Waiting() Waiting {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := Waiting{Pods: c.pending}
+	looked := 0
+	for ; looked < len(c.order) && len(w.First) < MaxFirst; looked++ {
+		if e := c.waiting(c.order[looked]); e != nil {
+			w.First = append(w.First, c.pendingOf(c.order[looked].uid, e))
+		}
+	}
+	c.order = c.order[looked-len(w.First):] // those between, which wait no more, are not looked at again
+	for n, p := range w.First {
+		c.order[n] = wait{p.UID, p.Since}
+	}
+	for uid := range c.failed {
+		if e := c.entries[uid]; c.isPending(e) {
+			w.Failed = append(w.Failed, c.pendingOf(uid, e))
+		}
+	}
+	slices.SortFunc(w.Failed, byWait)
+	return w
+}
+
+// wait is a pod and since when it is pending.
+type wait struct {
+	uid   pleg.PodUID
+	since time.Time
+}
+
+// waiting returns the entry of a pod that is still pending since that time; otherwise nil.
+func (c *Cache) waiting(w wait) *entry {
+	if e := c.entries[w.uid]; e != nil && c.isPending(e) && e.behind.since.Equal(w.since) {
+		return e
+	}
+	return nil
+}
+
+// queue appends the pods that the newest listing is the first not to cover.
+func (c *Cache) queue(fresh []wait) {
+	c.order = slices.DeleteFunc(c.order, func(w wait) bool { return c.waiting(w) == nil })
+	slices.SortFunc(fresh, func(a, b wait) int { return cmp.Compare(a.uid, b.uid) })
+	c.order = append(c.order, fresh...)
+}
+
+func (c *Cache) pendingOf(uid pleg.PodUID, e *entry) cache.Pending {
+	return cache.Pending{UID: uid, Status: e.status, Err: e.err, Pod: e.behind.pod, Since: e.behind.since}
+}
+
+func byWait(a, b cache.Pending) int {
+	return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.UID, b.UID))
 }
 
 // Uninspected returns the pods whose listed change has not been inspected successfully: their

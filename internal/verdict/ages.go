@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -12,7 +13,7 @@ import (
 // to use, also concurrently.
 type Ages struct {
 	mu    sync.Mutex
-	since pleg.Since
+	since nodestate.Since
 	// silent is true while lists hang or fail, answering is the time since when they do not.
 	silent    bool
 	answering time.Time
@@ -44,7 +45,7 @@ func (a *Ages) Answering(s pleg.Status) time.Time {
 	return a.answering
 }
 
-// Complete sets Since in a status. What was not there at the last call begins now, so that it must
+// Complete sets Since in the details of a status. What was not there at the last call begins now, so that it must
 // be called often.
 func (a *Ages) Complete(s *pleg.Status) {
 	a.mu.Lock()
@@ -61,7 +62,7 @@ func (a *Ages) Complete(s *pleg.Status) {
 	keep(&a.since.Degraded, s.Degraded != nil)
 	s.Relist.Longest = a.longest(s.Relist, s.At)
 	keep(&a.since.Slow, DefaultLimits.slow(*s) != nil)
-	s.Since = a.since
+	nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since = a.since })
 }
 
 // longest adds the last list, unless it hung, and returns how long the longest took.

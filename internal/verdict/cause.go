@@ -1,8 +1,10 @@
 package verdict
 
 import (
+	"cmp"
 	"fmt"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -64,17 +66,37 @@ var advice = map[Cause]string{
 	ListTooLarge:     "reduce the annotations of the largest pods, and remove dead containers and sandboxes",
 	NetworkPlugin:    "read the log of the network plugin; look at /etc/cni/net.d and whether its daemon runs on this node",
 	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
-	ClientNotReading: "find out why it does not read, or end it" + waitsFor,
+	ClientNotReading: "find out why it does not read (ss -xp shows the clients of the runtime's socket), or end it" + waitsFor,
 	DaemonSilent:     "read its log (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and restart it (systemctl restart pleg-pipeline)",
 	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 
-// Advice returns what to do about the cause.
+// Advice returns what to do about the cause, on a node with containerd or CRI-O.
 func (c Cause) Advice() string { return advice[c] }
+
+// elsewhere is what to do about a cause if the runtime is not one of CRI: of its processes, units and
+// containers nothing is known.
+var elsewhere = map[Cause]string{
+	RuntimeStopped: "start the runtime and read its log",
+	RuntimeHangs:   "find out what the runtime waits for, and restart it",
+	RuntimeSlow:    "find out what the runtime waits for",
+	Contradiction:  "find out which of ListPods and PodStatus is right",
+	HungContainer:  "find out what PodStatus of this pod waits for",
+	SlowContainer:  "find out what PodStatus of this pod waits for",
+}
+
+// advised returns the finding with advice that fits the runtime of a status: only one of CRI has an
+// address.
+func (f Finding) advised(s pleg.Status) Finding {
+	if s.Endpoint == "" {
+		f.Advice = cmp.Or(elsewhere[f.Cause], "read the log of the runtime at this time")
+	}
+	return f
+}
 
 // WithRuntime returns the finding of a runtime that does not answer with the state of its
 // process, which decides what to do.
-func (f Finding) WithRuntime(p *pleg.Process) Finding {
+func (f Finding) WithRuntime(p *nodestate.Process) Finding {
 	if p == nil {
 		return f
 	}
@@ -96,7 +118,7 @@ func (f Finding) WithRuntime(p *pleg.Process) Finding {
 const waits = "look for a disk or a network filesystem that does not answer (dmesg, ps -eLo pid,stat,wchan,comm); no signal ends such a wait"
 
 // stateOf says what a process does that does not run.
-func stateOf(p *pleg.Process) string {
+func stateOf(p *nodestate.Process) string {
 	does := map[string]string{"T": "is stopped by a signal", "t": "is stopped by a debugger", "D": "waits in the kernel, state D"}[p.State]
 	return fmt.Sprintf("%s, PID %d, %s", p.Name, p.PID, does)
 }

@@ -8,21 +8,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pods returns what is wrong with the inspection of each pod, with the time of the first
-// attempt; a pod without trouble is missing.
+// Pods returns what is wrong with each pod, with the time of the first attempt; a pod without trouble
+// is missing.
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)
-	for _, p := range s.Failed {
-		found[p.UID] = Failed(p, s.At)
-	}
-	for _, f := range DefaultLimits.pods(s) {
+	for _, f := range contradicted(s) {
 		found[f.PodUID] = f.Completed(s.At)
 	}
-	many := len(lostEnds(s)) >= manyPods             // which is the runtime's trouble
-	for _, stuck := range slices.Backward(s.Stuck) { // of several, the longest
+	for _, p := range s.Failed {
+		found[p.UID] = Failed(p, s.At).advised(s)
+	}
+	for _, f := range DefaultLimits.pods(s) {
+		found[f.PodUID] = f.advised(s).Completed(s.At)
+	}
+	many := len(lostEnds(s)) >= manyPods                                   // which is the runtime's trouble
+	for _, stuck := range slices.Backward(nodestate.Of(s.Details).Stuck) { // of several, the longest
 		if stuck.Shim != nil || !many {
 			found[stuck.UID] = Stuck(stuck, s.At).Completed(s.At)
 		}

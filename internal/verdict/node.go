@@ -3,6 +3,7 @@ package verdict
 import (
 	"fmt"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -10,11 +11,12 @@ import (
 // unread finds clients of the runtime that do not read, with one finding. Only a client that is
 // stopped is a problem: any other may read soon.
 func (l Limits) unread(s pleg.Status) []Finding {
-	if len(s.Unread) == 0 {
+	clients := nodestate.Of(s.Details).Unread
+	if len(clients) == 0 {
 		return nil
 	}
-	of := make([]Finding, len(s.Unread))
-	for n, u := range s.Unread {
+	of := make([]Finding, len(clients))
+	for n, u := range clients {
 		f := Finding{
 			Cause: ClientNotReading, Severity: Warning, Subject: "a client", What: "does not read from the runtime",
 			Since: u.Since, AtLeast: l.unwatched(u.Since), Rest: fmt.Sprintf("; %d bytes are unread", u.Bytes),
@@ -39,7 +41,7 @@ func (l Limits) unread(s pleg.Status) []Finding {
 
 // fullDisk finds a filesystem that is almost full.
 func (l Limits) fullDisk(s pleg.Status) []Finding {
-	d := s.Disk
+	d := nodestate.Of(s.Details).Disk
 	if d == nil {
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -13,7 +14,7 @@ const certain = time.Minute
 
 // Stuck returns the finding of a pod whose shim does not run, or did not report the end of a
 // container.
-func Stuck(s pleg.Stuck, now time.Time) Finding {
+func Stuck(s nodestate.Stuck, now time.Time) Finding {
 	f := ofPod(s.Namespace, s.Name, s.UID)
 	f.Since, f.Container = s.Since, s.Container
 	p := s.Shim
@@ -49,8 +50,8 @@ func Stuck(s pleg.Stuck, now time.Time) Finding {
 }
 
 // lostEnds returns the containers that have ended without any reason for why the runtime does not know.
-func lostEnds(s pleg.Status) (all []pleg.Stuck) {
-	for _, stuck := range s.Stuck {
+func lostEnds(s pleg.Status) (all []nodestate.Stuck) {
+	for _, stuck := range nodestate.Of(s.Details).Stuck {
 		if stuck.Shim == nil {
 			all = append(all, stuck)
 		}
@@ -72,7 +73,7 @@ func (l Limits) stuck(s pleg.Status) (all []Finding) {
 	}
 	for _, cause := range []Cause{HungShim, EmptyCgroup} {
 		var of []Finding
-		for _, stuck := range s.Stuck {
+		for _, stuck := range nodestate.Of(s.Details).Stuck {
 			if stuck.Shim == nil && len(all) > 0 && all[0].Cause == EmptyCgroup {
 				continue // it is one of many
 			}

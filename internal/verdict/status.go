@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -52,26 +53,26 @@ func (l Limits) Findings(s pleg.Status) []Finding {
 	var all []Finding
 	for _, find := range []func(pleg.Status) []Finding{l.lists, l.stuck, l.hangs, l.failures, l.contradictions, l.slow} {
 		for _, f := range find(s) {
-			all = append(all, f.Completed(s.At))
+			all = append(all, f.advised(s).Completed(s.At))
 		}
 	}
 	if !s.Healthy && s.Err != nil && !s.Relist.Success.IsZero() && !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == Problem }) {
 		all = append(all, Finding{
-			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: s.Since.Unhealthy, Detail: ": " + Plain(s.Err),
-		}.Completed(s.At))
+			Cause: RuntimeHangs, Severity: Problem, Subject: "the node", What: "is not healthy", Since: nodestate.Of(s.Details).Since.Unhealthy, Detail: ": " + Plain(s.Err),
+		}.advised(s).Completed(s.At))
 	}
 	if s.Degraded != nil {
 		f := Finding{
-			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: s.Since.Degraded, AtLeast: l.unwatched(s.Since.Degraded), Detail: ": " + Plain(s.Degraded),
+			Cause: Fallback, Severity: Problem, Subject: "the runtime", What: "works by a fallback", Since: nodestate.Of(s.Details).Since.Degraded, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Degraded), Detail: ": " + Plain(s.Degraded),
 		}
 		if errors.Is(s.Degraded, pleg.ErrListTooLarge) {
 			f.Cause, f.Subject, f.What = ListTooLarge, theList, "is too large"
 			f.Detail = strings.TrimPrefix(Plain(s.Degraded), "a list is too large")
 		}
-		all = append(all, f.Completed(s.At))
+		all = append(all, f.advised(s).Completed(s.At))
 	}
 	for _, f := range slices.Concat(l.unread(s), l.fullDisk(s), l.troubles(s)) {
-		all = append(all, f.Completed(s.At))
+		all = append(all, f.advised(s).Completed(s.At))
 	}
 	return all
 }
@@ -122,7 +123,7 @@ func (l Limits) lists(s pleg.Status) []Finding {
 		return nil
 	}
 	if f.Cause != RuntimeFails {
-		f = f.WithRuntime(s.Runtime)
+		f = f.WithRuntime(nodestate.Of(s.Details).Process)
 	}
 	return []Finding{f}
 }
@@ -146,31 +147,37 @@ const (
 
 // contradictions finds pods of which lists and statuses say different things.
 func (l Limits) contradictions(s pleg.Status) []Finding {
-	pods := make(map[pleg.PodUID]struct{})
-	for _, c := range s.Contradictions {
-		if s.At.Sub(c.Since) >= contradictionAfter {
-			pods[c.UID] = struct{}{}
-		}
-	}
-	if len(pods) == 0 {
+	all := contradicted(s)
+	if len(all) == 0 {
 		return nil
 	}
-	c := s.Contradictions[0] // the longest
-	f := ofPod(c.Namespace, c.Name, c.UID)
-	if s.At.Sub(c.Since) < contradictionLasts {
-		f.Severity = Warning
+	return []Finding{all[0].and(len(all) - 1)}
+}
+
+// contradicted returns a finding for each of these pods, the longest first.
+func contradicted(s pleg.Status) (all []Finding) {
+	for _, c := range s.Contradictions {
+		age := s.At.Sub(c.Since)
+		if age < contradictionAfter || slices.ContainsFunc(all, func(f Finding) bool { return f.PodUID == c.UID }) {
+			continue
+		}
+		f := ofPod(c.Namespace, c.Name, c.UID)
+		if age < contradictionLasts {
+			f.Severity = Warning
+		}
+		says := "is " + c.Status.String() + " in its status"
+		if c.Missing {
+			says = "is missing in its status"
+		}
+		what := "container " + c.ContainerName
+		if c.Sandbox {
+			what = "its sandbox"
+		}
+		f.Cause, f.What, f.Since = Contradiction, "differs in lists and statuses", c.Since
+		f.Detail = fmt.Sprintf(": %s is %s in the lists and %s", what, c.Listed, says)
+		all = append(all, f)
 	}
-	says := "is " + c.Status.String() + " in its status"
-	if c.Missing {
-		says = "is missing in its status"
-	}
-	what := "container " + c.ContainerName
-	if c.Sandbox {
-		what = "its sandbox"
-	}
-	f.Cause, f.What, f.Since = Contradiction, "differs in lists and statuses", c.Since
-	f.Detail = fmt.Sprintf(": %s is %s in the lists and %s", what, c.Listed, says)
-	return []Finding{f.and(len(pods) - 1)}
+	return all
 }
 
 // slowInspection is far above the time that a busy, healthy runtime takes for one pod.
@@ -202,7 +209,7 @@ func (l Limits) slow(s pleg.Status) []Finding {
 		return nil
 	}
 	return []Finding{{
-		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: s.Since.Slow, AtLeast: l.unwatched(s.Since.Slow), Detail: ": " + strings.Join(signs, "; "),
+		Cause: RuntimeSlow, Severity: Warning, Subject: "the runtime", What: "is slow", Since: nodestate.Of(s.Details).Since.Slow, AtLeast: l.unwatched(nodestate.Of(s.Details).Since.Slow), Detail: ": " + strings.Join(signs, "; "),
 	}}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -45,21 +46,29 @@ func TestOf(t *testing.T) {
 			func(s *pleg.Status) { s.Relist.Started, s.Relist.Call = ago(3*time.Second), list },
 			"WARNING: the runtime hangs since 11:59 (3.0s) in ListContainers", "SIGUSR1",
 		},
+		"a list of a runtime without CRI": {
+			func(s *pleg.Status) { s.Endpoint, s.Relist.Started = "", ago(3*time.Second) },
+			"WARNING: the runtime hangs since 11:59 (3.0s)", "find out what the runtime waits for, and restart it",
+		},
 		"a list runs for five seconds": {
 			func(s *pleg.Status) { s.Relist.Started = ago(5 * time.Second) },
 			"PROBLEM: the runtime hangs since 11:59 (5.0s)", "SIGUSR1",
 		},
 		"the runtime is stopped by a signal": {func(s *pleg.Status) {
-			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "T"}
+			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "T"} })
 		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
 		"the runtime waits for a disk": {func(s *pleg.Status) {
-			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "crio", State: "D"}
+			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "crio", State: "D"} })
 		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; crio, PID 12, waits in the kernel, state D", "dmesg"},
 		"the runtime runs, and hangs": {func(s *pleg.Status) {
-			s.Relist.Started, s.Relist.Call, s.Runtime = ago(5*time.Second), list, &pleg.Process{PID: 12, Name: "containerd", State: "S"}
+			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "S"} })
 		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers", "kill -USR1 12"},
 		"the runtime has ended": {func(s *pleg.Status) {
-			s.Relist.Failing, s.Relist.Failures, s.Relist.Err, s.Runtime = ago(time.Second), 1, errRefused, &pleg.Process{PID: 12}
+			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(time.Second), 1, errRefused
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12} })
 		}, "PROBLEM: the runtime is stopped since 11:59 (1.0s): dial unix /run/s: connect: connection refused", "(PID 12) has ended: start"},
 		"an error with quotes": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errors.New(`rpc error: code = Internal desc = no file "x"`)
@@ -69,22 +78,27 @@ func TestOf(t *testing.T) {
 			s.Relist.FailedAfter = 2 * time.Minute
 		}, "PROBLEM: the runtime hangs since 11:55 (5m, 3 attempts) in ListContainers", "SIGUSR1"},
 		"lists are slow": {func(s *pleg.Status) {
-			s.Relist.Took, s.Relist.Started, s.Since.Slow = 4*time.Second, ago(4*time.Second), ago(time.Minute)
+			s.Relist.Took, s.Relist.Started = 4*time.Second, ago(4*time.Second)
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes up to 4.0s", "CPU and disk"},
 		"a list takes less than a long period": {func(s *pleg.Status) {
 			s.Relist.Took, s.Relist.Period = 2*time.Second, 5*time.Second
 		}, "OK: the node is healthy, its 110 pods answer", ""},
 		"a list takes longer than a short period": {func(s *pleg.Status) {
-			s.Relist.Took, s.Since.Slow = 2*time.Second, ago(time.Minute)
+			s.Relist.Took = 2 * time.Second
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes up to 2.0s", "CPU and disk"},
 		"a list takes seconds of a long period": {func(s *pleg.Status) {
-			s.Relist.Took, s.Relist.Period, s.Since.Slow = 4*time.Second, 5*time.Second, ago(time.Minute)
+			s.Relist.Took, s.Relist.Period = 4*time.Second, 5*time.Second
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes up to 4.0s", "CPU and disk"},
 		"a list of the last minute was slow": {func(s *pleg.Status) {
-			s.Relist.Took, s.Relist.Longest, s.Relist.Started, s.Since.Slow = time.Second/2, 4*time.Second, ago(7*time.Second), ago(time.Minute)
+			s.Relist.Took, s.Relist.Longest, s.Relist.Started = time.Second/2, 4*time.Second, ago(7*time.Second)
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "WARNING: the runtime is slow since 11:59 (60s): the list of all pods takes up to 4.0s", "CPU and disk"},
 		"a list runs twice as long as the slow last one": {func(s *pleg.Status) {
-			s.Relist.Took, s.Since.Slow, s.Relist.Started, s.Relist.Call = 4*time.Second, ago(time.Minute), ago(8*time.Second), list
+			s.Relist.Took, s.Relist.Started, s.Relist.Call = 4*time.Second, ago(8*time.Second), list
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Minute) })
 		}, "PROBLEM: the runtime hangs since 11:59 (8.0s) in ListContainers", "SIGUSR1"},
 		"lists fail": {func(s *pleg.Status) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = ago(4*time.Second), 4, errBroken
@@ -117,63 +131,85 @@ func TestOf(t *testing.T) {
 		},
 		"a shim is stopped": {
 			func(s *pleg.Status) {
-				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &pleg.Process{PID: 41, Name: "containerd-shim", State: "T"}}}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41, Name: "containerd-shim", State: "T"}}}
+				})
 			},
 			"PROBLEM: shop/web-0 has a hung shim since 11:59 (9.0s): containerd-shim, PID 41, is stopped by a signal", "kill -CONT 41",
 		},
 		"stopped shims, one with a container that ended": {
 			func(s *pleg.Status) {
-				shim := &pleg.Process{PID: 41, Name: "containerd-shim", State: "D"}
-				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: shim, Container: "nginx", ID: "c1"}, {UID: "v", Since: noon, Shim: shim}}
+				shim := &nodestate.Process{PID: 41, Name: "containerd-shim", State: "D"}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: shim, Container: "nginx", ID: "c1"}, {UID: "v", Since: noon, Shim: shim}}
+				})
 			},
 			"PROBLEM: shop/web-0 and 1 more pod have hung shims since 11:59 (9.0s): containerd-shim, PID 41, waits in the kernel, state D; nginx has ended, and the runtime calls it running", "dmesg",
 		},
 		"an end that the runtime did not learn": {
 			func(s *pleg.Status) {
-				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"}}
+				})
 			},
 			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
 		},
 		"and does not learn": {
 			func(s *pleg.Status) {
-				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Container: "nginx", ID: "c1"}}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(time.Minute), Container: "nginx", ID: "c1"}}
+				})
 			},
 			"PROBLEM: shop/web-0 has a container without a process since 11:59 (60s): nginx has ended, and the runtime calls it running", "delete the pod, or stop the container (crictl -t 1m stop c1",
 		},
 		"two ends": {
 			func(s *pleg.Status) {
-				s.Stuck = []pleg.Stuck{
-					{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"},
-					{UID: "v", Namespace: "shop", Name: "web-1", Since: ago(8 * time.Second), Container: "nginx", ID: "c2"},
-				}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{
+						{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"},
+						{UID: "v", Namespace: "shop", Name: "web-1", Since: ago(8 * time.Second), Container: "nginx", ID: "c2"},
+					}
+				})
 			},
 			"WARNING: shop/web-0 and 1 more pod have containers without processes since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
 		},
 		"many ends": {
-			func(s *pleg.Status) { s.Stuck = lostEnds(ago(20 * time.Second)) },
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(20 * time.Second)) })
+			},
 			"WARNING: the runtime reports no ends since 11:59 (20s): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
 		},
 		"many ends for long": {
-			func(s *pleg.Status) { s.Stuck = lostEnds(ago(2 * time.Minute)) },
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Stuck = lostEnds(ago(2 * time.Minute)) })
+			},
 			"PROBLEM: the runtime reports no ends since 11:58 (2m): the processes of 24 containers have ended, and the runtime calls them running; the first is nginx of shop/web-0", "SIGUSR1",
 		},
 		"a conmon has ended": {
 			func(s *pleg.Status) {
-				s.Stuck = []pleg.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &pleg.Process{PID: 41}}}
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Shim: &nodestate.Process{PID: 41}}}
+				})
 			},
 			"PROBLEM: shop/web-0 has no shim since 11:59 (9.0s): PID 41 has ended, so that the runtime will not learn when the container ends", "crictl -t 1m stop ID",
 		},
 		"a client does not read": {func(s *pleg.Status) {
-			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Client: &pleg.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Client: &nodestate.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}
+			})
 		}, "PROBLEM: agent does not read from the runtime since 11:59 (9.0s): agent, PID 7, is stopped by a signal; 900 bytes are unread", "kill -CONT 7"},
 		"clients do not read": {func(s *pleg.Status) {
-			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Client: &pleg.Process{PID: 8, Name: "other", State: "S"}, Bytes: 900}, {Bytes: 90}}
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Client: &nodestate.Process{PID: 8, Name: "other", State: "S"}, Bytes: 900}, {Bytes: 90}}
+			})
 		}, "WARNING: other and 1 more client do not read from the runtime since 11:59 (9.0s): PID 8; 900 bytes are unread", "find out why"},
 		"an unknown client does not read": {func(s *pleg.Status) {
-			s.Unread = []pleg.Unread{{Since: ago(9 * time.Second), Bytes: 900}}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: ago(9 * time.Second), Bytes: 900}} })
 		}, "WARNING: a client does not read from the runtime since 11:59 (9.0s); 900 bytes are unread", "find out why"},
 		"a disk is full": {func(s *pleg.Status) {
-			s.Disk = &pleg.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}
+			nodestate.Change(&s.Details, func(n *nodestate.State) {
+				n.Disk = &nodestate.Disk{Since: ago(9 * time.Second), Path: "/var/lib/images", Used: 97, Inodes: 10}
+			})
 		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 3 % of its bytes and 90 % of its inodes are available", "crictl rmi"},
 		"since yesterday": {
 			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
@@ -197,7 +233,10 @@ func TestOf(t *testing.T) {
 			}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (12s): 8 of 110 pods wait, the longest is shop/p0 in ContainerStatus of nginx", "CPU and disk"},
 		"inspections are slow": {
-			func(s *pleg.Status) { s.InspectionTook, s.Since.Slow = 2*time.Second, ago(time.Hour) },
+			func(s *pleg.Status) {
+				s.InspectionTook = 2 * time.Second
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
+			},
 			"WARNING: the runtime is slow since 11:00 (60m): half of the inspections take 2.0s or longer", "CPU and disk",
 		},
 		"an inspection fails": {
@@ -216,7 +255,8 @@ func TestOf(t *testing.T) {
 			s.Overdue = []pleg.Inspection{overdue("web-0", 4*time.Second, true), overdue("web-1", 4*time.Second, false)}
 		}, "PROBLEM: shop/web-0 hangs since 11:59 (4.0s) in ContainerStatus of nginx; the other 108 pods answer", "shim"},
 		"everything is very slow": {func(s *pleg.Status) {
-			s.InspectionTook, s.Relist.Took, s.Since.Slow = 20*time.Second, 6*time.Second, ago(time.Hour)
+			s.InspectionTook, s.Relist.Took = 20*time.Second, 6*time.Second
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(time.Hour) })
 			for n := range 8 { // they end
 				s.Overdue = append(s.Overdue, overdue(fmt.Sprint("p", n), time.Duration(12-n)*time.Second, false))
 			}
@@ -228,24 +268,28 @@ func TestOf(t *testing.T) {
 			s.InspectionTook, s.Overdue = 2*time.Second, []pleg.Inspection{overdue("a", 8*time.Second, false), overdue("b", 8*time.Second, false), overdue("c", 8*time.Second, false)}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
 		"pods and lists are slow": {func(s *pleg.Status) {
-			s.Relist.Took, s.Since.Slow = 9*time.Second, ago(5*time.Second)
+			s.Relist.Took = 9 * time.Second
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Slow = ago(5 * time.Second) })
 			s.Overdue = []pleg.Inspection{overdue("a", 8*time.Second, true), overdue("b", 8*time.Second, true), overdue("c", 8*time.Second, false)}
 		}, "PROBLEM: the runtime does not answer inspections since 11:59 (8.0s): 3 of 110 pods wait, the longest is shop/a in ContainerStatus of nginx", "CPU and disk"},
 		"a fallback": {
 			func(s *pleg.Status) {
-				s.Degraded, s.Since.Degraded = errors.New("lists work in portions"), ago(time.Hour)
+				s.Degraded = errors.New("lists work in portions")
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = ago(time.Hour) })
 			},
 			"PROBLEM: the runtime works by a fallback since 11:00 (60m): lists work in portions", "journalctl",
 		},
 		"a list is too large": {
 			func(s *pleg.Status) {
-				s.Degraded, s.Since.Degraded = fmt.Errorf("%w: list containers: 18 MiB; the largest pods are shop/web 17 MiB", pleg.ErrListTooLarge), ago(time.Hour)
+				s.Degraded = fmt.Errorf("%w: list containers: 18 MiB; the largest pods are shop/web 17 MiB", pleg.ErrListTooLarge)
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = ago(time.Hour) })
 			},
 			"PROBLEM: the list of all pods is too large since 11:00 (60m), so pods are listed in portions: list containers: 18 MiB; the largest pods are shop/web 17 MiB", "reduce the annotations",
 		},
 		"unhealthy": {
 			func(s *pleg.Status) {
-				s.Healthy, s.Err, s.Since.Unhealthy = false, errors.New("no inspection has succeeded for 4m0s"), ago(time.Minute)
+				s.Healthy, s.Err = false, errors.New("no inspection has succeeded for 4m0s")
+				nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Unhealthy = ago(time.Minute) })
 			},
 			"PROBLEM: the node is not healthy since 11:59 (60s): no inspection has succeeded for 4m0s", "SIGUSR1",
 		},
@@ -254,7 +298,7 @@ func TestOf(t *testing.T) {
 		}, "PROBLEM: the runtime hangs since 11:59 (60s)", "SIGUSR1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: ago(time.Second), Period: time.Second, Pods: 110}}
+			s := pleg.Status{At: noon, Endpoint: "unix:///run/s", Healthy: true, Relist: pleg.RelistStatus{Success: ago(time.Second), Period: time.Second, Pods: 110}}
 			test.change(&s)
 			v := verdict.Of(s)
 			if v.Text != test.want {
@@ -295,7 +339,9 @@ func TestPods(t *testing.T) {
 			t.Errorf("pod %s: %q, next try %v, want %q", uid, f.Summary, f.NextTry, want)
 		}
 	}
-	s.Stuck = []pleg.Stuck{{UID: "fails", Since: ago(time.Hour), Container: "first"}, {UID: "fails", Since: ago(time.Minute), Container: "second"}}
+	nodestate.Change(&s.Details, func(n *nodestate.State) {
+		n.Stuck = []nodestate.Stuck{{UID: "fails", Since: ago(time.Hour), Container: "first"}, {UID: "fails", Since: ago(time.Minute), Container: "second"}}
+	})
 	if f := verdict.Pods(s)["fails"]; !f.Since.Equal(ago(time.Hour)) {
 		t.Errorf("a pod with two stuck containers: %+v, want the longest", f)
 	}
@@ -320,7 +366,7 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 // What took long before the runtime failed is no second finding. A hang is as old as the look of
 // whoever saw it begin, and may be older if nobody looked before.
 func TestFindings(t *testing.T) {
-	s := pleg.Status{At: noon, Relist: pleg.RelistStatus{
+	s := pleg.Status{At: noon, Endpoint: "unix:///run/s", Relist: pleg.RelistStatus{
 		Success: ago(time.Minute), Took: 4 * time.Second, Period: time.Second, Pods: 1, Failing: ago(10 * time.Second), Failures: 2, Err: errBroken,
 	}}
 	if all := verdict.DefaultLimits.Findings(s); len(all) != 1 || all[0].Cause != verdict.RuntimeFails || all[0].AtLeast {
@@ -336,10 +382,10 @@ func TestFindings(t *testing.T) {
 }
 
 // lostEnds are containers of many pods that have ended.
-func lostEnds(since time.Time) (all []pleg.Stuck) {
+func lostEnds(since time.Time) (all []nodestate.Stuck) {
 	for n := range 24 {
 		name := fmt.Sprint("web-", n)
-		all = append(all, pleg.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
+		all = append(all, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
 	}
 	return all
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -19,21 +20,21 @@ import (
 // first seen, no matter who asks later, and begins again after the trouble was over.
 func TestAgesStayWithTheTrouble(t *testing.T) {
 	var ages verdict.Ages
-	at := func(second int, change func(*pleg.Status)) pleg.Since {
+	at := func(second int, change func(*pleg.Status)) nodestate.Since {
 		s := pleg.Status{At: noon.Add(time.Duration(second) * time.Second), Healthy: true, Relist: pleg.RelistStatus{Period: time.Second}}
 		change(&s)
 		ages.Complete(&s)
-		return s.Since
+		return nodestate.Of(s.Details).Since
 	}
 	well := func(*pleg.Status) {}
 	for name, test := range map[string]struct {
 		change func(*pleg.Status)
-		of     func(pleg.Since) time.Time
+		of     func(nodestate.Since) time.Time
 	}{
-		"unhealthy":        {func(s *pleg.Status) { s.Healthy = false }, func(s pleg.Since) time.Time { return s.Unhealthy }},
-		"a fallback":       {func(s *pleg.Status) { s.Degraded = errBroken }, func(s pleg.Since) time.Time { return s.Degraded }},
-		"slow lists":       {func(s *pleg.Status) { s.Relist.Took = 2 * time.Second }, func(s pleg.Since) time.Time { return s.Slow }},
-		"slow inspections": {func(s *pleg.Status) { s.InspectionTook = time.Second }, func(s pleg.Since) time.Time { return s.Slow }},
+		"unhealthy":        {func(s *pleg.Status) { s.Healthy = false }, func(s nodestate.Since) time.Time { return s.Unhealthy }},
+		"a fallback":       {func(s *pleg.Status) { s.Degraded = errBroken }, func(s nodestate.Since) time.Time { return s.Degraded }},
+		"slow lists":       {func(s *pleg.Status) { s.Relist.Took = 2 * time.Second }, func(s nodestate.Since) time.Time { return s.Slow }},
+		"slow inspections": {func(s *pleg.Status) { s.InspectionTook = time.Second }, func(s nodestate.Since) time.Time { return s.Slow }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for second, since := range map[int]int{10: 10, 11: 10, 500: 10} {
@@ -43,7 +44,7 @@ func TestAgesStayWithTheTrouble(t *testing.T) {
 					t.Errorf("after %d s: since %v, want second %d", second, got, since)
 				}
 			}
-			if got := at(600, well); got != (pleg.Since{}) {
+			if got := at(600, well); got != (nodestate.Since{}) {
 				t.Errorf("after the end: %+v", got)
 			}
 			if got := test.of(at(700, test.change)); !got.Equal(noon.Add(700 * time.Second)) {
@@ -80,8 +81,8 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		if test.slowSince >= 0 {
 			since = noon.Add(time.Duration(test.slowSince) * time.Second)
 		}
-		if s.Relist.Longest != test.longest || !s.Since.Slow.Equal(since) {
-			t.Errorf("second %d: the longest list took %v, slow since %v; want %v, %v", test.second, s.Relist.Longest, s.Since.Slow, test.longest, since)
+		if s.Relist.Longest != test.longest || !nodestate.Of(s.Details).Since.Slow.Equal(since) {
+			t.Errorf("second %d: the longest list took %v, slow since %v; want %v, %v", test.second, s.Relist.Longest, nodestate.Of(s.Details).Since.Slow, test.longest, since)
 		}
 	}
 }
@@ -98,7 +99,8 @@ func TestWatchLogsBeginAndEnd(t *testing.T) {
 			s.Relist.Failing, s.Relist.Failures, s.Relist.Err = s.At.Add(-age), 1+int(age/time.Second), errRefused
 		}, time.Second, verdict.RuntimeStopped},
 		"a fallback": {func(s *pleg.Status, age time.Duration) {
-			s.Degraded, s.Since.Degraded = errors.New("no socket"), s.At.Add(-age)
+			s.Degraded = errors.New("no socket")
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Since.Degraded = s.At.Add(-age) })
 		}, time.Second, verdict.Fallback},
 		"an inspection that others overtook": {func(s *pleg.Status, age time.Duration) {
 			s.Overdue = []pleg.Inspection{{UID: "u", Name: "web-0", Started: s.At.Add(-age), Hung: age > 4*time.Second}}

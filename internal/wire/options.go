@@ -8,6 +8,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
+// WatchFields returns the names of the fields of a request for a subscription that this version knows.
+func WatchFields() (names []string) {
+	fields := (*plegv1.WatchRequest)(nil).ProtoReflect().Descriptor().Fields()
+	for n := range fields.Len() {
+		names = append(names, string(fields.Get(n).Name()))
+	}
+	return names
+}
+
 // FromOptions returns the request for a subscription, or an error that names the bad option.
 func FromOptions(o pleg.SubscribeOptions) (*plegv1.WatchRequest, error) {
 	r := &plegv1.WatchRequest{

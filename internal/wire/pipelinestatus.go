@@ -8,17 +8,19 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // FromPipelineStatus returns the message of the status of a pipeline.
 func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
+	n := nodestate.Of(s.Details)
 	m := &plegv1.PipelineStatus{
 		At: FromTime(s.At), Healthy: s.Healthy, Error: ErrorText(s.Err), Degraded: ErrorText(s.Degraded), Relist: fromRelist(s.Relist),
 		Inspectors: uint32(s.Inspectors), Width: uint32(s.Inspectors), InFlight: uint32(s.InFlight), Waiting: uint32(s.Waiting),
 		InspectionTook: fromDuration(s.InspectionTook), Endpoint: Text(s.Endpoint),
-		UnhealthySince: FromTime(s.Since.Unhealthy), DegradedSince: FromTime(s.Since.Degraded), SlowSince: FromTime(s.Since.Slow),
-		Runtime: fromProcess(s.Runtime),
+		UnhealthySince: FromTime(n.Since.Unhealthy), DegradedSince: FromTime(n.Since.Degraded), SlowSince: FromTime(n.Since.Slow),
+		Runtime: fromProcess(n.Process),
 	}
 	for _, i := range s.Overdue {
 		m.Overdue = append(m.Overdue, &plegv1.Inspection{
@@ -45,16 +47,16 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 			Listed: states[c.Listed], Status: states[c.Status], Missing: c.Missing, Since: FromTime(c.Since),
 		})
 	}
-	for _, p := range s.Stuck {
+	for _, p := range n.Stuck {
 		m.Stuck = append(m.Stuck, &plegv1.StuckPod{
 			PodUid: Text(string(p.UID)), PodNamespace: Text(p.Namespace), PodName: Text(p.Name), Since: FromTime(p.Since),
 			Shim: fromProcess(p.Shim), Container: Text(p.Container), Id: Text(string(p.ID)),
 		})
 	}
-	for _, u := range s.Unread {
+	for _, u := range n.Unread {
 		m.Unread = append(m.Unread, &plegv1.UnreadClient{Since: FromTime(u.Since), Client: fromProcess(u.Client), Bytes: uint64(u.Bytes)})
 	}
-	if d := s.Disk; d != nil {
+	if d := n.Disk; d != nil {
 		m.Disk = &plegv1.Disk{Since: FromTime(d.Since), Path: Text(d.Path), Used: d.Used, Inodes: d.Inodes}
 	}
 	for _, t := range s.Troubles {
@@ -65,7 +67,7 @@ func FromPipelineStatus(s pleg.Status) *plegv1.PipelineStatus {
 	return m
 }
 
-func fromProcess(p *pleg.Process) *plegv1.Process {
+func fromProcess(p *nodestate.Process) *plegv1.Process {
 	if p == nil {
 		return nil
 	}
@@ -97,8 +99,10 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 		At: ToTime(m.GetAt()), Healthy: m.GetHealthy(), Err: toError(m.GetError()), Degraded: toDegraded(m.GetDegraded()), Relist: toRelist(m.GetRelist()),
 		Inspectors: int(m.GetInspectors()), InFlight: int(m.GetInFlight()), Waiting: int(m.GetWaiting()),
 		InspectionTook: m.GetInspectionTook().AsDuration(), Endpoint: m.GetEndpoint(),
-		Since:   pleg.Since{Unhealthy: ToTime(m.GetUnhealthySince()), Degraded: ToTime(m.GetDegradedSince()), Slow: ToTime(m.GetSlowSince())},
-		Runtime: toProcess(m.GetRuntime()),
+	}
+	n := nodestate.State{
+		Since:   nodestate.Since{Unhealthy: ToTime(m.GetUnhealthySince()), Degraded: ToTime(m.GetDegradedSince()), Slow: ToTime(m.GetSlowSince())},
+		Process: toProcess(m.GetRuntime()),
 	}
 	for _, i := range m.GetOverdue() {
 		s.Overdue = append(s.Overdue, pleg.Inspection{
@@ -126,30 +130,33 @@ func ToPipelineStatus(m *plegv1.PipelineStatus) pleg.Status {
 		})
 	}
 	for _, p := range m.GetStuck() {
-		s.Stuck = append(s.Stuck, pleg.Stuck{
+		n.Stuck = append(n.Stuck, nodestate.Stuck{
 			UID: pleg.PodUID(p.GetPodUid()), Namespace: p.GetPodNamespace(), Name: p.GetPodName(), Since: ToTime(p.GetSince()),
 			Shim: toProcess(p.GetShim()), Container: p.GetContainer(), ID: pleg.ContainerID(p.GetId()),
 		})
 	}
 	for _, u := range m.GetUnread() {
-		s.Unread = append(s.Unread, pleg.Unread{Since: ToTime(u.GetSince()), Client: toProcess(u.GetClient()), Bytes: int(u.GetBytes())})
+		n.Unread = append(n.Unread, nodestate.Unread{Since: ToTime(u.GetSince()), Client: toProcess(u.GetClient()), Bytes: int(u.GetBytes())})
 	}
 	if d := m.GetDisk(); d != nil {
-		s.Disk = &pleg.Disk{Since: ToTime(d.GetSince()), Path: d.GetPath(), Used: d.GetUsed(), Inodes: d.GetInodes()}
+		n.Disk = &nodestate.Disk{Since: ToTime(d.GetSince()), Path: d.GetPath(), Used: d.GetUsed(), Inodes: d.GetInodes()}
 	}
 	for _, t := range m.GetTroubles() {
 		s.Troubles = append(s.Troubles, pleg.Trouble{
 			Cause: t.GetCause(), Problem: t.GetProblem(), Since: ToTime(t.GetSince()), Subject: t.GetSubject(), What: t.GetWhat(), Detail: t.GetDetail(),
 		})
 	}
+	if n.Process != nil || n.Stuck != nil || n.Unread != nil || n.Disk != nil || n.Since != (nodestate.Since{}) {
+		s.Details = n
+	}
 	return s
 }
 
-func toProcess(m *plegv1.Process) *pleg.Process {
+func toProcess(m *plegv1.Process) *nodestate.Process {
 	if m == nil {
 		return nil
 	}
-	return &pleg.Process{PID: int(m.GetPid()), Name: m.GetName(), State: m.GetState()}
+	return &nodestate.Process{PID: int(m.GetPid()), Name: m.GetName(), State: m.GetState()}
 }
 
 func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {

@@ -15,6 +15,7 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -108,7 +109,9 @@ func TestEveryFieldIsKept(t *testing.T) {
 	for _, q := range []lookup.Query{{Container: "c", Wait: time.Second}, {PID: 7}, {Cgroup: 1 << 40}} {
 		requireKept(t, q, wire.FromQuery, wire.ToQuery)
 	}
-	requireKept(t, filled[pleg.Status](t), wire.FromPipelineStatus, wire.ToPipelineStatus)
+	now := filled[pleg.Status](t)
+	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
+	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	requireKept(t, &pleg.Pod{ // what a list has
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},

@@ -9,11 +9,20 @@ import (
 type listing struct{ stage.Listing }
 
 func (l *listing) apply(m *machine) {
+	if m.absent.Answered == 0 {
+		for _, pod := range l.Pods {
+			m.recordOf(pod.UID).foundBy(pod)
+		}
+		for _, o := range m.early {
+			o.answer(m)
+		}
+		m.early = nil
+	}
 	for _, ended := range []bool{false, true} { // at a start, pods that run come first
 		for _, pod := range l.Pods {
 			if hasEnded(pod) == ended {
 				rec := m.recordOf(pod.UID)
-				rec.listedBy(l.Began, pod, m.absent.Answered == 0)
+				rec.listedBy(l.Began)
 				l.answer(m, rec, pod)
 			}
 		}
@@ -44,6 +53,15 @@ func (l *listing) answer(m *machine, rec *record, pod *pleg.Pod) {
 type observation struct{ stage.Observation }
 
 func (o *observation) apply(m *machine) {
+	if m.absent.Answered > 0 {
+		o.answer(m)
+	} else if len(m.early) < maxHeard {
+		m.early = append(m.early, *o) // until the first listing shows what is not new
+	}
+}
+
+// answer applies what the answer says of the pod.
+func (o *observation) answer(m *machine) {
 	rec := m.recordOf(o.UID)
 	do := m.answer(rec, o.Pod, o.Asked)
 	if do.found {

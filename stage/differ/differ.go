@@ -28,8 +28,6 @@ type Cache interface {
 	Observe(at time.Time, pending []*pleg.Pod)
 	// Touch notes an answer that found the pod as the cache has it.
 	Touch(uid pleg.PodUID, at time.Time)
-	// MarkSynced notes that a listing has been committed.
-	MarkSynced()
 }
 
 // Options configure a [Differ].
@@ -234,7 +232,6 @@ func (d *Differ) step(in input) {
 	d.gone = append(d.gone, do.leaving...)
 	d.cancel = append(d.cancel, do.cancel...)
 	if !do.mark.Current.IsZero() {
-		d.opts.Cache.MarkSynced()
 		d.marks = append(d.marks, do.mark)
 	}
 	d.metrics.add(&do)

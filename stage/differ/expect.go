@@ -8,7 +8,7 @@ import (
 )
 
 // expectations are what events let expect of the lists of a pod, and what no event will announce. If
-// the newest answer does not show it after a while, the pod is listed again, with a wait that doubles.
+// the newest answer does not show it after a while, the pod is listed again, later with a wait that doubles.
 // After mostWait the lists of all pods are enough.
 type expectations struct {
 	waits map[one]*expectation
@@ -38,17 +38,18 @@ const (
 	toEnd
 )
 
-// The start of a container takes 0.1 to 1 s. A removed container that a list still shows is gone
-// some 0.1 s later. A pod that ends takes seconds, so it is listed each second for tenSeconds. A pod
-// whose sandbox is ready may get its next container, as after a restart, so it is listed half as often.
+// The start of a container takes 0.1 to 1 s, and seconds on a busy node. A removed container that a list
+// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds, so the pod is
+// listed after the same wait, sameWaits times. A pod whose sandbox is ready may get its next container,
+// as after a restart, so it is listed half as often.
 const (
-	startWait  = time.Second
-	goWait     = 300 * time.Millisecond
-	endWait    = time.Second
-	emptyWait  = 2 * time.Second
-	tenSeconds = 10
-	mostWait   = 10 * time.Second
-	maxWaits   = 4096
+	startWait = time.Second
+	goWait    = 300 * time.Millisecond
+	endWait   = time.Second
+	emptyWait = 2 * time.Second
+	sameWaits = 10
+	mostWait  = 10 * time.Second
+	maxWaits  = 4096
 )
 
 // hear notes what an event lets expect.
@@ -68,15 +69,15 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	}
 }
 
-// answered notes what an answer lets expect that came while the event stream was up. A pod that has
-// ended before, as of a job, may stay for days.
+// answered notes what an answer lets expect that came while the event stream was up. A pod that had
+// ended in the answer before, as of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
 	of := one{pod: rec.uid}
 	switch {
-	case e.sandboxes || rec.old == nil || rec.current == nil:
-	case isReady(rec.old) && !isReady(rec.current):
+	case e.sandboxes || rec.current == nil:
+	case (rec.old == nil || isReady(rec.old)) && !isReady(rec.current):
 		e.add(of, toEnd, endWait, now)
-	case len(rec.old.Containers) > 0 && len(rec.current.Containers) == 0:
+	case rec.old != nil && len(rec.old.Containers) > 0 && len(rec.current.Containers) == 0:
 		e.add(of, toEnd, emptyWait, now)
 	}
 }
@@ -104,7 +105,7 @@ func (e *expectations) check(records map[pleg.PodUID]*record, now time.Time) (ag
 				continue
 			}
 			again = append(again, of.pod)
-			if x.tries++; x.what != toEnd || x.tries >= tenSeconds {
+			if x.tries++; x.what == toGo || x.tries >= sameWaits {
 				x.wait *= 2
 			}
 			x.due = now.Add(x.wait)

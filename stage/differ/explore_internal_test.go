@@ -1,320 +1,323 @@
 package differ
 
 import (
-	"errors"
 	"flag"
 	"fmt"
+	"hash/maphash"
+	"maps"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-var explored = flag.Int("differ.runs", 4_000, "number of interleavings that TestExplore tries")
+var runs = flag.Int("differ.runs", 2_000, "number of ways that TestExplore takes")
 
-// history is the life of one pod: two containers, its end, and a new pod with its UID. For a moment
-// the runtime does not know in which state a container is.
-var history = []string{
-	"", "a=created /s=running", "a=running /s=running", "a=unknown /s=running", "a=exited b=running /s=running", "b=running /s=running",
-	"b=unknown /s=running", "b=exited /s=exited", "", "c=running /t=running",
+var large = flag.Bool("differ.large", false, "more may happen in the worlds of TestSmallWorlds")
+
+// smallWorlds are short lives of a pod with two containers and a sandbox, and what may happen meanwhile.
+// The first has all of it: two lists of all pods and a list of this pod, two CRI events, an inspection that
+// fails, hangs or contradicts the list, and a request.
+var smallWorlds = map[string]struct {
+	history history
+	left    budget
+}{
+	"a container dies and another starts":    {historyOf("a=running /s=running", "a=exited b=running /s=running"), budget{2, 1, 2, 1, 1}},
+	"the pod comes and goes":                 {historyOf("", "a=running /s=running", ""), budget{2, 1, 1, 1, 0}},
+	"its UID comes back":                     {historyOf("a=running /s=running", "", "c=running /t=running"), budget{2, 1, 0, 1, 0}},
+	"its UID belongs to another pod at once": {historyOf("a=running /s=running", "c=running /t=running"), budget{2, 1, 1, 1, 0}},
+	"its state is not known for a moment":    {historyOf("a=running /s=running", "a=unknown /s=running", "a=exited /s=running"), budget{2, 1, 0, 1, 0}},
+	"a life that lists may miss":             {historyOf("a=created /s=running", "a=running /s=running", "/s=running"), budget{2, 1, 1, 0, 0}},
 }
 
-// TestExplore tries interleavings of the pod's life, three lists of all pods, two lists of this
-// pod, four CRI events, and inspections that succeed, fail or hang. In any order of inputs, no step of
-// a container is reported twice or out of order, the cache is never said to be newer than what it
-// has, and in the end each container that a counted answer showed running or exited is reported.
+// TestSmallWorlds tries every order of what may happen in a few small worlds. In any of them a step of a
+// container is reported once and in order, what the first list found is marked, and nothing is said to be
+// as of a time at which it was something else. Wherever peace begins, all is reported in the end.
+func TestSmallWorlds(t *testing.T) {
+	for name, tc := range smallWorlds {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if *large {
+				tc.left = budget{2, 2, 2, 2, 1}
+			}
+			e := explorer{seed: maphash.MakeSeed(), seen: make(map[uint64][]budget), peaceful: make(map[uint64]struct{})}
+			if e.explore(newWorld(tc.history, tc.left)); e.failure != "" {
+				t.Errorf("%d states, then %s", e.states, e.failure)
+			}
+		})
+	}
+}
+
+// TestExplore takes random ways through a long life: for a moment the runtime does not know in which state a
+// container is, and in the end a new pod has the UID.
 func TestExplore(t *testing.T) {
-	for seed := range *explored {
-		w := newWorld(uint64(seed))
-		w.run()
-		if w.err != nil {
-			t.Fatalf("seed %d: %v\n%s", seed, w.err, strings.Join(w.trace, "\n"))
+	long := historyOf(
+		"", "a=created /s=running", "a=running /s=running", "a=unknown /s=running", "a=exited b=running /s=running", "b=running /s=running",
+		"b=unknown /s=running", "b=exited /s=exited", "", "c=running /t=running",
+	)
+	for seed := range uint64(*runs) {
+		r := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // reproducible
+		w, e := newWorld(long, budget{4, 3, 4, 3, 1}), explorer{}
+		for all := w.choices(); len(all) > 0 && len(e.path) < 200; all = w.choices() {
+			e.path = append(e.path, all[r.IntN(len(all))])
+			w.do(e.path[len(e.path)-1])
 		}
-	}
-}
-
-const explorePod pleg.PodUID = "p"
-
-// world is a runtime, an inspector and a cache around a machine.
-type world struct {
-	rand  *rand.Rand
-	m     machine
-	ticks stage.Ticks
-	at    int      // in history
-	until []uint64 // when each state of the history ended
-	asked [2]*answered
-	left  [2]int
-	hints int
-
-	inFlight *stage.Change
-	leaving  []stage.Change
-	told     map[pleg.ContainerID][]pleg.EventType
-	shown    map[pleg.ContainerID]bool // running or exited, by an answer that counted
-	trace    []string
-	err      error
-}
-
-// answered is a list in progress: when it began, and the state that it will show.
-type answered struct {
-	began uint64
-	state int
-}
-
-func newWorld(seed uint64) *world {
-	o := Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 2}
-	return &world{
-		rand: rand.New(rand.NewPCG(seed, 1)), m: newMachine(o), left: [2]int{3, 2}, hints: 4, //nolint:gosec // reproducible
-		until: make([]uint64, len(history)), told: make(map[pleg.ContainerID][]pleg.EventType), shown: make(map[pleg.ContainerID]bool),
-	}
-}
-
-func (w *world) run() {
-	for range 200 {
-		w.act(w.rand.IntN(7))
-	}
-	w.at = len(history) - 1
-	for range 8 { // in peace
 		w.inPeace()
-	}
-	for c, told := range w.told {
-		if _, bad := legal(told); bad {
-			w.fail("container %s was told %v", c, told)
-		}
-	}
-	for c, ran := range w.shown {
-		told := w.told[c]
-		if !ran {
-			continue
-		}
-		want := pleg.ContainerRemoved
-		if strings.Contains(history[w.at], string(c)+"=") {
-			want = pleg.ContainerStarted
-		}
-		if len(told) == 0 || told[len(told)-1] != want {
-			w.fail("container %s was shown, and told %v", c, told)
+		if e.check(w); e.failure != "" {
+			t.Fatalf("seed %d: %s", seed, e.failure)
 		}
 	}
 }
 
-// inPeace lists all pods and lets everything end well.
-func (w *world) inPeace() {
-	for kind := range w.asked {
-		if w.asked[kind] != nil {
-			w.answer(kind)
-		}
-	}
-	w.settleAll()
-	w.asked[0] = &answered{w.ticks.Next(), w.at}
-	w.answer(0)
-	w.settleAll()
+// explorer tries every order of what may happen.
+type explorer struct {
+	// seen are the worlds that were explored, with what was left to happen: with less, nothing new happens.
+	seen     map[uint64][]budget
+	peaceful map[uint64]struct{}
+	seed     maphash.Seed
+	encoder  encoder
+	path     []choice
+	states   int
+	failure  string
 }
 
-func (w *world) settleAll() {
-	for range 4 {
-		w.accept()
-		w.end(nil)
-		w.leave()
-	}
-}
-
-func (w *world) act(what int) {
-	switch kind := what & 1; {
-	case what < 4 && w.asked[kind] != nil:
-		if w.rand.IntN(2) == 0 { // it may show any state since it began
-			w.asked[kind].state = w.at
-		}
-		w.answer(kind)
-	case what < 4 && w.left[kind] > 0:
-		w.left[kind]--
-		w.asked[kind] = &answered{w.ticks.Next(), w.at}
-	case what == 4 && w.at < len(history)-1:
-		w.until[w.at] = w.ticks.Next()
-		w.at++
-		w.note("the world is %q", history[w.at])
-	case what == 5 && w.hints > 0:
-		w.hints--
-		w.hint()
-	case what == 6:
-		w.accept()
-		w.end([]error{nil, nil, errors.New("failed")}[w.rand.IntN(3)])
-		w.leave()
-	default:
-		w.step(elapsed{})
-		w.accept()
-	}
-}
-
-// hint announces the containers of the present state, or of an earlier state: an event may be late.
-func (w *world) hint() {
-	each(podOf(history[w.rand.IntN(w.at+1)]), func(c *pleg.Container, sandbox bool) {
-		h := pleg.Hint{UID: explorePod, Container: c.ID, Name: "name", State: c.State, PodName: "name-p"}
-		if sandbox {
-			h.Sandbox = c.ID
-		}
-		w.step(Announcement{h, w.ticks.Next()})
-	})
-}
-
-func (w *world) answer(kind int) {
-	a := w.asked[kind]
-	w.asked[kind] = nil
-	asked := stage.Asked{Began: a.began, Answered: w.ticks.Next(), At: time.Unix(int64(a.began), 0)} //nolint:gosec // small
-	pod := podOf(history[a.state])
-	w.note("list %d that began at %d shows %q", kind, a.began, history[a.state])
-	if rec := w.m.records[explorePod]; rec == nil && a.began > w.m.absent.Answered || rec != nil && a.began > rec.asked.Answered {
-		each(pod, func(c *pleg.Container, _ bool) { w.shown[c.ID] = w.shown[c.ID] || kindOf(c.State) >= running })
-	}
-	if kind == 1 {
-		w.step(&observation{stage.Observation{Asked: asked, UID: explorePod, Pod: pod}})
+func (e *explorer) explore(w *world) {
+	key := maphash.Bytes(e.seed, e.encoder.encode(w))
+	if slices.ContainsFunc(e.seen[key], w.left.within) {
 		return
 	}
-	l := stage.Listing{Asked: asked, StreamUp: true}
-	if pod != nil {
-		l.Pods = []*pleg.Pod{pod}
+	e.seen[key] = append(slices.DeleteFunc(e.seen[key], func(b budget) bool { return b.within(w.left) }), w.left)
+	e.states++
+	if _, ok := e.peaceful[key]; !ok && !w.quiet() {
+		e.peaceful[key] = struct{}{}
+		c := w.clone()
+		c.inPeace()
+		e.check(c)
 	}
-	w.step(&listing{l})
-}
-
-func (w *world) accept() {
-	inspect, retry, _ := w.m.next(w.now())
-	if inspect == nil {
-		inspect = retry
-	}
-	if w.inFlight != nil || inspect == nil {
-		return
-	}
-	w.note("inspection of %v", plainWords(inspect.Pod))
-	w.inFlight = inspect
-	w.step(accepted{inspect})
-}
-
-func (w *world) end(err error) {
-	if w.inFlight == nil {
-		return
-	}
-	c := w.inFlight
-	w.inFlight = nil
-	w.note("inspection ended: %v", err)
-	if err == nil {
-		w.tell(c)
-	}
-	how := stage.Committed
-	if w.rand.IntN(8) == 0 {
-		how = stage.Contradicted
-	}
-	if err != nil {
-		how = []stage.Ending{stage.Failed, stage.FailedHung}[w.rand.IntN(2)]
-	}
-	w.step(settle{stage.Settled{UID: c.UID, How: how, Err: err}})
-}
-
-func (w *world) leave() {
-	if len(w.leaving) == 0 {
-		return
-	}
-	c := w.leaving[0]
-	w.leaving = w.leaving[1:]
-	w.note("the pod leaves")
-	w.tell(&c)
-	w.step(settle{stage.Settled{UID: c.UID, How: stage.Committed}})
-}
-
-// tell commits a change: the cache has its state, and its events are published.
-func (w *world) tell(c *stage.Change) {
-	w.claim(c.At, c.Pod)
-	for _, ev := range c.Events {
-		if ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved {
-			w.told[ev.ContainerID] = append(w.told[ev.ContainerID], ev.Type)
-		}
-		w.note("  told %s %s", ev.Type, ev.ContainerID)
-	}
-}
-
-// claim checks that a state was true at a time or later.
-func (w *world) claim(at time.Time, pod *pleg.Pod) {
-	words := plainWords(pod)
-	for n, state := range history[:w.at+1] {
-		if same(podOf(state), pod) && (n == w.at || w.until[n] > uint64(at.Unix())) { //nolint:gosec // small
+	for _, next := range w.choices() {
+		if e.failure != "" {
 			return
 		}
+		c := w.clone()
+		c.do(next)
+		e.path = append(e.path, next)
+		e.check(c)
+		e.explore(c)
+		e.path = e.path[:len(e.path)-1]
 	}
-	w.fail("the cache has %q and is said to be as new as %d", words, at.Unix())
 }
 
-func (w *world) step(in input) {
-	do := w.m.step(in, w.now())
-	w.leaving = append(w.leaving, do.leaving...)
-	for _, t := range do.touch {
-		w.claim(t.at, w.old())
-	}
-	pending := slices.ContainsFunc(do.pending, func(p *pleg.Pod) bool { return p.UID == explorePod })
-	if !do.observe.IsZero() && !pending {
-		w.claim(do.observe, w.old())
-	}
-	for _, c := range do.cancel {
-		if c.Gone && w.inFlight != nil {
-			w.inFlight = nil
-			w.note("inspection superseded")
-			w.step(settle{stage.Settled{UID: c.UID, How: stage.Superseded}})
+func (b budget) within(o budget) bool {
+	return b.all <= o.all && b.one <= o.one && b.events <= o.events && b.troubles <= o.troubles && b.requests <= o.requests
+}
+
+func (e *explorer) check(w *world) {
+	if w.err != nil && e.failure == "" {
+		e.failure = fmt.Sprintf("%v, after:", w.err)
+		for _, c := range e.path {
+			e.failure += "\n\t" + c.String()
 		}
 	}
 }
 
-func (w *world) old() *pleg.Pod {
-	if rec := w.m.records[explorePod]; rec != nil {
-		return rec.old
+// clone returns a copy that shares nothing that changes.
+func (w *world) clone() *world {
+	c := *w
+	m := &c.m
+	var rec *record
+	m.records = make(map[pleg.PodUID]*record, 1)
+	if old := w.m.records[explorePod]; old != nil {
+		rec = new(record)
+		*rec = *old
+		rec.unseen = unseen{slices.Clone(old.unseen.passed), slices.Clone(old.unseen.heard)}
+		m.records[explorePod] = rec
 	}
-	return nil
-}
-
-func (w *world) now() time.Time { return time.Unix(int64(w.ticks.Next()), 0) } //nolint:gosec // small
-
-func (w *world) note(format string, args ...any) {
-	w.trace = append(w.trace, fmt.Sprintf(format, args...))
-}
-
-func (w *world) fail(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
+	m.do = effects{}
+	if len(m.queue) > 0 {
+		m.queue = []*record{rec}
 	}
+	if len(m.quarantines.pods) > 0 {
+		held := *m.quarantines.pods[0]
+		held.rec = rec
+		m.quarantines.pods = []*quarantine{&held}
+	}
+	if len(m.doubts.pods) > 0 {
+		d := *m.doubts.pods[0]
+		d.rec = rec
+		m.doubts.pods = []*doubt{&d}
+	}
+	m.backlog.open = slices.Clone(m.backlog.open)
+	m.lives.told = maps.Clone(m.lives.told)
+	m.lives.removed = removed{maps.Clone(m.lives.removed.last), maps.Clone(m.lives.removed.before)}
+	m.expectations = expectations{waits: make(map[one]*expectation)} // they only have pods listed
+	return &c
 }
 
-// legal reports whether the events of a container came in the order of its life, each step once.
-func legal(told []pleg.EventType) (last pleg.EventType, bad bool) {
-	order := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved}
-	next := 0
-	for _, t := range told {
-		n := slices.Index(order, t)
-		if n < next {
-			return t, true
+// encoder writes a world so that two worlds that behave alike are equal. Of a tick only the order counts, and
+// of most only whether it comes after the begin of a list in progress.
+type encoder struct {
+	w      *world
+	out    []byte
+	ticks  []uint64
+	places []int // of the ticks in out
+	sorted []uint64
+}
+
+func (e *encoder) byte(b ...byte) { e.out = append(e.out, b...) }
+
+func (e *encoder) bool(on ...bool) {
+	for _, on := range on {
+		b := byte(0)
+		if on {
+			b = 1
 		}
-		next, last = n+1, t
+		e.byte(b)
 	}
-	return last, false
 }
 
-// podOf returns the pod in the words of a history. "" is no pod.
-func podOf(words string) *pleg.Pod {
-	if words == "" {
-		return nil
+func (e *encoder) tick(ticks ...uint64) {
+	for _, tick := range ticks {
+		e.ticks, e.places = append(e.ticks, tick), append(e.places, len(e.out))
+		e.out = append(e.out, 0)
 	}
-	return plegtest.Pod(explorePod, words)
 }
 
-// plainWords undoes podOf.
-func plainWords(pod *pleg.Pod) string {
-	var words []string
-	each(pod, func(c *pleg.Container, sandbox bool) {
-		id := string(c.ID)
-		if sandbox {
-			id = "/" + id
+// after writes whether a tick comes after the begin of each list in progress.
+func (e *encoder) after(tick uint64) {
+	for _, a := range e.w.asked {
+		e.bool(a.began > 0 && tick > a.began)
+	}
+}
+
+// at writes which state of the history was true then.
+func (e *encoder) at(t time.Time) {
+	n := 0
+	for n < e.w.at && e.w.until[n] <= uint64(t.Unix()) {
+		n++
+	}
+	e.byte(byte(n))
+}
+
+func (e *encoder) pod(h history, pods ...*pleg.Pod) {
+	for _, pod := range pods {
+		switch i := slices.Index(h, pod); {
+		case i >= 0:
+			e.byte(byte(i))
+		default: // an event named it
+			e.byte(255)
 		}
-		words = append(words, id+"="+c.State.String())
-	})
-	return strings.Join(words, " ")
+	}
+}
+
+func (e *encoder) encode(w *world) []byte {
+	e.w, e.out, e.ticks, e.places = w, e.out[:0], e.ticks[:0], e.places[:0]
+	e.byte(byte(w.at), byte(w.asked[0].state), byte(w.asked[1].state))
+	e.tick(0, w.asked[0].began, w.asked[1].began)
+	e.change(w.history, w.sent)
+	e.change(w.history, w.leaving)
+	e.bool(w.quiet(), w.hangs, w.canceled, w.listed, w.alone, w.committed)
+	e.pod(w.history, w.first)
+	for n := range mostContainers {
+		e.byte(byte(w.told[n]))
+		e.bool(w.ran[n], w.vague[n])
+	}
+	m := &w.m
+	e.tick(m.absent.Began)
+	e.after(m.absent.Answered)
+	for _, o := range m.early {
+		e.pod(w.history, o.Pod)
+		e.tick(o.Began)
+		e.after(o.Answered)
+		e.at(o.At)
+	}
+	e.bool(len(m.queue) > 0, m.lives.begun)
+	e.byte(byte(len(m.lives.told)))
+	for n := range mostContainers {
+		of := one{explorePod, idOf(n)}
+		e.byte(byte(m.lives.told[of]))
+		e.bool(m.lives.removed.has(of))
+	}
+	for _, o := range m.backlog.open {
+		e.tick(o.Began)
+	}
+	e.bool(len(m.quarantines.pods) > 0, len(m.doubts.pods) > 0)
+	for _, q := range m.quarantines.pods {
+		e.bool(q.late)
+		e.byte(byte(q.Hung))
+		e.time(w.now, q.NextTry, q.tried)
+	}
+	for _, d := range m.doubts.pods {
+		e.time(w.now, d.due)
+		e.byte(byte(d.wait / time.Second))
+	}
+	if r := m.records[explorePod]; r != nil {
+		e.record(w, r)
+	}
+	e.sorted = append(e.sorted[:0], e.ticks...)
+	slices.Sort(e.sorted)
+	e.sorted = slices.Compact(e.sorted)
+	for n, tick := range e.ticks {
+		i, _ := slices.BinarySearch(e.sorted, tick)
+		e.out[e.places[n]] = byte(i)
+	}
+	return e.out
+}
+
+func (e *encoder) record(w *world, r *record) {
+	e.byte(byte(r.phase), byte(r.need), byte(r.sent.need), byte(r.sent.passed), byte(r.sent.timeout/time.Second))
+	e.pod(w.history, r.old, r.current, r.named, r.found, r.sent.pod)
+	e.after(r.asked.Answered)
+	e.at(r.asked.At)
+	e.tick(r.asked.Began, r.sent.asked.Began, r.until.Began, r.owes)
+	if !r.until.At.IsZero() {
+		e.at(r.until.At)
+	}
+	e.bool(r.held, r.replaced, r.urgent)
+	e.time(w.now, r.asksEnd)
+	e.change(w.history, r.next)
+	for _, p := range r.unseen.passed {
+		e.passed(p)
+	}
+	e.byte(255)
+	for _, h := range r.unseen.heard {
+		e.passed(h.passed)
+		e.after(h.heard)
+	}
+}
+
+func (e *encoder) passed(p passed) {
+	e.byte(p.container.ID[0], byte(len(p.start)))
+}
+
+func (e *encoder) time(now time.Time, times ...time.Time) {
+	for _, t := range times {
+		switch {
+		case t.IsZero():
+			e.byte(0)
+		default:
+			e.byte(byte(128 + max(-100, min(100, t.Sub(now)/time.Minute))))
+		}
+	}
+}
+
+func (e *encoder) change(h history, c *stage.Change) {
+	if c == nil {
+		e.byte(255)
+		return
+	}
+	e.pod(h, c.Pod, c.Last)
+	e.bool(c.Reinspect, c.Retry)
+	e.at(c.At)
+	e.byte(byte(len(c.Events)))
+	for _, ev := range c.Events {
+		id := byte(0)
+		if ev.ContainerID != "" {
+			id = ev.ContainerID[0]
+		}
+		e.byte(id, ev.Type[len("Cont")], byte(len(ev.Type)))
+		e.bool(ev.Replayed)
+	}
 }

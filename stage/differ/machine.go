@@ -14,6 +14,8 @@ type machine struct {
 	records map[pleg.PodUID]*record
 	// absent is the newest listing: it is the answer about the pods that have no record.
 	absent stage.Asked
+	// early are the observations that came before the first listing.
+	early []observation
 
 	queue []*record // pods that wait for an inspector
 	moved time.Time // when one was last accepted, or ended

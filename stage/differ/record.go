@@ -122,13 +122,11 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 	return do
 }
 
-// listedBy notes that a listing has the pod, the first one perhaps.
-func (r *record) listedBy(began uint64, pod *pleg.Pod, first bool) {
-	r.listed = began
-	if first {
-		r.found = pod
-	}
-}
+// listedBy notes that a listing has the pod.
+func (r *record) listedBy(began uint64) { r.listed = began }
+
+// foundBy notes that the first listing has the pod.
+func (r *record) foundBy(pod *pleg.Pod) { r.found = pod }
 
 // accepted notes that the inspector has a change. A request made during the inspection counts.
 func (r *record) accepted(c *stage.Change) {
@@ -257,7 +255,7 @@ func (r *record) recheck() *stage.Change {
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
 	r.phase, r.until, r.owes, r.replaced, r.found = settled, r.asked, 0, false, nil
-	if r.current == nil {
+	if r.current == nil && r.listed <= r.asked.Began { // a later listing does not have it
 		r.named = nil
 	}
 }

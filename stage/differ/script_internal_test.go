@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -131,7 +132,7 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"events before the first list": {"event a=running; list -", "covered mark"},
 	"a start that fails has the pod listed": {
-		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 2s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
+		"list /s=running; inspect; ok; event a=created; wait 1s; list a=created /s=running; inspect; ok; wait 1s; list a=exited /s=running; inspect; ok; wait 4s; wait 10s",
 		"pending inspect Started(/s) mark relist pending inspect Created(a) mark relist pending inspect Ran(a) Died(a) mark",
 	},
 	"a start that is announced has it listed by its event": {
@@ -153,6 +154,12 @@ var scripts = map[string]struct{ script, want string }{
 	},
 	"a pod that never had a container, too": {
 		"list /s=running; inspect; ok; list /s=exited; inspect; ok; wait 1s", "pending inspect Started(/s) mark pending inspect Died(/s) mark relist",
+	},
+	"a pod that ended before its first list, too": {
+		"list -; list a=exited /s=exited; inspect; ok; wait 1s", "covered mark pending inspect Ran(a) Died(a) Died(/s) mark relist",
+	},
+	"a pod that ended before the start is not": {
+		"list a=exited /s=exited; inspect; ok; wait 1s", "pending inspect Ran(a) Died(a) Died(/s) mark",
 	},
 	"one that ended before is not": {
 		"list a=running b=exited /s=exited; inspect; ok; list a=exited b=exited /s=exited; inspect; ok; wait 1s; wait 1s", "pending inspect Started(a) Ran(b) Died(b) Died(/s) mark pending inspect Died(a) mark",
@@ -374,6 +381,8 @@ func TestFoundByTheFirstList(t *testing.T) {
 		"list a=running; inspect; fail; list a=exited b=running; inspect": "Ran(a)",
 		"list a=running; inspect; ok; list a=exited; inspect":             "",
 		"list -; list a=running; inspect":                                 "",
+		"all< a=running; one< a=running; one>; all>; inspect":             "Started(a)",
+		"all< -; one< a=running; one>; all>; inspect":                     "",
 	} {
 		s := play(t, script)
 		found := slices.DeleteFunc(s.inFlight.Events, func(ev pleg.Event) bool { return !ev.Replayed })
@@ -417,4 +426,33 @@ func TestQuarantineIsReported(t *testing.T) {
 	if got := q.published(); len(got) != 1 || got[0] != want {
 		t.Errorf("quarantined = %+v, want %+v", got, want)
 	}
+}
+
+// The first of the queue is inspected next, and the last only once nothing was accepted and nothing ended for
+// a while: each move starts it again.
+func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
+	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	start := time.Unix(1000, 0)
+	want := func(after time.Duration, uid pleg.PodUID) {
+		t.Helper()
+		if c, _, _ := m.next(start.Add(after)); c == nil || c.UID != uid {
+			t.Errorf("after %v the next is %+v, want pod %s", after, c, uid)
+		}
+	}
+	var pods []*pleg.Pod
+	for _, uid := range []pleg.PodUID{"1", "2", "3", "4"} {
+		pods = append(pods, plegtest.Pod(uid, "c"+string(uid)+"=running"))
+	}
+	m.step(&listing{stage.Listing{Asked: stage.Asked{Began: 1, Answered: 2, At: start}, Pods: pods}}, start)
+	want(patience-1, "1")
+	want(patience, "4")
+	first, _, _ := m.next(start)
+	m.step(accepted{first}, start.Add(400*time.Millisecond))
+	want(400*time.Millisecond+patience-1, "2")
+	want(400*time.Millisecond+patience, "4")
+	m.step(settle{stage.Settled{UID: "1", How: stage.Hangs}}, start.Add(600*time.Millisecond)) // it has not ended
+	want(400*time.Millisecond+patience, "4")
+	m.step(settle{stage.Settled{UID: "1", How: stage.Committed}}, start.Add(800*time.Millisecond))
+	want(800*time.Millisecond+patience-1, "2")
+	want(800*time.Millisecond+patience, "4")
 }

@@ -27,7 +27,9 @@ type Options struct {
 	// logged; positive.
 	SlowAfter time.Duration
 	// Status returns the newest good status of a pod, for subscribers that ask for statuses.
-	Status  func(pleg.PodUID) *pleg.PodStatus
+	Status func(pleg.PodUID) *pleg.PodStatus
+	// Synced, if not nil, is called once the events of the first list have been published.
+	Synced  func()
 	Logger  *slog.Logger
 	Metrics instrument.Registry
 }
@@ -78,6 +80,11 @@ func New(o Options) (*Dispatcher, error) {
 
 // Epoch names this dispatcher's sequence numbers. Every dispatcher makes its own.
 func (d *Dispatcher) Epoch() string { return d.epoch }
+
+// Position returns the position of the newest published event. It does not block.
+func (d *Dispatcher) Position() pleg.Position {
+	return pleg.Position{Epoch: d.epoch, Seq: d.log.state.Load().newest}
+}
 
 // Subscribe adds a subscriber. It gets every event published after Subscribe has
 // returned; if Run has not begun, it gets all. Subscribe does not block and is safe

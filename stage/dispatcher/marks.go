@@ -34,6 +34,9 @@ func (d *Dispatcher) mark(m stage.Mark) {
 		}
 	}
 	d.publish()
+	if d.last.synced != nil && d.opts.Synced != nil {
+		d.opts.Synced()
+	}
 	for _, caller := range m.Relisted {
 		caller <- nil
 	}

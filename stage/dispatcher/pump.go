@@ -21,6 +21,11 @@ func (s *Subscription) Events() <-chan pleg.Event {
 	if !s.pump.CompareAndSwap(nil, p) {
 		return s.pump.Load().events
 	}
+	if !s.reading.CompareAndSwap(false, true) { // and for ever
+		close(p.events)
+		close(p.ended)
+		return p.events
+	}
 	go p.run(s) // until the subscription ends; Dispatcher.Run waits for it
 	return p.events
 }

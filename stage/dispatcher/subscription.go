@@ -23,6 +23,8 @@ type Subscription struct {
 	closed    atomic.Bool
 	left      chan struct{} // closed by Close
 	pump      atomic.Pointer[pump]
+	// reading is set during a read, and from the first call of Events on.
+	reading atomic.Bool
 	// at is the number of the last event that the reader has passed.
 	at atomic.Uint64
 	// counts is nil until the loop has given it a position.
@@ -72,18 +74,30 @@ func (s *Subscription) Close() {
 
 // Next implements [pleg.Subscription].
 func (s *Subscription) Next(ctx context.Context) (pleg.Event, error) {
-	ev, err := s.next(ctx.Done())
+	ev, err := s.readOne(ctx.Done())
 	if errors.Is(err, errEnded) {
 		err = context.Cause(ctx)
 	}
 	return ev, err
 }
 
+// readOne is next for one reader at a time.
+func (s *Subscription) readOne(ended <-chan struct{}) (pleg.Event, error) {
+	if s.closed.Load() {
+		return pleg.Event{}, pleg.ErrClosed
+	}
+	if !s.reading.CompareAndSwap(false, true) {
+		return pleg.Event{}, pleg.ErrTwoReaders
+	}
+	defer s.reading.Store(false)
+	return s.next(ended)
+}
+
 // All implements [pleg.Subscription].
 func (s *Subscription) All(ctx context.Context) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		for {
-			ev, err := s.next(ctx.Done())
+			ev, err := s.readOne(ctx.Done())
 			switch {
 			case errors.Is(err, errEnded) || errors.Is(err, pleg.ErrClosed):
 				return

@@ -132,7 +132,6 @@ func (h *Hinter) enqueue(uid pleg.PodUID) {
 		h.opts.Lister.RelistSoon()
 	}
 	if len(h.due) > maxDue {
-		h.metrics.merged.Add(float64(len(h.due)))
 		for _, uid := range h.due {
 			delete(h.requested, uid)
 		}

@@ -98,7 +98,6 @@ func TestManyRequestsListAll(t *testing.T) {
 		f.requireCalls(4, 0)
 		f.request(many[32])
 		f.requireCalls(4, 1)
-		kit.RequireMetric(f.t, f.metrics, 33, "pleg_overflowed_hints_total")
 		f.requireObserved(time.Second, "w x y z")
 		f.request(many[0])
 		f.requireObserved(time.Minute, many[0]) // the others are not listed singly

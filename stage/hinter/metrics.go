@@ -7,17 +7,16 @@ import (
 )
 
 type metrics struct {
-	duration       prometheus.Histogram
-	errors, merged prometheus.Counter
+	duration prometheus.Histogram
+	errors   prometheus.Counter
 }
 
 func newMetrics(reg instrument.Registry) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
 		duration: s.Histogram(reg.Name("pleg_pod_relist_duration_seconds", "kubelet_pleg_pod_relist_duration_seconds"),
-			"Time from asking the runtime for one pod to its answer or error.", prometheus.DefBuckets),
+			"Time from asking the runtime for one pod to its answer or error.", instrument.CallBuckets),
 		errors: s.Counter("pleg_pod_relist_errors_total", "Relists of one pod that the runtime did not answer."),
-		merged: s.Counter("pleg_overflowed_hints_total", "Relists of one pod replaced by one of all pods because too many waited."),
 	}
 	return m, s.Register()
 }

@@ -22,9 +22,9 @@ func newMetrics(reg instrument.Registry, l *Lister) (*metrics, error) {
 	s := reg.NewSet()
 	m := &metrics{
 		duration: s.Histogram(reg.Name("pleg_relist_duration_seconds", "kubelet_pleg_relist_duration_seconds"),
-			"Time from asking the runtime for all pods to its answer or error.", prometheus.DefBuckets),
+			"Time from asking the runtime for all pods to its answer or error.", instrument.CallBuckets),
 		interval: s.Histogram(reg.Name("pleg_relist_interval_seconds", "kubelet_pleg_relist_interval_seconds"),
-			"Time from the start of the last successful relist to the start of this one.", prometheus.DefBuckets),
+			"Time from the start of the last successful relist to the start of this one.", instrument.CallBuckets),
 		lastSeen: s.Gauge(reg.Name("pleg_last_seen_seconds", "kubelet_pleg_last_seen_seconds"),
 			"Unix time at which the last successful relist began."),
 		runningPods: s.Gauge(reg.Name("pleg_running_pods", "kubelet_running_pods"), "Pods with a running sandbox in the last listing."),

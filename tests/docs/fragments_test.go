@@ -20,7 +20,7 @@ var (
 	literal  = regexp.MustCompile(`"[^"]*"`)
 	assigned = regexp.MustCompile(`(?m)^([a-z]\w*)(?:, ([a-z]\w*))? := `)
 	packages = map[string]string{
-		"cri": "cri", "client": "client", "server": "server", "plegtest": "plegtest", "cache": "cache", "otlp": "otlp", "lookup": "lookup",
+		"cri": "cri", "client": "client", "server": "server", "plegtest": "plegtest", "cache": "cache", "lookup": "lookup",
 	}
 )
 

@@ -29,6 +29,7 @@ type scenario struct {
 	churn      time.Duration // churnEnd if zero
 	faults     []row
 	mode       pipeline.EventsMode
+	alone      bool // no subscribers come and go
 }
 
 // modes are how the pipeline learns of changes.
@@ -49,6 +50,7 @@ type fixture struct {
 	scenario scenario
 	start    time.Time
 	waits    sync.WaitGroup
+	audience *audience
 }
 
 func newFixture(t *testing.T, s scenario) *fixture {
@@ -64,8 +66,9 @@ func newFixture(t *testing.T, s scenario) *fixture {
 		// neither is newer.
 		RelistPeriod: time.Second + time.Millisecond,
 		Events:       s.mode, RelistThreshold: relistThreshold,
-		ListTimeout: listTimeout, InspectTimeout: inspectTimeout,
+		ListTimeout: listTimeout, InspectTimeout: inspectTimeout, History: logLength,
 	}, cri.Options{ListTimeout: listTimeout, StatusTimeout: inspectTimeout, ConnectTimeout: time.Second})
+	f.audience = newAudience(f)
 	return f
 }
 
@@ -112,6 +115,9 @@ func (f *fixture) play() {
 		Observe: func(podUID string) {
 			f.History.Record(f.Truth())
 			changes++
+			if changes%2 == 0 {
+				f.audience.change()
+			}
 			if changes%3 == 0 {
 				f.RequestRelist(pleg.PodUID(podUID))
 			}

@@ -7,6 +7,7 @@
 //   - the events of each container are in order, none is repeated, and the last one
 //     agrees with the container; none is missing if the pipeline follows CRI events
 //     and the fault does not affect them;
+//   - subscribers of all kinds, in the process and over the socket, get what is promised to them;
 //   - GetNewerThan returns, with nothing older than its call;
 //   - Healthy is false while no list can succeed, and true in the end;
 //   - nothing panics and no goroutine leaks.
@@ -71,7 +72,7 @@ func TestFaultMatrix(t *testing.T) {
 					t.Parallel()
 					s := scenario{seed: uint64(n), pods: 3, containers: 2, rate: 2, mode: m, faults: []row{r.at(when)}}
 					if when == once {
-						s.churn = churnEndOfOnce
+						s.churn, s.alone = churnEndOfOnce, true
 					}
 					if s.run(t, r.healthy(when)) == 0 {
 						t.Error("no call was spoiled: this tests nothing")
@@ -170,7 +171,9 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 		if ok, err := f.Healthy(); !ok {
 			t.Errorf("unhealthy in the end: %v", err)
 		}
-		f.RequirePromises(promised(s))
+		f.audience.unread(pleg.SubscribeOptions{After: pleg.Position{Epoch: f.Epoch(), Seq: 1}})
+		time.Sleep(timeToRead)
+		f.audience.require(t, f.RequirePromises(promised(s)))
 		spoiled = f.spoiledCalls()
 	})
 	return spoiled
@@ -389,7 +392,7 @@ func promised(s scenario) promises.Stream {
 // how the pipeline learns of changes.
 func drawScenario(seed uint64) scenario {
 	rng := rand.New(rand.NewPCG(seed, 9))
-	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 3, mode: modes[rng.IntN(len(modes))]}
+	s := scenario{seed: seed, pods: 1 + rng.IntN(12), containers: 1 + rng.IntN(2), rate: 5, mode: modes[rng.IntN(len(modes))]}
 	all := rows()
 	made := slices.DeleteFunc(rows(), func(r row) bool { return r.RPC != "ContainerStatus" })
 	s.faults = append(s.faults, made[rng.IntN(len(made))].draw(rng))

@@ -32,7 +32,7 @@ type streamFault struct {
 	faults simruntime.EventFaults
 	linger time.Duration
 	breaks int // after how many events each stream breaks
-	// all: every event arrives in the end, and no list is needed for it.
+	// all: every event arrives in the end, and no list of all pods is needed for it.
 	all bool
 	// lossy: lists of all pods find what no event announced.
 	lossy   bool
@@ -43,7 +43,7 @@ type streamFault struct {
 
 var streamFaults = []streamFault{
 	{name: "none", all: true},
-	{name: "loss", faults: simruntime.EventFaults{Loss: 0.3}, lossy: true},
+	{name: "loss", faults: simruntime.EventFaults{Loss: 0.5}, lossy: true},
 	{name: "all lost", faults: simruntime.EventFaults{Loss: 1}, lossy: true},
 	// A list may overtake late events and hide that a container ran only for a while.
 	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
@@ -89,8 +89,8 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 	h.Churn(seed, max(tt.actions, 200))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	late := kit.Metric(t, h.Metrics, "pleg_changes_total", "all") - found
-	if soon := kit.Metric(t, h.Metrics, "pleg_changes_total", "pod"); tt.lossy && late == 0 || tt.all && late > soon/10 {
-		t.Errorf("lists of all pods found %v changes, those of one pod %v; the stream is lossy: %t", late, soon, tt.lossy)
+	if tt.lossy && late == 0 || tt.all && late > 0 {
+		t.Errorf("lists of all pods found %v changes; the stream is lossy: %t", late, tt.lossy)
 	}
 	if broke := kit.Metric(t, h.Metrics, "pleg_event_stream_breaks_total"); (broke > 1) != (tt.breaks > 0) {
 		t.Errorf("%v streams broke, want more than the first: %t", broke, tt.breaks > 0)

@@ -36,7 +36,7 @@ func TestContradictions(t *testing.T) {
 			}
 			p.StartBetweenLists(t)
 			all := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerCorrected, pleg.NetworkSetupCompleted}
-			sub := p.Follow(t, pipeline.SubscribeOptions{Filter: pleg.Filter{Types: all}}, nil)
+			sub := p.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: all}}, nil)
 			before := p.Runtime.Counts().Inspections["p"]
 			p.Runtime.Set("p", tc.now)
 			says := plegtest.Pod("p", tc.says)
@@ -47,7 +47,7 @@ func TestContradictions(t *testing.T) {
 			}
 			kit.Relist(5)
 			var named []string
-			for _, c := range p.Status().Contradictions {
+			for _, c := range p.Look().Contradictions {
 				state := c.Status.String()
 				if c.Missing {
 					state = "missing"
@@ -67,7 +67,7 @@ func TestContradictions(t *testing.T) {
 			}
 			p.Runtime.SetStatus("p", nil)
 			kit.Relist(64)
-			if left := p.Status().Contradictions; len(left) > 0 {
+			if left := p.Look().Contradictions; len(left) > 0 {
 				t.Errorf("named after they agree: %+v", left)
 			}
 			if got := plegtest.Words(sub.Events()...); got != tc.events {

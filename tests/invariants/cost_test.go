@@ -34,7 +34,7 @@ func TestChangeCostsWhatChanged(t *testing.T) {
 				s := kit.Simulate(t, node, pipeline.Options{Events: tt.events}, cri.Options{})
 				pods := s.Populate(simruntime.Population{Pods: 5, Containers: containers})
 				var changes atomic.Int64
-				s.Follow(t, pipeline.SubscribeOptions{}, func(ev pleg.Event) {
+				s.Follow(t, pleg.SubscribeOptions{}, func(ev pleg.Event) {
 					if !ev.Replayed && (ev.Type == pleg.ContainerStarted || ev.Type == pleg.ContainerDied || ev.Type == pleg.ContainerRemoved) {
 						changes.Add(1)
 					}

@@ -2,6 +2,7 @@ package invariants_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 		own := podcache.New()
 		r := kit.New(t, pipeline.Options{Store: store{own}})
 		stream := promises.Stream{Cache: own}
-		subscriber := r.Follow(t, pipeline.SubscribeOptions{}, stream.Add)
+		subscriber := r.Follow(t, pleg.SubscribeOptions{}, stream.Add)
 		slow := plegtest.Delay(1200 * time.Millisecond) // over a list that shows the pod unchanged
 		r.Start(t)
 		for n, step := range []struct {
@@ -73,6 +74,77 @@ func TestStoreThatPanicsStopsNothing(t *testing.T) {
 		r.Runtime.Remove("a")
 		kit.Relist(2)
 		kit.RequireEvents(t, events, "a", "Started(c) Died(c) Removed(c)")
+	})
+}
+
+// blockingStore blocks in one method until released.
+type blockingStore struct {
+	store
+	set, observe <-chan struct{}
+}
+
+func (s blockingStore) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
+	if s.set != nil {
+		<-s.set
+	}
+	s.store.Set(uid, status, err, at)
+}
+
+func (s blockingStore) Observe(at time.Time, pending []pleg.PodUID) {
+	if s.observe != nil {
+		<-s.observe
+	}
+	s.store.Observe(at, pending)
+}
+
+// A store that blocks is named while the pipeline waits for it, and when Run returns, which it keeps from
+// returning for a moment only.
+func TestStoreThatBlocksIsNamed(t *testing.T) {
+	for _, method := range []string{"Store.Set", "Store.Observe"} {
+		kit.Bubble(t, method, func(t *testing.T) {
+			release := make(chan struct{})
+			defer close(release)
+			blocks := blockingStore{store: store{podcache.New()}, set: release}
+			if method == "Store.Observe" {
+				blocks = blockingStore{store: blocks.store, observe: release}
+			}
+			var log kit.Log
+			r := kit.New(t, pipeline.Options{Store: blocks, Logger: log.Logger()})
+			r.Runtime.Set("a", "c=running")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- r.Run(ctx) }()
+			time.Sleep(time.Minute)
+			log.RequireLines(t, 1, "Options.Store does not return, the pipeline waits\" method="+method)
+			cancelled := time.Now()
+			cancel()
+			if err := <-ended; err == nil || !strings.Contains(err.Error(), method) {
+				t.Errorf("Run = %v, want an error that names %s", err, method)
+			}
+			if took := time.Since(cancelled); took > 2*time.Second {
+				t.Errorf("Run returned after %v, want a second", took)
+			}
+		})
+	}
+}
+
+// A store that is slow for a moment is only waited for.
+func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		own, release := podcache.New(), make(chan struct{})
+		r := kit.New(t, pipeline.Options{Store: blockingStore{store: store{own}, set: release}})
+		r.Runtime.Set("a", "c=running")
+		r.Start(t)
+		time.Sleep(10 * time.Second)
+		close(release)
+		kit.Relist(1)
+		if _, err := own.Get("a"); err != nil {
+			t.Errorf("the store has %v, want the status", err)
+		}
+		if err := r.Stop(); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("Run = %v", err)
+		}
 	})
 }
 
@@ -122,8 +194,7 @@ func TestListThatIgnoresItsContext(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		log.RequireLines(t, 1, "runtime call ignores its context")
 		log.RequireLines(t, 1, "relist failed")
-		kit.RequireMetric(t, r.Metrics, 1, "pleg_abandoned_calls", "ListPods")
-		s := r.Status()
+		s := r.Look()
 		for of, err := range map[string]error{"Relist.Err": s.Relist.Err, "Err": s.Err} {
 			if err == nil || !strings.Contains(err.Error(), "list pods: ") || !strings.Contains(err.Error(), "has not returned") {
 				t.Errorf("Status.%s = %v, want the list that has not returned", of, err)
@@ -138,6 +209,5 @@ func TestListThatIgnoresItsContext(t *testing.T) {
 		if ok, err := r.Healthy(); !ok {
 			t.Errorf("unhealthy once the call has returned: %v", err)
 		}
-		kit.RequireMetric(t, r.Metrics, 0, "pleg_abandoned_calls")
 	})
 }

@@ -142,7 +142,7 @@ func TestGoneDuringItsInspection(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})
 			p.Runtime.Set("hung", tc.before)
 			p.StartBetweenLists(t)
-			sub, err := p.Subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"hung"}}})
+			sub, err := p.Subscribe(pleg.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"hung"}}})
 			kit.Must(t, err)
 			p.Runtime.SetPodFault("hung", tc.fault)
 			p.Runtime.Set("hung", tc.during)

@@ -13,7 +13,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
 // On a node that is never idle, a quarantined pod is still tried, and soon on request or if a hint comes.
@@ -49,7 +48,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 				return ctx.Err()
 			})
 			time.Sleep(timeout + wait + timeout) // it has hung twice
-			for time.Until(p.Status().Quarantined[0].NextTry) < 6*time.Second {
+			for time.Until(p.Look().Quarantined[0].NextTry) < 6*time.Second {
 				time.Sleep(time.Second)
 			}
 			p.Runtime.SetPodFault("hung", nil)
@@ -104,55 +103,39 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	}
 }
 
-// A runtime that was stuck until every pod was in quarantine, and that then takes longer than a
-// first retry has, is not lost: all pods are reported in the end.
-func TestSlowAfterItWasStuck(t *testing.T) {
-	const stuck, slow = 15 * time.Minute, 15 * time.Second
-	for inspectors, pods := range map[int]int{8: nodePods / 2, 1: 16} {
-		kit.Bubble(t, fmt.Sprintf("%d inspectors", inspectors), func(t *testing.T) {
-			p := kit.New(t, pipeline.Options{Inspectors: inspectors})
-			kit.Fill(p.Runtime, pods, "c=running")
-			began := time.Now()
+// A runtime that was stuck until every pod was in quarantine is not lost: if it then answers as before, all
+// pods are known within ten seconds, and do not wait for one another; if it takes longer than a first retry has,
+// at the serial pace.
+func TestRecoversFromAStuckRuntime(t *testing.T) {
+	for _, tc := range []struct {
+		pods, inspectors     int
+		stuck, takes, within time.Duration
+	}{
+		{pods: nodePods, inspectors: 8, stuck: 5 * time.Minute, takes: 400 * time.Millisecond, within: 10 * time.Second},
+		{pods: nodePods / 2, inspectors: 8, stuck: 15 * time.Minute, takes: 15 * time.Second, within: nodePods / 2 * 15 * time.Second},
+		{pods: 16, inspectors: 1, stuck: 15 * time.Minute, takes: 15 * time.Second, within: nodePods / 2 * 15 * time.Second},
+	} {
+		kit.Bubble(t, fmt.Sprintf("%d pods, %d inspectors, %v", tc.pods, tc.inspectors, tc.takes), func(t *testing.T) {
+			p, recovered := kit.New(t, pipeline.Options{Inspectors: tc.inspectors}), make(chan struct{})
+			kit.Fill(p.Runtime, tc.pods, "c=running")
 			p.Runtime.SetInspectFault(func(ctx context.Context) error {
-				if time.Since(began) < stuck {
-					return plegtest.Hang(ctx)
+				select {
+				case <-recovered:
+					return plegtest.Delay(tc.takes)(ctx)
+				case <-ctx.Done():
+					return ctx.Err()
 				}
-				return plegtest.Delay(slow)(ctx)
 			})
-			events := p.Events(t, pods)
+			events := p.Events(t, tc.pods)
 			p.Start(t)
-			time.Sleep(stuck + nodePods/2*slow)
-			if got := len(events); got != pods {
-				t.Errorf("%d of %d pods were told", got, pods)
+			time.Sleep(tc.stuck)
+			close(recovered)
+			time.Sleep(tc.within)
+			if got := len(events); got != tc.pods {
+				t.Errorf("%d of %d pods were told", got, tc.pods)
 			}
 		})
 	}
-}
-
-// A runtime that was stuck until every pod was in quarantine, and that then answers as before, is known
-// within ten seconds: its pods do not wait for one another.
-func TestAllPodsRecoverSoon(t *testing.T) {
-	const stuck, takes = 5 * time.Minute, 400 * time.Millisecond
-	synctest.Test(t, func(t *testing.T) {
-		p, recovered := kit.New(t, pipeline.Options{}), make(chan struct{})
-		kit.Fill(p.Runtime, nodePods, "c=running")
-		p.Runtime.SetInspectFault(func(ctx context.Context) error {
-			select {
-			case <-recovered:
-				return plegtest.Delay(takes)(ctx)
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		})
-		events := p.Events(t, nodePods)
-		p.Start(t)
-		time.Sleep(stuck)
-		close(recovered)
-		time.Sleep(10 * time.Second)
-		if got := len(events); got != nodePods {
-			t.Errorf("%d of %d pods were told", got, nodePods)
-		}
-	})
 }
 
 // Inspections that fail late are retried as often as the serial kubelet would.
@@ -195,92 +178,50 @@ func TestLateFailuresRecoverSoon(t *testing.T) {
 	}
 }
 
-// Forty of a hundred pods hang until the runtime recovers. The others change every
-// second, and their events are never late.
+// Forty of a hundred pods hang. The others change every second: their events are never late, and no list is.
 func TestHungPodsAreQuarantined(t *testing.T) {
-	for name, uncancellable := range map[string]bool{"cancelled": false, "uncancellable": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { quarantine(t, uncancellable) })
-		})
-	}
-}
-
-func quarantine(t *testing.T, uncancellable bool) {
 	const (
 		inspectors, hung, good = 8, 40, 60
-		timeout, maxQuarantine = 10 * time.Second, 25 * time.Second
+		timeout                = 10 * time.Second
 		// warmUp is longer than four inspections: before anything has answered, the first
 		// inspections of all hung pods take that long.
 		warmUp, steps = 60, 40
 	)
-	var log kit.Log
-	p := kit.New(t, pipeline.Options{Inspectors: inspectors, InspectTimeout: timeout, MaxQuarantine: maxQuarantine, Logger: log.Logger()})
-	events, recovered := p.Events(t, 10_000), make(chan struct{})
-	hang := plegtest.Block(recovered)
-	if !uncancellable {
-		hang = func(ctx context.Context) error {
-			select {
-			case <-recovered:
-				return nil
-			case <-ctx.Done():
-				return ctx.Err()
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{Inspectors: inspectors, InspectTimeout: timeout, MaxQuarantine: 25 * time.Second})
+		events := p.Events(t, 10_000)
+		for _, uid := range kit.UIDs(hung) {
+			p.Runtime.SetPodFault(uid, plegtest.Hang)
+			p.Runtime.Set(uid, "c=running")
+		}
+		p.Start(t)
+		kit.Relist(warmUp)
+		if got := len(p.Look().Quarantined); got < hung-2*inspectors {
+			t.Errorf("%d pods in quarantine, want %d, except pods that hang for the first time", got, hung)
+		}
+		seen := make(map[pleg.PodUID]int) // events
+		for n := range steps {
+			for i := range good {
+				p.Runtime.Set(pleg.PodUID(fmt.Sprint("good-", i)), fmt.Sprintf("c%d=running", n))
+			}
+			kit.Relist(1)
+			for _, ev := range kit.Drain(events) {
+				seen[ev.PodUID]++
+				if time.Since(ev.ObservedAt) > 0 {
+					t.Fatalf("step %d: late event %+v", n, ev)
+				}
+			}
+			if got := p.Runtime.Counts().InFlight; got > 2*inspectors {
+				t.Fatalf("step %d: %d inspections in flight, want at most %d", n, got, 2*inspectors)
 			}
 		}
-	}
-	for _, uid := range kit.UIDs(hung) {
-		p.Runtime.SetPodFault(uid, hang)
-		p.Runtime.Set(uid, "c=running")
-	}
-	p.Start(t)
-	synctest.Wait()
-	kit.Relist(warmUp)
-	if got := len(p.Status().Quarantined); got < hung-2*inspectors {
-		t.Errorf("%d pods in quarantine, want %d, except pods that hang for the first time", got, hung)
-	}
-	seen := make(map[pleg.PodUID]int) // events
-	for n := range steps {
-		for i := range good {
-			p.Runtime.Set(pleg.PodUID(fmt.Sprint("good-", i)), fmt.Sprintf("c%d=running", n))
-		}
-		kit.Relist(1)
-		for _, ev := range kit.Drain(events) {
-			seen[ev.PodUID]++
-			if time.Since(ev.ObservedAt) > 0 {
-				t.Fatalf("step %d: late event %+v", n, ev)
+		for uid, got := range seen {
+			if want := 1 + (steps-1)*3; got != want {
+				t.Errorf("pod %s has %d events, want %d", uid, got, want)
 			}
 		}
-		if got := p.Runtime.Counts().InFlight; !uncancellable && got > 2*inspectors {
-			t.Fatalf("step %d: %d inspections in flight, want at most %d", n, got, 2*inspectors)
+		if lists := p.Runtime.Counts().Lists; len(seen) != good || lists != 1+warmUp+steps {
+			t.Errorf("events of %d pods and %d lists, want those of the %d that do not hang, and a list each second", len(seen), lists, good)
 		}
-	}
-	for uid, got := range seen {
-		if want := 1 + (steps-1)*3; got != want {
-			t.Errorf("pod %s has %d events, want %d", uid, got, want)
-		}
-	}
-	if lists := p.Runtime.Counts().Lists; len(seen) != good || lists != 1+warmUp+steps {
-		t.Errorf("events of %d pods, want events of the pods that do not hang, and %d lists, want one each second", len(seen), lists)
-	}
-	if got := len(p.Status().Quarantined); got != hung {
-		t.Errorf("%d pods in quarantine, want %d", got, hung)
-	}
-	asked := time.Now()
-	close(recovered)
-	if uncancellable { // each pod is tried when its wait ends
-		time.Sleep(maxQuarantine)
-	}
-	kit.Relist(10)
-	if got := p.Status().Quarantined; len(got) > 0 {
-		t.Errorf("%d pods in quarantine after the runtime recovered: %+v", len(got), got)
-	}
-	for _, uid := range kit.UIDs(hung) {
-		if status, err := p.Cache().Get(uid); err != nil || status.Container("c") == nil || !promises.Fresh(p.Cache(), uid, asked) {
-			t.Errorf("cache of pod %s: %+v, %v", uid, status, err)
-		}
-	}
-	_ = p.Stop()
-	log.RequireLines(t, hung, "pod quarantined")
-	log.RequireLines(t, hung, "pod released")
-	log.RequireLines(t, 0, "inspection failed")
+	})
 }

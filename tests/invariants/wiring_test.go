@@ -41,7 +41,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 		"ListTimeout": {
 			pipeline.Options{ListTimeout: 7 * time.Second, InspectTimeout: 11 * time.Second},
 			func(r *kit.Pipeline) { r.Runtime.SetListFault(plegtest.Hang) }, 7 * time.Second,
-			func(t *testing.T, r *kit.Pipeline) { requireText(t, r.Status().Relist.Err, "list timeout of 7s") },
+			func(t *testing.T, r *kit.Pipeline) { requireText(t, r.Look().Relist.Err, "list timeout of 7s") },
 		},
 		"InspectTimeout": {
 			pipeline.Options{ListTimeout: 7 * time.Second, InspectTimeout: 11 * time.Second},
@@ -107,7 +107,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			func(t *testing.T, r *kit.Pipeline) {
 				for range 60 {
 					time.Sleep(time.Second / 2)
-					if q := r.Status().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) > 2*time.Second {
+					if q := r.Look().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) > 2*time.Second {
 						t.Fatalf("quarantined %+v, want a wait of at most half of MaxQuarantine", q)
 					}
 				}
@@ -120,8 +120,8 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				r.Runtime.SetInspectFault(plegtest.Delay(time.Second / 10))
 			}, time.Second / 20,
 			func(t *testing.T, r *kit.Pipeline) {
-				if got := r.Runtime.Counts().InFlight; got != 3 || r.Status().Inspectors != 3 || r.Status().InFlight != 3 {
-					t.Errorf("%d in flight, status %+v, want 3", got, r.Status())
+				if got := r.Runtime.Counts().InFlight; got != 3 || r.Look().Inspectors != 3 || r.Look().InFlight != 3 {
+					t.Errorf("%d in flight, status %+v, want 3", got, r.Look())
 				}
 			},
 		},
@@ -137,7 +137,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				r.Runtime.SetInspectFault(plegtest.Delay(2 * time.Second))
 			}, 2 * time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
-				if got := r.Status().InspectionTook; got != 2*time.Second {
+				if got := r.Look().InspectionTook; got != 2*time.Second {
 					t.Errorf("inspections took %v, want 2s", got)
 				}
 			},
@@ -146,7 +146,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			pipeline.Options{},
 			func(r *kit.Pipeline) { hangs(r, 2) }, 10 * time.Second,
 			func(t *testing.T, r *kit.Pipeline) {
-				if got := r.Status().Waiting; got != 2 {
+				if got := r.Look().Waiting; got != 2 {
 					t.Errorf("%d pods wait, want 2", got)
 				}
 			},
@@ -189,14 +189,14 @@ func TestOptionsReachTheirStages(t *testing.T) {
 
 func requirePeriod(t *testing.T, r *kit.Pipeline, want time.Duration) {
 	t.Helper()
-	if got := r.Status().Relist.Period; got != want {
+	if got := r.Look().Relist.Period; got != want {
 		t.Errorf("the relist period with events is %v, want %v", got, want)
 	}
 }
 
 func requireWait(t *testing.T, r *kit.Pipeline, want time.Duration) {
 	t.Helper()
-	if q := r.Status().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) != want {
+	if q := r.Look().Quarantined; len(q) != 1 || time.Until(q[0].NextTry) != want {
 		t.Errorf("quarantined %+v, want one pod that waits for %v", q, want)
 	}
 }
@@ -204,7 +204,7 @@ func requireWait(t *testing.T, r *kit.Pipeline, want time.Duration) {
 // requireState compares the events of the log from its start.
 func requireState(t *testing.T, r *kit.Pipeline, want string) {
 	t.Helper()
-	sub, err := r.Subscribe(pipeline.SubscribeOptions{Since: time.Unix(1, 0)})
+	sub, err := r.Subscribe(pleg.SubscribeOptions{Since: time.Unix(1, 0)})
 	kit.Must(t, err)
 	if got := kit.WordsByPod(kit.Read(t, sub))["a"]; got != want {
 		t.Errorf("events %q, want %q", got, want)
@@ -238,7 +238,7 @@ func TestStatusesAreTheLastGoodOnes(t *testing.T) {
 			r.Runtime.SetPodFault("a", fault)
 			r.Runtime.Set("a", "c=exited")
 			kit.Relist(2)
-			for from, o := range map[string]pipeline.SubscribeOptions{"replay": {Replay: true}, "log": {Since: time.Unix(1, 0)}} {
+			for from, o := range map[string]pleg.SubscribeOptions{"replay": {Replay: true}, "log": {Since: time.Unix(1, 0)}} {
 				o.Statuses = true
 				sub, err := r.Subscribe(o)
 				kit.Must(t, err)
@@ -249,7 +249,7 @@ func TestStatusesAreTheLastGoodOnes(t *testing.T) {
 			}
 			r.Runtime.Remove("a")
 			r.Runtime.SetPodFault("a", nil)
-			sub, err := r.Subscribe(pipeline.SubscribeOptions{Statuses: true})
+			sub, err := r.Subscribe(pleg.SubscribeOptions{Statuses: true})
 			kit.Must(t, err)
 			kit.Relist(2)
 			if got := kit.Read(t, sub); len(got) == 0 || got[0].Status == nil || len(got[0].Status.Containers) > 0 {
@@ -290,8 +290,8 @@ func TestBetweenTwoLists(t *testing.T) {
 		r.Start(t)
 		time.Sleep(time.Minute)
 		runtime.Set("b", "c1=running")
-		if _, err := r.RelistPod(t.Context(), "b"); err != nil || r.Status().Relist.Pods != 2 {
-			t.Errorf("%d pods, %v, want 2 after the list of the second", r.Status().Relist.Pods, err)
+		if _, err := r.RelistPod(t.Context(), "b"); err != nil || r.Look().Relist.Pods != 2 {
+			t.Errorf("%d pods, %v, want 2 after the list of the second", r.Look().Relist.Pods, err)
 		}
 		runtime.AnnounceHint(pleg.Hint{
 			UID: "b", Container: "short", State: pleg.StateExited,
@@ -301,7 +301,7 @@ func TestBetweenTwoLists(t *testing.T) {
 		if got := r.Cache().GetRemoved("short"); got == nil || got.ExitCode != 7 {
 			t.Errorf("GetRemoved = %+v, want the status of the hint", got)
 		}
-		if pods, err := r.Pods(t.Context(), "b", "a", "b"); err != nil || len(pods) != 2 {
+		if pods, _, err := r.Pods(t.Context(), "b", "a", "b"); err != nil || len(pods) != 2 {
 			t.Errorf("Pods of two UIDs, one twice = %+v, %v", pods, err)
 		}
 	})
@@ -313,7 +313,7 @@ func TestWatchLeaves(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
 		r.Runtime.Set("a", "c=running")
 		r.Start(t)
-		for range r.Watch(t.Context(), pipeline.SubscribeOptions{Replay: true}) { //nolint:errcheck // nothing is read
+		for range r.Watch(t.Context(), pleg.SubscribeOptions{Replay: true}) { //nolint:errcheck // nothing is read
 			break
 		}
 		synctest.Wait()
@@ -334,7 +334,7 @@ func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log kit.Log
 		r := kit.New(t, pipeline.Options{Logger: slog.New(slowLog{log.Logger().Handler()})})
-		_, err := r.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		_, err := r.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
 		kit.Must(t, err)
 		r.Runtime.Set("a", "c=running")
 		r.Start(t)

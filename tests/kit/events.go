@@ -95,23 +95,18 @@ type Subscriber struct {
 
 	mu     sync.Mutex
 	events []pleg.Event
-	turn   chan struct{} // of capacity 1; the goroutine that takes its element may go on
 }
 
 // NewSubscriber returns a subscriber without events. see may be nil.
 func NewSubscriber(see func(pleg.Event), end func()) *Subscriber {
-	s := &Subscriber{See: see, Close: end, Done: make(chan struct{}), turn: make(chan struct{}, 1)}
-	s.turn <- struct{}{}
-	return s
+	return &Subscriber{See: see, Close: end, Done: make(chan struct{})}
 }
 
-// Add adds an event, unless the subscriber is paused: then it waits.
+// Add adds an event.
 func (s *Subscriber) Add(ev pleg.Event) {
-	<-s.turn
 	s.mu.Lock()
 	s.events = append(s.events, ev)
 	s.mu.Unlock()
-	s.turn <- struct{}{}
 	if s.See != nil {
 		s.See(ev)
 	}
@@ -124,12 +119,6 @@ func (s *Subscriber) Events() []pleg.Event {
 	defer s.mu.Unlock()
 	return slices.Clone(s.events)
 }
-
-// Pause makes the next Add wait.
-func (s *Subscriber) Pause() { <-s.turn }
-
-// Resume ends a pause.
-func (s *Subscriber) Resume() { s.turn <- struct{}{} }
 
 // Metric returns the sum of a metric's counters and gauges, and of the counts of its histograms;
 // with label values, of the series with all of them. It is 0 if there is no such series.

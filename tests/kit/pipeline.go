@@ -72,6 +72,12 @@ type Pipeline struct {
 	Stop func() error
 }
 
+// Look returns the status of the pipeline.
+func (p *Pipeline) Look() pleg.Status {
+	s, _ := p.Status(context.Background())
+	return s
+}
+
 // New returns a pipeline that does not run yet. Without a Runtime in o, it gets a runtime without
 // single-pod lists and CRI events. Without a Registerer in o, it gets [Pipeline.Metrics].
 func New(t testing.TB, o pipeline.Options) *Pipeline {
@@ -114,7 +120,7 @@ func (p *Pipeline) StartBetweenLists(t testing.TB) {
 // is enough for most tests.
 func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
 	t.Helper()
-	sub, err := p.Subscribe(pipeline.SubscribeOptions{})
+	sub, err := p.Subscribe(pleg.SubscribeOptions{})
 	if err != nil {
 		t.Fatalf("Subscribe: %v", err)
 	}
@@ -136,7 +142,7 @@ func (p *Pipeline) Events(t testing.TB, buffer int) <-chan pleg.Event {
 }
 
 // Follow subscribes until the pipeline ends. The subscriber's See is called with each event.
-func (p *Pipeline) Follow(t testing.TB, o pipeline.SubscribeOptions, see func(pleg.Event)) *Subscriber {
+func (p *Pipeline) Follow(t testing.TB, o pleg.SubscribeOptions, see func(pleg.Event)) *Subscriber {
 	t.Helper()
 	sub, err := p.Subscribe(o)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
@@ -46,7 +47,8 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	options.Runtime = reporting{s.Client, s}
 	s.Pipeline = New(t, options)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
-	s.subscriber = s.Follow(t, pipeline.SubscribeOptions{}, s.stream.Add)
+	s.stream.Network = true
+	s.subscriber = s.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}}, s.stream.Add)
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -88,6 +90,9 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 	Must(s.t, err)
 }
 
+// Published returns all events so far.
+func (s *Simulation) Published() []pleg.Event { return s.subscriber.Events() }
+
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 
 // Truth returns the state of the runtime.
@@ -117,7 +122,9 @@ type reporting struct {
 func (w reporting) Report() pleg.Report {
 	r := w.Client.Report()
 	if of := w.s.Reported.Load(); of != nil {
-		r.Stuck, r.Unread, r.Disk, r.Troubles, r.Degraded = of.Stuck, of.Unread, of.Disk, of.Troubles, cmp.Or(of.Degraded, r.Degraded)
+		n := nodestate.Of(of.Details)
+		n.Process = nodestate.Of(r.Details).Process
+		r.Details, r.Troubles, r.Degraded = n, of.Troubles, cmp.Or(of.Degraded, r.Degraded)
 	}
 	return r
 }

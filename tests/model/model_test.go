@@ -68,35 +68,6 @@ var (
 	errPanicked = errors.New("the runtime panicked")
 )
 
-// fault is what goes wrong in a call of the runtime.
-type fault uint8
-
-const (
-	works fault = iota
-	fails
-	panics
-	hangs
-)
-
-// inject makes the call fail, or returns nil. The reference does not contain panics,
-// so it gets an error instead.
-func (f fault) inject(ctx context.Context, contained bool) error {
-	switch f {
-	case fails:
-		return errScripted
-	case panics:
-		if contained {
-			panic("scripted panic")
-		}
-		return errPanicked
-	case hangs:
-		<-ctx.Done()
-		return ctx.Err()
-	default:
-		return nil
-	}
-}
-
 // sameEvents compares events, but not their numbers. The pipeline may know how a container
 // ended that was removed before its inspection.
 func sameEvents(t *testing.T, when string, uid pleg.PodUID, got, want []pleg.Event) {
@@ -168,13 +139,13 @@ const (
 	lockstepTimeout = time.Second
 )
 
-// play makes a runtime answer as the step says. A caller that is contained gets its panics.
-func (s scriptStep) play(rt *plegtest.Runtime, contained bool, request func(pleg.PodUID), listing func()) {
+// play makes a runtime answer as the step says.
+func (s scriptStep) play(rt *plegtest.Runtime, request func(pleg.PodUID), listing func()) {
 	rt.SetList(s.pods)
 	rt.SetListFault(func(ctx context.Context) error {
 		listing()
 		time.Sleep(s.delay)
-		return s.fault.inject(ctx, contained)
+		return s.fault(ctx)
 	})
 	for uid, a := range s.answers {
 		rt.SetStatus(uid, a.status)
@@ -183,7 +154,7 @@ func (s scriptStep) play(rt *plegtest.Runtime, contained bool, request func(pleg
 			if a.request {
 				request(uid)
 			}
-			return a.fault.inject(ctx, contained)
+			return a.fault(ctx)
 		})
 	}
 }
@@ -212,11 +183,11 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 	b.events = b.p.Events(t, modelBuffer)
 	rt := plegtest.New()
 	b.ref = serial.New(rt, b.refEvents, lockstepTimeout)
-	script := newScript(seed)
-	for i, step := range newScript(seed) {
+	script := newScript(seed, false)
+	for i, step := range newScript(seed, true) {
 		before := b.listed
-		step.play(b.p.Runtime, true, b.p.RequestReinspect, func() { b.listed = time.Now() })
-		script[i].play(rt, false, b.ref.RequestReinspect, nil)
+		step.play(b.p.Runtime, b.p.RequestReinspect, func() { b.listed = time.Now() })
+		script[i].play(rt, b.ref.RequestReinspect, nil)
 		for _, uid := range step.requests {
 			b.p.RequestReinspect(uid)
 			b.ref.RequestReinspect(uid)
@@ -229,7 +200,7 @@ func lockstep(t *testing.T, seed uint64, inspectors int) {
 		if b.listed.Equal(before) {
 			t.Fatalf("list %d has not begun", i)
 		}
-		if step.fault == works {
+		if step.works {
 			b.applied = b.listed
 			b.ref.Apply(t.Context(), b.applied, script[i].pods)
 		}

@@ -112,6 +112,8 @@ type Stream struct {
 	// by the monotonic clock, so while the wall clock is slewed, two CRI events of the same
 	// moment may swap.
 	Wall bool
+	// Still: the clock stands still while nothing waits, so that two answers may have the same time.
+	Still bool
 	// Merged: the replay is read pod by pod, while events come, as from a fleet.
 	Merged bool
 	// Unread: the subscriber had not read everything when the pipeline ended.

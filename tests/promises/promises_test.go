@@ -134,7 +134,7 @@ func (s stream) check() error {
 	return recorded.Check()
 }
 
-// Streams that tests/contract has are left out: there every promise must hold.
+// Streams that tests/faults has are left out: there every promise must hold.
 var kept = map[string]stream{
 	"over a socket": {overSocket, slices.Concat(numbers(1, 2), aMomentBefore)},
 	"merged": {

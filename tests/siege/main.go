@@ -63,7 +63,7 @@ type siege struct {
 
 func main() {
 	var s siege
-	flag.StringVar(&s.program, "program", "bin/pleg-pipeline", "the `PROGRAM`")
+	flag.StringVar(&s.program, "program", "bin/siege/pleg-pipeline", "the `PROGRAM`")
 	flag.DurationVar(&s.duration, "duration", 3*time.Minute, "how long the siege lasts")
 	flag.IntVar(&s.grpcReaders, "grpc", 500, "readers of the socket")
 	flag.IntVar(&s.sseReaders, "sse", 200, "readers of server-sent events")

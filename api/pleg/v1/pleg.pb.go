@@ -37,7 +37,7 @@ const (
 	EventType_EVENT_TYPE_CONTAINER_DIED EventType = 2
 	// A dead container or sandbox is gone.
 	EventType_EVENT_TYPE_CONTAINER_REMOVED EventType = 3
-	// The pod was reinspected without a visible change.
+	// The pod was reinspected, and its list shows no change. Its status may have changed.
 	EventType_EVENT_TYPE_POD_SYNC EventType = 4
 	// A sandbox is ready and got an address. Sent only on request.
 	EventType_EVENT_TYPE_NETWORK_SETUP_COMPLETED EventType = 5
@@ -45,8 +45,8 @@ const (
 	EventType_EVENT_TYPE_NETWORK_FAILED EventType = 6
 	// A container exists that has not been started. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CREATED EventType = 7
-	// The exit code or the reason of a container is another one than was known. Sent only on
-	// request.
+	// A status knows what the event of a container lacked: a start, an exit code, or another exit
+	// code or reason. Sent only on request.
 	EventType_EVENT_TYPE_CONTAINER_CORRECTED EventType = 8
 	// All events from before the call have been sent, and the initial state is
 	// complete, except of pods whose inspection fails or hangs. The events that follow
@@ -56,9 +56,8 @@ const (
 	// says why. A replay follows, which replaces everything that the client knows. With the
 	// reason Stopped the pipeline has ended, and nothing follows.
 	EventType_EVENT_TYPE_GAP EventType = 17
-	// The client got all changes of its pods that were listed up to observed_at. If the
-	// inspection of one of them fails or hangs, observed_at stands still, but the number
-	// does not.
+	// The client got everything that lists showed of its pods up to observed_at. While the
+	// inspection of one of them fails or hangs, observed_at stands still, but seq moves on.
 	EventType_EVENT_TYPE_BOOKMARK EventType = 18
 )
 
@@ -238,14 +237,15 @@ type WatchRequest struct {
 	// Identifies the client in the logs and metrics of the server; at most 100
 	// bytes. If empty, the server assigns a name.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Requests the current state first: for each container and sandbox the event
-	// that led to its state, and then a SYNCED.
+	// Requests the present state first: for each container and sandbox the last event about its
+	// state, marked as replayed, and then a SYNCED.
 	Replay bool `protobuf:"varint,3,opt,name=replay,proto3" json:"replay,omitempty"`
 	// Requests the events after this position first, and then a SYNCED. If they
 	// are no longer available, a GAP and a replay come instead. With replay, what has
 	// not changed since comes first.
 	ResumeAfter *Position `protobuf:"bytes,4,opt,name=resume_after,json=resumeAfter,proto3" json:"resume_after,omitempty"`
-	// Requests a BOOKMARK whenever all changes listed so far have been delivered.
+	// Requests a BOOKMARK after each list whose changes have been sent, except changes of pods
+	// whose inspection fails or hangs.
 	Bookmarks bool `protobuf:"varint,5,opt,name=bookmarks,proto3" json:"bookmarks,omitempty"`
 	// Selects event types; if empty, all but those that are sent only on request. Marks are
 	// always sent.
@@ -466,24 +466,27 @@ type Event struct {
 	Attempt uint32 `protobuf:"varint,9,opt,name=attempt,proto3" json:"attempt,omitempty"`
 	// Whether container_id is the id of a pod sandbox.
 	Sandbox bool `protobuf:"varint,10,opt,name=sandbox,proto3" json:"sandbox,omitempty"`
-	// Set on a CONTAINER_DIED if the inspection still found the container.
+	// Set on a CONTAINER_DIED of a container, and on a CONTAINER_CORRECTED of an exited one. Missing
+	// if the container was gone before its exit code could be asked for.
 	ExitCode *int32 `protobuf:"varint,11,opt,name=exit_code,json=exitCode,proto3,oneof" json:"exit_code,omitempty"`
 	// Why the container ended, as the runtime reports it, such as Completed, Error
-	// or OOMKilled. On a GAP: HistoryTooShort, OtherEpoch or Stopped.
+	// or OOMKilled; set where exit_code is. On a GAP: HistoryTooShort, OtherEpoch or Stopped.
 	Reason string `protobuf:"bytes,12,opt,name=reason,proto3" json:"reason,omitempty"`
-	// On a GAP: the number of events, of all pods, that are missing; 0 if it is unknown.
+	// Only on a GAP: the number of published events, of all types and pods, whatever the request
+	// selects, that this call does not get; 0 if it is unknown.
 	Missed uint64 `protobuf:"varint,13,opt,name=missed,proto3" json:"missed,omitempty"`
 	// Whether the event describes a state that was there before the call or when the pipeline
 	// began, rather than something that just happened.
 	Replayed bool `protobuf:"varint,14,opt,name=replayed,proto3" json:"replayed,omitempty"`
-	// The time at which the list that showed the change began.
+	// The time before the list that showed the change; for a mark except a BOOKMARK, the time of
+	// the mark.
 	ObservedAt *timestamppb.Timestamp `protobuf:"bytes,15,opt,name=observed_at,json=observedAt,proto3" json:"observed_at,omitempty"`
-	// On a CONTAINER_STARTED and a CONTAINER_DIED of a container, if the inspection still
-	// found it: the image as named in the pod, and when the container started.
+	// On each event of a container except a CONTAINER_REMOVED, if the status contains them: the
+	// image as named in the pod, and when the container started.
 	Image     string                 `protobuf:"bytes,17,opt,name=image,proto3" json:"image,omitempty"`
 	StartedAt *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
-	// On such a CONTAINER_DIED: when the container ended. Both times come from the clock
-	// of the runtime.
+	// Set where exit_code is: when the container ended. Both times come from the clock of the
+	// runtime.
 	FinishedAt *timestamppb.Timestamp `protobuf:"bytes,19,opt,name=finished_at,json=finishedAt,proto3" json:"finished_at,omitempty"`
 	// Set if the request asked for statuses, but not on a mark: the newest good status of the
 	// pod when the event was sent. It contains only the UID once the pod is gone.
@@ -658,7 +661,9 @@ func (x *Event) GetStatus() *PodStatus {
 type ListPodsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Selects pods; if empty, all.
-	PodUids       []string `protobuf:"bytes,1,rep,name=pod_uids,json=podUids,proto3" json:"pod_uids,omitempty"`
+	PodUids []string `protobuf:"bytes,1,rep,name=pod_uids,json=podUids,proto3" json:"pod_uids,omitempty"`
+	// Requests the position of the list, in a message before the pods.
+	Position      bool `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,9 +705,20 @@ func (x *ListPodsRequest) GetPodUids() []string {
 	return nil
 }
 
+func (x *ListPodsRequest) GetPosition() bool {
+	if x != nil {
+		return x.Position
+	}
+	return false
+}
+
 type ListPodsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Pod           *Pod                   `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Missing in the message with the position.
+	Pod *Pod `protobuf:"bytes,1,opt,name=pod,proto3" json:"pod,omitempty"`
+	// The pods are at least as new as this position: a Watch that resumes after it gets every event
+	// that they do not show. A pod can be newer, so that an event may tell what the list shows.
+	Position      *Position `protobuf:"bytes,2,opt,name=position,proto3" json:"position,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -740,6 +756,13 @@ func (*ListPodsResponse) Descriptor() ([]byte, []int) {
 func (x *ListPodsResponse) GetPod() *Pod {
 	if x != nil {
 		return x.Pod
+	}
+	return nil
+}
+
+func (x *ListPodsResponse) GetPosition() *Position {
+	if x != nil {
+		return x.Position
 	}
 	return nil
 }
@@ -852,8 +875,9 @@ type GetPodStatusRequest struct {
 	// Waits until an observation that began after this time has been applied. If
 	// missing, the call does not wait.
 	NewerThan *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=newer_than,json=newerThan,proto3" json:"newer_than,omitempty"`
-	// Has the pod listed now, and waits for what that shows. RESOURCE_EXHAUSTED: the server
-	// begins at most 10 such lists a second. Excludes newer_than.
+	// Has the pod listed now, and waits until the answer is known, and the pod inspected if it
+	// changed. RESOURCE_EXHAUSTED: the server begins at most 10 such lists a second. Excludes
+	// newer_than.
 	Relist        bool `protobuf:"varint,3,opt,name=relist,proto3" json:"relist,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -910,6 +934,96 @@ func (x *GetPodStatusRequest) GetRelist() bool {
 	return false
 }
 
+type RequestRelistRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	PodUid string                 `protobuf:"bytes,1,opt,name=pod_uid,json=podUid,proto3" json:"pod_uid,omitempty"`
+	// Has the pod inspected after the next list of all pods, even if it did not change, in place of
+	// listing it now. A POD_SYNC follows if nothing changed.
+	Reinspect     bool `protobuf:"varint,2,opt,name=reinspect,proto3" json:"reinspect,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestRelistRequest) Reset() {
+	*x = RequestRelistRequest{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestRelistRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestRelistRequest) ProtoMessage() {}
+
+func (x *RequestRelistRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestRelistRequest.ProtoReflect.Descriptor instead.
+func (*RequestRelistRequest) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RequestRelistRequest) GetPodUid() string {
+	if x != nil {
+		return x.PodUid
+	}
+	return ""
+}
+
+func (x *RequestRelistRequest) GetReinspect() bool {
+	if x != nil {
+		return x.Reinspect
+	}
+	return false
+}
+
+type RequestRelistResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RequestRelistResponse) Reset() {
+	*x = RequestRelistResponse{}
+	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RequestRelistResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RequestRelistResponse) ProtoMessage() {}
+
+func (x *RequestRelistResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RequestRelistResponse.ProtoReflect.Descriptor instead.
+func (*RequestRelistResponse) Descriptor() ([]byte, []int) {
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{9}
+}
+
 type GetPodStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The status; missing if the last inspection failed or the first has not ended.
@@ -923,7 +1037,7 @@ type GetPodStatusResponse struct {
 
 func (x *GetPodStatusResponse) Reset() {
 	*x = GetPodStatusResponse{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[8]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -935,7 +1049,7 @@ func (x *GetPodStatusResponse) String() string {
 func (*GetPodStatusResponse) ProtoMessage() {}
 
 func (x *GetPodStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[8]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -948,7 +1062,7 @@ func (x *GetPodStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPodStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetPodStatusResponse) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{8}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GetPodStatusResponse) GetStatus() *PodStatus {
@@ -984,7 +1098,7 @@ type LookupRequest struct {
 
 func (x *LookupRequest) Reset() {
 	*x = LookupRequest{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1110,7 @@ func (x *LookupRequest) String() string {
 func (*LookupRequest) ProtoMessage() {}
 
 func (x *LookupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[9]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1123,7 @@ func (x *LookupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupRequest.ProtoReflect.Descriptor instead.
 func (*LookupRequest) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{9}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *LookupRequest) GetOf() isLookupRequest_Of {
@@ -1102,7 +1216,7 @@ type LookupResponse struct {
 
 func (x *LookupResponse) Reset() {
 	*x = LookupResponse{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1228,7 @@ func (x *LookupResponse) String() string {
 func (*LookupResponse) ProtoMessage() {}
 
 func (x *LookupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[10]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1241,7 @@ func (x *LookupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LookupResponse.ProtoReflect.Descriptor instead.
 func (*LookupResponse) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{10}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LookupResponse) GetContainer() *ContainerStatus {
@@ -1212,7 +1326,7 @@ type PodStatus struct {
 
 func (x *PodStatus) Reset() {
 	*x = PodStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1338,7 @@ func (x *PodStatus) String() string {
 func (*PodStatus) ProtoMessage() {}
 
 func (x *PodStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[11]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1351,7 @@ func (x *PodStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PodStatus.ProtoReflect.Descriptor instead.
 func (*PodStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{11}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PodStatus) GetUid() string {
@@ -1317,7 +1431,7 @@ type ContainerStatus struct {
 
 func (x *ContainerStatus) Reset() {
 	*x = ContainerStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1443,7 @@ func (x *ContainerStatus) String() string {
 func (*ContainerStatus) ProtoMessage() {}
 
 func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[12]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1456,7 @@ func (x *ContainerStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ContainerStatus.ProtoReflect.Descriptor instead.
 func (*ContainerStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{12}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ContainerStatus) GetId() string {
@@ -1469,7 +1583,7 @@ type SandboxStatus struct {
 
 func (x *SandboxStatus) Reset() {
 	*x = SandboxStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1481,7 +1595,7 @@ func (x *SandboxStatus) String() string {
 func (*SandboxStatus) ProtoMessage() {}
 
 func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[13]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1494,7 +1608,7 @@ func (x *SandboxStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SandboxStatus.ProtoReflect.Descriptor instead.
 func (*SandboxStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{13}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SandboxStatus) GetId() string {
@@ -1561,7 +1675,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1687,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[14]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,19 +1700,25 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{14}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{16}
 }
 
 type GetStatusResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Status        *PipelineStatus        `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Status *PipelineStatus        `protobuf:"bytes,1,opt,name=status,proto3" json:"status,omitempty"`
+	// The version of the program with the server; empty if it is not known.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// The fields of WatchRequest that this server knows. It ignores any other, and so would send
+	// what the client did not ask for. If empty, the server is older than this field and knows
+	// the fields up to statuses.
+	WatchFields   []string `protobuf:"bytes,3,rep,name=watch_fields,json=watchFields,proto3" json:"watch_fields,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1730,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[15]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,12 +1743,26 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{15}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetStatusResponse) GetStatus() *PipelineStatus {
 	if x != nil {
 		return x.Status
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetWatchFields() []string {
+	if x != nil {
+		return x.WatchFields
 	}
 	return nil
 }
@@ -1641,19 +1775,18 @@ type PipelineStatus struct {
 	// Why it is not healthy; empty if it is.
 	Error  string        `protobuf:"bytes,3,opt,name=error,proto3" json:"error,omitempty"`
 	Relist *RelistStatus `protobuf:"bytes,4,opt,name=relist,proto3" json:"relist,omitempty"`
-	// The bound on inspections in flight, the number that the pipeline uses at
-	// present, and the number of those in flight.
+	// The bound on inspections in flight that do not hang, and the number in flight. width equals
+	// inspectors; older servers changed it.
 	Inspectors uint32 `protobuf:"varint,5,opt,name=inspectors,proto3" json:"inspectors,omitempty"`
 	Width      uint32 `protobuf:"varint,6,opt,name=width,proto3" json:"width,omitempty"`
 	InFlight   uint32 `protobuf:"varint,7,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	// The number of pods that have changed and were not inspected with success since.
+	// The number of pods whose change has not been inspected successfully yet.
 	Waiting uint32 `protobuf:"varint,8,opt,name=waiting,proto3" json:"waiting,omitempty"`
-	// The inspections in flight that are older than the limit at which one can count
-	// as hung, the oldest first.
+	// The inspections in flight that are older than a second, the oldest first.
 	Overdue []*Inspection `protobuf:"bytes,9,rep,name=overdue,proto3" json:"overdue,omitempty"`
-	// The pods whose last inspection hung, in the order of their next retry.
+	// The pods whose last inspection hung or failed late, in the order of their next retry.
 	Quarantined []*QuarantinedPod `protobuf:"bytes,10,rep,name=quarantined,proto3" json:"quarantined,omitempty"`
-	// The pods whose last inspection failed without hanging, the longest first.
+	// The other pods whose last inspection failed, the longest first.
 	Failed []*FailedPod `protobuf:"bytes,11,rep,name=failed,proto3" json:"failed,omitempty"`
 	// The median of the last inspections of different pods that ended by themselves;
 	// missing if there were not several in a minute.
@@ -1685,7 +1818,7 @@ type PipelineStatus struct {
 
 func (x *PipelineStatus) Reset() {
 	*x = PipelineStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1697,7 +1830,7 @@ func (x *PipelineStatus) String() string {
 func (*PipelineStatus) ProtoMessage() {}
 
 func (x *PipelineStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[16]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1710,7 +1843,7 @@ func (x *PipelineStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PipelineStatus.ProtoReflect.Descriptor instead.
 func (*PipelineStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{16}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PipelineStatus) GetAt() *timestamppb.Timestamp {
@@ -1896,7 +2029,7 @@ type Contradiction struct {
 
 func (x *Contradiction) Reset() {
 	*x = Contradiction{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1908,7 +2041,7 @@ func (x *Contradiction) String() string {
 func (*Contradiction) ProtoMessage() {}
 
 func (x *Contradiction) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[17]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1921,7 +2054,7 @@ func (x *Contradiction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Contradiction.ProtoReflect.Descriptor instead.
 func (*Contradiction) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{17}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Contradiction) GetPodUid() string {
@@ -2008,7 +2141,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2153,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[18]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2166,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{18}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Process) GetPid() uint32 {
@@ -2077,7 +2210,7 @@ type StuckPod struct {
 
 func (x *StuckPod) Reset() {
 	*x = StuckPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2089,7 +2222,7 @@ func (x *StuckPod) String() string {
 func (*StuckPod) ProtoMessage() {}
 
 func (x *StuckPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[19]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2102,7 +2235,7 @@ func (x *StuckPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StuckPod.ProtoReflect.Descriptor instead.
 func (*StuckPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{19}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *StuckPod) GetPodUid() string {
@@ -2168,7 +2301,7 @@ type UnreadClient struct {
 
 func (x *UnreadClient) Reset() {
 	*x = UnreadClient{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2180,7 +2313,7 @@ func (x *UnreadClient) String() string {
 func (*UnreadClient) ProtoMessage() {}
 
 func (x *UnreadClient) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[20]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2193,7 +2326,7 @@ func (x *UnreadClient) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnreadClient.ProtoReflect.Descriptor instead.
 func (*UnreadClient) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{20}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *UnreadClient) GetSince() *timestamppb.Timestamp {
@@ -2231,7 +2364,7 @@ type Disk struct {
 
 func (x *Disk) Reset() {
 	*x = Disk{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2243,7 +2376,7 @@ func (x *Disk) String() string {
 func (*Disk) ProtoMessage() {}
 
 func (x *Disk) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[21]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2256,7 +2389,7 @@ func (x *Disk) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Disk.ProtoReflect.Descriptor instead.
 func (*Disk) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{21}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Disk) GetSince() *timestamppb.Timestamp {
@@ -2306,7 +2439,7 @@ type Trouble struct {
 
 func (x *Trouble) Reset() {
 	*x = Trouble{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2318,7 +2451,7 @@ func (x *Trouble) String() string {
 func (*Trouble) ProtoMessage() {}
 
 func (x *Trouble) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[22]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2331,7 +2464,7 @@ func (x *Trouble) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Trouble.ProtoReflect.Descriptor instead.
 func (*Trouble) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{22}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Trouble) GetCause() string {
@@ -2394,7 +2527,7 @@ type RelistStatus struct {
 	Error    string                 `protobuf:"bytes,7,opt,name=error,proto3" json:"error,omitempty"`
 	// The time from the end of a list to the start of the next, at present.
 	Period *durationpb.Duration `protobuf:"bytes,8,opt,name=period,proto3" json:"period,omitempty"`
-	// The number of pods in the newest list.
+	// The number of pods that are known.
 	Pods uint32 `protobuf:"varint,9,opt,name=pods,proto3" json:"pods,omitempty"`
 	// Whether the last list failed because the runtime cannot be reached or is not ready.
 	Unavailable bool `protobuf:"varint,10,opt,name=unavailable,proto3" json:"unavailable,omitempty"`
@@ -2408,7 +2541,7 @@ type RelistStatus struct {
 
 func (x *RelistStatus) Reset() {
 	*x = RelistStatus{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2420,7 +2553,7 @@ func (x *RelistStatus) String() string {
 func (*RelistStatus) ProtoMessage() {}
 
 func (x *RelistStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[23]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2433,7 +2566,7 @@ func (x *RelistStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelistStatus.ProtoReflect.Descriptor instead.
 func (*RelistStatus) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{23}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RelistStatus) GetSuccess() *timestamppb.Timestamp {
@@ -2527,7 +2660,8 @@ type Inspection struct {
 	PodNamespace string                 `protobuf:"bytes,2,opt,name=pod_namespace,json=podNamespace,proto3" json:"pod_namespace,omitempty"`
 	PodName      string                 `protobuf:"bytes,3,opt,name=pod_name,json=podName,proto3" json:"pod_name,omitempty"`
 	Started      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=started,proto3" json:"started,omitempty"`
-	// Whether inspections that began later have ended.
+	// Whether it hangs: it is older than a second, and an inspection that began later has ended in
+	// at most half its age.
 	Hung bool `protobuf:"varint,5,opt,name=hung,proto3" json:"hung,omitempty"`
 	// The oldest call to the runtime that the inspection waits for, if known.
 	Call          *Call `protobuf:"bytes,6,opt,name=call,proto3" json:"call,omitempty"`
@@ -2537,7 +2671,7 @@ type Inspection struct {
 
 func (x *Inspection) Reset() {
 	*x = Inspection{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2549,7 +2683,7 @@ func (x *Inspection) String() string {
 func (*Inspection) ProtoMessage() {}
 
 func (x *Inspection) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[24]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2562,7 +2696,7 @@ func (x *Inspection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Inspection.ProtoReflect.Descriptor instead.
 func (*Inspection) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{24}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Inspection) GetPodUid() string {
@@ -2624,7 +2758,7 @@ type Call struct {
 
 func (x *Call) Reset() {
 	*x = Call{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2636,7 +2770,7 @@ func (x *Call) String() string {
 func (*Call) ProtoMessage() {}
 
 func (x *Call) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[25]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2649,7 +2783,7 @@ func (x *Call) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Call.ProtoReflect.Descriptor instead.
 func (*Call) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{25}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Call) GetMethod() string {
@@ -2687,13 +2821,13 @@ func (x *Call) GetStarted() *timestamppb.Timestamp {
 	return nil
 }
 
-// QuarantinedPod is a pod whose last inspection hung.
+// QuarantinedPod is a pod whose last inspection hung, or failed after a second or more.
 type QuarantinedPod struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
 	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
 	Name      string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
-	// When the first of its hung inspections in a row began, and their number.
+	// When the first of these inspections in a row began, and their number.
 	Since *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
 	Hung  uint32                 `protobuf:"varint,5,opt,name=hung,proto3" json:"hung,omitempty"`
 	// When it is inspected again, and the error of the last inspection.
@@ -2707,7 +2841,7 @@ type QuarantinedPod struct {
 
 func (x *QuarantinedPod) Reset() {
 	*x = QuarantinedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2853,7 @@ func (x *QuarantinedPod) String() string {
 func (*QuarantinedPod) ProtoMessage() {}
 
 func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[26]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2866,7 @@ func (x *QuarantinedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use QuarantinedPod.ProtoReflect.Descriptor instead.
 func (*QuarantinedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{26}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *QuarantinedPod) GetUid() string {
@@ -2791,7 +2925,7 @@ func (x *QuarantinedPod) GetCall() *Call {
 	return nil
 }
 
-// FailedPod is a pod whose last inspection failed without hanging.
+// FailedPod is a pod whose last inspection failed, and that is not quarantined.
 type FailedPod struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Uid       string                 `protobuf:"bytes,1,opt,name=uid,proto3" json:"uid,omitempty"`
@@ -2807,7 +2941,7 @@ type FailedPod struct {
 
 func (x *FailedPod) Reset() {
 	*x = FailedPod{}
-	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2819,7 +2953,7 @@ func (x *FailedPod) String() string {
 func (*FailedPod) ProtoMessage() {}
 
 func (x *FailedPod) ProtoReflect() protoreflect.Message {
-	mi := &file_pleg_v1_pleg_proto_msgTypes[27]
+	mi := &file_pleg_v1_pleg_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2832,7 +2966,7 @@ func (x *FailedPod) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedPod.ProtoReflect.Descriptor instead.
 func (*FailedPod) Descriptor() ([]byte, []int) {
-	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{27}
+	return file_pleg_v1_pleg_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FailedPod) GetUid() string {
@@ -2924,11 +3058,13 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"finishedAt\x12*\n" +
 	"\x06status\x18\x14 \x01(\v2\x12.pleg.v1.PodStatusR\x06statusB\f\n" +
 	"\n" +
-	"_exit_codeJ\x04\b\x10\x10\x11\",\n" +
+	"_exit_codeJ\x04\b\x10\x10\x11\"H\n" +
 	"\x0fListPodsRequest\x12\x19\n" +
-	"\bpod_uids\x18\x01 \x03(\tR\apodUids\"2\n" +
+	"\bpod_uids\x18\x01 \x03(\tR\apodUids\x12\x1a\n" +
+	"\bposition\x18\x02 \x01(\bR\bposition\"a\n" +
 	"\x10ListPodsResponse\x12\x1e\n" +
-	"\x03pod\x18\x01 \x01(\v2\f.pleg.v1.PodR\x03pod\"\xb4\x02\n" +
+	"\x03pod\x18\x01 \x01(\v2\f.pleg.v1.PodR\x03pod\x12-\n" +
+	"\bposition\x18\x02 \x01(\v2\x11.pleg.v1.PositionR\bposition\"\xb4\x02\n" +
 	"\x03Pod\x12\x10\n" +
 	"\x03uid\x18\x01 \x01(\tR\x03uid\x12*\n" +
 	"\x06status\x18\x02 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
@@ -2943,7 +3079,11 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x129\n" +
 	"\n" +
 	"newer_than\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tnewerThan\x12\x16\n" +
-	"\x06relist\x18\x03 \x01(\bR\x06relist\"X\n" +
+	"\x06relist\x18\x03 \x01(\bR\x06relist\"M\n" +
+	"\x14RequestRelistRequest\x12\x17\n" +
+	"\apod_uid\x18\x01 \x01(\tR\x06podUid\x12\x1c\n" +
+	"\treinspect\x18\x02 \x01(\bR\treinspect\"\x17\n" +
+	"\x15RequestRelistResponse\"X\n" +
 	"\x14GetPodStatusResponse\x12*\n" +
 	"\x06status\x18\x01 \x01(\v2\x12.pleg.v1.PodStatusR\x06status\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\"\xad\x01\n" +
@@ -3025,9 +3165,11 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\x10AnnotationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x12\n" +
-	"\x10GetStatusRequest\"D\n" +
+	"\x10GetStatusRequest\"\x81\x01\n" +
 	"\x11GetStatusResponse\x12/\n" +
-	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\"\xf2\a\n" +
+	"\x06status\x18\x01 \x01(\v2\x17.pleg.v1.PipelineStatusR\x06status\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12!\n" +
+	"\fwatch_fields\x18\x03 \x03(\tR\vwatchFields\"\xf2\a\n" +
 	"\x0ePipelineStatus\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x18\n" +
 	"\ahealthy\x18\x02 \x01(\bR\ahealthy\x12\x14\n" +
@@ -3157,11 +3299,12 @@ const file_pleg_v1_pleg_proto_rawDesc = "" +
 	"\rSTATE_UNKNOWN\x10\x01\x12\x11\n" +
 	"\rSTATE_CREATED\x10\x02\x12\x11\n" +
 	"\rSTATE_RUNNING\x10\x03\x12\x10\n" +
-	"\fSTATE_EXITED\x10\x042\xcf\x02\n" +
+	"\fSTATE_EXITED\x10\x042\x9f\x03\n" +
 	"\x04PLEG\x128\n" +
 	"\x05Watch\x12\x15.pleg.v1.WatchRequest\x1a\x16.pleg.v1.WatchResponse0\x01\x12A\n" +
 	"\bListPods\x12\x18.pleg.v1.ListPodsRequest\x1a\x19.pleg.v1.ListPodsResponse0\x01\x12K\n" +
-	"\fGetPodStatus\x12\x1c.pleg.v1.GetPodStatusRequest\x1a\x1d.pleg.v1.GetPodStatusResponse\x12B\n" +
+	"\fGetPodStatus\x12\x1c.pleg.v1.GetPodStatusRequest\x1a\x1d.pleg.v1.GetPodStatusResponse\x12N\n" +
+	"\rRequestRelist\x12\x1d.pleg.v1.RequestRelistRequest\x1a\x1e.pleg.v1.RequestRelistResponse\x12B\n" +
 	"\tGetStatus\x12\x19.pleg.v1.GetStatusRequest\x1a\x1a.pleg.v1.GetStatusResponse\x129\n" +
 	"\x06Lookup\x12\x16.pleg.v1.LookupRequest\x1a\x17.pleg.v1.LookupResponseB;Z9github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1;plegv1b\x06proto3"
 
@@ -3178,7 +3321,7 @@ func file_pleg_v1_pleg_proto_rawDescGZIP() []byte {
 }
 
 var file_pleg_v1_pleg_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_pleg_v1_pleg_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_pleg_v1_pleg_proto_goTypes = []any{
 	(EventType)(0),                // 0: pleg.v1.EventType
 	(State)(0),                    // 1: pleg.v1.State
@@ -3190,126 +3333,131 @@ var file_pleg_v1_pleg_proto_goTypes = []any{
 	(*ListPodsResponse)(nil),      // 7: pleg.v1.ListPodsResponse
 	(*Pod)(nil),                   // 8: pleg.v1.Pod
 	(*GetPodStatusRequest)(nil),   // 9: pleg.v1.GetPodStatusRequest
-	(*GetPodStatusResponse)(nil),  // 10: pleg.v1.GetPodStatusResponse
-	(*LookupRequest)(nil),         // 11: pleg.v1.LookupRequest
-	(*LookupResponse)(nil),        // 12: pleg.v1.LookupResponse
-	(*PodStatus)(nil),             // 13: pleg.v1.PodStatus
-	(*ContainerStatus)(nil),       // 14: pleg.v1.ContainerStatus
-	(*SandboxStatus)(nil),         // 15: pleg.v1.SandboxStatus
-	(*GetStatusRequest)(nil),      // 16: pleg.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),     // 17: pleg.v1.GetStatusResponse
-	(*PipelineStatus)(nil),        // 18: pleg.v1.PipelineStatus
-	(*Contradiction)(nil),         // 19: pleg.v1.Contradiction
-	(*Process)(nil),               // 20: pleg.v1.Process
-	(*StuckPod)(nil),              // 21: pleg.v1.StuckPod
-	(*UnreadClient)(nil),          // 22: pleg.v1.UnreadClient
-	(*Disk)(nil),                  // 23: pleg.v1.Disk
-	(*Trouble)(nil),               // 24: pleg.v1.Trouble
-	(*RelistStatus)(nil),          // 25: pleg.v1.RelistStatus
-	(*Inspection)(nil),            // 26: pleg.v1.Inspection
-	(*Call)(nil),                  // 27: pleg.v1.Call
-	(*QuarantinedPod)(nil),        // 28: pleg.v1.QuarantinedPod
-	(*FailedPod)(nil),             // 29: pleg.v1.FailedPod
-	nil,                           // 30: pleg.v1.LookupResponse.PodLabelsEntry
-	nil,                           // 31: pleg.v1.LookupResponse.PodAnnotationsEntry
-	nil,                           // 32: pleg.v1.ContainerStatus.LabelsEntry
-	nil,                           // 33: pleg.v1.ContainerStatus.AnnotationsEntry
-	nil,                           // 34: pleg.v1.SandboxStatus.LabelsEntry
-	nil,                           // 35: pleg.v1.SandboxStatus.AnnotationsEntry
-	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 37: google.protobuf.Duration
+	(*RequestRelistRequest)(nil),  // 10: pleg.v1.RequestRelistRequest
+	(*RequestRelistResponse)(nil), // 11: pleg.v1.RequestRelistResponse
+	(*GetPodStatusResponse)(nil),  // 12: pleg.v1.GetPodStatusResponse
+	(*LookupRequest)(nil),         // 13: pleg.v1.LookupRequest
+	(*LookupResponse)(nil),        // 14: pleg.v1.LookupResponse
+	(*PodStatus)(nil),             // 15: pleg.v1.PodStatus
+	(*ContainerStatus)(nil),       // 16: pleg.v1.ContainerStatus
+	(*SandboxStatus)(nil),         // 17: pleg.v1.SandboxStatus
+	(*GetStatusRequest)(nil),      // 18: pleg.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 19: pleg.v1.GetStatusResponse
+	(*PipelineStatus)(nil),        // 20: pleg.v1.PipelineStatus
+	(*Contradiction)(nil),         // 21: pleg.v1.Contradiction
+	(*Process)(nil),               // 22: pleg.v1.Process
+	(*StuckPod)(nil),              // 23: pleg.v1.StuckPod
+	(*UnreadClient)(nil),          // 24: pleg.v1.UnreadClient
+	(*Disk)(nil),                  // 25: pleg.v1.Disk
+	(*Trouble)(nil),               // 26: pleg.v1.Trouble
+	(*RelistStatus)(nil),          // 27: pleg.v1.RelistStatus
+	(*Inspection)(nil),            // 28: pleg.v1.Inspection
+	(*Call)(nil),                  // 29: pleg.v1.Call
+	(*QuarantinedPod)(nil),        // 30: pleg.v1.QuarantinedPod
+	(*FailedPod)(nil),             // 31: pleg.v1.FailedPod
+	nil,                           // 32: pleg.v1.LookupResponse.PodLabelsEntry
+	nil,                           // 33: pleg.v1.LookupResponse.PodAnnotationsEntry
+	nil,                           // 34: pleg.v1.ContainerStatus.LabelsEntry
+	nil,                           // 35: pleg.v1.ContainerStatus.AnnotationsEntry
+	nil,                           // 36: pleg.v1.SandboxStatus.LabelsEntry
+	nil,                           // 37: pleg.v1.SandboxStatus.AnnotationsEntry
+	(*timestamppb.Timestamp)(nil), // 38: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 39: google.protobuf.Duration
 }
 var file_pleg_v1_pleg_proto_depIdxs = []int32{
 	2,  // 0: pleg.v1.WatchRequest.resume_after:type_name -> pleg.v1.Position
 	0,  // 1: pleg.v1.WatchRequest.types:type_name -> pleg.v1.EventType
-	36, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
+	38, // 2: pleg.v1.WatchRequest.since:type_name -> google.protobuf.Timestamp
 	5,  // 3: pleg.v1.WatchResponse.event:type_name -> pleg.v1.Event
-	37, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
+	39, // 4: pleg.v1.WatchResponse.lag_age:type_name -> google.protobuf.Duration
 	0,  // 5: pleg.v1.Event.type:type_name -> pleg.v1.EventType
-	36, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
-	36, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
-	36, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
-	13, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
+	38, // 6: pleg.v1.Event.observed_at:type_name -> google.protobuf.Timestamp
+	38, // 7: pleg.v1.Event.started_at:type_name -> google.protobuf.Timestamp
+	38, // 8: pleg.v1.Event.finished_at:type_name -> google.protobuf.Timestamp
+	15, // 9: pleg.v1.Event.status:type_name -> pleg.v1.PodStatus
 	8,  // 10: pleg.v1.ListPodsResponse.pod:type_name -> pleg.v1.Pod
-	13, // 11: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
-	36, // 12: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
-	13, // 13: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
-	36, // 14: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
-	13, // 15: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
-	36, // 16: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
-	13, // 17: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
-	37, // 18: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
-	14, // 19: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
-	30, // 20: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
-	31, // 21: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
-	36, // 22: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
-	14, // 23: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
-	15, // 24: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
-	36, // 25: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
-	1,  // 26: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
-	36, // 27: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
-	36, // 28: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
-	36, // 29: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
-	32, // 30: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
-	33, // 31: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
-	36, // 32: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
-	34, // 33: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
-	35, // 34: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
-	18, // 35: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
-	36, // 36: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
-	25, // 37: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
-	26, // 38: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
-	28, // 39: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
-	29, // 40: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
-	37, // 41: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
-	36, // 42: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
-	36, // 43: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
-	36, // 44: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
-	20, // 45: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
-	21, // 46: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
-	22, // 47: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
-	23, // 48: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
-	19, // 49: pleg.v1.PipelineStatus.contradictions:type_name -> pleg.v1.Contradiction
-	24, // 50: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
-	1,  // 51: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
-	1,  // 52: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
-	36, // 53: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
-	36, // 54: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
-	20, // 55: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
-	36, // 56: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
-	20, // 57: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
-	36, // 58: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
-	36, // 59: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
-	36, // 60: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
-	37, // 61: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
-	36, // 62: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
-	27, // 63: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
-	36, // 64: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
-	37, // 65: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
-	37, // 66: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
-	37, // 67: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
-	36, // 68: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
-	27, // 69: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
-	36, // 70: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
-	36, // 71: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
-	36, // 72: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
-	27, // 73: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
-	36, // 74: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
-	3,  // 75: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
-	6,  // 76: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
-	9,  // 77: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
-	16, // 78: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
-	11, // 79: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
-	4,  // 80: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
-	7,  // 81: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
-	10, // 82: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
-	17, // 83: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
-	12, // 84: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
-	80, // [80:85] is the sub-list for method output_type
-	75, // [75:80] is the sub-list for method input_type
-	75, // [75:75] is the sub-list for extension type_name
-	75, // [75:75] is the sub-list for extension extendee
-	0,  // [0:75] is the sub-list for field type_name
+	2,  // 11: pleg.v1.ListPodsResponse.position:type_name -> pleg.v1.Position
+	15, // 12: pleg.v1.Pod.status:type_name -> pleg.v1.PodStatus
+	38, // 13: pleg.v1.Pod.current_as_of:type_name -> google.protobuf.Timestamp
+	15, // 14: pleg.v1.Pod.last_status:type_name -> pleg.v1.PodStatus
+	38, // 15: pleg.v1.Pod.last_as_of:type_name -> google.protobuf.Timestamp
+	15, // 16: pleg.v1.Pod.listed:type_name -> pleg.v1.PodStatus
+	38, // 17: pleg.v1.GetPodStatusRequest.newer_than:type_name -> google.protobuf.Timestamp
+	15, // 18: pleg.v1.GetPodStatusResponse.status:type_name -> pleg.v1.PodStatus
+	39, // 19: pleg.v1.LookupRequest.wait:type_name -> google.protobuf.Duration
+	16, // 20: pleg.v1.LookupResponse.container:type_name -> pleg.v1.ContainerStatus
+	32, // 21: pleg.v1.LookupResponse.pod_labels:type_name -> pleg.v1.LookupResponse.PodLabelsEntry
+	33, // 22: pleg.v1.LookupResponse.pod_annotations:type_name -> pleg.v1.LookupResponse.PodAnnotationsEntry
+	38, // 23: pleg.v1.LookupResponse.removed_at:type_name -> google.protobuf.Timestamp
+	16, // 24: pleg.v1.PodStatus.containers:type_name -> pleg.v1.ContainerStatus
+	17, // 25: pleg.v1.PodStatus.sandboxes:type_name -> pleg.v1.SandboxStatus
+	38, // 26: pleg.v1.PodStatus.observed_at:type_name -> google.protobuf.Timestamp
+	1,  // 27: pleg.v1.ContainerStatus.state:type_name -> pleg.v1.State
+	38, // 28: pleg.v1.ContainerStatus.created_at:type_name -> google.protobuf.Timestamp
+	38, // 29: pleg.v1.ContainerStatus.started_at:type_name -> google.protobuf.Timestamp
+	38, // 30: pleg.v1.ContainerStatus.finished_at:type_name -> google.protobuf.Timestamp
+	34, // 31: pleg.v1.ContainerStatus.labels:type_name -> pleg.v1.ContainerStatus.LabelsEntry
+	35, // 32: pleg.v1.ContainerStatus.annotations:type_name -> pleg.v1.ContainerStatus.AnnotationsEntry
+	38, // 33: pleg.v1.SandboxStatus.created_at:type_name -> google.protobuf.Timestamp
+	36, // 34: pleg.v1.SandboxStatus.labels:type_name -> pleg.v1.SandboxStatus.LabelsEntry
+	37, // 35: pleg.v1.SandboxStatus.annotations:type_name -> pleg.v1.SandboxStatus.AnnotationsEntry
+	20, // 36: pleg.v1.GetStatusResponse.status:type_name -> pleg.v1.PipelineStatus
+	38, // 37: pleg.v1.PipelineStatus.at:type_name -> google.protobuf.Timestamp
+	27, // 38: pleg.v1.PipelineStatus.relist:type_name -> pleg.v1.RelistStatus
+	28, // 39: pleg.v1.PipelineStatus.overdue:type_name -> pleg.v1.Inspection
+	30, // 40: pleg.v1.PipelineStatus.quarantined:type_name -> pleg.v1.QuarantinedPod
+	31, // 41: pleg.v1.PipelineStatus.failed:type_name -> pleg.v1.FailedPod
+	39, // 42: pleg.v1.PipelineStatus.inspection_took:type_name -> google.protobuf.Duration
+	38, // 43: pleg.v1.PipelineStatus.unhealthy_since:type_name -> google.protobuf.Timestamp
+	38, // 44: pleg.v1.PipelineStatus.degraded_since:type_name -> google.protobuf.Timestamp
+	38, // 45: pleg.v1.PipelineStatus.slow_since:type_name -> google.protobuf.Timestamp
+	22, // 46: pleg.v1.PipelineStatus.runtime:type_name -> pleg.v1.Process
+	23, // 47: pleg.v1.PipelineStatus.stuck:type_name -> pleg.v1.StuckPod
+	24, // 48: pleg.v1.PipelineStatus.unread:type_name -> pleg.v1.UnreadClient
+	25, // 49: pleg.v1.PipelineStatus.disk:type_name -> pleg.v1.Disk
+	21, // 50: pleg.v1.PipelineStatus.contradictions:type_name -> pleg.v1.Contradiction
+	26, // 51: pleg.v1.PipelineStatus.troubles:type_name -> pleg.v1.Trouble
+	1,  // 52: pleg.v1.Contradiction.listed:type_name -> pleg.v1.State
+	1,  // 53: pleg.v1.Contradiction.status:type_name -> pleg.v1.State
+	38, // 54: pleg.v1.Contradiction.since:type_name -> google.protobuf.Timestamp
+	38, // 55: pleg.v1.StuckPod.since:type_name -> google.protobuf.Timestamp
+	22, // 56: pleg.v1.StuckPod.shim:type_name -> pleg.v1.Process
+	38, // 57: pleg.v1.UnreadClient.since:type_name -> google.protobuf.Timestamp
+	22, // 58: pleg.v1.UnreadClient.client:type_name -> pleg.v1.Process
+	38, // 59: pleg.v1.Disk.since:type_name -> google.protobuf.Timestamp
+	38, // 60: pleg.v1.Trouble.since:type_name -> google.protobuf.Timestamp
+	38, // 61: pleg.v1.RelistStatus.success:type_name -> google.protobuf.Timestamp
+	39, // 62: pleg.v1.RelistStatus.took:type_name -> google.protobuf.Duration
+	38, // 63: pleg.v1.RelistStatus.started:type_name -> google.protobuf.Timestamp
+	29, // 64: pleg.v1.RelistStatus.call:type_name -> pleg.v1.Call
+	38, // 65: pleg.v1.RelistStatus.failing:type_name -> google.protobuf.Timestamp
+	39, // 66: pleg.v1.RelistStatus.period:type_name -> google.protobuf.Duration
+	39, // 67: pleg.v1.RelistStatus.failed_after:type_name -> google.protobuf.Duration
+	39, // 68: pleg.v1.RelistStatus.longest:type_name -> google.protobuf.Duration
+	38, // 69: pleg.v1.Inspection.started:type_name -> google.protobuf.Timestamp
+	29, // 70: pleg.v1.Inspection.call:type_name -> pleg.v1.Call
+	38, // 71: pleg.v1.Call.started:type_name -> google.protobuf.Timestamp
+	38, // 72: pleg.v1.QuarantinedPod.since:type_name -> google.protobuf.Timestamp
+	38, // 73: pleg.v1.QuarantinedPod.next_try:type_name -> google.protobuf.Timestamp
+	29, // 74: pleg.v1.QuarantinedPod.call:type_name -> pleg.v1.Call
+	38, // 75: pleg.v1.FailedPod.since:type_name -> google.protobuf.Timestamp
+	3,  // 76: pleg.v1.PLEG.Watch:input_type -> pleg.v1.WatchRequest
+	6,  // 77: pleg.v1.PLEG.ListPods:input_type -> pleg.v1.ListPodsRequest
+	9,  // 78: pleg.v1.PLEG.GetPodStatus:input_type -> pleg.v1.GetPodStatusRequest
+	10, // 79: pleg.v1.PLEG.RequestRelist:input_type -> pleg.v1.RequestRelistRequest
+	18, // 80: pleg.v1.PLEG.GetStatus:input_type -> pleg.v1.GetStatusRequest
+	13, // 81: pleg.v1.PLEG.Lookup:input_type -> pleg.v1.LookupRequest
+	4,  // 82: pleg.v1.PLEG.Watch:output_type -> pleg.v1.WatchResponse
+	7,  // 83: pleg.v1.PLEG.ListPods:output_type -> pleg.v1.ListPodsResponse
+	12, // 84: pleg.v1.PLEG.GetPodStatus:output_type -> pleg.v1.GetPodStatusResponse
+	11, // 85: pleg.v1.PLEG.RequestRelist:output_type -> pleg.v1.RequestRelistResponse
+	19, // 86: pleg.v1.PLEG.GetStatus:output_type -> pleg.v1.GetStatusResponse
+	14, // 87: pleg.v1.PLEG.Lookup:output_type -> pleg.v1.LookupResponse
+	82, // [82:88] is the sub-list for method output_type
+	76, // [76:82] is the sub-list for method input_type
+	76, // [76:76] is the sub-list for extension type_name
+	76, // [76:76] is the sub-list for extension extendee
+	0,  // [0:76] is the sub-list for field type_name
 }
 
 func init() { file_pleg_v1_pleg_proto_init() }
@@ -3318,7 +3466,7 @@ func file_pleg_v1_pleg_proto_init() {
 		return
 	}
 	file_pleg_v1_pleg_proto_msgTypes[3].OneofWrappers = []any{}
-	file_pleg_v1_pleg_proto_msgTypes[9].OneofWrappers = []any{
+	file_pleg_v1_pleg_proto_msgTypes[11].OneofWrappers = []any{
 		(*LookupRequest_ContainerId)(nil),
 		(*LookupRequest_Pid)(nil),
 		(*LookupRequest_CgroupId)(nil),
@@ -3329,7 +3477,7 @@ func file_pleg_v1_pleg_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_pleg_v1_pleg_proto_rawDesc), len(file_pleg_v1_pleg_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   34,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -22,11 +22,12 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	PLEG_Watch_FullMethodName        = "/pleg.v1.PLEG/Watch"
-	PLEG_ListPods_FullMethodName     = "/pleg.v1.PLEG/ListPods"
-	PLEG_GetPodStatus_FullMethodName = "/pleg.v1.PLEG/GetPodStatus"
-	PLEG_GetStatus_FullMethodName    = "/pleg.v1.PLEG/GetStatus"
-	PLEG_Lookup_FullMethodName       = "/pleg.v1.PLEG/Lookup"
+	PLEG_Watch_FullMethodName         = "/pleg.v1.PLEG/Watch"
+	PLEG_ListPods_FullMethodName      = "/pleg.v1.PLEG/ListPods"
+	PLEG_GetPodStatus_FullMethodName  = "/pleg.v1.PLEG/GetPodStatus"
+	PLEG_RequestRelist_FullMethodName = "/pleg.v1.PLEG/RequestRelist"
+	PLEG_GetStatus_FullMethodName     = "/pleg.v1.PLEG/GetStatus"
+	PLEG_Lookup_FullMethodName        = "/pleg.v1.PLEG/Lookup"
 )
 
 // PLEGClient is the client API for PLEG service.
@@ -50,14 +51,18 @@ type PLEGClient interface {
 	// The server sends the response headers when the subscription has started.
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
-	// call the container runtime.
+	// call the container runtime. With the position that it sends on request, Watch continues
+	// after the list.
 	ListPods(ctx context.Context, in *ListPodsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[ListPodsResponse], error)
 	// GetPodStatus returns the status of one pod. If newer_than or relist is set, it waits
 	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
 	// unknown or gone.
 	GetPodStatus(ctx context.Context, in *GetPodStatusRequest, opts ...grpc.CallOption) (*GetPodStatusResponse, error)
-	// GetStatus returns what the pipeline does at present, and what it waits for. It
-	// does not call the container runtime.
+	// RequestRelist has a pod listed or inspected soon, and does not wait for that.
+	// RESOURCE_EXHAUSTED: the server takes at most 10 a second, together with relist of GetPodStatus.
+	RequestRelist(ctx context.Context, in *RequestRelistRequest, opts ...grpc.CallOption) (*RequestRelistResponse, error)
+	// GetStatus returns what the pipeline does at present, what it waits for, and the version of
+	// the server. It does not call the container runtime.
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
 	// Lookup returns the container and the pod that a container id, a process or a cgroup
 	// belongs to. NOT_FOUND: it belongs to no container of this node. FAILED_PRECONDITION: the
@@ -121,6 +126,16 @@ func (c *pLEGClient) GetPodStatus(ctx context.Context, in *GetPodStatusRequest, 
 	return out, nil
 }
 
+func (c *pLEGClient) RequestRelist(ctx context.Context, in *RequestRelistRequest, opts ...grpc.CallOption) (*RequestRelistResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RequestRelistResponse)
+	err := c.cc.Invoke(ctx, PLEG_RequestRelist_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *pLEGClient) GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetStatusResponse)
@@ -162,14 +177,18 @@ type PLEGServer interface {
 	// The server sends the response headers when the subscription has started.
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// ListPods streams the state of each pod, sorted by UID, and ends. It does not
-	// call the container runtime.
+	// call the container runtime. With the position that it sends on request, Watch continues
+	// after the list.
 	ListPods(*ListPodsRequest, grpc.ServerStreamingServer[ListPodsResponse]) error
 	// GetPodStatus returns the status of one pod. If newer_than or relist is set, it waits
 	// until the status is new enough, or until the deadline of the call. NOT_FOUND: the pod is
 	// unknown or gone.
 	GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error)
-	// GetStatus returns what the pipeline does at present, and what it waits for. It
-	// does not call the container runtime.
+	// RequestRelist has a pod listed or inspected soon, and does not wait for that.
+	// RESOURCE_EXHAUSTED: the server takes at most 10 a second, together with relist of GetPodStatus.
+	RequestRelist(context.Context, *RequestRelistRequest) (*RequestRelistResponse, error)
+	// GetStatus returns what the pipeline does at present, what it waits for, and the version of
+	// the server. It does not call the container runtime.
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
 	// Lookup returns the container and the pod that a container id, a process or a cgroup
 	// belongs to. NOT_FOUND: it belongs to no container of this node. FAILED_PRECONDITION: the
@@ -193,6 +212,9 @@ func (UnimplementedPLEGServer) ListPods(*ListPodsRequest, grpc.ServerStreamingSe
 }
 func (UnimplementedPLEGServer) GetPodStatus(context.Context, *GetPodStatusRequest) (*GetPodStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPodStatus not implemented")
+}
+func (UnimplementedPLEGServer) RequestRelist(context.Context, *RequestRelistRequest) (*RequestRelistResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RequestRelist not implemented")
 }
 func (UnimplementedPLEGServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
@@ -261,6 +283,24 @@ func _PLEG_GetPodStatus_Handler(srv interface{}, ctx context.Context, dec func(i
 	return interceptor(ctx, in, info, handler)
 }
 
+func _PLEG_RequestRelist_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RequestRelistRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(PLEGServer).RequestRelist(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: PLEG_RequestRelist_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(PLEGServer).RequestRelist(ctx, req.(*RequestRelistRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _PLEG_GetStatus_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetStatusRequest)
 	if err := dec(in); err != nil {
@@ -307,6 +347,10 @@ var PLEG_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPodStatus",
 			Handler:    _PLEG_GetPodStatus_Handler,
+		},
+		{
+			MethodName: "RequestRelist",
+			Handler:    _PLEG_RequestRelist_Handler,
 		},
 		{
 			MethodName: "GetStatus",

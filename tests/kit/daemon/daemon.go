@@ -106,7 +106,7 @@ func (d *Daemon) ready(ctx context.Context, unready bool) error {
 
 // Watch ranges over the events with a client of its own, which calls disconnected when its
 // connection breaks.
-func (d *Daemon) Watch(ctx context.Context, o client.WatchOptions, disconnected func()) iter.Seq2[pleg.Event, error] {
+func (d *Daemon) Watch(ctx context.Context, o pleg.SubscribeOptions, disconnected func()) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		c, err := client.New(d.Socket, client.Options{Disconnected: func(error, time.Duration) { disconnected() }})
 		if err != nil {
@@ -120,7 +120,8 @@ func (d *Daemon) Watch(ctx context.Context, o client.WatchOptions, disconnected 
 
 // Cached returns the daemon's cache.
 func (d *Daemon) Cached(ctx context.Context) ([]cache.Entry, error) {
-	return d.Client.Pods(ctx)
+	entries, _, err := d.Client.Pods(ctx)
+	return entries, err
 }
 
 // Stop ends the daemon, which must exit with code 0 and without a data race.

@@ -12,7 +12,7 @@ import (
 )
 
 // Metrics reads the counters and gauges of a daemon that serves HTTP: the sum of each over its
-// labels.
+// labels, and as name{value} the sum with that value of a label.
 func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	page, err := process.Get(ctx, d.http, d.URL+"/metrics")
 	if err != nil {
@@ -26,7 +26,11 @@ func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	values := make(map[string]float64)
 	for name, family := range families {
 		for _, m := range family.GetMetric() {
-			values[name] += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			value := m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			values[name] += value
+			for _, label := range m.GetLabel() {
+				values[name+"{"+label.GetValue()+"}"] += value
+			}
 		}
 	}
 	return values, nil

@@ -66,6 +66,9 @@ func Output(ctx context.Context, path string, args ...string) (string, error) {
 // programs contains a build of the program for each list of flags.
 var programs sync.Map
 
+// forTests gives the program the flags of what only tunes a rule.
+const forTests = "-ldflags=-X=github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli.forTests=yes"
+
 // Program builds the program once, with these flags, and returns its path.
 // Each package of tests uses a build of its own, because several may be tested at the same time.
 func Program(flags ...string) (string, error) {
@@ -84,7 +87,7 @@ func buildProgram(flags []string) (string, error) {
 	}
 	root := strings.TrimSpace(string(out))
 	path := filepath.Join(root, "bin", filepath.Base(of)+strings.Join(flags, ""), "pleg-pipeline")
-	build := exec.Command("go", slices.Concat([]string{"build", "-C", root, "-o", path}, flags, []string{"./cmd/pleg-pipeline"})...)
+	build := exec.Command("go", slices.Concat([]string{"build", "-C", filepath.Join(root, "cmd/pleg-pipeline"), "-o", path, forTests}, flags)...)
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the program: %w\n%s", err, out)
 	}

@@ -7,14 +7,12 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
-
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
@@ -39,7 +37,6 @@ contexts: [{name: cluster, context: {cluster: cluster, user: administrator}}]
 // cluster is a control plane and one node.
 type cluster struct {
 	t      *testing.T
-	api    *kubernetes.Clientset
 	node   *node
 	kustom string // the folder with a copy of deploy/, for overlays beside it
 	// prometheus is the folder with the settings of Prometheus.
@@ -72,15 +69,12 @@ func (c *cluster) startControlPlane() {
 		"--service-account-signing-key-file="+key, "--token-auth-file="+tokens, "--authorization-mode=Node,RBAC",
 		"--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged", "--kubelet-preferred-address-types=InternalIP")
 
-	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	kit.Must(t, err)
-	c.api, err = kubernetes.NewForConfig(config)
-	kit.Must(t, err)
 	process.Eventually(t, "API server", func(ctx context.Context) error {
 		if err := server.Alive(); err != nil {
 			t.Fatal(err)
 		}
-		return c.api.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+		_, err := c.try(ctx, "get", "--raw", "/readyz")
+		return err
 	})
 	start(t, program(t, "kube-controller-manager"), "--kubeconfig="+kubeconfig, "--service-account-private-key-file="+key,
 		"--leader-elect=false", "--use-service-account-credentials=false")
@@ -100,9 +94,22 @@ func serviceAccountKey(t *testing.T) string {
 // kubectl runs kubectl, which must succeed.
 func (c *cluster) kubectl(args ...string) string {
 	c.t.Helper()
-	out, err := process.Output(process.Bounded(c.t), program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+	out, err := c.try(process.Bounded(c.t), args...)
 	kit.Must(c.t, err)
 	return out
+}
+
+func (c *cluster) try(ctx context.Context, args ...string) (string, error) {
+	return process.Output(ctx, program(c.t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)
+}
+
+// get reads objects of the API server, such as a list of pods.
+func (c *cluster) get(ctx context.Context, into any, args ...string) error {
+	out, err := c.try(ctx, append([]string{"get", "--output", "json"}, args...)...)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(out), into)
 }
 
 // overlay writes a kustomization beside deploy/ and returns its folder.

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -68,19 +67,8 @@ func (c *cluster) requireCanary(first string) {
 
 	start(c.t, program(c.t, "kubectl"), "--kubeconfig", kubeconfig, "-n", "pleg-pipeline", "port-forward", c.pod().Name, "19713:9713")
 	process.Eventually(c.t, "page", func(ctx context.Context) error {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://localhost:19713/", nil)
-		if err != nil {
-			return err
-		}
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = answer.Body.Close() }()
-		if answer.StatusCode != http.StatusOK {
-			return fmt.Errorf("the page: %s", answer.Status)
-		}
-		return nil
+		_, err := process.Get(ctx, http.DefaultClient, "http://localhost:19713/")
+		return err
 	})
 }
 
@@ -139,14 +127,13 @@ func TestCluster(t *testing.T) {
 // happens in it. full is passed to [differences].
 func (c *cluster) storm(namespace string, tr *truth, h *history, full bool, happens func()) {
 	c.t.Helper()
-	s := c.newStorm(namespace)
-	s.createPods()
+	s := c.startStorm(namespace)
 	happens()
 	s.settle()
 	s.change()
 	s.settle()
 	c.requireEqual(tr, h, full)
-	s.deleteNamespace()
+	s.end()
 	c.requireEqual(tr, h, full)
 }
 
@@ -171,8 +158,8 @@ func (c *cluster) pod() *corev1.Pod {
 
 // onlyPod returns the pod of the DaemonSet, if there is exactly one that has a container.
 func (c *cluster) onlyPod(ctx context.Context) (*corev1.Pod, error) {
-	list, err := c.api.CoreV1().Pods("pleg-pipeline").List(ctx, metav1.ListOptions{})
-	if err != nil {
+	var list corev1.PodList
+	if err := c.get(ctx, &list, "pods", "--namespace", "pleg-pipeline"); err != nil {
 		return nil, err
 	}
 	if len(list.Items) != 1 || len(list.Items[0].Status.ContainerStatuses) != 1 {

@@ -49,7 +49,7 @@ func follow(t *testing.T) *history {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ev, err := range c.Watch(ctx, client.WatchOptions{Name: "e2e", Replay: true}) { //nolint:contextcheck // Fresh needs no context: it does not wait
+		for ev, err := range c.Watch(ctx, pleg.SubscribeOptions{Name: "e2e", Replay: true}) { //nolint:contextcheck // Fresh needs no context: it does not wait
 			h.apply(ev, err)
 		}
 	}()

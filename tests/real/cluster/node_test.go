@@ -5,15 +5,13 @@ package cluster_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
@@ -139,19 +137,14 @@ func (n *node) startKubelet(name string) {
 func (c *cluster) awaitNode() {
 	c.t.Helper()
 	process.Eventually(c.t, "node", func(ctx context.Context) error {
-		if _, err := c.api.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{}); err != nil {
+		if _, err := c.try(ctx, "get", "serviceaccount", "default"); err != nil {
 			return err
 		}
-		n, err := c.api.CoreV1().Nodes().Get(ctx, nodeName, metav1.GetOptions{})
-		if err != nil {
-			return err
+		ready, err := c.try(ctx, "get", "node", nodeName, "--output", `jsonpath={.status.conditions[?(@.type=="Ready")].status}{.spec.taints}`)
+		if err == nil && ready != "True" {
+			err = fmt.Errorf("node is ready, or has taints: %s", ready)
 		}
-		for _, condition := range n.Status.Conditions {
-			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue && len(n.Spec.Taints) == 0 {
-				return nil
-			}
-		}
-		return errors.New("not ready")
+		return err
 	})
 }
 

@@ -6,6 +6,7 @@ set -eu
 cd "$(dirname "$0")"
 bin=$PWD/.bin
 go=${GO:-go}
+export GOWORK=off
 mkdir -p "$bin"
 
 ../e2e/setup.sh
@@ -29,7 +30,7 @@ minor=${version#v1.}
 if [ ! -x "$bin/$version/kubectl" ]; then
 	echo "building Kubernetes $version (minutes, the first time)"
 	stamp=k8s.io/component-base/version
-	(cd "$source" && GOWORK=off GOFLAGS=-mod=mod nice -n 10 "$go" build ${BUILD_JOBS:+-p "$BUILD_JOBS"} \
+	(cd "$source" && GOFLAGS=-mod=mod nice -n 10 "$go" build ${BUILD_JOBS:+-p "$BUILD_JOBS"} \
 		-ldflags "-X $stamp.gitVersion=$version -X $stamp.gitMajor=1 -X $stamp.gitMinor=${minor%%.*}" -o "$bin/$version.part/" \
 		./cmd/kube-apiserver ./cmd/kube-controller-manager ./cmd/kube-scheduler ./cmd/kubectl)
 	rm -rf "${bin:?}/$version"

@@ -4,27 +4,20 @@ package cluster_test
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
-
-func ignoreNotFound(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
-}
 
 // apiPod is what the API server's watch has said of one pod.
 type apiPod struct {
@@ -49,28 +42,37 @@ func (c *cluster) watchPods(t *testing.T) *truth {
 	t.Helper()
 	tr := &truth{pods: make(map[pleg.PodUID]*apiPod)}
 	ctx, cancel := context.WithCancel(context.Background())
-	list, err := c.api.CoreV1().Pods("").List(process.Bounded(t), metav1.ListOptions{})
+	watch := exec.CommandContext(ctx, program(t, "kubectl"), "--kubeconfig", kubeconfig,
+		"get", "pods", "--all-namespaces", "--watch", "--output-watch-events", "--output", "json")
+	out, err := watch.StdoutPipe()
 	kit.Must(t, err)
-	for i := range list.Items {
-		tr.apply(&list.Items[i], false)
-	}
-	w, err := c.api.CoreV1().Pods("").Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
-	kit.Must(t, err)
+	kit.Must(t, watch.Start())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for ev := range w.ResultChan() {
-			if pod, ok := ev.Object.(*corev1.Pod); ok {
-				tr.apply(pod, ev.Type == watch.Deleted)
-				continue
+		for events := json.NewDecoder(out); ; {
+			var ev struct {
+				Type   string
+				Object corev1.Pod
 			}
-			tr.fail(fmt.Errorf("watch of pods: %w", apierrors.FromObject(ev.Object)))
+			if err := events.Decode(&ev); err != nil {
+				tr.fail(fmt.Errorf("watch of pods: %w", errors.Join(err, watch.Wait())))
+				return
+			}
+			tr.apply(&ev.Object, ev.Type == "DELETED")
 		}
-		tr.fail(fmt.Errorf("watch of pods has ended"))
 	}()
 	t.Cleanup(func() {
 		cancel()
 		<-done
+	})
+	process.Eventually(t, "first pods of the watch", func(context.Context) error {
+		tr.mu.Lock()
+		defer tr.mu.Unlock()
+		if len(tr.pods) == 0 { // the daemon has one
+			return errors.Join(errors.New("none"), tr.err)
+		}
+		return nil
 	})
 	return tr
 }

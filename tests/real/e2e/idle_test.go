@@ -3,14 +3,17 @@
 package e2e_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
@@ -20,6 +23,8 @@ const (
 	// mostOfIdle is the CPU time of an idle daemon that watches the shims, in that of one that cannot.
 	mostOfIdle = 1.15
 	idleTime   = 2 * time.Minute
+	// mostReads is how many files the watch may read for each shim in that time: twice its state every 5 s.
+	mostReads = 2 * int(idleTime/(5*time.Second))
 )
 
 // Watching the shims of 110 pods costs next to nothing while nothing happens. Both daemons run at the same
@@ -33,24 +38,27 @@ func TestIdleWatchOfShims(t *testing.T) {
 	without := f.run(ctx, instanceOptions{name: "without", release: true, alone: true})
 	f.awaitAll(ctx)
 	must(t, backoff.Wait(ctx, 30*time.Second)) // all shims are found, and both have collected their garbage
-	watches, other := cpu(t, with.PID()), cpu(t, without.PID())
+	watches, other, read := cpu(t, with.PID()), cpu(t, without.PID()), reads(t, with.PID())-reads(t, without.PID())
 	must(t, backoff.Wait(ctx, idleTime))
-	watches, other = cpu(t, with.PID())-watches, cpu(t, without.PID())-other
+	watches, other, read = cpu(t, with.PID())-watches, cpu(t, without.PID())-other, reads(t, with.PID())-reads(t, without.PID())-read
 	ratio := float64(watches) / float64(other)
 	perSecond := func(d time.Duration) time.Duration { return (d / (idleTime / time.Second)).Round(time.Microsecond) }
 	values, err := with.Metrics(ctx)
 	must(t, err)
-	t.Logf("FIGURE an idle second with %d pods costs %v, without the shims %v: %.2f; resident %.0f MiB", idlePods,
-		perSecond(watches), perSecond(other), ratio, values["process_resident_memory_bytes"]/(1<<20))
+	t.Logf("FIGURE an idle second with %d pods costs %v, without the shims %v: %.2f; %d reads more; resident %.0f MiB", idlePods,
+		perSecond(watches), perSecond(other), ratio, read, values["process_resident_memory_bytes"]/(1<<20))
 	if ratio > mostOfIdle {
 		t.Errorf("the watch costs %.2f of a daemon without it, want at most %.2f", ratio, mostOfIdle)
+	}
+	if read > mostReads*idlePods {
+		t.Errorf("the watch reads %d times more, want at most %d", read, mostReads*idlePods)
 	}
 	// What is measured is the watch: the daemon finds a shim that does not run, and the other cannot.
 	pod := f.pods[0]
 	must(t, f.lab.FreezeShim(ctx, pod))
-	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(s.Stuck) == 1 }))
-	if s, err := without.status(ctx); err != nil || len(s.Stuck) > 0 {
-		t.Errorf("the daemon without the processes finds %+v, %v", s.Stuck, err)
+	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(nodestate.Of(s.Details).Stuck) == 1 }))
+	if s, err := without.status(ctx); err != nil || len(nodestate.Of(s.Details).Stuck) > 0 {
+		t.Errorf("the daemon without the processes finds %+v, %v", nodestate.Of(s.Details).Stuck, err)
 	}
 	must(t, f.lab.ThawShim(pod))
 }
@@ -62,6 +70,17 @@ func cpu(t *testing.T, pid int) time.Duration {
 	var ts unix.Timespec
 	must(t, unix.ClockGettime(int32(^pid<<3|scheduled), &ts))
 	return time.Duration(ts.Nano())
+}
+
+// reads returns how often a process has read from files and sockets.
+func reads(t *testing.T, pid int) (n int) {
+	t.Helper()
+	io, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	must(t, err)
+	_, text, _ := strings.Cut(string(io), "syscr: ")
+	_, err = fmt.Sscan(text, &n)
+	must(t, err)
+	return n
 }
 
 // hideProcesses returns a program that runs another one, which sees no process but itself.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
@@ -113,13 +112,13 @@ func (f *fixture) run(ctx context.Context, o instanceOptions) *instance {
 			t.Logf("log of %s:\n%s", in.name, in.Tail())
 		}
 	})
-	f.watch(ctx, in, client.WatchOptions{Name: "e2e", Replay: true}, in.add)
+	f.watch(ctx, in, pleg.SubscribeOptions{Name: "e2e", Replay: true}, in.add)
 	f.instances = append(f.instances, in)
 	return in
 }
 
 // watch calls add for each event of an instance until the test ends.
-func (f *fixture) watch(ctx context.Context, in *instance, o client.WatchOptions, add func(pleg.Event)) {
+func (f *fixture) watch(ctx context.Context, in *instance, o pleg.SubscribeOptions, add func(pleg.Event)) {
 	f.background(ctx, func(ctx context.Context) {
 		for ev, err := range in.Watch(ctx, o, in.disconnected) {
 			if err != nil {
@@ -166,7 +165,7 @@ func (in *instance) awaitHealth(ctx context.Context) error {
 func (in *instance) awaitStream(ctx context.Context) error {
 	return eventually(ctx, func() bool {
 		status, err := in.status(ctx)
-		return err == nil && status.Relist.Period > relistPeriod && status.Relist.Started.IsZero()
+		return err == nil && status.Relist.Period > time.Second && status.Relist.Started.IsZero()
 	})
 }
 

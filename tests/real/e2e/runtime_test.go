@@ -5,17 +5,14 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
-	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// containerd 1.6 has no events: the program polls, unless events are required. It lists a pod whose
+// containerd 1.6 has no events: the program polls. It lists a pod whose
 // network setup failed, as no other runtime does: then network events report that a pod has its
 // address, or that it will get none.
 func TestContainerd16(t *testing.T) {
@@ -26,7 +23,7 @@ func TestContainerd16(t *testing.T) {
 	f.run(ctx, instanceOptions{name: "auto", settings: polling.With(daemon.Settings{"events": "auto"})})
 	network := make(chan pleg.Event, 10)
 	only := []pleg.EventType{pleg.NetworkSetupCompleted, pleg.NetworkFailed}
-	f.watch(ctx, in, client.WatchOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
+	f.watch(ctx, in, pleg.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true, Types: only}, Bookmarks: true}, func(ev pleg.Event) {
 		if ev.Type != pleg.Bookmark {
 			network <- ev
 		}
@@ -50,15 +47,6 @@ func TestContainerd16(t *testing.T) {
 	}
 	f.step(ctx, expectNext(ctx, network, pleg.NetworkFailed, bad.UID))
 	must(t, l.RepairNetwork(ctx))
-
-	path, err := process.Program("-race")
-	must(t, err)
-	_, err = daemon.Start(ctx, daemon.Options{
-		Program: path, Dir: t.TempDir(), Name: "strict", Args: []string{"--runtime-endpoint", l.Endpoint(), "--events", "require"},
-	})
-	if err == nil || !strings.Contains(err.Error(), pleg.ErrNoEvents.Error()) {
-		t.Errorf("run with required events: got %v, want %v", err, pleg.ErrNoEvents)
-	}
 }
 
 // expectNext returns an error unless the next event is this.

@@ -21,10 +21,10 @@ const foundWithin = 10 * time.Second
 
 // onePod runs a pod with a container and a daemon that has looked at its processes. says fails the
 // test unless the verdict of the daemon has these parts within a time. The runtime has a disk of its
-// own: that of this machine may be almost full.
-func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
+// own, of this size: that of this machine may be almost full.
+func onePod(t *testing.T, disk int64) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
 	t.Helper()
-	ctx, f = newFixture(t, lab.Options{DiskSize: 64 << 20})
+	ctx, f = newFixture(t, lab.Options{DiskSize: disk})
 	pod, err := f.lab.RunPod(ctx, lab.PodSpec{Name: "web-0", Namespace: "shop", HostNetwork: true})
 	must(t, err)
 	f.pods = append(f.pods, pod)
@@ -61,6 +61,9 @@ func onePod(t *testing.T) (ctx context.Context, f *fixture, nginx *lab.Container
 	return ctx, f, nginx, says
 }
 
+// smallDisk is enough for a pod.
+const smallDisk = 64 << 20
+
 const healthy = "OK: the node is healthy"
 
 // If the monitor of a container is killed, CRI-O never learns its end. The daemon and the doctor
@@ -70,7 +73,7 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 	if lab.DefaultRuntime().Traits().Shims {
 		t.Skip("containerd ends the containers of a killed shim")
 	}
-	ctx, f, nginx, says := onePod(t)
+	ctx, f, nginx, says := onePod(t, smallDisk)
 	if report, _ := examine(ctx, t, f.lab); strings.Contains(report, "web-0 has") {
 		t.Errorf("nothing is wrong with the pod, and the doctor says\n%s", report)
 	}
@@ -115,4 +118,75 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 		must(t, backoff.Wait(ctx, time.Second))
 		says(time.Second, healthy)
 	}
+}
+
+// A shim or monitor in a frozen cgroup is named, with cgroup v1 at once, with v2 once a container of it has
+// ended: nothing shows it before. A doctor that begins later says the same.
+func TestFrozenCgroupIsNamed(t *testing.T) {
+	ctx, f, nginx, says := onePod(t, smallDisk)
+	finding := []string{"PROBLEM: shop/web-0 has a hung shim since", "waits in the kernel, state D"}
+	examined := func() {
+		report, code := examine(ctx, t, f.lab)
+		for _, part := range []string{"PROBLEM: shop/web-0 has a hung shim", finding[1], "its cgroup is frozen"} {
+			if code != 3 || !strings.Contains(report, part) {
+				t.Errorf("exit code %d, want 3 and %q:\n%s", code, part, report)
+			}
+		}
+	}
+	if lab.HasCgroupV1() {
+		must(t, f.lab.FreezeCgroup(ctx, f.pods[0], true))
+		says(foundWithin, finding...)
+		examined()
+		must(t, f.lab.ThawCgroup())
+		says(foundWithin, healthy)
+	}
+	must(t, f.lab.FreezeCgroup(ctx, f.pods[0], false))
+	must(t, f.lab.KillProcess(ctx, nginx))
+	says(foundWithin, append(finding, "nginx has ended, and the runtime calls it running")...)
+	examined()
+	must(t, f.lab.ThawCgroup())
+	must(t, f.lab.AwaitDied(ctx, nginx))
+	says(foundWithin, healthy)
+}
+
+const (
+	// saidWithin is how long the daemon may take for what the runtime says of itself, which it is asked every
+	// 10 s, and for the size of its lists, once a minute.
+	saidWithin, sizedWithin = 15 * time.Second, 70 * time.Second
+	// largePods with annotations as large as an API server accepts are over 60 % of a list.
+	largePods, largePod = 42, 250 << 10
+)
+
+// What the runtime says of itself, and lists that become too large, are found by the daemon and by a doctor that
+// begins later, in the same words.
+func TestTroublesOfTheRuntimeAreNamed(t *testing.T) {
+	ctx, f, _, says := onePod(t, 1<<30)
+	same := func(parts ...string) {
+		report, _ := examine(ctx, t, f.lab)
+		for _, part := range parts {
+			if !strings.Contains(report, part) {
+				t.Errorf("the doctor does not say %q:\n%s", part, report)
+			}
+		}
+	}
+	if f.lab.Traits().Shims { // CRI-O keeps the network that it has read
+		must(t, f.lab.RemoveNetwork())
+		says(saidWithin, "PROBLEM: the network of the runtime is not ready since", "cni plugin not initialized")
+		same("PROBLEM: the network of the runtime is not ready", "cni plugin not initialized")
+		must(t, f.lab.RepairNetwork(ctx))
+		says(saidWithin, healthy)
+	}
+	specs := make([]lab.PodSpec, largePods)
+	for n := range specs {
+		specs[n] = lab.PodSpec{Name: fmt.Sprint("large-", n), Namespace: "shop", HostNetwork: true, Annotations: map[string]string{"large": strings.Repeat("x", largePod)}}
+	}
+	large, err := f.lab.RunPods(ctx, specs)
+	must(t, err)
+	must(t, backoff.Wait(ctx, time.Second))
+	says(sizedWithin, "WARNING: the list of sandboxes is almost too large since", "the largest pods in it: shop/large-")
+	same("WARNING: the list of sandboxes is almost too large", "the largest pods in it: shop/large-")
+	for _, p := range large {
+		must(t, f.lab.RemovePod(ctx, p))
+	}
+	says(sizedWithin, healthy)
 }

@@ -25,7 +25,7 @@ import (
 // Whatever shows health says the same of real processes within ten seconds: the same cause, subject,
 // severity and begin, and names the process. The command that helps ends it. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
-	ctx, f, nginx, says := onePod(t)
+	ctx, f, nginx, says := onePod(t, smallDisk)
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)
 	const stoppedBy = "is stopped by a signal"

@@ -67,13 +67,9 @@ awk '
 ' "$src/pkg/kubelet/kubelet.go" > "$bin/kubelet.go"
 printf '{"Replace": {"%s": "%s"}}\n' "$src/pkg/kubelet/kubelet.go" "$bin/kubelet.go" > "$bin/overlay.json"
 
-# The drop-in requires newer versions than the kubelet has, but does not need them. A replace line
-# for each module of the kubelet keeps the kubelet's own.
 cp "$src/go.mod" "$bin/pipeline.mod"
 cp "$src/go.sum" "$bin/pipeline.sum"
-pins=$(awk '/^require \(/ { r = 1; next } /^\)/ { r = 0 } r && $1 !~ /^\/\// && $2 != "v0.0.0" { print "-replace=" $1 "=" $1 "@" $2 }' "$src/go.mod")
-# shellcheck disable=SC2086 # one argument for each line
-"$go" mod edit $pins \
+"$go" mod edit \
 	-require=github.com/pleg-pipeline/pleg-pipeline@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline=$root" \
 	-require=github.com/pleg-pipeline/pleg-pipeline/kubelet@v0.0.0 -replace="github.com/pleg-pipeline/pleg-pipeline/kubelet=$root/kubelet" \
 	"$bin/pipeline.mod"

@@ -31,7 +31,7 @@ const (
 func TestCPU(t *testing.T) {
 	ctx, stop := signal.NotifyContext(t.Context(), syscall.SIGINT, syscall.SIGTERM)
 	t.Cleanup(stop)
-	results := newResults()
+	results := newResults(kinds)
 	var trials []*trial
 	for _, kind := range kinds {
 		trials = append(trials, startTrial(ctx, t, kind, results[kind]))
@@ -48,7 +48,7 @@ func TestCPU(t *testing.T) {
 			}
 		})
 	})
-	t.Log("\n" + table(results))
+	t.Log("\n" + sideBySide(results))
 }
 
 // startedContainers is the kubelet's metric of what it has started, for the churn.

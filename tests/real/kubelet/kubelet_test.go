@@ -77,14 +77,10 @@ type kubelet struct {
 // pods.
 func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 	t.Helper()
-	program, events := strings.CutSuffix(kind, withEvents)
-	binary := filepath.Join(bin, "kubelet-"+program)
-	if _, err := os.Stat(binary); err != nil {
-		t.Fatalf("run build.sh first: %v", err)
-	}
 	removeLogLinks(t)
 	t.Cleanup(func() { removeLogLinks(t) })
-	k := &kubelet{t: t, binary: binary, events: events, dir: process.Dir(t), ports: freePorts(t, 3)}
+	k := &kubelet{t: t, dir: process.Dir(t), ports: freePorts(t, 3)}
+	k.become(bin, kind)
 	t.Cleanup(k.unmount)
 	// The kubelet deletes files in its working folder, so that it gets an empty folder.
 	for _, dir := range []string{"manifests", "podlogs", "volplugins", "cwd"} {
@@ -94,6 +90,16 @@ func newKubelet(t *testing.T, bin, kind string, pods int) *kubelet {
 		k.addPod(podName(i), "Always", `"pause"`)
 	}
 	return k
+}
+
+// become chooses the kind of kubelet that start runs.
+func (k *kubelet) become(bin, kind string) {
+	k.t.Helper()
+	program, events := strings.CutSuffix(kind, withEvents)
+	k.binary, k.events = filepath.Join(bin, "kubelet-"+program), events
+	if _, err := os.Stat(k.binary); err != nil {
+		k.t.Fatalf("run build.sh first: %v", err)
+	}
 }
 
 // start runs the kubelet on a runtime, with its pods in a cgroup, until stop is called or the test

@@ -27,7 +27,7 @@ import (
 )
 
 // waitTimeout bounds every wait. It is long because the machine may be busy.
-const waitTimeout = 3 * time.Minute
+const waitTimeout = 10 * time.Minute
 
 // await calls done each period until it returns true, and returns how long that took.
 func await(ctx context.Context, t *testing.T, what string, period time.Duration, done func() bool) time.Duration {

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,7 @@ type result struct {
 }
 
 // newResults returns an empty result of each kind.
-func newResults() map[string]*result {
+func newResults(kinds []string) map[string]*result {
 	results := make(map[string]*result)
 	for _, kind := range kinds {
 		results[kind] = &result{values: make(map[string][]float64), errors: make(map[string]int)}
@@ -52,24 +53,48 @@ func (r *result) count(errors map[string]int) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// table has the median and the maximum of each figure.
-func table(results map[string]*result) string {
+// table has what cell says of each figure.
+func table(title string, kinds []string, results map[string]*result, cell func(sorted []float64) string) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "| %s, %d static pods: median, maximum | %s |\n", lab.DefaultRuntime(), pods, strings.Join(kinds, " | "))
+	fmt.Fprintf(&out, "| %s | %s |\n", title, strings.Join(kinds, " | "))
 	out.WriteString("| --- |" + strings.Repeat(" ---: |", len(kinds)) + "\n")
 	for _, row := range results[kinds[0]].rows {
 		out.WriteString("| " + row)
 		for _, kind := range kinds {
-			v := slices.Sorted(slices.Values(results[kind].values[row]))
-			if len(v) == 0 {
-				out.WriteString(" | ")
-				continue
+			out.WriteString(" | ")
+			if v := results[kind].values[row]; len(v) > 0 {
+				out.WriteString(cell(slices.Sorted(slices.Values(v))))
 			}
-			out.WriteString(" | " + number((v[(len(v)-1)/2]+v[len(v)/2])/2) + ", " + number(v[len(v)-1]))
 		}
 		out.WriteString(" |\n")
 	}
 	return out.String()
+}
+
+// sideBySide is the table of TestSideBySide and TestCPU.
+func sideBySide(results map[string]*result) string {
+	title := fmt.Sprintf("%s, %d static pods: median, maximum", lab.DefaultRuntime(), pods)
+	return table(title, kinds, results, func(v []float64) string {
+		return number(median(v)) + ", " + number(v[len(v)-1])
+	})
+}
+
+func median(sorted []float64) float64 {
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+// spread is the median with the least and the most, and the average with the standard deviation.
+func spread(v []float64) string {
+	var sum, squares float64
+	for _, x := range v {
+		sum += x
+	}
+	average := sum / float64(len(v))
+	for _, x := range v {
+		squares += (x - average) * (x - average)
+	}
+	deviation := math.Sqrt(squares / float64(max(1, len(v)-1)))
+	return fmt.Sprintf("%s (%s to %s), %s ± %s", number(median(v)), number(v[0]), number(v[len(v)-1]), number(average), number(deviation))
 }
 
 // number has no more digits than a reader needs.

@@ -9,4 +9,4 @@ set -eu
 cd "$(dirname "$0")"
 ../e2e/setup.sh "${PLEG_E2E_RUNTIME:-}"
 ./build.sh
-exec "${GO:-go}" test -count=1 -v -timeout 6h "$@" .
+exec env GOWORK=off "${GO:-go}" test -count=1 -v -timeout 6h "$@" .

@@ -60,6 +60,20 @@ func span(t *testing.T) time.Duration {
 	return d
 }
 
+// runs is the number in KUBELET_E2E_RUNS.
+func runs(t *testing.T, otherwise int) int {
+	t.Helper()
+	text := os.Getenv("KUBELET_E2E_RUNS")
+	if text == "" {
+		return otherwise
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("KUBELET_E2E_RUNS is %q, want a number of at least 1", text)
+	}
+	return n
+}
+
 // settleTime is how long a kubelet is left alone after the start of its pods.
 const settleTime = 10 * time.Second
 
@@ -72,16 +86,9 @@ var unrelated = map[string]int{
 
 // TestSideBySide measures each kubelet as often as KUBELET_E2E_RUNS says, in turn.
 func TestSideBySide(t *testing.T) {
-	runs := 2
-	if text := os.Getenv("KUBELET_E2E_RUNS"); text != "" {
-		var err error
-		if runs, err = strconv.Atoi(text); err != nil || runs < 1 {
-			t.Fatalf("KUBELET_E2E_RUNS is %q, want a number of at least 1", text)
-		}
-	}
-	results := newResults()
-	defer func() { t.Log("\n" + table(results)) }()
-	for n := range runs {
+	results := newResults(kinds)
+	defer func() { t.Log("\n" + sideBySide(results)) }()
+	for n := range runs(t, 2) {
 		for _, kind := range kinds {
 			if !t.Run(kind+"/run="+strconv.Itoa(n+1), func(t *testing.T) { measure(t, kind, results[kind]) }) {
 				return

@@ -21,6 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 )
 
@@ -87,13 +88,16 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 		d.parts = append(d.parts, func(ctx context.Context) error { sayRuntime(ctx, out, client, from); return nil })
 	}
 	if incidents != nil {
-		d.parts = append(d.parts, func(ctx context.Context) error { return incidents.Run(ctx, pipe.Status, out.log) })
+		d.parts = append(d.parts, func(ctx context.Context) error {
+			status := func() pleg.Status { s, _ := pipe.Status(ctx); return s }
+			return incidents.Run(ctx, status, out.log)
+		})
 	}
 	d.parts = append(d.parts, func(ctx context.Context) error { return runtime.Run(ctx, pipe) })
 	if err = d.run(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
-	figures := view.ReadFigures(pipe, registry)
+	figures := view.ReadFigures(ctx, pipe, registry)
 	out.say(ctx, "%v after %v: %d relists, %d events, %d missed by subscribers", err, time.Since(began).Round(100*time.Millisecond),
 		figures.Lister.Lists, figures.Dispatcher.Events, figures.Dispatcher.Missed)
 	return nil
@@ -131,7 +135,8 @@ func newRegistry() *prometheus.Registry {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(
 		newBuildMetric(),
-		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(liveHeap)),
+		collectors.NewGoCollector(collectors.WithGoCollectorMemStatsMetricsDisabled(), collectors.WithGoCollectorRuntimeMetrics(liveHeap),
+			collectors.WithoutGoCollectorRuntimeMetrics(regexp.MustCompile("^/(sched/gomaxprocs|gc/gogc|gc/gomemlimit):"))),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return registry
@@ -144,6 +149,7 @@ func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error 
 	}
 	o := d.command.server
 	o.Logger, o.Registerer = d.out.log, registry
+	o.Version = programVersion()
 	s, err := server.New(d.pipe, o)
 	if err != nil {
 		return err
@@ -214,7 +220,7 @@ type daemon struct {
 // It first prints the events that were published before.
 func (d *daemon) run(ctx context.Context) error {
 	if !d.command.quiet {
-		subscription, err := d.pipe.Subscribe(pipeline.SubscribeOptions{Name: "stdout"})
+		subscription, err := d.pipe.Subscribe(pleg.SubscribeOptions{Name: "stdout"})
 		if err != nil {
 			return err
 		}
@@ -230,7 +236,7 @@ func (d *daemon) run(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-func (d *daemon) print(ctx context.Context, subscription pipeline.Subscription) error {
+func (d *daemon) print(ctx context.Context, subscription pleg.Subscription) error {
 	printer := view.EventPrinter(d.command.process.Out, d.command.output.options(d.command.process))
 	if err := printer.Start(); err != nil {
 		return outputError(err)

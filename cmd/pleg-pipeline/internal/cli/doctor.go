@@ -25,7 +25,7 @@ It watches the runtime and its node for ten seconds, as the daemon does all the
 time: the lists and statuses of its pods, their shims, its clients and its disk. It
 only reads. It also asks the daemon ("pleg-pipeline run --socket"), if there is one,
 which knows the address of the runtime and since when a pod hangs. With
---runtime-endpoint, --config or --simulate the daemon is not asked.
+--runtime-endpoint or --config the daemon is not asked.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every
 command. With --npd: 1 if it found one, 2 if it could not examine the node.
@@ -82,7 +82,6 @@ func (c *doctorCommand) addFlags(cmd *cobra.Command) {
 	c.source.add(cmd)
 	c.fleet.add(cmd)
 	flags.Lookup("runtime-endpoint").Usage = "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock"
-	flags.Lookup("replay-speed").Hidden = true
 	c.log.addQuiet(cmd)
 }
 

@@ -32,18 +32,18 @@ func TestDoctor(t *testing.T) {
 		t.Fatalf("%v, %d rules, want one", err, len(config.Rules))
 	}
 	plugin := strings.Join(config.Rules[0].Args, " ")
-	const simulated = " --simulate=3 --churn-rate 0 --call-timeout 20s --timeout 1s"
+	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
 	for _, test := range []struct {
 		args string
 		disk string // how much of the time processes have waited for it
 		code int
 		want string
 	}{
-		{"doctor" + simulated, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
-		{"doctor --calls 10ms" + simulated, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
-		{"doctor --calls 10ms -o json" + simulated, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
+		{"doctor" + of, "61.00", cli.ExitOK, `^OK: the node is healthy, its 3 pods answer\n(.*\n)*Pods        3; sandboxes: 3 \(3 ready\); containers: 6 \(6 running`},
+		{"doctor --calls 10ms" + of, "0.00", cli.ExitOK, `\| ContainerStatus \| 16 \|`},
+		{"doctor --calls 10ms -o json" + of, "0.00", cli.ExitOK, `"method": "ContainerStatus"`},
 		{"doctor -r /nonexistent/s -o json", "0.00", cli.ExitUnhealthy, `"cause": "runtime stopped"`},
-		{plugin + simulated, "0.00", 0, `^OK: .*\n$`},
+		{plugin + of, "0.00", 0, `^OK: .*\n$`},
 		{plugin + " -r /nonexistent/s", "0.00", 1, `^PROBLEM: the runtime is stopped: .*\n$`},
 		{"doctor --npd --config /nonexistent/c.yaml", "0.00", 2, `^could not examine the node: .*\n$`},
 	} {
@@ -67,15 +67,15 @@ func TestDoctor(t *testing.T) {
 func TestFaultOfOnePod(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
-	simulated := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "2", "--churn-rate", "0",
+	runtime := start(t, newTranscript(), "simulate", "--socket", socket, "--pods", "2", "--churn-rate", "0",
 		"--fault", "ContainerStatus/hang", "--fault-pod", "shop/web-0")
-	simulated.stderr.await(t, "simulated runtime serves")
+	runtime.stderr.await(t, "simulated runtime serves")
 	code, stdout, stderr := run(t, "doctor", "--timeout", "6s", "-r", "unix://"+socket)
 	want := regexp.MustCompile(`^PROBLEM: shop/web-0 hangs for at least \S+ in ContainerStatus of nginx; the other 2 pods answer\n`)
 	if code != cli.ExitUnhealthy || !want.MatchString(stdout) {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want %v", code, stdout, stderr, want)
 	}
-	simulated.stopAndWait(t)
+	runtime.stopAndWait(t)
 }
 
 // isSlow reports whether the doctor found that the runtime is slow: on a busy machine, the
@@ -92,8 +92,8 @@ func TestDoctorAsksBoth(t *testing.T) {
 	works, dead, cri := socketPath(t), kit.AbandonedSocket(t), socketPath(t)
 	_, frozen := kit.Socket(t)
 	startDaemon(t, works)
-	simulated := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
-	simulated.stderr.await(t, "simulated runtime serves")
+	runtime := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
+	runtime.stderr.await(t, "simulated runtime serves")
 	own := fmt.Sprintf("%d/stat", os.Getpid())
 	for name, test := range map[string]struct {
 		args  string

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
@@ -49,7 +48,7 @@ type eventsCommand struct {
 	since  string
 	types  []string
 
-	options client.WatchOptions // set by validate
+	options pleg.SubscribeOptions // set by validate
 	// last is the last event with a position that was printed.
 	last atomic.Pointer[fleet.Event]
 }
@@ -86,7 +85,7 @@ func (c *eventsCommand) validate(flags *pflag.FlagSet) error {
 	if c.filter.Types, err = parseTypes(c.types); err != nil {
 		return err
 	}
-	c.options = client.WatchOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
+	c.options = pleg.SubscribeOptions{Name: Name + "-events", Replay: c.replay, Bookmarks: true, Filter: c.filter.Filter}
 	if flags.Changed("since") {
 		return c.validateSince()
 	}
@@ -180,7 +179,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 	// A daemon that knows its pods sends a mark at once, whatever the watch asks for.
 	first := startWait(ctx, out, from, server)
 	defer first.end()
-	lost := false
+	lost, began := false, false
 	disconnected := func(err error, _ time.Duration) {
 		if c.fleet.given() {
 			first.end()
@@ -194,6 +193,11 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 		first.end()
 		if err != nil {
 			return err
+		}
+		if !began {
+			began = true
+			c.sayReach(ctx, out, from)
+			c.sayNothing(ctx, out, from)
 		}
 		prefix := ""
 		if lost { // the first event of a new connection
@@ -211,6 +215,31 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 		}
 	}
 	return nil
+}
+
+// sayReach says since when the daemon has events if more were asked for.
+func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
+	if c.options.Since.IsZero() || c.fleet.given() {
+		return
+	}
+	for ev, err := range from.Events(ctx, pleg.SubscribeOptions{Name: c.options.Name, Since: time.Unix(1, 0)}, nil) {
+		if err == nil && ev.ObservedAt.After(c.options.Since) { // a mark has no time
+			out.say(ctx, "the daemon has events since %s, and what it found then", ev.ObservedAt.Local().Format(time.DateTime))
+		}
+		return
+	}
+}
+
+// sayNothing says that no pod of this node is selected now, if the user selects some.
+func (c *eventsCommand) sayNothing(ctx context.Context, out console, from source) {
+	none := c.filter.nothing()
+	if none == nil || c.fleet.given() || !c.follow {
+		return
+	}
+	state, err := from.State(ctx)
+	if err == nil && !slices.ContainsFunc(state.Pods, func(p view.Pod) bool { return c.filter.wants(&p) }) {
+		out.say(ctx, "%v; waiting for one", none)
+	}
 }
 
 // position returns the position after an event; "" if there is none.

@@ -63,12 +63,40 @@ func TestEventsReplayOfDaemon(t *testing.T) {
 	}
 }
 
+// TestEventsSaysWhatIsMissing asks for events from before the daemon began, and for a pod that does not
+// exist.
+func TestEventsSaysWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	for args, want := range map[string]string{
+		"--since 1000h --follow=false":      "the daemon has events since 20",
+		"--pod nosuch":                      "no pod has the name nosuch; waiting for one",
+		"-n nosuch":                         "no pod is in the namespace nosuch; waiting for one",
+		"--replay --follow=false --pod no ": "no pod has the name no",
+	} {
+		out := newTranscript()
+		s := start(t, out, append([]string{"events", "--connect", socket}, strings.Fields(args)...)...)
+		s.stderr.await(t, want)
+		if !strings.Contains(args, "--follow=false") {
+			s.stopAndWait(t)
+		}
+	}
+	out := newTranscript()
+	s := start(t, out, "events", "--connect", socket, "--since", "0s", "--replay", "-A")
+	out.await(t, "Synced")
+	s.stopAndWait(t)
+	if text := s.stderr.String(); strings.Contains(text, "events since") || strings.Contains(text, "waiting for one") {
+		t.Errorf("nothing is missing: %s", text)
+	}
+}
+
 // TestEventsOwnPipelineStartsNow checks that the pods of the first list, five with
 // two containers and a sandbox each, cause no events, and that only wanted events are printed.
 func TestEventsOwnPipelineStartsNow(t *testing.T) {
 	t.Parallel()
 	out := newTranscript()
-	s := start(t, out, "events", "--simulate=5", "--churn-rate", "50", "--type", "ContainerStarted,ContainerRemoved", "-o", "json", "--no-sandboxes")
+	s := start(t, out, "events", "-r", simulated(t, 5, "--churn-rate", "50"), "--type", "ContainerStarted,ContainerRemoved", "-o", "json", "--no-sandboxes")
 	out.await(t, string(pleg.ContainerRemoved))
 	s.stopAndWait(t)
 	for _, ev := range decode(t, out.String()) {
@@ -104,6 +132,31 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	if got := strings.Count(s.stderr.String(), "waiting for the daemon: "); got != 1 {
 		t.Errorf("%d notices about the disconnection, want 1:\n%s", got, s.stderr)
 	}
+}
+
+// The state that follows a Gap ends with Synced also if the command began with the events from then on: its own
+// first Synced says nothing and is not printed.
+func TestSyncedAfterAReconnection(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	daemon := func() *runningCommand {
+		s := start(t, newTranscript(), "run", "--simulate=2", "--churn-rate", "100", "--quiet", "--socket", socket, "-v", "warn")
+		t.Cleanup(func() { s.stopAndWait(t) })
+		s.stderr.await(t, "connected to")
+		return s
+	}
+	d, out := daemon(), newTranscript()
+	s := start(t, out, "events", "--connect", socket, "-o", "json")
+	out.await(t, "Container")
+	d.stopAndWait(t)
+	s.stderr.await(t, "waiting for the daemon: ")
+	if strings.Contains(out.String(), "Synced") {
+		t.Errorf("a Synced before the disconnection:\n%s", out)
+	}
+	daemon()
+	out.await(t, "OtherEpoch")
+	out.await(t, "Synced")
+	s.stopAndWait(t)
 }
 
 // closeConnections accepts n connections in place of a daemon, and closes them.

@@ -8,12 +8,22 @@ import (
 	"net"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.opentelemetry.io/otel/attribute"
 	"google.golang.org/grpc"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
+
+// Shipped are the flags of the command run in a release. The tests have those of [forTests] too.
+var Shipped = func() *pflag.FlagSet {
+	c, cmd := &runCommand{}, &cobra.Command{}
+	c.addFlags(cmd)
+	forTests = "yes"
+	return cmd.Flags()
+}()
 
 // OptionsOf returns what the flags of the command run make of a pipeline and of the client of its
 // runtime.
@@ -46,3 +56,11 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
+
+// Resource returns the resource of log records from this node and cluster, as text.
+func Resource(node, cluster string) (string, error) {
+	f := publishFlags{}
+	f.nats.cluster = cluster
+	r, err := f.resource(node)
+	return r.Encoded(attribute.DefaultEncoder()), err
+}

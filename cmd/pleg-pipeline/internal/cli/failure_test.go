@@ -27,10 +27,10 @@ var failures = []struct{ args, want string }{
 	{"events --connect /nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
 	{"pods --connect STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
-	{"top --simulate", "top needs a terminal"},
+	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},
-	{"record --simulate FILE", "it exists; name a new file"},
-	{"record --simulate /nonexistent/r", "no such file or directory"},
+	{"record -r /s FILE", "it exists; name a new file"},
+	{"record -r /s /nonexistent/r", "no such file or directory"},
 	{"record -r /nonexistent/s DIR/unused", "the socket does not exist"},
 	{"run -r replay:/nonexistent/r", "no such file"},
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/top"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
@@ -85,7 +84,7 @@ type fleetSource struct {
 
 // Events implements [top.Source]. Unless the states are open, the names of the cluster and its nodes are
 // checked once the watch is connected.
-func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
+func (s fleetSource) Events(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		checked := s.states != nil
 		for ev, err := range s.watch(ctx, o, disconnected) {
@@ -102,7 +101,7 @@ func (s fleetSource) Events(ctx context.Context, o client.WatchOptions, disconne
 	}
 }
 
-func (s fleetSource) watch(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
+func (s fleetSource) watch(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	unreadable := false
 	return fleet.Watch(ctx, s.js, fleet.WatchOptions{
 		Cluster: s.flags.cluster, Stream: s.flags.stream, Nodes: s.flags.nodes, Replay: o.Replay, After: s.flags.after, Since: o.Since, Bookmarks: o.Bookmarks,

@@ -52,7 +52,7 @@ func TestHabitsOfKubectl(t *testing.T) {
 func TestPodsBeginWithTheTable(t *testing.T) {
 	t.Parallel()
 	all := newTranscript()
-	code := cli.Execute(t.Context(), cli.Process{Args: []string{"pods", "--simulate=3", "--churn-rate", "0"}, Out: all, Err: all})
+	code := cli.Execute(t.Context(), cli.Process{Args: []string{"pods", "-r", simulated(t, 3)}, Out: all, Err: all})
 	text := all.String()
 	if code != cli.ExitOK || !strings.HasPrefix(text, "NAMESPACE") || strings.Count(text, " 2/2 ") != 3 || !strings.Contains(text, "connected to") {
 		t.Errorf("exit code %d and %q, want the table first", code, text)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/option"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -71,7 +72,7 @@ func (c *lookupCommand) validate(flags *pflag.FlagSet) error {
 	if given != 1 {
 		return errors.New("want exactly one: the id of a CONTAINER, --pid or --cgroup")
 	}
-	return c.query.Check()
+	return option.CheckQuery(c.query)
 }
 
 func (c *lookupCommand) run(ctx context.Context) error {
@@ -95,7 +96,11 @@ func (c *lookupCommand) print(ctx context.Context, out console, from daemonSourc
 		}
 		return err
 	}
-	answer := view.NewLookup(found)
+	now, err := from.Status(ctx)
+	if err != nil {
+		return err
+	}
+	answer := view.NewLookup(found, now)
 	if c.output == "json" {
 		return outputError(json.NewEncoder(view.JSONWriter(c.process.Out)).Encode(answer))
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,8 +18,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -164,6 +165,16 @@ func with(environment map[string]string) cli.Process {
 	return cli.Process{Getenv: func(name string) string { return environment[name] }}
 }
 
+// simulated runs a runtime with this number of pods until the test ends, and returns its endpoint.
+func simulated(t *testing.T, pods int, flags ...string) string {
+	t.Helper()
+	socket := socketPath(t)
+	s := start(t, io.Discard, slices.Concat([]string{"simulate", "--socket", socket, "--pods", strconv.Itoa(pods), "--churn-rate", "0"}, flags)...)
+	t.Cleanup(func() { s.stopAndWait(t) })
+	s.stderr.await(t, "simulated runtime serves")
+	return "unix://" + socket
+}
+
 // startDaemon runs a daemon of a simulated runtime on a socket until the test ends. It
 // returns when the daemon knows all its pods.
 func startDaemon(t *testing.T, socket string) *runningCommand {
@@ -180,9 +191,9 @@ func waitForPods(t *testing.T, socket string, n int) []cache.Entry {
 	t.Helper()
 	c := newClient(t, socket)
 	kit.Must(t, c.WaitSynced(t.Context()))
-	for _, err := range c.Watch(t.Context(), client.WatchOptions{Replay: true, Bookmarks: true}) {
+	for _, err := range c.Watch(t.Context(), pleg.SubscribeOptions{Replay: true, Bookmarks: true}) {
 		kit.Must(t, err)
-		known, err := c.Pods(t.Context())
+		known, _, err := c.Pods(t.Context())
 		kit.Must(t, err)
 		waiting := func(p cache.Entry) bool { return p.Status == nil }
 		if len(known) >= n && !slices.ContainsFunc(known, waiting) {

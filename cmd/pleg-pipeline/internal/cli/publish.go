@@ -20,9 +20,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/otlp"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // nodeVariable names the node if --node does not. A DaemonSet can set it to spec.nodeName.
@@ -124,6 +123,10 @@ func (f *publishFlags) addTo(ctx context.Context, d *daemon, registry prometheus
 	if f.endpoint == "" {
 		return nil
 	}
+	if off := otelOff(d.command.process.Getenv); off != "" {
+		d.out.say(ctx, "%s is set: nothing is exported to %s", off, f.endpoint)
+		return nil
+	}
 	if err := f.addOTLP(ctx, d, node, registry); err != nil {
 		return fmt.Errorf("--otlp: %w", err)
 	}
@@ -138,7 +141,7 @@ func (f *publishFlags) addNATS(ctx context.Context, d *daemon, node string, regi
 	d.close = append(d.close, conn.Close)
 	publisher, err := fleet.NewPublisher(fleet.PublisherOptions{
 		Conn: conn, Source: d.pipe, Domain: f.nats.domain, Limits: f.limits, Cluster: f.nats.cluster, Node: node, Logger: d.out.log, Registerer: registry,
-		Health: func(context.Context) (pleg.Status, error) { return d.pipe.Status(), nil },
+		Health: d.pipe.Status,
 	})
 	if err != nil {
 		return fmt.Errorf("--nats: %w", err)
@@ -164,20 +167,44 @@ func progress(do, done string, last time.Time, err error) string {
 	return text
 }
 
+// otelOff returns the variable of OpenTelemetry that switches the export off, or "".
+func otelOff(getenv func(string) string) string {
+	switch {
+	case strings.EqualFold(getenv("OTEL_SDK_DISABLED"), "true"):
+		return "OTEL_SDK_DISABLED=true"
+	case getenv("OTEL_LOGS_EXPORTER") == "none":
+		return "OTEL_LOGS_EXPORTER=none"
+	}
+	return ""
+}
+
+// resource is what all records share. OpenTelemetry's variables name the service and add to it;
+// the node and the cluster are those of the flags.
+func (f *publishFlags) resource(node string) (*resource.Resource, error) {
+	service := resource.NewSchemaless(attribute.String("service.name", Name), attribute.String("service.version", programVersion()))
+	place := []attribute.KeyValue{attribute.String("k8s.node.name", node)}
+	if f.nats.cluster != "" {
+		place = append(place, attribute.String("k8s.cluster.name", f.nats.cluster))
+	}
+	merged, err := resource.Merge(service, resource.Environment())
+	if err != nil {
+		return nil, err
+	}
+	return resource.Merge(merged, resource.NewSchemaless(place...))
+}
+
 func (f *publishFlags) addOTLP(ctx context.Context, d *daemon, node string, registry prometheus.Registerer) error {
 	client, err := newOTLPClient(ctx, f.endpoint)
 	if err != nil {
 		return err
 	}
 	d.close = append(d.close, func() { _ = client.Shutdown(context.WithoutCancel(ctx)) })
-	common := []attribute.KeyValue{
-		attribute.String("service.name", Name), attribute.String("service.version", programVersion()), attribute.String("k8s.node.name", node),
-	}
-	if f.nats.cluster != "" {
-		common = append(common, attribute.String("k8s.cluster.name", f.nats.cluster))
+	ours, err := f.resource(node)
+	if err != nil {
+		return err
 	}
 	exporter, err := otlp.NewExporter(otlp.ExporterOptions{
-		Client: client, Source: d.pipe, Resource: resource.NewSchemaless(common...), Logger: d.out.log, Registerer: registry,
+		Client: client, Source: d.pipe, Resource: ours, Logger: d.out.log, Registerer: registry,
 	})
 	if err != nil {
 		return err

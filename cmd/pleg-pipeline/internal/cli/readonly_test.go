@@ -100,16 +100,17 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	kit.Must(t, err)
 	_, err = runtime.Populate(simruntime.Population{Pods: 3, Containers: 2, Dead: 1})
 	kit.Must(t, err)
+	began := time.Now()
 	endpoint, socket := socketPath(t), socketPath(t)
 	kit.Run(t, func(ctx context.Context) error { return runtime.ListenAndServe(ctx, endpoint) })
 	s := start(t, newTranscript(), "run", "-r", endpoint, "--wait-for-runtime", "-q", "--socket", socket, "--listen", "0",
 		"--relist-period", "1h", "--relist-threshold", "2h")
 	url := servedOn.FindString(s.stderr.await(t, "connected to"))
 	known := waitForPods(t, socket, 3)
-	calls := func() int64 { // without what the daemon asks by itself
+	calls := func() int64 { // without what the daemon asks by itself, which own bounds
 		stats := runtime.Stats()
-		n := stats.Calls()
-		for _, own := range []string{"Version", "ImageFsInfo", "Status", "ContainerStatus"} { // the last for containers without a process
+		n := stats.Calls() - stats.RPCs["ContainerStatus"].Verbose
+		for _, own := range []string{"Version", "ImageFsInfo", "Status"} {
 			n -= stats.RPCs[own].Calls
 		}
 		return n
@@ -145,6 +146,20 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	}
 	if after := calls(); after != before {
 		t.Errorf("clients caused %d calls to the runtime, want none: %+v", after-before, runtime.Stats().RPCs)
+	}
+	stats, passed := runtime.Stats(), time.Since(began)
+	for name, own := range map[string]struct {
+		calls, most int64
+		period      time.Duration
+	}{
+		"Version":         {stats.RPCs["Version"].Calls, 3, time.Minute},
+		"Status":          {stats.RPCs["Status"].Calls, 1, 10 * time.Second},
+		"ImageFsInfo":     {stats.RPCs["ImageFsInfo"].Calls, 1, 5 * time.Second},
+		"ContainerStatus": {stats.RPCs["ContainerStatus"].Verbose, 2 * 3 * 2, time.Hour}, // each container that runs, twice
+	} {
+		if most := own.most + int64(passed/own.period); own.calls > most {
+			t.Errorf("%d calls of %s in %v, want at most %d", own.calls, name, passed, most)
+		}
 	}
 	s.stopAndWait(t)
 }

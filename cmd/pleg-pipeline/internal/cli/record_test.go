@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 	for _, test := range []struct{ args, out, err string }{
 		{"events --replay -o json -r replay:testdata/restart.jsonl", `"type":"ContainerStarted"`, "the recording has ended"},
 		{"pods -r replay:testdata/short.jsonl", " hangs since .* in PodSandboxStatus", "replaying"},
-		{"run --relist-period 100ms --replay-speed 2 -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1`},
+		{"run --relist-period 100ms -r replay:testdata/restart.jsonl", "ContainerDied", `replaying testdata/restart\.jsonl: 5s of test 1`},
 		{"record --redact -r replay:testdata/restart.jsonl " + again, "^$", "the recording has ended"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestReplay(t *testing.T) {
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "r.jsonl")
-	s := start(t, newTranscript(), "record", path, "--simulate=2", "--events", "require")
+	s := start(t, newTranscript(), "record", path, "-r", simulated(t, 2), "--events", "auto")
 	s.stderr.await(t, "recording to")
 	s.stopAndWait(t)
 	text, err := os.ReadFile(path)
@@ -55,7 +55,7 @@ func TestRecord(t *testing.T) {
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}
-	code, _, stderr := run(t, "record", path+".gz", "--simulate=2", "--duration", "100ms")
+	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms")
 	if code != cli.ExitOK || !strings.Contains(stderr, "the time is up\n") {
 		t.Errorf("with --duration: exit code %d, stderr %q", code, stderr)
 	}
@@ -64,7 +64,7 @@ func TestRecord(t *testing.T) {
 // TestRecordToFullDisk requires an error and no file if nothing can be written.
 func TestRecordToFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.jsonl.gz")
-	p := newProcess(t, "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], "record", path, "--simulate=2", "--duration", "10s")
+	p := newProcess(t, "-c", `ulimit -f 0; exec "$0" "$@"`, os.Args[0], "record", path, "-r", simulated(t, 2), "--duration", "10s")
 	p.cmd.Path = "/bin/sh"
 	if err := p.cmd.Run(); err == nil || !strings.Contains(p.stderr.String(), "write "+path+": file too large") {
 		t.Errorf("%v, stderr %q; want that the file is too large", err, p.stderr)

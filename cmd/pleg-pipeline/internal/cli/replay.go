@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"time"
 
-	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
@@ -32,15 +30,9 @@ func sayReplayed(ctx context.Context, out console) {
 	}
 }
 
-func (f *runtimeFlags) validateReplay(flags *pflag.FlagSet) error {
-	file, replays := endpoint.Endpoint{Address: f.endpoint}.Recording()
-	switch {
-	case replays && file == "":
+func (f *runtimeFlags) validateReplay() error {
+	if file, replays := (endpoint.Endpoint{Address: f.endpoint}).Recording(); replays && file == "" {
 		return errors.New("--runtime-endpoint replay: needs the name of a recording: replay:FILE")
-	case flags.Changed("replay-speed") && !replays:
-		return errors.New("--replay-speed needs --runtime-endpoint replay:FILE")
-	case !(f.replaySpeed > 0) || math.IsInf(f.replaySpeed, 0):
-		return fmt.Errorf("--replay-speed must be greater than 0, got %v", f.replaySpeed)
 	}
 	return nil
 }
@@ -59,7 +51,7 @@ func (f *runtimeFlags) replay(
 	if r.Cut != "" {
 		out.say(ctx, "%s: %s", file, r.Cut)
 	}
-	server := recording.NewServer(r, f.replaySpeed)
+	server := recording.NewServer(r)
 	ended := func(ctx context.Context, _ net.Listener) error {
 		if f.once || server.WaitPlayed(ctx) != nil {
 			return nil

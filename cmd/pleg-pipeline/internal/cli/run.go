@@ -82,6 +82,7 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	c.flags = flags
 	c.runtime.add(cmd)
+	c.runtime.addSimulation(cmd)
 	flags.BoolVar(&c.runtime.wait, "wait-for-runtime", false, "if there is no runtime, or it does not answer, wait for it instead of exiting")
 	group(cmd, "Runtime")
 
@@ -96,10 +97,12 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	flags.StringVar(&c.listen, "listen", "", "serve HTTP on this `ADDRESS`, such as :9090; without a host only this\nmachine can connect")
 	flags.StringVar(&c.webConfig, "web-config", "", "`FILE` with TLS and authentication for --listen, in the format of the\nPrometheus exporter toolkit")
 	flags.StringVar(&c.health, "health-listen", "", "serve only /livez and /readyz on this `ADDRESS`, without TLS and passwords,\nfor probes")
-	flags.IntVar(&c.server.MaxConnections, "max-connections", server.DefaultMaxConnections, "greatest `NUMBER` of connections to --socket at the same time")
-	flags.IntVar(&c.server.MaxWatchers, "max-watchers", server.DefaultMaxWatchers, "greatest `NUMBER` of clients of --socket that follow the events")
-	flags.IntVar(&c.streams, "max-event-streams", httpserver.DefaultMaxStreams, "greatest `NUMBER` of clients of /events")
-	tuning(cmd, "max-connections", "max-watchers", "max-event-streams")
+	if forTests != "" {
+		flags.IntVar(&c.server.MaxConnections, "max-connections", server.DefaultMaxConnections, "")
+		flags.IntVar(&c.server.MaxWatchers, "max-watchers", server.DefaultMaxWatchers, "")
+		flags.IntVar(&c.streams, "max-event-streams", httpserver.DefaultMaxStreams, "")
+		tuning(cmd, "max-connections", "max-watchers", "max-event-streams")
+	}
 	group(cmd, "Service on this node")
 
 	c.publish.add(cmd)
@@ -112,9 +115,6 @@ func (c *runCommand) addFlags(cmd *cobra.Command) {
 	group(cmd, "Process")
 }
 
-// maxClients is more than this program can serve; a greater number is a mistake.
-const maxClients = 100_000
-
 // validate applies the settings first.
 func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	if err := c.settings.apply(flags, c.process.Getenv); err != nil {
@@ -122,8 +122,6 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	}
 	err := cmp.Or(
 		c.runtime.validate(flags), c.pipeline.validate(),
-		between(flags, "max-connections", 1, maxClients), between(flags, "max-watchers", 1, maxClients),
-		between(flags, "max-event-streams", 1, httpserver.MaxStreams),
 		notEmpty(flags, "socket"), isAddress(flags, "listen"), isAddress(flags, "health-listen"), c.publish.validate(flags, &c.settings),
 	)
 	if err != nil {

@@ -40,7 +40,7 @@ func readUntil(t *testing.T, r *bufio.Reader, wanted func(string) bool) string {
 // TestRunPrintsJSON prints events, log lines and notices as JSON.
 func TestRunPrintsJSON(t *testing.T) {
 	t.Parallel()
-	code, stdout, stderr := run(t, strings.Fields("run --replay-speed 3 -r replay:testdata/restart.jsonl -o json --log-format json -v debug")...)
+	code, stdout, stderr := run(t, strings.Fields("run -r replay:testdata/restart.jsonl -o json --log-format json -v debug")...)
 	for line := range strings.Lines(stdout + stderr) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("line %q, want JSON", line)
@@ -95,7 +95,7 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 // TestEndsWhenNobodyReads stops commands whose output is blocked.
 func TestEndsWhenNobodyReads(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"run --simulate=1", "events --simulate=1 --replay"} {
+	for _, args := range []string{"run --simulate=1", "events --replay -r " + simulated(t, 1)} {
 		r, w := io.Pipe()
 		s := start(t, w, strings.Fields(args)...)
 		if _, err := r.Read(make([]byte, 1)); err != nil { // the write of the rest waits
@@ -142,9 +142,9 @@ func TestRunServesHTTP(t *testing.T) {
 		args, said string
 		answers    []string // path, code and a part of the body
 	}{
-		{"--listen 0 --health-listen 0.0.0.0:0 --kubelet-metric-names --node n1 --otlp http://127.0.0.1:1 --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
-			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 kubelet_pleg_relist_duration_seconds_count",
-			`/metrics 200 kubelet_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", `/pods 200 "state":"ready"`,
+		{"--listen 0 --health-listen 0.0.0.0:0 --node n1 --otlp http://127.0.0.1:1 --socket " + filepath.Join(dir, "pleg.sock"), "serving a page, metrics, health, pods and events on", []string{
+			"/livez 200 ok", "/readyz 200 ok", "/readyz?verbose 200 [+]pleg ok\n", "/metrics 200 pleg_relist_duration_seconds_count",
+			`/metrics 200 pleg_runtime_operations_total{operation_type="`, "/metrics 200 go_goroutines", `/pods 200 "state":"ready"`,
 			"/metrics 200 pleg_server_connections 0", `/stages 200 "node":"n1"`,
 			"/readyz?verbose 200 [+]otlp: ", "H/readyz?verbose 200 [+]otlp: ", "O/readyz?verbose 200 [+]otlp ok",
 		}},
@@ -178,6 +178,26 @@ func TestRunServesHTTP(t *testing.T) {
 		}
 		s.stopAndWait(t)
 	}
+}
+
+// Each series is kept for every node of a cluster. Two clients and CRI events are in the count.
+func TestFewSeries(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	s := start(t, io.Discard, "run", "--simulate=5", "--churn-rate", "100", "--events", "auto", "--quiet", "--socket", socket, "--listen", "0")
+	url := servedOn.FindString(s.stderr.await(t, "connected to"))
+	waitForPods(t, socket, 2)
+	_, text := get(t, url+"/metrics")
+	series := 0
+	for line := range strings.Lines(text) {
+		if !strings.HasPrefix(line, "#") {
+			series++
+		}
+	}
+	if series < 100 || series > 150 {
+		t.Errorf("%d series, want at most 150", series)
+	}
+	s.stopAndWait(t)
 }
 
 // otherAddress returns an address of this machine that others reach; "" if there is none.

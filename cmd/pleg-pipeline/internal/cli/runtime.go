@@ -33,7 +33,6 @@ replay:FILE in the place of a socket is the recording in FILE, see
 
 type runtimeFlags struct {
 	endpoint, config string
-	replaySpeed      float64
 	simulation       simulation
 	// wait means that the runtime may be missing or not answer yet.
 	wait bool
@@ -44,17 +43,24 @@ type runtimeFlags struct {
 func (f *runtimeFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVarP(&f.endpoint, "runtime-endpoint", "r", "", "`ENDPOINT` of the runtime, such as unix:///run/containerd/containerd.sock,\nor replay:FILE")
-	flags.Float64Var(&f.replaySpeed, "replay-speed", 1, "play a recording that many `TIMES` as fast as it was made")
 	flags.StringVar(&f.config, "config", "", "crictl configuration `FILE` that may name the endpoint")
+}
+
+// addSimulation adds --simulate. Other commands take the socket of "pleg-pipeline simulate".
+func (f *runtimeFlags) addSimulation(cmd *cobra.Command) {
+	flags := cmd.Flags()
 	flags.IntVar(&f.simulation.pods, "simulate", 0, "simulate a runtime with this number of `PODS` in place of a real one")
 	flags.Lookup("simulate").NoOptDefVal = strconv.Itoa(defaultPods)
-	f.simulation.addFlags(cmd)
-	tuning(cmd, simulationFlags...)
+	f.simulation.seed, f.simulation.churnRate = defaultSeed, defaultChurnRate
+	if forTests != "" {
+		f.simulation.addFlags(cmd)
+		tuning(cmd, "seed", "churn-rate")
+	}
 }
 
 // given returns the flag that names a runtime, or "" if none does.
 func (f *runtimeFlags) given(flags *pflag.FlagSet) string {
-	for _, name := range []string{"runtime-endpoint", "config", "simulate"} {
+	for _, name := range []string{"runtime-endpoint", "config"} {
 		if flags.Changed(name) {
 			return "--" + name
 		}
@@ -63,11 +69,11 @@ func (f *runtimeFlags) given(flags *pflag.FlagSet) string {
 }
 
 func (f *runtimeFlags) validate(flags *pflag.FlagSet) error {
-	if err := cmp.Or(notEmpty(flags, "runtime-endpoint"), f.validateReplay(flags)); err != nil {
+	if err := cmp.Or(notEmpty(flags, "runtime-endpoint"), f.validateReplay()); err != nil {
 		return err
 	}
 	if !flags.Changed("simulate") {
-		return needs(flags, "--simulate", simulationFlags...)
+		return nil
 	}
 	if f.endpoint != "" || f.config != "" {
 		return errors.New("--simulate cannot be combined with --runtime-endpoint or --config")

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,7 +55,7 @@ func TestSettingsPrecedence(t *testing.T) {
 	}
 	for _, want := range []string{
 		"history: 10 # command line\n", "inspectors: 6 # PLEG_PIPELINE_INSPECTORS\n", "relist-period: 4s # /", "simulate: 5 # /",
-		"quiet: false # /", "events: \"off\" # /", "# max-quarantine: 5m0s # default\n",
+		"quiet: false # /", "events: \"off\" # /", "# list-timeout: 2m0s # default\n",
 	} {
 		if !strings.Contains("\n"+out, "\n"+want) {
 			t.Errorf("no line %q in:\n%s", want, out)
@@ -134,5 +135,39 @@ func TestErrorNamesTheVariable(t *testing.T) {
 	code, _, stderr := execute(t, with(map[string]string{"PLEG_PIPELINE_RUN_SOCKET": t.TempDir(), "PLEG_PIPELINE_SOCKET": "/nonexistent/s"}), "run", "--simulate=1")
 	if want := "--socket (PLEG_PIPELINE_RUN_SOCKET): "; code != cli.ExitFailure || !strings.Contains(stderr, want) {
 		t.Errorf("exit code %d, stderr %q, want %q", code, stderr, want)
+	}
+}
+
+// What OpenTelemetry's variables switch off is not sent.
+func TestOpenTelemetryIsOff(t *testing.T) {
+	t.Parallel()
+	for variable, off := range map[string]bool{"OTEL_SDK_DISABLED=TRUE": true, "OTEL_LOGS_EXPORTER=none": true, "OTEL_SDK_DISABLED=false": false, "OTEL_LOGS_EXPORTER=otlp": false} {
+		name, value, _ := strings.Cut(variable, "=")
+		s := startIn(t, with(map[string]string{name: value}), io.Discard, "run", "--simulate=1", "--quiet", "--otlp", "http://127.0.0.1:1")
+		want := "exporting OpenTelemetry logs as node"
+		if off {
+			want = name + "=" + strings.ToLower(value) + " is set: nothing is exported to http://127.0.0.1:1"
+		}
+		text := s.stderr.await(t, want)
+		s.stopAndWait(t)
+		if off && strings.Contains(text+s.stderr.String(), "exporting") {
+			t.Errorf("%s: %s", variable, s.stderr)
+		}
+	}
+}
+
+// The variables name the service and add to the resource; the node and the cluster are those of the flags.
+func TestResource(t *testing.T) {
+	t.Setenv("OTEL_SERVICE_NAME", "pleg")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "service.version=7,k8s.node.name=other,zone=a")
+	got, err := cli.Resource("n1", "prod")
+	if want := "k8s.cluster.name=prod,k8s.node.name=n1,service.name=pleg,service.version=7,zone=a"; err != nil || got != want {
+		t.Errorf("with variables %q, %v; want %q", got, err, want)
+	}
+	t.Setenv("OTEL_SERVICE_NAME", "")
+	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "")
+	got, err = cli.Resource("n1", "")
+	if want := "k8s.node.name=n1,service.name=pleg-pipeline,service.version="; err != nil || !strings.HasPrefix(got, want) {
+		t.Errorf("without variables %q, %v; want %q…", got, err, want)
 	}
 }

@@ -106,6 +106,7 @@ func (c *simulateCommand) run(ctx context.Context) error {
 const (
 	defaultPods      = 20
 	maxPods          = 100_000 // far more than run on a node
+	defaultSeed      = 1
 	defaultChurnRate = 2.0
 	// containersPerPod makes a pod of the simulation look like a usual pod: an application and its
 	// sidecar.
@@ -120,12 +121,10 @@ type simulation struct {
 
 func (s *simulation) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.Uint64Var(&s.seed, "seed", 1, "`NUMBER` that determines names, ids and what happens to the simulated pods")
+	flags.Uint64Var(&s.seed, "seed", defaultSeed, "`NUMBER` that determines names, ids and what happens to the simulated pods")
 	flags.Float64Var(&s.churnRate, "churn-rate", defaultChurnRate,
 		"`CHANGES` per second to the simulated pods: crashes, restarts, pods that\ncome and go; 0 for none")
 }
-
-var simulationFlags = []string{"seed", "churn-rate"}
 
 func (s *simulation) validate() error {
 	if s.churnRate < 0 || math.IsNaN(s.churnRate) || math.IsInf(s.churnRate, 0) {

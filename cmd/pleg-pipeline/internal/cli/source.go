@@ -94,8 +94,8 @@ const (
 const howConnected = `The command asks the daemon ("pleg-pipeline run --socket") at the socket named by
 --connect, otherwise by the environment variable PLEG_PIPELINE_SOCKET, otherwise
 at ` + defaultSocket + ` if that exists. Without a daemon, or with
---runtime-endpoint, --config or --simulate, it runs its own pipeline on the
-container runtime, which it finds as "pleg-pipeline run" does.`
+--runtime-endpoint or --config, it runs its own pipeline on the container
+runtime, which it finds as "pleg-pipeline run" does.`
 
 // findDaemon returns the socket of the daemon to ask, or "" if there is none.
 func (f *sourceFlags) findDaemon(ctx context.Context, p Process, out console) (string, error) {
@@ -212,7 +212,7 @@ func fromDaemon(ctx context.Context, err error) error {
 }
 
 // Events implements [top.Source]. Each uses a client of its own, which reports its connections.
-func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
+func (s daemonSource) Events(ctx context.Context, o pleg.SubscribeOptions, disconnected top.Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		c, err := newClient(s.process.Dial, s.socket, func(err error, retryIn time.Duration) {
 			if disconnected != nil {
@@ -236,7 +236,7 @@ func (s daemonSource) Events(ctx context.Context, o client.WatchOptions, disconn
 func (s daemonSource) State(ctx context.Context) (state top.State, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, answerTimeout, errNoAnswer)
 	defer cancel()
-	entries, unknown := s.client.Pods(ctx)
+	entries, _, unknown := s.client.Pods(ctx)
 	if unknown != nil && !errors.Is(unknown, pleg.ErrNotSynced) {
 		return state, s.failed(ctx, unknown)
 	}

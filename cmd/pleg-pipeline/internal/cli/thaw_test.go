@@ -34,12 +34,12 @@ func TestVerdictEndsWithTheTrouble(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(20 * time.Second)
-			if v := verdict.Of(s.Status()); v.Severity != verdict.Problem {
+			if v := verdict.Of(s.Look()); v.Severity != verdict.Problem {
 				t.Errorf("frozen: %s, want a problem", v.Text)
 			}
 			node.ClearAll()
 			time.Sleep(2 * time.Second)
-			if v := verdict.Of(s.Status()); v.Severity != verdict.OK {
+			if v := verdict.Of(s.Look()); v.Severity != verdict.OK {
 				t.Errorf("2 s after it continued: %s, want OK", v.Text)
 			}
 			synctest.Wait()

@@ -21,7 +21,6 @@ and the most restarted. Below it are the newest events. Press ? for the keys.
 
 const topExample = `  pleg-pipeline top
   pleg-pipeline top --filter 'shop web'
-  pleg-pipeline top --simulate=30     # try it without a runtime
   pleg-pipeline top --fleet nats://nats.example:4222 --cluster prod`
 
 type topCommand struct {

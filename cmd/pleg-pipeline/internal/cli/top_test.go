@@ -72,7 +72,7 @@ func TestTop(t *testing.T) {
 	startDaemon(t, socket)
 	for _, test := range []struct{ args, want string }{
 		{"top --connect " + socket, "healthy"},
-		{"top --simulate=2 --churn-rate 0 --filter =", "no pod matches the filter"},
+		{"top --filter = -r " + simulated(t, 2), "no pod matches the filter"},
 	} {
 		t.Run(test.args, func(t *testing.T) {
 			term, end := onTerminal(t, cli.Process{}, strings.Fields(test.args)...)

@@ -17,10 +17,10 @@ import (
 	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -110,32 +110,14 @@ func (e *examination) watch(ctx context.Context) *verdict.Finding {
 	case <-time.After(e.Watch):
 	case <-ctx.Done():
 	}
-	seen, pods := pipe.Status(), pipe.Cache().List()
-	seen.Failed = e.failed(seen, pods)
+	pods := pipe.Cache().List()
+	seen, _ := pipe.Status(ctx)
 	e.seen = &seen
 	e.report.Counts.count(pods)
 	e.report.Node.Facts, e.report.Lists = runtime.Node.Facts()
 	stop()
 	_ = parts.Wait() // the causes of stop
 	return nil
-}
-
-// failed returns the pods whose last inspection failed, and that do not hang. Each failed since the
-// beginning, as far as anyone knows.
-func (e *examination) failed(s pleg.Status, pods []cache.Entry) (all []pleg.Failed) {
-	s.Failed = nil
-	known := verdict.Pods(s)
-	for _, p := range pods {
-		if p.Err == nil || errors.Is(p.Err, cache.ErrNotInspected) || known[p.UID].Cause != "" {
-			continue
-		}
-		f := pleg.Failed{UID: p.UID, Since: e.report.At, Err: p.Err}
-		if p.Listed != nil {
-			f.Namespace, f.Name = p.Listed.Namespace, p.Listed.Name
-		}
-		all = append(all, f)
-	}
-	return all
 }
 
 const rename = "name the runtime's socket with --runtime-endpoint"
@@ -188,21 +170,22 @@ func merged(daemon pleg.Status, own *pleg.Status) pleg.Status {
 		return daemon
 	}
 	s := daemon
-	s.Stuck = slices.Clone(s.Stuck)
-	for _, found := range own.Stuck {
-		if !slices.ContainsFunc(s.Stuck, func(p pleg.Stuck) bool { return p.UID == found.UID }) {
-			s.Stuck = append(s.Stuck, found)
+	n, ours := nodestate.Of(daemon.Details), nodestate.Of(own.Details)
+	n.Stuck = slices.Clone(n.Stuck)
+	for _, found := range ours.Stuck {
+		if !slices.ContainsFunc(n.Stuck, func(p nodestate.Stuck) bool { return p.UID == found.UID }) {
+			n.Stuck = append(n.Stuck, found)
 		}
 	}
-	if len(own.Unread) > 0 { // which names a process that the daemon may not see
-		s.Unread = slices.Clone(own.Unread)
-		if len(daemon.Unread) > 0 {
-			s.Unread[0].Since = daemon.Unread[0].Since
+	if len(ours.Unread) > 0 { // which names a process that the daemon may not see
+		known := n.Unread
+		n.Unread = slices.Clone(ours.Unread)
+		if len(known) > 0 {
+			n.Unread[0].Since = known[0].Since
 		}
 	}
-	if s.Disk == nil {
-		s.Disk = own.Disk
-	}
+	n.Disk = cmp.Or(n.Disk, ours.Disk)
+	s.Details = n
 	s.Failed = slices.Clone(s.Failed)
 	for _, found := range own.Failed {
 		if !slices.ContainsFunc(s.Failed, func(f pleg.Failed) bool { return f.UID == found.UID }) {

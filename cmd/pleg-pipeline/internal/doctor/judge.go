@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // judge returns the verdict on what the daemon knows and the examination has seen. failed is why the
@@ -55,9 +55,9 @@ func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
 	if r.Endpoint == "" { // the daemon knows where the runtime is
 		f.Severity = verdict.Problem
 	}
-	var clients []pleg.Unread
+	var clients []nodestate.Unread
 	if e.seen != nil {
-		clients = e.seen.Unread
+		clients = nodestate.Of(e.seen.Details).Unread
 	}
 	unread := slices.IndexFunc(all, func(f verdict.Finding) bool { return f.Cause == verdict.ClientNotReading })
 	if unread >= 0 && len(clients) == 1 && clients[0].Client != nil && clients[0].Client.PID == r.Daemon.pid {

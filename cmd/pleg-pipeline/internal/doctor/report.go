@@ -8,6 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -86,7 +87,7 @@ type Daemon struct {
 
 // SilentDaemon returns a daemon that does not answer. p is its process, or nil. A process that can
 // answer is not why.
-func SilentDaemon(socket, why string, p *pleg.Process) *Daemon {
+func SilentDaemon(socket, why string, p *nodestate.Process) *Daemon {
 	d := &Daemon{Socket: socket, Silent: why}
 	if p == nil {
 		return d

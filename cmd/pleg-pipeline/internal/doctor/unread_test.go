@@ -9,8 +9,8 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -39,7 +39,7 @@ func TestClientDoesNotRead(t *testing.T) {
 				return []host.Socket{{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}}, nil
 			}
 			if test.daemon != 0 {
-				d := doctor.SilentDaemon("/run/d", "", &pleg.Process{PID: test.daemon, State: "T"})
+				d := doctor.SilentDaemon("/run/d", "", &nodestate.Process{PID: test.daemon, State: "T"})
 				o.Ask = func(context.Context) *doctor.Daemon { return d }
 			}
 			r := doctor.Examine(t.Context(), o)

@@ -7,10 +7,15 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
+	"google.golang.org/grpc/codes"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
+	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -39,7 +44,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			"PROBLEM: shop/db-0 and 1 more pod hang for at least 10s in ContainerStatus of postgres",
 		},
 		"a container is slow":    {&slow, nil, well},
-		"everything is slow":     {&simruntime.Fault{Latency: 2 * time.Second}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.0s"},
+		"everything is slow":     {&simruntime.Fault{Latency: 2100 * time.Millisecond}, nil, "WARNING: the runtime is slow for at least 7.5s: the list of all pods takes up to 2.1s"},
 		"the daemon knows since": {&hang, quarantined, "PROBLEM: shop/web-0 hangs since 23:40 (20m, 9 attempts) in ContainerStatus of nginx; the other pod answers"},
 		"a list of the daemon hangs": {nil, func(s *pleg.Status, _ pleg.PodUID) {
 			s.Relist.Started, s.Relist.Call = s.At.Add(-time.Minute), &pleg.Call{Method: "ListContainers"}
@@ -73,6 +78,32 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A runtime that fails now is a problem for the command, and still a warning for a daemon that has seen it fail
+// for a second: the finding is one, with the evidence of both, and a problem.
+func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		addPod(t, rt, "web-0", "nginx")
+		o := serve(t, rt)
+		client, err := cri.New(o.Endpoint, cri.Options{DialOptions: o.DialOptions})
+		kit.Must(t, err)
+		t.Cleanup(func() { _ = client.Close() })
+		p := kit.New(t, pipeline.Options{Runtime: client})
+		p.StartBetweenLists(t)
+		inject(t, rt, simruntime.Fault{Code: codes.Internal})
+		kit.Relist(1)
+		before := verdict.Of(p.Look())
+		if before.Severity != verdict.Warning || before.Findings[0].Cause != verdict.RuntimeFails {
+			t.Fatalf("the daemon says %q, want a warning", before.Text)
+		}
+		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", p.Look()) }
+		r := doctor.Examine(t.Context(), o)
+		if len(r.Findings) != 1 || !strings.HasPrefix(r.Verdict, "PROBLEM: the list of all pods fails") || !strings.Contains(r.Findings[0].Evidence, "; ") {
+			t.Errorf("verdict %q of %+v, want one problem with both evidences", r.Verdict, r.Findings)
+		}
+	})
 }
 
 func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) simruntime.Pod {

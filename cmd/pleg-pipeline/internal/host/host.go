@@ -17,6 +17,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -61,8 +62,9 @@ type Options struct {
 // Watcher looks at the node. Create it with [New].
 type Watcher struct {
 	o      Options
-	unread atomic.Pointer[[]pleg.Unread]
-	disk   atomic.Pointer[pleg.Disk]
+	unread atomic.Pointer[[]nodestate.Unread]
+	disk   atomic.Pointer[nodestate.Disk]
+	silent atomic.Pointer[pleg.Trouble]
 	// Each loop has its own.
 	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
 	facts                atomic.Pointer[Facts]
@@ -82,10 +84,16 @@ func New(o Options) *Watcher { return &Watcher{o: o} }
 
 // Report adds what was found to a report. It does not block.
 func (w *Watcher) Report(r *pleg.Report) {
-	if unread := w.unread.Load(); unread != nil {
-		r.Unread = *unread
+	var unread []nodestate.Unread
+	nodestate.Change(&r.Details, func(n *nodestate.State) {
+		if found := w.unread.Load(); found != nil {
+			n.Unread = *found
+		}
+		unread, n.Disk = n.Unread, w.disk.Load()
+	})
+	if silent := w.silent.Load(); silent != nil && len(unread) == 0 { // which would name the client
+		r.Troubles = append(r.Troubles, *silent)
 	}
-	r.Disk = w.disk.Load()
 	for _, of := range []*atomic.Pointer[[]pleg.Trouble]{&w.ready, &w.sizes, &w.counts} {
 		if found := of.Load(); found != nil {
 			r.Troubles = append(r.Troubles, *found...)
@@ -160,6 +168,10 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 	loops.Go(func() error {
 		return each(ctx, readyPeriod, func(now time.Time) { keep(&w.counts, counted(pods.List()), now) })
 	})
+	loops.Go(func() error {
+		l := listener{o: w.o, runtime: runtimeapi.NewRuntimeServiceClient(runtime), pods: pods, publish: w.silent.Store}
+		return each(ctx, startsPeriod, func(now time.Time) { l.look(ctx, now) })
+	})
 	return loops.Wait()
 }
 
@@ -192,7 +204,7 @@ func each(ctx context.Context, period time.Duration, look func(now time.Time)) e
 
 // fullDisk returns the filesystem of a path if it is almost full. before is what it returned at the
 // last look, or nil.
-func fullDisk(before *pleg.Disk, path string, used, inodes float64, now time.Time) *pleg.Disk {
+func fullDisk(before *nodestate.Disk, path string, used, inodes float64, now time.Time) *nodestate.Disk {
 	limit, since := float64(full), now
 	if before != nil && before.Path == path {
 		limit, since = emptier, before.Since
@@ -200,7 +212,7 @@ func fullDisk(before *pleg.Disk, path string, used, inodes float64, now time.Tim
 	if max(used, inodes) < limit {
 		return nil
 	}
-	return &pleg.Disk{Since: since, Path: path, Used: used, Inodes: inodes}
+	return &nodestate.Disk{Since: since, Path: path, Used: used, Inodes: inodes}
 }
 
 // images returns where the filesystem with the images of a runtime is mounted; "" if the runtime

@@ -14,6 +14,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -44,7 +45,7 @@ var proc = fstest.MapFS{
 // last, nothing changes for nine seconds, and then all is read.
 func TestUnread(t *testing.T) {
 	const agent, other, unknown = 70, 80, 90
-	clients := map[uint32]*pleg.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
+	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
 		want  []uint32 // what the daemon finds
@@ -70,7 +71,7 @@ func TestUnread(t *testing.T) {
 				}
 				return sockets, nil
 			}}
-			require := func(got []pleg.Unread, want []uint32) {
+			require := func(got []nodestate.Unread, want []uint32) {
 				t.Helper()
 				if len(got) != len(want) {
 					t.Fatalf("found %+v, want %d", got, len(want))
@@ -87,15 +88,16 @@ func TestUnread(t *testing.T) {
 			synctest.Wait()
 			var r pleg.Report
 			w.Report(&r)
-			require(r.Unread, test.want)
-			if len(r.Unread) > 0 && r.Unread[0].Since.Sub(began) > 2*time.Second {
-				t.Errorf("since %v, want its beginning", r.Unread[0].Since)
+			unread := nodestate.Of(r.Details).Unread
+			require(unread, test.want)
+			if len(unread) > 0 && unread[0].Since.Sub(began) > 2*time.Second {
+				t.Errorf("since %v, want its beginning", unread[0].Since)
 			}
 			time.Sleep(3 * time.Second)
 			synctest.Wait()
 			r = pleg.Report{}
-			if w.Report(&r); len(r.Unread) > 0 {
-				t.Errorf("found %+v after all was read", r.Unread)
+			if w.Report(&r); len(nodestate.Of(r.Details).Unread) > 0 {
+				t.Errorf("found %+v after all was read", r.Details)
 			}
 		})
 	}
@@ -128,11 +130,12 @@ func TestDisk(t *testing.T) {
 			synctest.Wait()
 			var r pleg.Report
 			w.Report(&r)
-			if (r.Disk != nil) != step.full {
-				t.Fatalf("look %d: %+v, want full %t", n, r.Disk, step.full)
+			disk := nodestate.Of(r.Details).Disk
+			if (disk != nil) != step.full {
+				t.Fatalf("look %d: %+v, want full %t", n, disk, step.full)
 			}
-			if want := (pleg.Disk{Since: began.Add(3 * period), Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *r.Disk != want {
-				t.Errorf("look %d: %+v, want %+v", n, *r.Disk, want)
+			if want := (nodestate.Disk{Since: began.Add(3 * period), Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *disk != want {
+				t.Errorf("look %d: %+v, want %+v", n, *disk, want)
 			}
 		}
 	})

@@ -14,11 +14,11 @@ import (
 	"google.golang.org/grpc/encoding"
 	grpcproto "google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
-	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -55,8 +55,9 @@ type PodSize struct {
 // listAnswer is an answer as the runtime sent it, and what it says. Text in it that is not UTF-8 is
 // replaced.
 type listAnswer struct {
-	raw     []byte
-	message proto.Message
+	raw      []byte
+	message  proto.Message
+	replaced bool
 }
 
 // lists makes both list calls at once, as a relist does, and returns their sizes and what is
@@ -78,14 +79,11 @@ func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []ple
 	if err := cmp.Or(errs[0], errs[1]); err != nil {
 		return nil, nil, err
 	}
-	pods, skipped, err := cri.Join([][]byte{answers[0].raw}, [][]byte{answers[1].raw})
-	if err != nil {
-		return nil, nil, err
-	}
-	names := namesOf(pods)
+	items := slices.Concat(answers[0].items(), answers[1].items())
+	names := namesOf(items)
 	sandboxes.measure(answers[0], names)
 	containers.measure(answers[1], names)
-	return []List{*sandboxes, *containers}, malformed(skipped, names), nil
+	return []List{*sandboxes, *containers}, malformed(items, names), nil
 }
 
 func invoke(ctx context.Context, runtime grpc.ClientConnInterface, method string, request, answer proto.Message) (*listAnswer, error) {
@@ -103,20 +101,80 @@ func (listCodec) Name() string { return "" }
 func (listCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	a := v.(*listAnswer)
 	a.raw = data.Materialize()
-	_, err := lenient.Unmarshal(a.raw, a.message)
+	var err error
+	a.replaced, err = lenient.Unmarshal(a.raw, a.message)
 	return err
 }
 
-// namesOf returns the name of the pod of each container and sandbox.
-func namesOf(pods []*pleg.Pod) map[string]string {
-	names := make(map[string]string)
-	for _, p := range pods {
-		name := p.Namespace + "/" + p.Name
-		if p.Name == "" {
-			name = string(p.UID)
+// item is a listed sandbox or container.
+type item struct {
+	sandbox             bool // otherwise a container
+	id, of, name, pod   string
+	hasMetadata, isUTF8 bool
+}
+
+// items returns the items of the answer. The pod of a container is what the kubelet's labels say.
+func (a *listAnswer) items() (all []item) {
+	switch m := a.message.(type) {
+	case *runtimeapi.ListPodSandboxResponse:
+		for _, s := range m.GetItems() {
+			meta := s.GetMetadata()
+			pod := podName(cmp.Or(meta.GetNamespace(), s.GetLabels()[labelNamespace]), cmp.Or(meta.GetName(), s.GetLabels()[labelPod]), cmp.Or(meta.GetUid(), s.GetLabels()[labelUID]))
+			all = append(all, item{true, s.GetId(), "", meta.GetName(), pod, meta != nil, true})
 		}
-		for _, c := range slices.Concat(p.Sandboxes, p.Containers) {
-			names[string(c.ID)] = name
+	case *runtimeapi.ListContainersResponse:
+		for _, c := range m.GetContainers() {
+			labels := c.GetLabels()
+			pod := podName(labels[labelNamespace], labels[labelPod], labels[labelUID])
+			all = append(all, item{false, c.GetId(), c.GetPodSandboxId(), c.GetMetadata().GetName(), pod, c.GetMetadata() != nil, true})
+		}
+	}
+	if a.replaced {
+		for n, raw := range split(a.raw) {
+			replaced, _ := lenient.Unmarshal(raw, a.newItem())
+			all[n].isUTF8 = !replaced
+		}
+	}
+	return all
+}
+
+// The labels of the kubelet.
+const labelUID, labelPod, labelNamespace = "io.kubernetes.pod.uid", "io.kubernetes.pod.name", "io.kubernetes.pod.namespace"
+
+func podName(namespace, name, uid string) string {
+	if name == "" {
+		return uid
+	}
+	return namespace + "/" + name
+}
+
+func (a *listAnswer) newItem() proto.Message {
+	if _, ok := a.message.(*runtimeapi.ListPodSandboxResponse); ok {
+		return &runtimeapi.PodSandbox{}
+	}
+	return &runtimeapi.Container{}
+}
+
+// split returns the encoded items of an answer that has been decoded: its only field, the first.
+func split(raw []byte) (items [][]byte) {
+	for len(raw) > 0 {
+		number, kind, size := protowire.ConsumeField(raw)
+		if number == 1 && kind == protowire.BytesType {
+			_, _, tag := protowire.ConsumeTag(raw)
+			content, _ := protowire.ConsumeBytes(raw[tag:size])
+			items = append(items, content)
+		}
+		raw = raw[size:]
+	}
+	return items
+}
+
+// namesOf returns the name of the pod of each container and sandbox.
+func namesOf(items []item) map[string]string {
+	names := make(map[string]string)
+	for _, it := range items { // the sandboxes first
+		if pod := cmp.Or(names[it.of], it.pod); it.id != "" && pod != "" {
+			names[it.id] = pod
 		}
 	}
 	return names
@@ -180,29 +238,34 @@ func Size(bytes int) string {
 	}
 }
 
-// malformedReasons are the reasons why no call can ask for a listed item, or a kubelet cannot read
-// the list. The others are of pods that no kubelet made.
-var malformedReasons = map[string]string{
-	"no_id":       "has no id",
-	"no_metadata": "has no metadata",
-	"not_utf8":    "has text that is not UTF-8, so that a kubelet cannot read the list",
+// malformed says why no call can ask for a listed item, or a kubelet cannot read the list; "" if it is well-formed.
+func (it *item) malformed() string {
+	switch {
+	case it.id == "":
+		return "has no id"
+	case !it.isUTF8:
+		return "has text that is not UTF-8, so that a kubelet cannot read the list"
+	case !it.hasMetadata:
+		return "has no metadata"
+	}
+	return ""
 }
 
 // malformed returns what is wrong with the items of the lists.
-func malformed(skipped []cri.Skipped, names map[string]string) (all []pleg.Trouble) {
+func malformed(items []item, names map[string]string) (all []pleg.Trouble) {
 	for _, method := range []string{"ListPodSandbox", "ListContainers"} {
 		var bad []string
-		for _, s := range skipped {
-			reason := malformedReasons[s.Reason]
-			if reason == "" || s.Sandbox != (method == "ListPodSandbox") {
+		for _, it := range items {
+			reason := it.malformed()
+			if reason == "" || it.sandbox != (method == "ListPodSandbox") {
 				continue
 			}
 			kind := strings.TrimSuffix(words[method], "s")
-			if s.Sandbox {
+			if it.sandbox {
 				kind = "sandbox"
 			}
-			text := fmt.Sprintf("%s %s (%s)", kind, cmp.Or(s.Name, "without a name"), cmp.Or(view.ShortID(string(s.ID)), "no id"))
-			if pod := cmp.Or(names[string(s.ID)], names[string(s.SandboxID)]); pod != "" {
+			text := fmt.Sprintf("%s %s (%s)", kind, cmp.Or(it.name, "without a name"), cmp.Or(view.ShortID(it.id), "no id"))
+			if pod := cmp.Or(names[it.id], names[it.of]); pod != "" {
 				text += " of " + pod
 			}
 			bad = append(bad, text+" "+reason)

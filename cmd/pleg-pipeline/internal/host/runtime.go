@@ -7,6 +7,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -26,7 +27,7 @@ func Watch(client *cri.Client, o Options) *Runtime {
 // Report implements [pleg.Reporter].
 func (r *Runtime) Report() pleg.Report {
 	report := r.Client.Report()
-	report.Stuck = r.shims.Stuck()
+	nodestate.Change(&report.Details, func(n *nodestate.State) { n.Stuck = r.shims.Stuck() })
 	r.Node.Report(&report)
 	return report
 }

@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Socket is one end of a connection between unix sockets.
@@ -40,7 +41,7 @@ type reader struct {
 }
 
 // look returns the clients that have not read for long, those that are stopped first.
-func (r *readers) look(now time.Time, long time.Duration) (all []pleg.Unread) {
+func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unread) {
 	before := r.seen
 	r.seen = make(map[uint32]reader)
 	sockets, _ := r.o.Sockets() // none if they are not known
@@ -55,13 +56,15 @@ func (r *readers) look(now time.Time, long time.Duration) (all []pleg.Unread) {
 		}
 		c.bytes = s.Unread
 		if now.Sub(c.since) >= long {
-			c.pid = cmp.Or(c.pid, r.owner(s.Peer))
+			if c.pid == 0 {
+				c.pid = owners(r.o.Proc, s.Peer)[s.Peer]
+			}
 			client, _ := process.Read(r.o.Proc, c.pid)
-			all = append(all, pleg.Unread{Since: c.since, Client: client, Bytes: c.bytes})
+			all = append(all, nodestate.Unread{Since: c.since, Client: client, Bytes: c.bytes})
 		}
 		r.seen[s.Peer] = c
 	}
-	slices.SortFunc(all, func(a, b pleg.Unread) int {
+	slices.SortFunc(all, func(a, b nodestate.Unread) int {
 		switch stopped := process.Stopped(a.Client); {
 		case stopped == process.Stopped(b.Client):
 			return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(b.Bytes, a.Bytes))
@@ -81,19 +84,45 @@ func realPath(path string) string {
 	return path
 }
 
-// owner returns the process that owns a socket; 0 if it is not known.
-func (r *readers) owner(inode uint32) int {
-	if r.o.Proc == nil {
-		return 0
+// owners returns the processes that own sockets, by inode, as far as they are known.
+func owners(proc fs.FS, inodes ...uint32) map[uint32]int {
+	pids := make(map[uint32]int)
+	if proc == nil {
+		return pids
 	}
-	want := fmt.Sprintf("socket:[%d]", inode)
-	files, _ := fs.Glob(r.o.Proc, "[0-9]*/fd/*")
+	files, _ := fs.Glob(proc, "[0-9]*/fd/*")
 	for _, file := range files {
-		if target, err := fs.ReadLink(r.o.Proc, file); err == nil && target == want {
-			pid, _, _ := strings.Cut(file, "/")
-			n, _ := strconv.Atoi(pid)
-			return n
+		target, _ := fs.ReadLink(proc, file) // "" if it was closed
+		text, isSocket := strings.CutPrefix(target, "socket:[")
+		inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 32)
+		if isSocket && err == nil && slices.Contains(inodes, uint32(inode)) {
+			of, _, _ := strings.Cut(file, "/")
+			pids[uint32(inode)], _ = strconv.Atoi(of)
 		}
 	}
-	return 0
+	return pids
+}
+
+// clients returns the processes that are connected to the runtime, except this one, as far as they are
+// known.
+func clients(o Options) (names []string) {
+	sockets, _ := o.Sockets() // none if they are not known
+	var inodes []uint32
+	path := realPath(strings.TrimPrefix(o.Endpoint, "unix://"))
+	for _, s := range sockets {
+		if s.Path != "" && realPath(s.Path) == path {
+			inodes = append(inodes, s.Peer)
+		}
+	}
+	if len(inodes) == 0 {
+		return nil
+	}
+	pids := slices.Sorted(maps.Values(owners(o.Proc, inodes...)))
+	for _, pid := range slices.Compact(pids) {
+		self, _ := fs.ReadLink(o.Proc, "self") // this process, in the namespace of Proc
+		if p, _ := process.Read(o.Proc, pid); p != nil && p.Name != "" && strconv.Itoa(pid) != self {
+			names = append(names, fmt.Sprintf("%s (PID %d)", p.Name, pid))
+		}
+	}
+	return names
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -69,7 +68,7 @@ type stream struct {
 }
 
 // run ends when the client disconnects, stops reading or may not see pods any more, or the pipeline ends.
-func (s *stream) run(r *http.Request, sub pipeline.Subscription) {
+func (s *stream) run(r *http.Request, sub pleg.Subscription) {
 	ticker := time.NewTicker(keepalive)
 	defer ticker.Stop()
 	s.batch.WriteString("retry: 1000\n\n")
@@ -201,10 +200,10 @@ const maxName = 100
 
 // subscribeOptions returns the subscription that a request for events describes, and whether
 // the events come with words.
-func subscribeOptions(r *http.Request) (o pipeline.SubscribeOptions, words bool, err error) {
+func subscribeOptions(r *http.Request) (o pleg.SubscribeOptions, words bool, err error) {
 	q := newQuery(r)
 	words = q.flag("words", false)
-	o = pipeline.SubscribeOptions{
+	o = pleg.SubscribeOptions{
 		Name:      q.text("name"),
 		Replay:    q.flag("replay", false),
 		Bookmarks: q.flag("bookmarks", false),

@@ -262,7 +262,7 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 func TestParametersOfEvents(t *testing.T) {
 	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)
-	want := pipeline.SubscribeOptions{
+	want := pleg.SubscribeOptions{
 		Name: "n", Replay: true, Bookmarks: true, After: pleg.Position{Epoch: "epoch", Seq: 7},
 		Filter: pleg.Filter{
 			Types: []pleg.EventType{pleg.ContainerDied}, Namespaces: []string{"shop", "bank"}, PodUIDs: []pleg.PodUID{"a", "b"},

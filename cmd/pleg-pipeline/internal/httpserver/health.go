@@ -87,7 +87,7 @@ func (c checks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // errors may name pods and quote the runtime.
 func (o *Options) list() check {
 	return check{"pleg", func(r *http.Request) (string, error) {
-		status := o.Pipeline.Status()
+		status, _ := o.Pipeline.Status(r.Context())
 		switch {
 		case status.Healthy:
 			return "", nil
@@ -128,7 +128,8 @@ func waiting(pods int) string {
 // to clients that must not see pods. It never fails.
 func (o *Options) verdict() check {
 	return check{"verdict", func(r *http.Request) (string, error) {
-		v := verdict.Of(o.Pipeline.Status())
+		status, _ := o.Pipeline.Status(r.Context())
+		v := verdict.Of(status)
 		if o.hidden(r) != nil {
 			return v.Anonymous(), nil
 		}

@@ -61,17 +61,18 @@ func (h *Hour) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		h.look(h.pipe.Status(), n%looksPerPoint == 0)
+		status, _ := h.pipe.Status(ctx)
+		h.look(ctx, status, n%looksPerPoint == 0)
 	}
 }
 
 // look adds what the pipeline does to the last point, or to a new point.
-func (h *Hour) look(s pleg.Status, first bool) {
+func (h *Hour) look(ctx context.Context, s pleg.Status, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	p := &h.points
 	if first {
-		h.before = h.countEvents()
+		h.before = h.countEvents(ctx)
 		p.ListSeconds, p.Hung, p.Events = newest(append(p.ListSeconds, 0)), newest(append(p.Hung, 0)), newest(append(p.Events, 0))
 	}
 	last := len(p.Hung) - 1
@@ -80,8 +81,8 @@ func (h *Hour) look(s pleg.Status, first bool) {
 }
 
 // countEvents sets the events of the last point and returns the number of all.
-func (h *Hour) countEvents() uint64 {
-	all := view.ReadFigures(h.pipe, h.gatherer).Dispatcher.Events
+func (h *Hour) countEvents(ctx context.Context) uint64 {
+	all := view.ReadFigures(ctx, h.pipe, h.gatherer).Dispatcher.Events
 	if last := len(h.points.Events) - 1; last >= 0 {
 		h.points.Events[last] = all - h.before
 	}
@@ -109,7 +110,7 @@ func (h *Hour) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mu.Lock()
-	h.countEvents()
+	h.countEvents(r.Context())
 	answer := h.points
 	answer.ListSeconds, answer.Hung, answer.Events = slices.Clone(answer.ListSeconds), slices.Clone(answer.Hung), slices.Clone(answer.Events)
 	h.mu.Unlock()

@@ -24,7 +24,7 @@ func (s stages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	answer := nodeFigures{Node: s.Node, Figures: view.ReadFigures(s.Pipeline, s.Gatherer)}
+	answer := nodeFigures{Node: s.Node, Figures: view.ReadFigures(r.Context(), s.Pipeline, s.Gatherer)}
 	if s.Runtime != nil {
 		answer.Runtime = s.Runtime()
 	}

@@ -19,6 +19,8 @@ type pods struct{ pipe *pipeline.Pipeline }
 type podList struct {
 	// Epoch is the epoch of the pipeline; see /events.
 	Epoch string `json:"epoch"`
+	// Position is where /events continues after this list; see Pipeline.Pods.
+	Position string `json:"position"`
 	// States are all states that a pod can have, the worst first.
 	States []string   `json:"states"`
 	Pods   []view.Pod `json:"pods"`
@@ -31,25 +33,27 @@ func (p pods) all(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	entries, err := p.pipe.Pods(r.Context())
+	entries, position, err := p.pipe.Pods(r.Context())
 	if err != nil { // not synced: an empty list would mean that all pods are gone
 		unavailable(w, err.Error())
 		return
 	}
-	list := podList{Epoch: p.pipe.Epoch(), States: view.States(), Pods: view.Pods(entries, p.pipe.Status())}
+	status, _ := p.pipe.Status(r.Context()) // the error of a pipeline of this process is nil
+	list := podList{Epoch: position.Epoch, Position: position.String(), States: view.States(), Pods: view.Pods(entries, status)}
 	list.Pods = slices.DeleteFunc(list.Pods, func(pod view.Pod) bool { return !pod.Wanted(&wanted) })
 	writeJSON(w, list)
 }
 
 func (p pods) one(w http.ResponseWriter, r *http.Request) {
 	uid := pleg.PodUID(r.PathValue("uid"))
-	switch entries, err := p.pipe.Pods(r.Context(), uid); {
+	status, _ := p.pipe.Status(r.Context())
+	switch entries, _, err := p.pipe.Pods(r.Context(), uid); {
 	case err != nil:
 		unavailable(w, err.Error())
 	case len(entries) == 0:
 		http.Error(w, "no pod with this UID is known", http.StatusNotFound)
 	default:
-		writeJSON(w, view.Pods(entries, p.pipe.Status())[0])
+		writeJSON(w, view.Pods(entries, status)[0])
 	}
 }
 

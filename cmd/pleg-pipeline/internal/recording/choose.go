@@ -58,7 +58,7 @@ func (s *Server) chooseList(kind int) *call {
 			s.next++
 		}
 		// The clock has stood still until now.
-		s.zero = s.zero.Add(time.Duration(float64(s.elapsed()-now) / s.speed))
+		s.zero = s.zero.Add(s.elapsed() - now)
 		s.asked = [2]bool{}
 	}
 	s.asked[kind] = true
@@ -107,7 +107,7 @@ func filtered(list proto.Message, keep func(pod string) bool) proto.Message {
 }
 
 // elapsed is the time of a clock that does not stand still.
-func (s *Server) elapsed() time.Duration { return time.Duration(float64(time.Since(s.zero)) * s.speed) }
+func (s *Server) elapsed() time.Duration { return time.Since(s.zero) }
 
 // limit is the time of the next list. The clock stands still there until a client asks for it.
 func (s *Server) limit() time.Duration {
@@ -129,7 +129,7 @@ func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {
 			return nil
 		}
 		// It cannot be earlier, and is later if the clock stands still meanwhile.
-		if err := backoff.Wait(ctx, max(time.Millisecond, time.Duration(float64(left)/s.speed))); err != nil {
+		if err := backoff.Wait(ctx, max(time.Millisecond, left)); err != nil {
 			return err
 		}
 	}

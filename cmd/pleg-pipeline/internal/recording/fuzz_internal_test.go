@@ -23,7 +23,7 @@ func FuzzRead(f *testing.F) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			const rounds = 4
-			s := NewServer(r, 1)
+			s := NewServer(r)
 			for range rounds {
 				askForEverything(t, s)
 				time.Sleep(min(r.Length, time.Hour) / rounds)

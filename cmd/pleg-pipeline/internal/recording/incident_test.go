@@ -15,6 +15,7 @@ import (
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -82,7 +83,7 @@ func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simr
 	pipe.Start(t)
 	log = new(kit.Log)
 	end := kit.Run(t, func(ctx context.Context) error {
-		return incidents.Run(ctx, pipe.Status, log.Logger())
+		return incidents.Run(ctx, pipe.Look, log.Logger())
 	})
 	return runtime, log, func() {
 		_ = end()
@@ -148,16 +149,16 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		pipe.Start(t)
 		stop := kit.Run(t, func(ctx context.Context) error {
 			return incidents.Run(ctx, func() pleg.Status {
-				s, of := pipe.Status(), node.Load()
-				s.Stuck, s.Disk = of.Stuck, of.Disk
+				s, of := pipe.Look(), node.Load()
+				s.Details = of.Details
 				return s
 			}, new(kit.Log).Logger())
 		})
 		time.Sleep(time.Minute)
-		stuck := pleg.Stuck{UID: pleg.PodUID(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &pleg.Process{PID: 7, Name: "containerd-shim", State: "T"}}
-		node.Store(&pleg.Status{Stuck: []pleg.Stuck{stuck}})
+		stuck := nodestate.Stuck{UID: pleg.PodUID(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}
+		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}}})
 		time.Sleep(10 * time.Second)
-		node.Store(&pleg.Status{Stuck: []pleg.Stuck{stuck}, Disk: &pleg.Disk{Since: time.Now(), Path: "/images", Used: 99}})
+		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}, Disk: &nodestate.Disk{Since: time.Now(), Path: "/images", Used: 99}}})
 		time.Sleep(10 * time.Second)
 		_ = stop()
 		_ = pipe.Stop()
@@ -168,21 +169,22 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		}
 		r, err := recording.Open(t.Context(), files[1])
 		kit.Must(t, err)
-		server := recording.NewServer(r, 1)
+		server := recording.NewServer(r)
 		again, _ := serving(t, server.Serve)
 		client = connect(t, again)
 		pipe = kit.New(t, pipeline.Options{Runtime: client})
 		pipe.Start(t)
 		time.Sleep(r.Length + time.Second)
-		s, report := pipe.Status(), pleg.Report{}
+		s, report := pipe.Look(), pleg.Report{}
 		server.Report(&report)
-		s.Stuck, s.Disk = report.Stuck, report.Disk
+		s.Details = report.Details
+		found := nodestate.Of(s.Details).Stuck
 		v := verdict.Of(s)
 		entries := pipe.Cache().List()
 		_ = pipe.Stop()
 		_ = client.Close()
 		known := slices.ContainsFunc(entries, func(e cache.Entry) bool {
-			return e.Last != nil && len(s.Stuck) > 0 && e.UID == s.Stuck[0].UID && e.Last.Name == s.Stuck[0].Name && e.Last.Namespace == s.Stuck[0].Namespace
+			return e.Last != nil && len(found) > 0 && e.UID == found[0].UID && e.Last.Name == found[0].Name && e.Last.Namespace == found[0].Namespace
 		})
 		if len(v.Findings) != 2 || v.Findings[0].Cause != verdict.HungShim || !strings.Contains(v.Text, "containerd-shim, PID 7, is stopped by a signal") ||
 			!strings.Contains(v.Text, " (1") || strings.Contains(v.Text, pod.Name) || strings.Contains(v.Full(), "/images") || !known {

@@ -183,11 +183,11 @@ func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOpti
 
 // replayed returns what a pipeline observes of a recording if its first list comes late, as
 // on a busy machine.
-func replayed(t *testing.T, data []byte, speed float64, o pipeline.Options, late time.Duration) observed {
+func replayed(t *testing.T, data []byte, o pipeline.Options, late time.Duration) observed {
 	t.Helper()
 	r, err := recording.Read(t.Context(), bytes.NewReader(data))
 	kit.Must(t, err)
-	server := recording.NewServer(r, speed)
+	server := recording.NewServer(r)
 	dial, _ := serving(t, server.Serve)
 	_ = connect(t, dial).Close() // starts the clock
 	time.Sleep(late)

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	plegwire "github.com/pleg-pipeline/pleg-pipeline/internal/wire"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -20,7 +21,7 @@ type nodeState struct {
 // nodeLine returns what a status says of the node as a line. It returns false if that is what the
 // line before said. The details of troubles may name anything, so that they are not redacted but left out.
 func (e *encoder) nodeLine(at time.Duration, s pleg.Status) (line, bool) {
-	of := pleg.Status{Stuck: s.Stuck, Unread: s.Unread, Disk: s.Disk, Troubles: s.Troubles}
+	of := pleg.Status{Troubles: s.Troubles, Details: ofNode(s.Details)}
 	message := plegwire.FromPipelineStatus(of)
 	if e.redact != nil {
 		for _, t := range message.GetTroubles() {
@@ -38,6 +39,12 @@ func (e *encoder) nodeLine(at time.Duration, s pleg.Status) (line, bool) {
 	return line{At: offset(at), Node: text, size: len(text)}, true
 }
 
+// ofNode returns what the details say of the node alone.
+func ofNode(details any) nodestate.State {
+	n := nodestate.Of(details)
+	return nodestate.State{Stuck: n.Stuck, Unread: n.Unread, Disk: n.Disk}
+}
+
 // addNode adds what a line says of the node.
 func (l *loader) addNode(at time.Duration, text []byte) error {
 	var message plegv1.PipelineStatus
@@ -45,7 +52,7 @@ func (l *loader) addNode(at time.Duration, text []byte) error {
 		return err
 	}
 	s := plegwire.ToPipelineStatus(&message)
-	l.nodes = append(l.nodes, nodeState{at, pleg.Report{Stuck: s.Stuck, Unread: s.Unread, Disk: s.Disk, Troubles: s.Troubles}})
+	l.nodes = append(l.nodes, nodeState{at, pleg.Report{Troubles: s.Troubles, Details: ofNode(s.Details)}})
 	return nil
 }
 
@@ -62,21 +69,24 @@ func (s *Server) Report(r *pleg.Report) {
 		}
 	}
 	then := func(since time.Time) time.Time {
-		return zero.Add(time.Duration(float64(since.Sub(s.recording.Header.Began)) / s.speed))
+		return zero.Add(since.Sub(s.recording.Header.Began))
 	}
-	for _, stuck := range of.Stuck {
-		stuck.Since = then(stuck.Since)
-		r.Stuck = append(r.Stuck, stuck)
-	}
-	for _, unread := range of.Unread {
-		unread.Since = then(unread.Since)
-		r.Unread = append(r.Unread, unread)
-	}
-	if of.Disk != nil {
-		disk := *of.Disk
-		disk.Since = then(disk.Since)
-		r.Disk = &disk
-	}
+	nodestate.Change(&r.Details, func(n *nodestate.State) {
+		was := nodestate.Of(of.Details)
+		for _, stuck := range was.Stuck {
+			stuck.Since = then(stuck.Since)
+			n.Stuck = append(n.Stuck, stuck)
+		}
+		for _, unread := range was.Unread {
+			unread.Since = then(unread.Since)
+			n.Unread = append(n.Unread, unread)
+		}
+		if was.Disk != nil {
+			disk := *was.Disk
+			disk.Since = then(disk.Since)
+			n.Disk = &disk
+		}
+	})
 	for _, t := range of.Troubles {
 		t.Since = then(t.Since)
 		r.Troubles = append(r.Troubles, t)

@@ -4,28 +4,11 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-func TestReplaySpeed(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := scenario{pods: 5, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, play: churn(2, 60)}
-		want, data := s.record(t)
-		for speed, period := range map[float64]time.Duration{10: 100 * time.Millisecond, 0.25: 4 * time.Second} {
-			began := time.Now()
-			replayed(t, data, speed, pipeline.Options{RelistPeriod: period}, 0).requireEqual(t, want)
-			if took, wanted := time.Since(began), time.Duration(float64(35*time.Second)/speed); took < wanted*9/10 || took > wanted*11/10+2*time.Second {
-				t.Errorf("at speed %v it takes %v, want about %v", speed, took, wanted)
-			}
-		}
-	})
-}
 
 // TestRecorderNeverBlocks makes more calls than fit into the queue before anything is written. The
 // client gets all answers, and the recording fails.

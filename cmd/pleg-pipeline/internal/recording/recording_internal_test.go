@@ -76,7 +76,7 @@ func TestClockWaitsForALateList(t *testing.T) {
 		s := NewServer(&Recording{
 			rounds:  []round{{at: 0}, {at: time.Second}},
 			answers: map[string][]*call{question("ContainerStatus", request): {before, after}},
-		}, 1)
+		})
 		for round, want := range []*call{before, after} {
 			s.choose(listSandboxes, &cri.ListPodSandboxRequest{})
 			s.choose(listContainers, &cri.ListContainersRequest{})
@@ -97,7 +97,7 @@ func TestListsOfOnePodAreInLists(t *testing.T) {
 {"at":"1s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"gone"}}},"list":[]}
 `))
 		kit.Must(t, err)
-		s := NewServer(r, 1)
+		s := NewServer(r)
 		for _, wants := range [][3]int{{2, 1, 1}, {1, 0, 1}} {
 			for i, pod := range []string{"", "gone", "left"} {
 				request := &cri.ListContainersRequest{}

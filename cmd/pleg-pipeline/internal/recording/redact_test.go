@@ -61,7 +61,7 @@ func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 				t.Errorf("the recording has %q", text)
 			}
 		}
-		got := replayed(t, data, 1, pipeline.Options{}, 0)
+		got := replayed(t, data, pipeline.Options{}, 0)
 		if got.total != want.total || len(got.events) != len(want.events) {
 			t.Errorf("%d events of %d pods, want %d of %d", got.total, len(got.events), want.total, len(want.events))
 		}

@@ -61,7 +61,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 				if want.total < 100 && !test.hung {
 					t.Fatalf("only %d events were recorded, which proves nothing", want.total)
 				}
-				got := replayed(t, data, 1, pipeline.Options{}, 0)
+				got := replayed(t, data, pipeline.Options{}, 0)
 				if test.hung {
 					forgetErrors(want, got)
 				}
@@ -99,7 +99,7 @@ func TestReplaysOfOneRecordingAreEqual(t *testing.T) {
 			if replay.data == nil {
 				replay.data = data
 			}
-			replayed(t, replay.data, 1, replay.Options, replay.late).requireEqual(t, want)
+			replayed(t, replay.data, replay.Options, replay.late).requireEqual(t, want)
 		}
 	})
 }
@@ -184,7 +184,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 				if r.Length < test.least || r.Length > test.most || r.Cut != "" || r.Runtime == nil {
 					t.Errorf("it has %v of %v (%s), want %v to %v", r.Length, r.Runtime, r.Cut, test.least, test.most)
 				}
-				got := replayed(t, data, 1, test.options, 0)
+				got := replayed(t, data, test.options, 0)
 				forgetErrors(want, got)
 				want.events, got.events = nil, nil // it saw only the last of them
 				got.requireEqual(t, want)

@@ -24,7 +24,6 @@ const quiet = 500 * time.Millisecond
 // Server is a container runtime that answers as recorded.
 type Server struct {
 	recording *Recording
-	speed     float64
 
 	mu    sync.Mutex
 	zero  time.Time      // when the time of the recording was 0
@@ -34,10 +33,9 @@ type Server struct {
 	given map[string]int // how many answers to each question are used up
 }
 
-// NewServer returns a server that plays r from now on, speed times as fast as recorded, the
-// duration of calls included. speed must be positive.
-func NewServer(r *Recording, speed float64) *Server {
-	return &Server{recording: r, speed: speed, zero: time.Now(), asked: [2]bool{true, true}, given: make(map[string]int)}
+// NewServer returns a server that plays r from now on.
+func NewServer(r *Recording) *Server {
+	return &Server{recording: r, zero: time.Now(), asked: [2]bool{true, true}, given: make(map[string]int)}
 }
 
 // Serve answers on listener, which it closes, until ctx ends. Then it cancels the
@@ -96,5 +94,5 @@ func (s *Server) play(ctx context.Context, c *call) error {
 	if err := s.waitUntil(ctx, c.at); err != nil {
 		return err
 	}
-	return cmp.Or(backoff.Wait(ctx, time.Duration(float64(c.took)/s.speed)), c.err)
+	return cmp.Or(backoff.Wait(ctx, c.took), c.err)
 }

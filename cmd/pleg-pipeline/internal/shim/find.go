@@ -6,12 +6,14 @@ import (
 	"io"
 	"io/fs"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/process"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -26,7 +28,7 @@ type shim struct {
 	// children are its processes, the oldest first; nil if they were not read in this look.
 	children []int
 	// process is set while it does not run, which was first seen at since.
-	process *pleg.Process
+	process *nodestate.Process
 	since   time.Time
 }
 
@@ -142,7 +144,7 @@ func (w *Watcher) scan() *scan {
 		if p.State == "" {
 			continue
 		}
-		if id := w.watches(p); w.wanted[id] != nil {
+		if id, runc := process.Watches(w.o.Proc, p); runc && w.wanted[id] != nil {
 			w.add(pid, id)
 		}
 		if parent == 1 && p.Name != "conmon" { // which it adopts in any case
@@ -166,46 +168,22 @@ func (w *Watcher) add(pid int, id pleg.ContainerID) {
 	w.shims[pid], w.order = &shim{pid: pid, id: id, stat: stat}, nil
 }
 
-// watches returns the sandbox or the container that a shim of runc watches; "" for any other
-// process. Shims of other runtimes have the processes of a container elsewhere.
-func (w *Watcher) watches(p *pleg.Process) pleg.ContainerID {
-	flag := map[string]string{"containerd-shim": "-id", "conmon": "-c"}[p.Name]
-	if flag == "" {
-		return ""
-	}
-	line, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/cmdline", p.PID))
-	args := strings.Split(string(line), "\x00")
-	runc := flag == "-c" || strings.HasSuffix(args[0], "containerd-shim-runc-v2")
-	at := slices.Index(args, flag)
-	if !runc || at < 0 || at+1 >= len(args) || slices.Contains(args, "-e") || slices.Contains(args, "--exec-attach") || slices.Contains(args, "start") {
-		return ""
-	}
-	return pleg.ContainerID(args[at+1])
-}
-
 // readStates looks which shims do not run: at some of all, and at those that did not run or whose
 // pods hang, with their threads.
 func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 	if w.order == nil {
 		w.order = slices.Sorted(maps.Keys(w.shims))
 	}
-	pids := w.order
 	ended := make(map[int]bool) // shims with a container that has ended
 	for _, c := range w.wanted {
 		if !c.ended.IsZero() {
 			ended[c.shim] = true
 		}
 	}
-	turn := -1
-	if w.looks%every == 0 {
-		if turn, _ = slices.BinarySearch(pids, w.turn+1); turn == len(pids) {
-			turn = 0
-		}
-	}
-	for n, pid := range pids {
+	for n, pid := range w.order {
 		s := w.shims[pid]
 		switch {
-		case n == turn || s.process != nil || hangs[s.id] || ended[pid]:
+		case s.process != nil || hangs[s.id] || ended[pid]:
 			s.process = w.reason(s)
 		case n%every == w.looks%every && !w.seemsToRun(s):
 			if p := w.state(s); p.State == "D" || process.Stopped(p) {
@@ -217,9 +195,6 @@ func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 			s.since = time.Time{}
 		case s.since.IsZero():
 			s.since = now
-		}
-		if n == turn {
-			w.turn = pid
 		}
 	}
 }
@@ -237,7 +212,7 @@ func (w *Watcher) seemsToRun(s *shim) bool {
 }
 
 // state returns the state of a shim's first thread.
-func (w *Watcher) state(s *shim) *pleg.Process {
+func (w *Watcher) state(s *shim) *nodestate.Process {
 	if again, ok := s.stat.(io.ReaderAt); ok {
 		n, _ := again.ReadAt(w.text[:], 0) // nothing if it has ended
 		p, _ := process.Parse(s.pid, w.text[:n])
@@ -248,23 +223,42 @@ func (w *Watcher) state(s *shim) *pleg.Process {
 }
 
 // read returns a process, whose state is empty if it has ended, and its parent's number.
-func (w *Watcher) read(pid int) (of *pleg.Process, parent int) {
+func (w *Watcher) read(pid int) (of *nodestate.Process, parent int) {
 	stat, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/stat", pid)) // empty if it has ended
 	return process.Parse(pid, stat)
 }
 
-// reason returns the shim's process if it is stopped, or a thread of it waits in the kernel, which
-// its state then says; nil otherwise.
-func (w *Watcher) reason(s *shim) *pleg.Process {
+// reason returns the shim's process if it is stopped, or if a thread of it waits in the kernel or its
+// cgroup is frozen, which its state D then says; nil otherwise.
+func (w *Watcher) reason(s *shim) *nodestate.Process {
 	p := w.state(s)
 	switch {
 	case process.Stopped(p):
 		return p
-	case p.State != "" && process.Waits(w.o.Proc, s.pid):
+	case p.State != "" && (process.Waits(w.o.Proc, s.pid) || w.isFrozen(s.pid)):
 		p.State = "D"
 		return p
 	}
 	return nil
+}
+
+// isFrozen reports whether a process is in a cgroup v2 that is frozen, where its state is that of
+// one that sleeps. In cgroup v1 it is D.
+func (w *Watcher) isFrozen(pid int) bool {
+	if w.o.Cgroups == nil {
+		return false
+	}
+	all, _ := fs.ReadFile(w.o.Proc, fmt.Sprintf("%d/cgroup", pid)) // empty if it has ended
+	for line := range strings.Lines(string(all)) {
+		dir, v2 := strings.CutPrefix(strings.TrimSpace(line), "0::/")
+		for _, root := range []string{"", "unified"} {
+			events, _ := fs.ReadFile(w.o.Cgroups, path.Join(root, dir, "cgroup.events"))
+			if v2 && slices.Contains(strings.Split(string(events), "\n"), "frozen 1") {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // childIn returns the oldest child of a shim in the cgroup of a container; 0 if there is none. It

@@ -6,55 +6,61 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidfds follow processes. One call of the kernel shows which have ended.
+// pidfds follow processes. One call of the kernel returns those that have ended, and costs the same
+// however many run.
 type pidfds struct {
-	poll []unix.PollFd
-	pids []int
-	at   map[int]int // in both
+	epoll int         // open while there are fds
+	fds   map[int]int // by PID
 }
 
-func newPidfds() Follower { return &pidfds{at: make(map[int]int)} }
+func newPidfds() Follower { return &pidfds{fds: make(map[int]int)} }
 
 // Follow implements [Follower].
-func (p *pidfds) Follow(pid int) error {
-	if _, ok := p.at[pid]; ok {
+func (p *pidfds) Follow(pid int) (err error) {
+	if _, ok := p.fds[pid]; ok {
 		return nil
 	}
+	if len(p.fds) == 0 {
+		if p.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			return fmt.Errorf("follow processes: %w", err)
+		}
+	}
 	fd, err := unix.PidfdOpen(pid, 0)
+	if err == nil {
+		p.fds[pid] = fd
+		err = unix.EpollCtl(p.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(pid)})
+	}
 	if err != nil {
+		p.Forget(pid)
 		return fmt.Errorf("follow process %d: %w", pid, err)
 	}
-	p.at[pid] = len(p.pids)
-	p.pids, p.poll = append(p.pids, pid), append(p.poll, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	return nil
 }
 
 // Forget implements [Follower].
 func (p *pidfds) Forget(pid int) {
-	at, ok := p.at[pid]
-	if !ok {
-		return
+	if fd, ok := p.fds[pid]; ok {
+		_ = unix.Close(fd) // which ends its place in the epoll
+		delete(p.fds, pid)
 	}
-	_ = unix.Close(int(p.poll[at].Fd))
-	last := len(p.pids) - 1
-	p.pids[at], p.poll[at] = p.pids[last], p.poll[last]
-	p.at[p.pids[at]] = at
-	p.pids, p.poll = p.pids[:last], p.poll[:last]
-	delete(p.at, pid)
+	if len(p.fds) == 0 && p.epoll != 0 {
+		_ = unix.Close(p.epoll)
+		p.epoll = 0
+	}
 }
 
 // Ended implements [Follower].
 func (p *pidfds) Ended() (ended []int) {
-	if n, err := unix.Poll(p.poll, 0); n <= 0 || err != nil { // EINTR: the next look shows them
-		return nil
-	}
-	for at := range p.poll {
-		if p.poll[at].Revents != 0 {
-			ended = append(ended, p.pids[at])
+	var events [64]unix.EpollEvent
+	for len(p.fds) > 0 {
+		n, err := unix.EpollWait(p.epoll, events[:], 0)
+		if n <= 0 || err != nil { // EINTR: the next look shows them
+			break
 		}
-	}
-	for _, pid := range ended {
-		p.Forget(pid)
+		for _, e := range events[:n] {
+			ended = append(ended, int(e.Fd))
+			p.Forget(int(e.Fd))
+		}
 	}
 	return ended
 }

@@ -13,6 +13,7 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/shim"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -104,7 +105,7 @@ func TestFindsLostEnds(t *testing.T) {
 }
 
 // stuckLater returns what a watcher finds within nine seconds of a container that the runtime calls running.
-func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []pleg.Stuck {
+func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
 	t.Helper()
 	n := &node{cache: podcache.New()}
 	w := shim.New(o)

@@ -5,8 +5,7 @@
 //
 // A look costs next to nothing while nothing happens: pidfds show which processes have ended, and
 // the state of a shim is read from a file that stays open. Other files of /proc are read for a
-// container that is new, for one whose process has ended, while an inspection hangs, and for one
-// shim every few seconds.
+// container that is new, for one whose process has ended, and while an inspection hangs.
 package shim
 
 import (
@@ -19,14 +18,14 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
 	// lookPeriod is the time between two looks.
 	lookPeriod = time.Second
-	// every is the number of looks in which the state of each shim is read once, and the threads of
-	// one shim.
+	// every is the number of looks in which the state of each shim is read once.
 	every = 5
 	// settle is how long a shim does not run before that counts: it waits for a disk now and then.
 	settle = 2 * time.Second
@@ -41,7 +40,7 @@ const (
 // Pipeline is a pipeline.Pipeline.
 type Pipeline interface {
 	Cache() cache.Reader
-	Status() pleg.Status
+	Status(ctx context.Context) (pleg.Status, error)
 	RequestRelist(uid pleg.PodUID)
 }
 
@@ -70,18 +69,16 @@ type Follower interface {
 // Watcher finds pods whose shim does not run. Create it with [New].
 type Watcher struct {
 	o     Options
-	stuck atomic.Pointer[[]pleg.Stuck]
+	stuck atomic.Pointer[[]nodestate.Stuck]
 
 	looks int
 	// wanted are the running containers and the ready sandboxes of the cache.
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
 	order  []int         // the PIDs of shims, sorted; nil if it is not known
-	text   [256]byte     // of a file that is read often
+	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
-	// turn is the shim whose threads were read last.
-	turn int
 	// answering is since when the runtime answers as usual.
 	answering time.Time
 }
@@ -111,7 +108,7 @@ func New(o Options) *Watcher {
 }
 
 // Stuck returns the pods whose shim does not run, the longest first. It does not block.
-func (w *Watcher) Stuck() []pleg.Stuck {
+func (w *Watcher) Stuck() []nodestate.Stuck {
 	if stuck := w.stuck.Load(); stuck != nil {
 		return *stuck
 	}
@@ -149,7 +146,7 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 	pods := slices.DeleteFunc(p.Cache().List(), func(e cache.Entry) bool { return e.Last == nil })
 	w.compare(pods, now)
 	w.noteEnds(now)
-	status := p.Status()
+	status, _ := p.Status(ctx)
 	if !answers(status) {
 		w.answering = now
 	}
@@ -164,18 +161,18 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 			idle = append(idle, w.shims[pid])
 		}
 	}
-	var all []pleg.Stuck
+	var all []nodestate.Stuck
 	for _, e := range pods {
 		all = append(all, w.lookAt(p, e, idle, now)...)
 	}
-	slices.SortStableFunc(all, func(a, b pleg.Stuck) int { return a.Since.Compare(b.Since) })
+	slices.SortStableFunc(all, func(a, b nodestate.Stuck) int { return a.Since.Compare(b.Since) })
 	w.stuck.Store(&all)
 }
 
 // answers reports whether the runtime answers as usual.
 func answers(s pleg.Status) bool {
 	r := s.Relist
-	return r.Failures == 0 && s.Since.Slow.IsZero() && (r.Started.IsZero() || s.At.Sub(r.Started) < settle)
+	return r.Failures == 0 && nodestate.Of(s.Details).Since.Slow.IsZero() && (r.Started.IsZero() || s.At.Sub(r.Started) < settle)
 }
 
 // hanging returns the containers and sandboxes of the pods whose inspections hang.
@@ -265,8 +262,8 @@ func (w *Watcher) noteEnds(now time.Time) {
 func (w *Watcher) follow(pid int) bool { return pid != 0 && w.o.Follower.Follow(pid) == nil }
 
 // lookAt returns what is wrong with a pod: at most one trouble for each container and each shim.
-func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time) (all []pleg.Stuck) {
-	pod := pleg.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
+func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time) (all []nodestate.Stuck) {
+	pod := nodestate.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
 	named := make(map[int]bool) // shims with a container that has ended
 	for _, c := range e.Last.Containers {
 		known := w.wanted[c.ID]
@@ -293,7 +290,7 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time)
 			known.alone = now
 		}
 		if now.Sub(known.alone) >= agreesWithin { // containerd ends the containers of a killed shim
-			stuck.Since, stuck.Shim = known.alone, &pleg.Process{PID: known.shim}
+			stuck.Since, stuck.Shim = known.alone, &nodestate.Process{PID: known.shim}
 			all = append(all, stuck)
 		}
 	}
@@ -310,7 +307,7 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time)
 // endIsLost reports whether the runtime does not know in time that a container has ended, and adds
 // to the trouble since when, and the shim if that is why. A status counts that began after the
 // runtime had had the time to know.
-func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *pleg.Stuck) bool {
+func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.Stuck) bool {
 	stuck.Since = c.ended
 	if s := w.shims[c.shim]; s != nil && s.process != nil {
 		told := !asOf.Before(c.ended.Add(settle / 2))

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -102,7 +101,7 @@ func (s *source) State(ctx context.Context) (State, error) {
 	return u.state, u.err
 }
 
-func (s *source) Events(ctx context.Context, _ client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
+func (s *source) Events(ctx context.Context, _ pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
 	return func(yield func(fleet.Event, error) bool) {
 		for {
 			select {
@@ -168,7 +167,7 @@ func of(pods ...view.Pod) update { return update{state: State{Status: healthy(),
 
 func healthy() pleg.Status {
 	return pleg.Status{
-		At: noon, Healthy: true, Inspectors: 8, InFlight: 1,
+		At: noon, Endpoint: "unix:///run/s", Healthy: true, Inspectors: 8, InFlight: 1,
 		Relist: pleg.RelistStatus{Success: noon.Add(-400 * time.Millisecond), Took: 32 * time.Millisecond, Period: time.Second},
 	}
 }

@@ -1,7 +1,6 @@
 package top
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -30,10 +29,10 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 	columns := []view.Column[pod]{
 		{Name: "NODE", Width: 12, Value: func(p *pod) string { return p.Node }, Color: always(view.Faint)},
 		{Name: "NAMESPACE", Width: 12, Least: 9, Value: func(p *pod) string { return p.Namespace }, Color: always(view.Faint)},
-		{Name: "POD", Width: 45, Least: 22, Value: func(p *pod) string { return cmp.Or(p.Name, string(p.UID)) }, Color: always("")},
+		{Name: "POD", Width: 45, Least: 22, Value: func(p *pod) string { return p.Label() }, Color: always("")},
 		{Name: "STATE", Width: 10, Value: func(p *pod) string { return p.State }, Color: func(p *pod) string { return view.PodColor(&p.Pod) }},
 		{Name: "RUN", Width: 5, Value: func(p *pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }, Color: always("")},
-		{Name: "RST", Width: 4, Value: func(p *pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }, Color: always("")},
+		{Name: "RST", Width: 4, Value: func(p *pod) string { return strconv.FormatUint(p.Restarts, 10) }, Color: always("")},
 		{Name: "EV/M", Width: 4, Value: func(p *pod) string { return strconv.Itoa(len(p.recent)) }, Color: always("")},
 		{Name: "AGE", Width: 4, Value: func(p *pod) string { return view.Ago(p.CreatedAt(), now) }, Color: always(view.Faint)},
 		{Name: "LAST EVENT", Value: func(p *pod) string { return p.latest(now) }, Color: func(p *pod) string {

@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/pleg-pipeline/pleg-pipeline/client"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
@@ -28,7 +27,7 @@ import (
 type Source interface {
 	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
 	// reports broken connections as [client.Options] says; disconnected may be nil.
-	Events(ctx context.Context, o client.WatchOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
+	Events(ctx context.Context, o pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
 	// State returns what is known now. With [pleg.ErrNotSynced], it returns the status.
 	State(ctx context.Context) (State, error)
 }
@@ -155,7 +154,7 @@ func follow(ctx context.Context, from Source, events chan<- eventMessage) error 
 		case <-ctx.Done():
 		}
 	}
-	o := client.WatchOptions{Name: "pleg-pipeline-top", Replay: true}
+	o := pleg.SubscribeOptions{Name: "pleg-pipeline-top", Replay: true}
 	for ev, err := range from.Events(ctx, o, func(err error, _ time.Duration) { send(eventMessage{err: err}) }) {
 		if err != nil {
 			return err

@@ -102,10 +102,10 @@ func eventColumns(o PrintOptions) []Column[fleet.Event] {
 var podTable = []Column[Pod]{
 	{Name: "NODE", Width: nodeWidth, Least: 6, layouts: all | nodes, Value: func(p *Pod) string { return cmp.Or(p.Node, "-") }},
 	{Name: "NAMESPACE", Width: len("kube-system"), Least: 9, layouts: all, Value: func(p *Pod) string { return cmp.Or(p.Namespace, "-") }},
-	{Name: "POD", Width: 32, Least: 16, layouts: all, Value: func(p *Pod) string { return cmp.Or(p.Name, string(p.UID)) }},
+	{Name: "POD", Width: 32, Least: 16, layouts: all, Value: (*Pod).Label},
 	{Name: "STATE", Width: len(NotReady), layouts: all, Value: func(p *Pod) string { return p.State }, Color: PodColor},
 	{Name: "RUNNING", Width: len("RUNNING"), layouts: all, Value: func(p *Pod) string { return fmt.Sprintf("%d/%d", p.Running, p.Total) }},
-	{Name: "RESTARTS", Width: len("RESTARTS"), layouts: all, Value: func(p *Pod) string { return strconv.FormatUint(uint64(p.Restarts), 10) }},
+	{Name: "RESTARTS", Width: len("RESTARTS"), layouts: all, Value: func(p *Pod) string { return strconv.FormatUint(p.Restarts, 10) }},
 	{Name: "AGE", Width: 4, layouts: all, Value: func(p *Pod) string { return Ago(p.CreatedAt(), time.Now()) }},
 	{Name: "KNOWN", Width: len("KNOWN"), layouts: all, Value: func(p *Pod) string { return Ago(p.CurrentAsOf, time.Now()) }},
 	{Name: "IP", Width: 15, layouts: wide, Value: func(p *Pod) string { return cmp.Or(strings.Join(p.IPs, ","), "-") }},

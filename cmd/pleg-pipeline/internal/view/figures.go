@@ -1,6 +1,7 @@
 package view
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -95,11 +96,11 @@ const MaxNamed = 100
 
 // ReadFigures returns the figures of a pipeline whose metrics are in gatherer, under their own
 // or the kubelet's names. It does not call the runtime.
-func ReadFigures(pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
+func ReadFigures(ctx context.Context, pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
 	families, _ := gatherer.Gather() // with an error, what could be gathered
 	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}}
 	f.addMetrics(families)
-	status := pipe.Status()
+	status, _ := pipe.Status(ctx)
 	f.addStatus(status)
 	f.Verdict = verdict.Of(status)
 	waiting := pipe.Cache().Pending()

@@ -29,7 +29,7 @@ func TestRead(t *testing.T) {
 			p.Start(t)
 			began := time.Now()
 			time.Sleep(3500 * time.Millisecond)
-			f := view.ReadFigures(p.Pipeline, registry)
+			f := view.ReadFigures(t.Context(), p.Pipeline, registry)
 			if f.Epoch != p.Epoch() || !f.At.Equal(time.Now()) || f.Verdict.Severity != verdict.OK {
 				t.Errorf("figures = %+v", f)
 			}
@@ -45,7 +45,7 @@ func TestRead(t *testing.T) {
 			runtime.SetListFault(plegtest.Delay(time.Minute))
 			for _, want := range []bool{false, true} {
 				time.Sleep(8 * time.Second)
-				if f := view.ReadFigures(p.Pipeline, registry); f.Lister.Late != want {
+				if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Lister.Late != want {
 					t.Errorf("the last list is of %v ago: late = %v, want %v", time.Since(*f.Lister.LastList), f.Lister.Late, want)
 				}
 			}
@@ -64,12 +64,12 @@ func TestReadNamesSomePods(t *testing.T) {
 		}
 		registry := prometheus.NewRegistry()
 		p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry, InspectTimeout: 20 * time.Second})
-		if f := view.ReadFigures(p.Pipeline, registry); f.Lister.LastList != nil || f.Waiting == nil || len(f.Waiting) > 0 {
+		if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Lister.LastList != nil || f.Waiting == nil || len(f.Waiting) > 0 {
 			t.Errorf("before the first list: %+v", f)
 		}
 		p.Start(t)
 		time.Sleep(10 * time.Second)
-		f := view.ReadFigures(p.Pipeline, registry)
+		f := view.ReadFigures(t.Context(), p.Pipeline, registry)
 		if len(f.Waiting) != view.MaxNamed {
 			t.Errorf("%d pods are named, want %d", len(f.Waiting), view.MaxNamed)
 		}
@@ -77,7 +77,7 @@ func TestReadNamesSomePods(t *testing.T) {
 			t.Errorf("inspector = %+v, differ = %+v, want hung inspections", f.Inspector, f.Differ)
 		}
 		time.Sleep(20 * time.Second)
-		if f := view.ReadFigures(p.Pipeline, registry); f.Differ.Quarantined == 0 {
+		if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Differ.Quarantined == 0 {
 			t.Errorf("differ = %+v, want pods in quarantine after the time-out", f.Differ)
 		}
 		runtime.SetInspectFault(nil)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -23,19 +24,25 @@ type Lookup struct {
 	// RemovedAt is missing while the container exists.
 	RemovedAt  *time.Time `json:"removedAt,omitempty"`
 	CgroupPath string     `json:"cgroupPath,omitempty"`
+	// Finding is what is wrong with its pod; nil if nothing is.
+	Finding *verdict.Finding `json:"finding,omitempty"`
 }
 
-// NewLookup returns the view of an answer.
-func NewLookup(c lookup.Container) Lookup {
+// NewLookup returns the view of an answer. now is the status of the daemon that gave it.
+func NewLookup(c lookup.Container, now pleg.Status) Lookup {
 	v := newContainer(&c.ContainerStatus)
 	if c.Sandbox || !c.RemovedAt.IsZero() && c.FinishedAt.IsZero() && c.ExitCode == 0 {
 		v.ExitCode = nil // nobody reported one
 	}
-	return Lookup{
+	l := Lookup{
 		Container: v, Sandbox: c.Sandbox,
 		PodUID: c.PodUID, PodName: c.PodName, PodNamespace: c.PodNamespace, PodLabels: c.PodLabels, PodAnnotations: c.PodAnnotations,
 		RemovedAt: at(c.RemovedAt), CgroupPath: c.CgroupPath,
 	}
+	if f, ok := verdict.Pods(now)[c.PodUID]; ok {
+		l.Finding = &f
+	}
+	return l
 }
 
 // Print writes the answer for people, a line for each thing that is known.
@@ -51,6 +58,10 @@ func (l Lookup) Print(w io.Writer) error {
 	if l.Sandbox {
 		kind = "sandbox"
 	}
+	finding := ""
+	if l.Finding != nil {
+		finding = strings.ToUpper(string(l.Finding.Severity)) + ": " + l.Finding.Summary
+	}
 	var text strings.Builder
 	for _, line := range [][2]string{
 		{"pod", l.PodNamespace + "/" + l.PodName},
@@ -63,6 +74,7 @@ func (l Lookup) Print(w io.Writer) error {
 		{"digest", l.ImageRef},
 		{"log", l.LogPath},
 		{"cgroup", l.CgroupPath},
+		{"finding", finding},
 	} {
 		if line[1] != "" {
 			fmt.Fprintf(&text, "%-10s %s\n", line[0], Printable(line[1]))

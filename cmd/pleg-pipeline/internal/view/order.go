@@ -56,3 +56,27 @@ func (p *Pod) FullName() string {
 	}
 	return name
 }
+
+// Label returns the name of the pod, with the UID if another pod of its node has the same name.
+func (p *Pod) Label() string {
+	switch {
+	case p.Name == "":
+		return string(p.UID)
+	case p.shared:
+		return p.Name + " (" + string(p.UID) + ")"
+	}
+	return p.Name
+}
+
+// markShared marks the pods whose names others have too, such as a static pod and its successor.
+func markShared(pods []Pod) {
+	first := make(map[[2]string]int)
+	for n := range pods {
+		name := [2]string{pods[n].Namespace, pods[n].Name}
+		if i, ok := first[name]; ok {
+			pods[i].shared, pods[n].shared = true, true
+		} else {
+			first[name] = n
+		}
+	}
+}

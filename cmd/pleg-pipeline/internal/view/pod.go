@@ -26,7 +26,7 @@ type Pod struct {
 	Running int `json:"running"`
 	Total   int `json:"total"`
 	// Restarts is the sum of the attempts of these containers.
-	Restarts uint32 `json:"restarts"`
+	Restarts uint64 `json:"restarts"`
 	// Containers and Sandboxes include exited ones.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
@@ -47,6 +47,8 @@ type Pod struct {
 	// CurrentAsOf is the latest time at which the pod is known to be in this
 	// state; missing before its first inspection.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
+
+	shared bool // another pod has its name
 }
 
 // Inspection is an inspection in flight that takes long.
@@ -111,7 +113,7 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 	}
 	for _, c := range p.Newest() {
 		p.Total++
-		p.Restarts += c.Attempt
+		p.Restarts += uint64(c.Attempt)
 		if c.State == running {
 			p.Running++
 		}
@@ -155,6 +157,7 @@ func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 			pods[n].SetFinding(f)
 		}
 	}
+	markShared(pods)
 	return pods
 }
 

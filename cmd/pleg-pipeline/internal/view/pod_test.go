@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -26,6 +27,16 @@ func status() *pleg.PodStatus {
 			{ID: "s1", Attempt: 1, Ready: true, Labels: map[string]string{"app": "web"}},
 			{ID: "s0", Labels: map[string]string{"app": "old"}},
 		},
+	}
+}
+
+func TestRestartsDoNotOverflow(t *testing.T) {
+	of := status()
+	for _, c := range of.Containers {
+		c.Attempt = math.MaxUint32
+	}
+	if p := inspected(of); p.Restarts != 2*math.MaxUint32 {
+		t.Errorf("%d restarts", p.Restarts)
 	}
 }
 

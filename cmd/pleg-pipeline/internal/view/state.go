@@ -16,7 +16,7 @@ const (
 	Silent = "silent" // nobody publishes for its node
 	Slow   = "slow"
 	Failed = "failed"
-	// Unknown is the state of a pod without a sandbox.
+	// Unknown is the state of a pod without a sandbox, or whose lists and statuses differ.
 	Unknown = "unknown"
 	// NotReady means that the newest sandbox is not ready, or that a container does not run.
 	NotReady = "notready"
@@ -55,6 +55,7 @@ var stateOf = map[verdict.Cause]string{
 	verdict.EmptyCgroup:   Hung,
 	verdict.NodeSilent:    Silent,
 	verdict.SlowContainer: Slow,
+	verdict.Contradiction: Unknown,
 }
 
 // judge sets the state of the pod, and how bad it is.
@@ -74,6 +75,9 @@ func (p *Pod) judge() {
 		p.State = NotReady
 	}
 	p.Severity = states[p.rank()].severity
+	if p.Finding != nil && p.Finding.Severity == verdict.Problem {
+		p.Severity = verdict.Problem
+	}
 }
 
 // SetFinding sets what is wrong with the inspections of the pod.

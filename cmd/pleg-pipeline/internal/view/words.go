@@ -132,6 +132,9 @@ func eventDetails(ev *fleet.Event) string {
 	case ev.Reason != "":
 		add("%s", ev.Reason)
 	}
+	if late := ev.ObservedAt.Sub(ev.FinishedAt); !ev.FinishedAt.IsZero() && late >= time.Minute {
+		add("finished %s", clock(ev.FinishedAt, time.DateTime))
+	}
 	if ev.Replayed {
 		add("replayed")
 	}

@@ -2,12 +2,16 @@ package view_test
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/view"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/eventtype"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/lookup"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
@@ -55,8 +59,49 @@ func TestStateOfALookup(t *testing.T) {
 		"exited, removed 2026-11-27 07:00:00":             {ContainerStatus: pleg.ContainerStatus{State: pleg.StateExited}, RemovedAt: removed},
 	} {
 		var text strings.Builder
-		if err := view.NewLookup(c).Print(&text); err != nil || !strings.Contains(text.String(), "state      "+want+"\n") {
+		if err := view.NewLookup(c, pleg.Status{}).Print(&text); err != nil || !strings.Contains(text.String(), "state      "+want+"\n") {
 			t.Errorf("%v:\n%s\nwant the state %q", err, &text, want)
+		}
+	}
+}
+
+// TestFindingOfALookup looks up a container of a pod whose shim is stopped, and one of another pod.
+func TestFindingOfALookup(t *testing.T) {
+	now := time.Now()
+	status := pleg.Status{At: now, Details: nodestate.State{Stuck: []nodestate.Stuck{{UID: "u", Namespace: "shop", Name: "web-0", Since: now.Add(-time.Minute), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}}}}
+	for uid, want := range map[pleg.PodUID]string{"u": "finding    PROBLEM: shop/web-0 has a hung shim since", "other": ""} {
+		var text strings.Builder
+		l := view.NewLookup(lookup.Container{PodUID: uid}, status)
+		if err := l.Print(&text); err != nil || strings.Contains(text.String(), "finding") != (want != "") || !strings.Contains(text.String(), want) || (l.Finding != nil) != (want != "") {
+			t.Errorf("%v:\n%s\nwant %q", err, &text, want)
+		}
+	}
+}
+
+// TestOldDeath prints a death long before the list that showed it, and a new one.
+func TestOldDeath(t *testing.T) {
+	listed := time.Date(2026, 11, 27, 7, 0, 0, 0, time.Local)
+	for want, finished := range map[string]time.Time{
+		"exit 3, finished 2026-11-20 07:00:00": listed.Add(-7 * 24 * time.Hour), "exit 3": listed.Add(-time.Second),
+	} {
+		var text strings.Builder
+		ev := fleet.Event{Event: pleg.Event{Type: pleg.ContainerDied, ExitCode: new(int32(3)), ObservedAt: listed, FinishedAt: finished}}
+		if err := view.EventPrinter(&text, view.PrintOptions{}).Print(ev); err != nil || !strings.HasSuffix(text.String(), want+"\n") {
+			t.Errorf("%v: %q, want %q", err, text.String(), want)
+		}
+	}
+}
+
+// TestSharedNames prints pods, of which two have one name: they have their UIDs too.
+func TestSharedNames(t *testing.T) {
+	var entries []cache.Entry
+	for _, name := range []string{"web-0", "web-1", "web-1"} {
+		uid := pleg.PodUID(fmt.Sprint("uid-", len(entries)))
+		entries = append(entries, cache.Entry{UID: uid, Last: &pleg.PodStatus{UID: uid, Namespace: "shop", Name: name}})
+	}
+	for n, p := range view.Pods(entries, pleg.Status{}) {
+		if got, want := p.Label(), []string{"web-0", "web-1 (uid-1)", "web-1 (uid-2)"}[n]; got != want {
+			t.Errorf("pod %d: %q, want %q", n, got, want)
 		}
 	}
 }

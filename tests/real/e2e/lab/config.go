@@ -95,7 +95,7 @@ func writePlugin(p place, plugin map[string]any) error {
 	if err != nil {
 		return fmt.Errorf("encode network: %w", err)
 	}
-	conflist := filepath.Join(p.cni(), "10-lab.conflist")
+	conflist := p.conflist()
 	tmp := conflist + ".new"
 	if err := os.WriteFile(tmp, conf, 0o600); err != nil {
 		return err

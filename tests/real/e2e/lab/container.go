@@ -283,6 +283,11 @@ func Exit(code uint8) Program {
 	return Program{args: []string{"exit", strconv.Itoa(int(code))}, end: end{int32(code), exitReason(code)}}
 }
 
+// ExitAfter exits with this code by itself, this long after its start.
+func ExitAfter(code uint8, d time.Duration) Program {
+	return Program{args: []string{"exit", strconv.Itoa(int(code)), d.String()}, end: end{int32(code), exitReason(code)}}
+}
+
 // EatMemory runs until [Lab.Trigger], and then until the kernel kills it. Its
 // container needs a memory limit.
 func EatMemory() Program { return Program{args: []string{"oom"}, end: end{137, "OOMKilled"}} }

@@ -5,6 +5,7 @@ package lab
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -70,6 +71,59 @@ func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 func (l *Lab) ThawShim(p *Pod) error {
 	_, err := l.signalShim(p, syscall.SIGCONT)
 	return err
+}
+
+// FreezeCgroup moves what [Lab.FreezeShim] stops into a cgroup and freezes that, until
+// [Lab.ThawCgroup]. With cgroup v1 the process waits in state D.
+func (l *Lab) FreezeCgroup(ctx context.Context, p *Pod, v1 bool) error {
+	pid, err := l.signalShim(p, 0)
+	if err != nil {
+		return err
+	}
+	root, file, freeze, said := "/sys/fs/cgroup", "cgroup.freeze", "1", "cgroup.events"
+	if HasCgroupV1() {
+		root += "/unified"
+	}
+	if v1 {
+		root, file, freeze, said = "/sys/fs/cgroup/freezer", "freezer.state", "FROZEN", "freezer.state"
+	}
+	l.frozen = filepath.Join(root, l.place.name()+"-frozen")
+	for _, err := range []error{
+		os.Mkdir(l.frozen, 0o755),
+		os.WriteFile(filepath.Join(l.frozen, "cgroup.procs"), []byte(strconv.Itoa(pid)), 0),
+		os.WriteFile(filepath.Join(l.frozen, file), []byte(freeze), 0),
+	} {
+		if err != nil {
+			return fmt.Errorf("freeze the shim of %s: %w", p.Name, err)
+		}
+	}
+	return poll(ctx, "the frozen cgroup", func() (bool, error) {
+		state, err := os.ReadFile(filepath.Join(l.frozen, said))
+		return bytes.Contains(state, []byte("FROZEN")) || bytes.Contains(state, []byte("frozen 1")), err
+	})
+}
+
+// ThawCgroup undoes [Lab.FreezeCgroup]; without it, nothing.
+func (l *Lab) ThawCgroup() error {
+	if l.frozen == "" {
+		return nil
+	}
+	dir := l.frozen
+	l.frozen = ""
+	errs := []error{os.WriteFile(filepath.Join(dir, "cgroup.freeze"), []byte("0"), 0)}
+	if _, err := os.Stat(filepath.Join(dir, "freezer.state")); err == nil {
+		errs[0] = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
+	}
+	for _, pid := range cgroupProcs(dir) {
+		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+	}
+	return errors.Join(append(errs, os.Remove(dir))...)
+}
+
+// HasCgroupV1 reports whether the machine has cgroup v1, in which a frozen process waits in state D.
+func HasCgroupV1() bool {
+	_, err := os.Stat("/sys/fs/cgroup/freezer")
+	return err == nil
 }
 
 // KillMonitor kills what [Lab.FreezeShim] stops. A container of CRI-O continues, and CRI-O

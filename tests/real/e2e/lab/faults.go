@@ -78,7 +78,11 @@ func (l *Lab) BreakNetwork(ctx context.Context) error {
 	return l.awaitNetwork(ctx, brokenPlugin)
 }
 
-// RepairNetwork undoes [Lab.BreakNetwork].
+// RemoveNetwork removes the configuration of the network until [Lab.RepairNetwork]: the runtime says
+// that its network is not ready.
+func (l *Lab) RemoveNetwork() error { return os.Remove(l.place.conflist()) }
+
+// RepairNetwork undoes [Lab.BreakNetwork] and [Lab.RemoveNetwork].
 func (l *Lab) RepairNetwork(ctx context.Context) error {
 	if err := writeNetwork(l.place, l.subnet); err != nil {
 		return err

@@ -92,6 +92,8 @@ type Lab struct {
 	// revived is the time of the last [Lab.Revive] in Unix nanoseconds.
 	revived atomic.Int64
 	full    bool // by [Lab.FillDisk]
+	// frozen is the cgroup of [Lab.FreezeCgroup]; empty if there is none.
+	frozen string
 }
 
 // Start runs a runtime and returns once it answers over CRI and has the pod
@@ -236,6 +238,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 func (l *Lab) endFaults() {
 	_ = l.EndTeardown()
 	_ = l.FreeDisk()
+	_ = l.ThawCgroup()
 	for _, pid := range l.place.shims() {
 		_ = syscall.Kill(pid, syscall.SIGCONT)
 	}

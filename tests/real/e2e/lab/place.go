@@ -22,10 +22,11 @@ const placePrefix = "pleg-lab-"
 type place struct{ dir string }
 
 // name is also the name of the network and of the cgroup.
-func (p place) name() string    { return filepath.Base(p.dir) }
-func (p place) socket() string  { return p.file("runtime.sock") }
-func (p place) cni() string     { return p.file("cni") }
-func (p place) plugins() string { return p.file("plugins") }
+func (p place) name() string     { return filepath.Base(p.dir) }
+func (p place) socket() string   { return p.file("runtime.sock") }
+func (p place) cni() string      { return p.file("cni") }
+func (p place) conflist() string { return filepath.Join(p.cni(), "10-lab.conflist") }
+func (p place) plugins() string  { return p.file("plugins") }
 
 func (p place) file(name string) string { return filepath.Join(p.dir, name) }
 

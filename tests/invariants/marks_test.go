@@ -1,4 +1,4 @@
-package contract_test
+package invariants_test
 
 import (
 	"fmt"
@@ -16,28 +16,29 @@ import (
 // Synced means that the initial state is complete, also for a subscriber that came
 // before the first list. What the first list shows is replayed; what happens before
 // Synced is not.
-func TestContractSyncedMeansComplete(t *testing.T) {
+func TestSyncedMeansComplete(t *testing.T) {
+	const pods = 20
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{Inspectors: 2})
-		kit.Fill(f.Runtime, livingPods, "c1=running c2=exited /s=running")
-		for _, uid := range kit.UIDs(livingPods) {
-			f.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
+		p := kit.New(t, pipeline.Options{Inspectors: 2})
+		kit.Fill(p.Runtime, pods, "c1=running c2=exited /s=running")
+		for _, uid := range kit.UIDs(pods) {
+			p.Runtime.SetPodFault(uid, plegtest.Delay(250*time.Millisecond)) // 2.5 s for all
 		}
-		last := kit.UIDs(livingPods)[livingPods-1]
-		f.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
-		before := f.subscribe(pipeline.SubscribeOptions{Replay: true})
-		restarted := f.subscribe(pipeline.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}})
-		live := f.subscribe(pipeline.SubscribeOptions{})
-		f.Start(t)
+		last := kit.UIDs(pods)[pods-1]
+		p.Runtime.SetPodFault(last, plegtest.Delay(990*time.Millisecond)) // Synced waits for it
+		before := p.Follow(t, pleg.SubscribeOptions{Replay: true}, nil)
+		restarted := p.Follow(t, pleg.SubscribeOptions{After: pleg.Position{Epoch: "another", Seq: 7}}, nil)
+		live := p.Follow(t, pleg.SubscribeOptions{}, nil)
+		p.Start(t)
 		time.Sleep(time.Second + 100*time.Millisecond)
-		f.Runtime.SetPodFault("p0", nil)
-		f.Runtime.Set("p0", "c1=exited c2=exited /s=running")
-		late := f.subscribe(pipeline.SubscribeOptions{Replay: true})
+		p.Runtime.SetPodFault("p0", nil)
+		p.Runtime.Set("p0", "c1=exited c2=exited /s=running")
+		late := p.Follow(t, pleg.SubscribeOptions{Replay: true}, nil)
 		kit.Relist(5)
-		f.Runtime.Set("p1", "c1=exited c2=exited /s=running")
+		p.Runtime.Set("p1", "c1=exited c2=exited /s=running")
 		kit.Relist(2)
 		replayed := func(ev pleg.Event) bool { return ev.Replayed }
-		for v, want := range map[subscriber]string{
+		for v, want := range map[*kit.Subscriber]string{
 			before: "Died(c1) Synced() Died(c1)", restarted: "Gap() Died(c1) Synced() Died(c1)", late: "Died(c1) Synced() Died(c1)",
 			live: "Died(c1) Died(c1)",
 		} {
@@ -48,8 +49,8 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 			}
 			all := len(events)
 			events = slices.DeleteFunc(events, replayed)
-			if got := plegtest.Words(events...); got != want || all-len(events) != 3*livingPods {
-				t.Errorf("%d events are replayed, the others are %s; want %d and %s", all-len(events), got, 3*livingPods, want)
+			if got := plegtest.Words(events...); got != want || all-len(events) != 3*pods {
+				t.Errorf("%d events are replayed, the others are %s; want %d and %s", all-len(events), got, 3*pods, want)
 			}
 		}
 	})
@@ -57,51 +58,53 @@ func TestContractSyncedMeansComplete(t *testing.T) {
 
 // A pod whose inspection hangs stops nobody's bookmarks. In bookmarks for subscribers that want the
 // pod, the time stands still and the position moves on.
-func TestContractBookmarksDespiteAHungPod(t *testing.T) {
-	eachWay(t, pipeline.Options{}, func(f *fixture) {
-		f.Runtime.Set("web/hung", "c=running /s=running")
-		f.Runtime.Set("shop/well", "c=running /s=running")
+func TestBookmarksDespiteAHungPod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.StartBetweenLists(t)
+		p.Runtime.Set("web/hung", "c=running /s=running")
+		p.Runtime.Set("shop/well", "c=running /s=running")
 		kit.Relist(2)
 		recovered := make(chan struct{})
-		f.Runtime.SetPodFault("web/hung", plegtest.Block(recovered))
-		f.Runtime.Set("web/hung", "c=exited /s=running")
+		p.Runtime.SetPodFault("web/hung", plegtest.Block(recovered))
+		p.Runtime.Set("web/hung", "c=exited /s=running")
 		hungAt := time.Now()
-		of := func(filter pleg.Filter) subscriber {
-			return f.subscribe(pipeline.SubscribeOptions{Bookmarks: true, Filter: filter})
+		of := func(filter pleg.Filter) *kit.Subscriber {
+			return p.Follow(t, pleg.SubscribeOptions{Bookmarks: true, Filter: filter}, nil)
 		}
-		concerned := map[string]subscriber{
+		concerned := map[string]*kit.Subscriber{
 			"all": of(pleg.Filter{}), "its namespace": of(pleg.Filter{Namespaces: []string{"web"}}),
 			"its label": of(pleg.Filter{Selector: "pod=hung"}), "its UID": of(pleg.Filter{PodUIDs: []pleg.PodUID{"web/hung"}}),
 		}
-		others := map[string]subscriber{
+		others := map[string]*kit.Subscriber{
 			"another namespace": of(pleg.Filter{Namespaces: []string{"shop"}}),
 			"another label":     of(pleg.Filter{Selector: "pod!=hung"}), "another UID": of(pleg.Filter{PodUIDs: []pleg.PodUID{"shop/well"}}),
 		}
-		lastBookmark := func(name string, v subscriber) pleg.Event {
+		lastBookmark := func(name string, v *kit.Subscriber) pleg.Event {
 			events := v.Events()
 			if len(events) == 0 || events[len(events)-1].Type != pleg.Bookmark {
-				f.Fatalf("%s: %s, want a bookmark at the end", name, plegtest.Words(events...))
+				t.Fatalf("%s: %s, want a bookmark at the end", name, plegtest.Words(events...))
 			}
 			return events[len(events)-1]
 		}
 		kit.Relist(3)
-		f.Runtime.Set("shop/well", "c=exited /s=running")
+		p.Runtime.Set("shop/well", "c=exited /s=running")
 		kit.Relist(2)
 		for name, v := range concerned {
 			if mark := lastBookmark(name, v); mark.Seq != 7 || mark.ObservedAt.After(hungAt) {
-				f.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod began to hang", name, mark.Seq, mark.ObservedAt, hungAt)
+				t.Errorf("%s: bookmark %d of %v, want 7 and a time before %v, when the pod began to hang", name, mark.Seq, mark.ObservedAt, hungAt)
 			}
 		}
 		for name, v := range others {
 			if mark := lastBookmark(name, v); mark.Seq != 7 || time.Since(mark.ObservedAt) > 2*time.Second {
-				f.Errorf("%s: bookmark %d of %v, want 7 and a recent time", name, mark.Seq, mark.ObservedAt)
+				t.Errorf("%s: bookmark %d of %v, want 7 and a recent time", name, mark.Seq, mark.ObservedAt)
 			}
 		}
 		close(recovered)
 		kit.Relist(2)
 		for name, v := range concerned {
 			if mark := lastBookmark(name, v); mark.Seq != 8 || time.Since(mark.ObservedAt) > 2*time.Second {
-				f.Errorf("%s, after the recovery: bookmark %d of %v, want 8 and a recent time", name, mark.Seq, mark.ObservedAt)
+				t.Errorf("%s, after the recovery: bookmark %d of %v, want 8 and a recent time", name, mark.Seq, mark.ObservedAt)
 			}
 		}
 	})
@@ -109,16 +112,16 @@ func TestContractBookmarksDespiteAHungPod(t *testing.T) {
 
 // Subscribers have metrics under their name until the last of that name leaves. They show what
 // the slowest has not read, which is logged once, and what the log no longer had when it read.
-func TestContractNamedSlow(t *testing.T) {
+func TestSlowSubscriberIsNamed(t *testing.T) {
 	var log kit.Log
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{Logger: log.Logger(), History: 3})
 		p.StartBetweenLists(t)
-		sub, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		sub, err := p.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
 		kit.Must(t, err)
-		namesake, err := p.Subscribe(pipeline.SubscribeOptions{Name: "sleeper"})
+		namesake, err := p.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
 		kit.Must(t, err)
-		channel, err := p.Subscribe(pipeline.SubscribeOptions{Name: "channel"})
+		channel, err := p.Subscribe(pleg.SubscribeOptions{Name: "channel"})
 		kit.Must(t, err)
 		defer channel.Close()
 		channel.Events() // of which it reads nothing either
@@ -162,14 +165,14 @@ func TestContractNamedSlow(t *testing.T) {
 
 // What a list showed of a pod that goes before an inspection of it has succeeded is reported, also
 // to whoever selects the pod by its labels.
-func TestContractGonePodHasItsLabels(t *testing.T) {
+func TestGonePodHasItsLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, pipeline.Options{})
-		f.Runtime.Set("shop/p", "c=running")
-		f.Runtime.SetPodFault("shop/p", plegtest.Fail(errInspect))
-		sub := f.subscribe(pipeline.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p"}})
-		f.StartBetweenLists(t)
-		f.Runtime.Remove("shop/p")
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("shop/p", "c=running")
+		p.Runtime.SetPodFault("shop/p", plegtest.Fail(errInspect))
+		sub := p.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "pod=p"}}, nil)
+		p.StartBetweenLists(t)
+		p.Runtime.Remove("shop/p")
 		kit.Relist(1)
 		if got, want := plegtest.Words(sub.Events()...), "Started(c) Died(c) Removed(c)"; got != want {
 			t.Errorf("events are %q, want %q", got, want)

@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
 	nodes "github.com/pleg-pipeline/pleg-pipeline/node"
-	"github.com/pleg-pipeline/pleg-pipeline/otlp"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -165,7 +165,7 @@ func inBubble(t *testing.T, o nodeOptions, test func(*node)) {
 		n := &node{t: t, runtime: plegtest.New(), receiver: new(receiver), registry: prometheus.NewPedanticRegistry()}
 		pipe, err := pipeline.New(pipeline.Options{Runtime: n.runtime, History: o.history})
 		kit.Must(t, err)
-		n.truth = (&kit.Pipeline{Pipeline: pipe}).Follow(t, pipeline.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}}, nil)
+		n.truth = (&kit.Pipeline{Pipeline: pipe}).Follow(t, pleg.SubscribeOptions{Name: "truth", Filter: pleg.Filter{NetworkEvents: true}}, nil)
 		if o.before != nil {
 			o.before(n)
 		}

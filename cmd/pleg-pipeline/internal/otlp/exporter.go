@@ -97,7 +97,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 		// No variable of the environment takes away what identifies a record.
 		sdklog.WithAttributeCountLimit(-1), sdklog.WithAttributeValueLengthLimit(-1),
 		// The schema defines the attributes without the prefix "pleg.".
-	).Logger("github.com/pleg-pipeline/pleg-pipeline/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))
+	).Logger("github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))
 	return e, nil
 }
 

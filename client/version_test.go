@@ -1,0 +1,94 @@
+package client_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/client"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
+)
+
+// A server ignores a field that it does not know, and would send what was not asked for.
+func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
+	client.AnOlderServerKnowsLess(t, 9)
+	omit := pleg.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}}
+	for name, tc := range map[string]struct {
+		options pleg.SubscribeOptions
+		knows   []string
+		refused bool
+	}{
+		"nothing new":   {pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}}, nil, false},
+		"an old server": {omit, nil, true},
+		"another field": {omit, []string{"name", "network_events"}, true},
+		"a new server":  {omit, []string{"name", "omit_sandboxes"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := clientOf(t, &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+					return &plegv1.GetStatusResponse{Version: "v0.0.1", WatchFields: tc.knows}, nil
+				}})
+				sub, err := c.Subscribe(tc.options)
+				kit.Must(t, err)
+				defer sub.Close()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err = sub.Next(ctx)
+				if refused := errors.Is(err, pleg.ErrInvalidOption); refused != tc.refused {
+					t.Errorf("Next = %v, refused: %t", err, tc.refused)
+				}
+				if tc.refused && !strings.Contains(err.Error(), `v0.0.1") does not know omit_sandboxes`) {
+					t.Errorf("Next = %v, want the version and the field", err)
+				}
+			})
+		})
+	}
+}
+
+// A daemon that has no positions must not make a hole.
+func TestListOfAServerWithoutPositions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := clientOf(t, &hostile.Daemon{OnList: func(stream hostile.ListStream) error {
+			return stream.Send(&plegv1.ListPodsResponse{Pod: &plegv1.Pod{Uid: "a"}})
+		}})
+		pods, position, err := c.Pods(t.Context())
+		if err != nil || len(pods) != 1 || position == (pleg.Position{}) || position.Seq != 0 {
+			t.Errorf("Pods = %+v, %v, %v, want a position of no pipeline, which causes a Gap", pods, position, err)
+		}
+	})
+}
+
+// A request to a daemon that is away is lost, and blocks nobody.
+func TestRequestsWithoutADaemon(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		f.endServer()
+		began := time.Now()
+		for range 3 {
+			f.client.RequestRelist("a")
+			f.client.RequestReinspect("a")
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the requests blocked for %v", took)
+		}
+		if ok, err := f.client.Healthy(); ok || !errors.Is(err, pleg.ErrNoDaemon) {
+			t.Errorf("Healthy = %t, %v, want ErrNoDaemon", ok, err)
+		}
+		time.Sleep(time.Minute)
+		f.startServer()
+		time.Sleep(time.Minute)
+		f.runtime.Set("a", "c1=running")
+		f.client.RequestRelist("a")
+		time.Sleep(2 * time.Second)
+		if pods, _, err := f.client.Pods(t.Context()); err != nil || len(pods) != 1 {
+			t.Errorf("Pods = %+v, %v", pods, err)
+		}
+		f.client.Close()
+		f.client.RequestRelist("a") // its goroutine ends: see TestMain
+	})
+}

@@ -1,0 +1,167 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/metadata"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// announcer is the connection to a runtime with events. Each stream gets those that are sent while it is
+// open.
+type announcer struct {
+	version        *runtimeapi.VersionResponse
+	events         chan struct{}
+	opened, closed atomic.Int32
+}
+
+func (a *announcer) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+	v, ok := answer.(*runtimeapi.VersionResponse)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	v.RuntimeName, v.RuntimeVersion = a.version.GetRuntimeName(), a.version.GetRuntimeVersion()
+	return nil
+}
+
+func (a *announcer) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+	a.opened.Add(1)
+	return &announced{ctx: ctx, from: a}, nil
+}
+
+type announced struct {
+	grpc.ClientStream
+	ctx  context.Context //nolint:containedctx // as in the streams of grpc
+	from *announcer
+}
+
+func (s *announced) Header() (metadata.MD, error) { return nil, nil }
+func (s *announced) CloseSend() error             { return nil }
+func (s *announced) SendMsg(any) error            { return nil }
+
+func (s *announced) RecvMsg(any) error {
+	select {
+	case <-s.from.events:
+		return nil
+	case <-s.ctx.Done():
+		s.from.closed.Add(1)
+		return s.ctx.Err()
+	}
+}
+
+// TestSilence has a runtime on which a start waits. It is asked for its events, and must announce what
+// changes.
+func TestSilence(t *testing.T) {
+	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
+	const problem = "a client does not read the events of the runtime: starts wait, and none of 2 changes was announced; connected are agent (PID 7)"
+	waiting := []pleg.State{pleg.StateCreated}
+	for name, test := range map[string]struct {
+		version    *runtimeapi.VersionResponse
+		containers []pleg.State
+		ready      bool
+		changes    int
+		announces  bool
+		opened     int32
+		want       string
+	}{
+		"nothing waits":           {containerd2, []pleg.State{pleg.StateRunning}, true, 3, false, 0, ""},
+		"a start waits":           {containerd2, waiting, true, 2, false, 1, problem},
+		"a creation waits":        {containerd2, nil, true, 2, false, 1, problem},
+		"no sandbox is ready":     {containerd2, nil, false, 3, false, 0, ""},
+		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
+		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
+		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.29"}, waiting, true, 3, false, 0, ""},
+		"a runtime that may drop": {&runtimeapi.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "1.34.0"}, waiting, true, 3, false, 0, ""},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			cache, a := podcache.New(), &announcer{version: test.version, events: make(chan struct{})}
+			began := time.Now()
+			states := slices.Clone(test.containers)
+			set := func() {
+				p := &pleg.PodStatus{UID: "u", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: test.ready, CreatedAt: began}}}
+				for n, state := range states {
+					p.Containers = append(p.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", n)), State: state, CreatedAt: began})
+				}
+				cache.Set("u", p, nil, time.Now())
+			}
+			w := host.New(host.Options{Endpoint: "unix:///runtime", Proc: withSelf(proc), Usage: usage, Sockets: func() ([]host.Socket, error) {
+				return []host.Socket{{Path: "/runtime", Peer: 70}, {Path: "/runtime", Peer: 80}, {Path: "/other", Peer: 90}}, nil
+			}})
+			set()
+			kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, a, cache) })
+			report := func() string {
+				synctest.Wait()
+				var r pleg.Report
+				w.Report(&r)
+				for _, found := range r.Troubles {
+					if found.Subject == "a client" {
+						return found.Subject + " " + found.What + found.Detail
+					}
+				}
+				return ""
+			}
+			time.Sleep(19 * time.Second)
+			if got := a.opened.Load(); got > 0 {
+				t.Errorf("after 19 s, %d streams were opened", got)
+			}
+			time.Sleep(5 * time.Second)
+			for range test.changes {
+				states = append(states, pleg.StateExited)
+				set()
+				if test.announces {
+					a.events <- struct{}{}
+					test.announces = false // nobody listens any more
+				}
+				time.Sleep(time.Second)
+			}
+			if got := report(); got != "" {
+				t.Errorf("at once: %q", got)
+			}
+			time.Sleep(6 * time.Second)
+			if got := report(); got != test.want {
+				t.Errorf("found %q, want %q", got, test.want)
+			}
+			if got := a.opened.Load(); got != test.opened {
+				t.Errorf("%d streams were opened, want %d", got, test.opened)
+			}
+			time.Sleep(5 * time.Minute)
+			if got := report(); got != test.want {
+				t.Errorf("5 minutes later: %q, want %q", got, test.want)
+			}
+			if test.want == "" {
+				return
+			}
+			a.events <- struct{}{}
+			if got := report(); got != "" || a.opened.Load() != 1 {
+				t.Errorf("an event was announced: %q, %d streams opened", got, a.opened.Load())
+			}
+		})
+	}
+}
+
+// withSelf adds to the processes of a test the number of this one.
+func withSelf(files fstest.MapFS) fstest.MapFS {
+	all := fstest.MapFS{"self": {Data: []byte("8"), Mode: fs.ModeSymlink}, "8/stat": files["8/stat"], "8/fd/3": files["8/fd/3"]}
+	for name, file := range files {
+		if !strings.HasPrefix(name, "self") {
+			all[name] = file
+		}
+	}
+	return all
+}

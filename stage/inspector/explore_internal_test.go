@@ -1,0 +1,164 @@
+package inspector
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+const (
+	moment      = time.Second
+	smallSlots  = 2
+	smallHung   = moment     // Options.HungAfter
+	smallLimit  = 6 * moment // Options.InspectTimeout
+	mostCalls   = 4
+	mostMoments = 5
+)
+
+// TestSmallSkies tries every order in which four calls on two slots begin, end, are cancelled as their pods
+// are gone, return long after their end, or hang. At each moment the plan is what the design says, and it changes
+// no earlier than it says.
+func TestSmallSkies(t *testing.T) {
+	for name, s := range map[string]*sky{
+		"a new runtime":           {},
+		"one that answers slowly": {flights: flights{begun: window / 2, took: 2 * moment}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s.flights.slots, s.flights.hungAfter = smallSlots, smallHung
+			seen := make(map[string]struct{})
+			s.explore(t, seen)
+			t.Logf("%d states", len(seen))
+		})
+	}
+}
+
+// sky is the flights, and what a reader of the design notes of them.
+type sky struct {
+	flights flights
+	now     time.Time
+	begun   int
+	path    []string
+}
+
+func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
+	key := s.key()
+	if _, ok := seen[key]; ok || t.Failed() {
+		return
+	}
+	seen[key] = struct{}{}
+	p := s.flights.next(s.now)
+	if err := s.check(&p); err != nil {
+		t.Errorf("%v, after %s", err, strings.Join(s.path, ", "))
+		return
+	}
+	try := func(on bool, what string, do func(*sky)) {
+		if on {
+			c := s.clone()
+			do(c)
+			c.path = append(slices.Clip(s.path), what)
+			c.explore(t, seen)
+		}
+	}
+	if p.cancel != nil { // before anything else
+		i := slices.Index(s.flights.all, p.cancel)
+		try(true, fmt.Sprint("cancel ", i), func(s *sky) { s.flights.makeRoom(s.flights.all[i], s.now) })
+		return
+	}
+	more := s.begun < mostCalls
+	try(more && (p.begin || p.late), "begin", func(s *sky) { s.begin(false) })
+	try(p.retry && s.begun < 2, "retry", func(s *sky) { s.begin(true) })
+	for i, f := range s.flights.all {
+		try(true, fmt.Sprint("end ", i), func(s *sky) { s.end(i) })
+		try(!f.over(s.now), fmt.Sprint("gone ", i), func(s *sky) {
+			s.flights.cancel(s.flights.all[i], s.now, nil)
+		})
+	}
+	try(s.now.Before(time.Time{}.Add(mostMoments*moment)), "wait", func(s *sky) { s.now = s.now.Add(moment) })
+}
+
+func (s *sky) begin(retry bool) {
+	s.begun++
+	s.flights.add(&flight{change: stage.Change{Retry: retry}, started: s.now, ends: s.now.Add(smallLimit), cancel: func(error) {}})
+}
+
+// end has a call return: by itself, unless its context has ended.
+func (s *sky) end(i int) {
+	f := s.flights.all[i]
+	s.flights.all = slices.Delete(s.flights.all, i, i+1)
+	if !f.over(s.now) {
+		s.flights.answer(f, f.age(s.now), s.now)
+	}
+}
+
+// check compares a plan with the design.
+func (s *sky) check(p *plan) error {
+	all, taken := s.flights.all, len(s.flights.all)
+	well, retries, old, waited := 0, 0, 0, s.now.Sub(s.flights.moved)
+	var oldestHung, ending *flight
+	for _, f := range all {
+		hung := f.overtaken && f.age(s.now) >= smallHung
+		switch {
+		case hung && oldestHung == nil:
+			oldestHung = f
+		case !hung && f.change.Retry:
+			retries++
+		}
+		if !hung {
+			well++
+		}
+		if f.age(s.now) >= smallHung {
+			old++
+		}
+		if f.over(s.now) {
+			ending = f
+		}
+	}
+	kept := taken == 2*smallSlots-1 && well == taken
+	begin := taken < 2*smallSlots && !kept && (well < smallSlots || waited >= smallHung)
+	room := taken == 2*smallSlots || kept
+	switch {
+	case taken > 2*smallSlots, old == 0 && taken > smallSlots && well == taken:
+		return fmt.Errorf("%d calls are in flight, %d of them old", taken, old)
+	case p.begin != begin, p.retry != (begin && retries == 0), p.late != kept:
+		return fmt.Errorf("the plan is %+v, with %d calls that do not hang of %d", *p, well, taken)
+	case p.cancel == nil && oldestHung != nil && ending == nil && room && waited >= crowded*smallHung:
+		return fmt.Errorf("nothing is cancelled after %v", waited)
+	case p.cancel == nil:
+	case !room, ending != nil, waited < crowded*min(smallHung, s.flights.took), oldestHung != nil && p.cancel != oldestHung:
+		return fmt.Errorf("the call of %v is cancelled after %v", p.cancel.started, waited)
+	case oldestHung == nil && (p.cancel != all[taken-1] || waited < crowded*smallHung || s.flights.cancelled+1 > s.flights.begun/share):
+		return fmt.Errorf("the call of %v, which does not hang, is cancelled after %v", p.cancel.started, waited)
+	}
+	for d := time.Duration(1); d <= 8; d++ {
+		at := s.now.Add(d * moment / 2)
+		later := s.flights.next(at)
+		same := later.begin == p.begin && later.retry == p.retry && later.late == p.late && later.cancel == p.cancel
+		if early := p.again.IsZero() || p.again.After(at); !same && early && p.cancel == nil {
+			return fmt.Errorf("the plan changes at %v, it said %v", at, p.again)
+		}
+	}
+	return nil
+}
+
+func (s *sky) clone() *sky {
+	c := *s
+	c.flights.all = make([]*flight, len(s.flights.all))
+	for i, f := range s.flights.all {
+		copied := *f
+		c.flights.all[i] = &copied
+	}
+	return &c
+}
+
+func (s *sky) key() string {
+	key := fmt.Append(nil, s.now.Sub(time.Time{}), s.begun, s.flights.begun, s.flights.cancelled, s.flights.took, s.flights.moved.Sub(s.now))
+	for _, f := range s.flights.all {
+		key = fmt.Append(key, " ", f.age(s.now), f.overtaken, f.change.Retry, f.over(s.now))
+	}
+	return string(key)
+}
