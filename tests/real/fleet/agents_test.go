@@ -2,6 +2,8 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -79,6 +81,45 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 			f.publishes(old)
 			f.within(tt.within)
 		})
+	}
+}
+
+// Events of one pod that are under way while another node publishes are all stored, in their order: none is taken in the place of
+// one that was refused.
+func TestRowWhileAnotherNodePublishes(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	r, js := newRelay(t, s.URL), jetStream(t, connect(t, s.URL))
+	source := newBurst(9)
+	p, _ := publish(t, fleet.PublisherOptions{Conn: connect(t, r.url), Source: source, Node: "node-a"})
+	began := p.Status().LastAck
+	until(t, func() error {
+		if p.Status().LastAck.Equal(began) {
+			return errors.New("the agent has not begun")
+		}
+		return nil
+	})
+	sprung := r.holdAt("Nats-Expected-Last-Subject-Sequence-Subject: pleg.v2.test_example.node-a." + string(source.events[0].PodUID))
+	close(source.begin)
+	<-sprung
+	_, err := js.Publish(t.Context(), "pleg.v2.test_example.node-b.=", []byte("{}"))
+	kit.Must(t, err)
+	r.release()
+	var stored []uint64
+	until(t, func() error {
+		stored = nil
+		eachMessage(t, s.URL, func(m *jetstream.RawStreamMsg) {
+			if ev := eventIn(t, m.Data); ev.PodUID != "" {
+				stored = append(stored, ev.Seq)
+			}
+		})
+		if !slices.Contains(stored, 9) {
+			return fmt.Errorf("the events %d are stored", stored)
+		}
+		return nil
+	})
+	if !slices.Equal(stored, []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+		t.Errorf("the events %d are stored, want each once, in their order", stored)
 	}
 }
 
