@@ -160,7 +160,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
 	_, err := otlp.NewExporter(otlp.ExporterOptions{Client: new(receiver), Source: new(script), Registerer: registry})
 	kit.Must(t, err)
-	kit.CheckDocumented(t, registry, "../docs/metrics.md", "pleg_otlp_")
+	kit.CheckDocumented(t, registry, "../../../../docs/metrics.md", "pleg_otlp_")
 }
 
 // script is a source that sends the events of the next part with each call, and then waits.

@@ -119,7 +119,7 @@ func TestHostileTexts(t *testing.T) {
 // docs/otlp.md lists every attribute. The events bear the names of the table in
 // docs/subscriptions.md.
 func TestAttributesAreDocumented(t *testing.T) {
-	page, err := os.ReadFile("../docs/otlp.md")
+	page, err := os.ReadFile("../../../../docs/otlp.md")
 	kit.Must(t, err)
 	code := int32(1)
 	for _, kind := range eventtype.Types() {
