@@ -132,7 +132,8 @@ func TestEndOfAnOldAgent(t *testing.T) {
 	holder := func() (h struct {
 		Agent string
 		Ended bool
-	}) {
+	},
+	) {
 		entry, err := leases.Get(t.Context(), "test_example.node-a")
 		kit.Must(t, err)
 		kit.Must(t, json.Unmarshal(entry.Value(), &h))
