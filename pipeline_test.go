@@ -318,7 +318,7 @@ func BenchmarkFirstList(b *testing.B) {
 					b.Fatal(err)
 				}
 				cancel()
-				_ = <-ended
+				<-ended
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
 		})
