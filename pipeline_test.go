@@ -318,7 +318,9 @@ func BenchmarkFirstList(b *testing.B) {
 					b.Fatal(err)
 				}
 				cancel()
-				<-ended
+				if err := <-ended; err != nil {
+					b.Fatal(err)
+				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*pods), "ns/pod")
 		})
