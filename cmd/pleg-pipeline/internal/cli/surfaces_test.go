@@ -297,7 +297,10 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 		test.node(t, s, &o)
 	}
 	if asked {
-		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", s.Look()) }
+		o.Ask = func(ctx context.Context) *doctor.Daemon {
+			status, _ := s.Status(ctx)
+			return doctor.NewDaemon("/run/d", status)
+		}
 	}
 	r := doctor.Examine(t.Context(), o)
 	want := verdict.Of(s.Look()).Findings[0]

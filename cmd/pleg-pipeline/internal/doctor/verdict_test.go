@@ -98,7 +98,10 @@ func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 		if before.Severity != verdict.Warning || before.Findings[0].Cause != verdict.RuntimeFails {
 			t.Fatalf("the daemon says %q, want a warning", before.Text)
 		}
-		o.Ask = func(context.Context) *doctor.Daemon { return doctor.NewDaemon("/run/d", p.Look()) }
+		o.Ask = func(ctx context.Context) *doctor.Daemon {
+			status, _ := p.Status(ctx)
+			return doctor.NewDaemon("/run/d", status)
+		}
 		r := doctor.Examine(t.Context(), o)
 		if len(r.Findings) != 1 || !strings.HasPrefix(r.Verdict, "PROBLEM: the list of all pods fails") || !strings.Contains(r.Findings[0].Evidence, "; ") {
 			t.Errorf("verdict %q of %+v, want one problem with both evidences", r.Verdict, r.Findings)

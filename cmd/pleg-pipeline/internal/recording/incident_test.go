@@ -149,8 +149,8 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		pipe.Start(t)
 		stop := kit.Run(t, func(ctx context.Context) error {
 			return incidents.Run(ctx, func() pleg.Status {
-				s, of := pipe.Look(), node.Load()
-				s.Details = of.Details
+				s, _ := pipe.Status(ctx)
+				s.Details = node.Load().Details
 				return s
 			}, new(kit.Log).Logger())
 		})
