@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // replaced makes another agent at a server publish as the first node of a field. The watch then
@@ -129,11 +131,11 @@ func TestEndOfAnOldAgent(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	leases, err := jetStream(t, connect(t, f.server.URL)).KeyValue(t.Context(), fleet.AgentBucket)
 	kit.Must(t, err)
-	holder := func() (h struct {
+	type lease struct {
 		Agent string
 		Ended bool
-	},
-	) {
+	}
+	holder := func() (h lease) {
 		entry, err := leases.Get(t.Context(), "test_example.node-a")
 		kit.Must(t, err)
 		kit.Must(t, json.Unmarshal(entry.Value(), &h))
@@ -141,8 +143,12 @@ func TestEndOfAnOldAgent(t *testing.T) {
 	}
 	first := holder()
 	old, _ := f.replaced(f.server.URL)
-	for holder() == first {
-	}
+	process.Eventually(t, "the other agent holds the lease", func(context.Context) error {
+		if holder() == first {
+			return errors.New("the first agent holds it")
+		}
+		return nil
+	})
 	old.stop()
 	if h := holder(); h.Agent == first.Agent || h.Ended {
 		t.Errorf("the lease is %+v, want that of the other agent than %+v", h, first)

@@ -37,7 +37,7 @@ const (
 // each kubelet starts, KUBELET_E2E_SPAN how long it is idle.
 func TestKubeletRestart(t *testing.T) {
 	kinds := strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_KINDS"), "stock small-step both-steps pipeline"))
-	for _, text := range strings.Fields(cmp.Or(os.Getenv("KUBELET_E2E_SIZES"), "110 250 500")) {
+	for text := range strings.FieldsSeq(cmp.Or(os.Getenv("KUBELET_E2E_SIZES"), "110 250 500")) {
 		size, err := strconv.Atoi(text)
 		if err != nil || size < killed+replaced {
 			t.Fatalf("KUBELET_E2E_SIZES has %q, want numbers of at least %d", text, killed+replaced)
