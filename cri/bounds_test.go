@@ -25,7 +25,7 @@ func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		populate(t, rt, 9, 8)
 		pods := listPods(t, client)
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: string(pods[0].UID), Hang: true})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Hang: true})
 		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: time.Second / 2})
 		hung := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())

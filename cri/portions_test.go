@@ -40,9 +40,9 @@ type weight struct{ sandbox, container int }
 func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	t.Helper()
 	_, err := rt.AddPod(simruntime.PodSpec{
-		Name: name, UID: name, Namespace: "default",
+		Name: name, UID: pleg.PodUID(name), Namespace: "default",
 		Annotations: map[string]string{"blob": strings.Repeat("x", of.sandbox)},
-		Containers:  []simruntime.ContainerSpec{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
+		Containers:  []pleg.ContainerStatus{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
 	})
 	must(t, err)
 }
@@ -89,7 +89,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 				t.Errorf("%d lists of sandboxes and %d of containers, want %d and %d: the whole list is put off", s, c, tt.sandboxes, tt.containers)
 			}
 			for i := range 11 { // the node shrinks
-				_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
+				_ = rt.RemovePod(pleg.PodUID(fmt.Sprint("heavy-", i))) // one is gone already
 			}
 			time.Sleep(5 * time.Minute)
 			wantPods(t, client, 2)
@@ -197,7 +197,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			t.Fatalf("list of one pod: %v, %v", p, err)
 		}
 	}
-	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod string, add func()) {
+	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod pleg.PodUID, add func()) {
 		add()
 		listBare(t, client)
 		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: pod, Code: codes.Internal, Times: 1})
