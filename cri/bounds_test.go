@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// A pod has two calls at once, and a hung pod delays no other.
+// Two calls of a pod run at once, and a hung pod delays no other.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})

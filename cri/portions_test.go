@@ -47,7 +47,7 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	must(t, err)
 }
 
-// TestTooLargeListIsListedInPortions has lists that are too large as a whole, and lists of which a
+// TestTooLargeListIsListedInPortions uses lists that are too large as a whole, and lists of which a
 // portion is too large too, and requires the runtime's state for all.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -100,7 +100,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 	}
 }
 
-// TestContainersOfOneSandboxAreTooLarge has a pod whose containers do not fit into one answer: no
+// TestContainersOfOneSandboxAreTooLarge uses a pod whose containers do not fit into one answer: no
 // other pod misses anything. Its containers are listed by state and, where these do not fit, as far as
 // they are known.
 func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
@@ -188,7 +188,7 @@ func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
 	}
 }
 
-// TestSandboxSeenElsewhereIsInPortions has a sandbox without a container, whose id no
+// TestSandboxSeenElsewhereIsInPortions uses a sandbox without a container, whose id no
 // list contains. If a single-pod list has shown it, the next list of all must have it, or the
 // pod would count as gone.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
@@ -255,7 +255,7 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	wantList(t, client, before)
 }
 
-// TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of ready sandboxes and the
+// TestSandboxInTwoPortionsCountsOnce makes a sandbox stop between the list of ready sandboxes and the
 // list of the others: the portions overlap.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()

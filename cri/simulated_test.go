@@ -18,7 +18,7 @@ import (
 
 // TestClientFollowsNode makes changes of all kinds, one at a time. After each, a list, a list
 // of each changed pod alone and the last event of each pod must show the runtime's state. A
-// list has the same pointers for all that did not change.
+// list contains the same pointers for all pods that did not change.
 func TestClientFollowsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
@@ -157,7 +157,7 @@ func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
 	must(t, err)
 }
 
-// wantTruth requires that pods have what the runtime has, apart from the labels.
+// wantTruth requires that pods equal those of the runtime, apart from the labels.
 func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []*pleg.PodStatus) {
 	t.Helper()
 	want := make([]*pleg.Pod, len(now))
