@@ -133,8 +133,8 @@ func (q *query) status() *pleg.PodStatus {
 	return st
 }
 
-// settledContainer returns the status in last of a container that is listed in the state that it
-// had in that status; otherwise nil. Such a status changes only with the state.
+// settledContainer returns the status of a container in last, if it is listed in the same state;
+// otherwise nil. Such a status changes only with the state.
 func settledContainer(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
 	same := last.Container(listed.ID)
 	if same == nil || same.State != listed.State || listed.State == pleg.StateUnknown || mayBeOutOfMemory(same, last.ObservedAt) {

@@ -30,7 +30,7 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 }
 
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
-// containers, if the answer has them as of this call.
+// containers, if the answer contains them as of this call.
 func (c *Client) sandboxStatus(ctx context.Context, on *connection, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	began := time.Now()
 	call := sandboxCall(uid, listed.ID)
