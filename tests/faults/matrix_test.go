@@ -189,7 +189,7 @@ func (f *fixture) reinspectDenied() {
 			continue
 		}
 		for _, p := range f.Node.Pods() {
-			f.RequestReinspect(pleg.PodUID(p.UID))
+			f.RequestReinspect(p.UID)
 		}
 		time.Sleep(5 * time.Second)
 	}

@@ -75,7 +75,7 @@ func (s *Simulation) StopServing() {
 }
 
 // Populate adds pods and records them.
-func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
+func (s *Simulation) Populate(p simruntime.Population) []*pleg.PodStatus {
 	s.t.Helper()
 	pods, err := s.Node.Populate(p)
 	Must(s.t, err)
@@ -87,7 +87,7 @@ func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
 func (s *Simulation) Churn(seed uint64, actions int) {
 	s.t.Helper()
 	err := s.Node.Churn(context.Background(), simruntime.ChurnOptions{
-		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(string) { s.record() },
+		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(pleg.PodUID) { s.record() },
 	})
 	Must(s.t, err)
 }
@@ -101,7 +101,7 @@ func (s *Simulation) Corrections() []pleg.Event { return s.corrections.Events() 
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 
 // Truth returns the state of the runtime.
-func (s *Simulation) Truth() promises.Truth { return promises.SimulatedTruth(s.Node.Pods()) }
+func (s *Simulation) Truth() promises.Truth { return promises.TruthOf(s.Node.Pods()) }
 
 // RequirePromises stops the pipeline and fails unless its events kept all promises; All, NoSync,
 // Repeats and Lies of promised limit them. It returns the events.
