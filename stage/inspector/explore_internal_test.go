@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/fields"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -18,6 +19,13 @@ const (
 	mostCalls   = 4
 	mostMoments = 5
 )
+
+// TestSmallSkiesCopyAll fails if a field is new that clone or key may have to know.
+func TestSmallSkiesCopyAll(t *testing.T) {
+	fields.Require(t, flights{}, "all moved took begun cancelled", "slots hungAfter") // options
+	fields.Require(t, flight{}, "change started ends overtaken",
+		"timeout cancel superseded cut reported") // of the call and its report: the plan does not read them
+}
 
 // TestSmallSkies tries every order in which four calls on two slots begin, end, are cancelled as their pods
 // are gone, return long after their end, or hang. At each moment the plan is what the design says, and it changes
