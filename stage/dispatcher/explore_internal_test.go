@@ -474,6 +474,9 @@ func (w *logWorld) check(r *logReader, ev *pleg.Event, ok bool, published uint64
 		r.mark = w.marks
 		return nil
 	}
+	if r.syncs && synced || r.options.Bookmarks && r.mark < w.marks && before >= w.marked[w.marks-1] {
+		return errors.New("a mark is late")
+	}
 	if err := r.pass(ev.Seq - 1); err != nil {
 		return err
 	}
