@@ -45,7 +45,7 @@ func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, sent{}, "pod asked passed need timeout")
 	fields.Require(t, unseen{}, "passed heard")
 	fields.Require(t, life{}, "passed heard")
-	fields.Require(t, passed{}, "pod container start", "sandbox")      // the id says it
+	fields.Require(t, passed{}, "pod container start", "sandbox")  // the id says it
 	fields.Require(t, lives{}, "begun told removed", "heard lost") // counts of the others
 	fields.Require(t, quarantine{}, "Quarantined rec tried late")
 	fields.Require(t, pleg.Quarantined{}, "Hung NextTry", "UID Namespace Name Since Err Call") // for people

@@ -1,6 +1,7 @@
 package inspector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -50,7 +51,9 @@ type sky struct {
 	flights flights
 	now     time.Time
 	begun   int
+	moved   time.Time // when one last began, ended by itself or was cancelled
 	path    []string
+	wrong   error
 }
 
 func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
@@ -60,7 +63,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	}
 	seen[key] = struct{}{}
 	p := s.flights.next(s.now)
-	if err := s.check(&p); err != nil {
+	if err := cmp.Or(s.wrong, s.check(&p)); err != nil {
 		t.Errorf("%v, after %s", err, strings.Join(s.path, ", "))
 		return
 	}
@@ -74,7 +77,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	}
 	if p.cancel != nil { // before anything else
 		i := slices.Index(s.flights.all, p.cancel)
-		try(true, fmt.Sprint("cancel ", i), func(s *sky) { s.flights.makeRoom(s.flights.all[i], s.now) })
+		try(true, fmt.Sprint("cancel ", i), func(s *sky) { s.moved = s.now; s.flights.makeRoom(s.flights.all[i], s.now) })
 		return
 	}
 	more := s.begun < mostCalls
@@ -83,6 +86,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	for i, f := range s.flights.all {
 		try(true, fmt.Sprint("end ", i), func(s *sky) { s.end(i) })
 		try(!f.over(s.now), fmt.Sprint("gone ", i), func(s *sky) {
+			s.moved = s.now
 			s.flights.cancel(s.flights.all[i], s.now, nil)
 		})
 	}
@@ -91,6 +95,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 
 func (s *sky) begin(retry bool) {
 	s.begun++
+	s.moved = s.now
 	s.flights.add(&flight{change: stage.Change{Retry: retry}, started: s.now, ends: s.now.Add(smallLimit), cancel: func(error) {}})
 }
 
@@ -98,15 +103,25 @@ func (s *sky) begin(retry bool) {
 func (s *sky) end(i int) {
 	f := s.flights.all[i]
 	s.flights.all = slices.Delete(s.flights.all, i, i+1)
+	overtaken := make([]bool, len(s.flights.all))
+	for i, other := range s.flights.all {
+		overtaken[i] = other.overtaken || !f.over(s.now) && other.started.Before(f.started) && f.age(s.now) <= other.age(s.now)/2
+	}
 	if !f.over(s.now) {
+		s.moved = s.now
 		s.flights.answer(f, f.age(s.now), s.now)
+	}
+	for i, other := range s.flights.all {
+		if other.overtaken != overtaken[i] {
+			s.wrong = fmt.Errorf("a call of %v is overtaken: %v", other.started, other.overtaken)
+		}
 	}
 }
 
 // check compares a plan with the design.
 func (s *sky) check(p *plan) error {
 	all, taken := s.flights.all, len(s.flights.all)
-	well, retries, old, waited := 0, 0, 0, s.now.Sub(s.flights.moved)
+	well, retries, old, waited := 0, 0, 0, s.now.Sub(s.moved)
 	var oldestHung, ending *flight
 	for _, f := range all {
 		hung := f.overtaken && f.age(s.now) >= smallHung
