@@ -102,7 +102,7 @@ func TestLargeMessages(t *testing.T) {
 // An agent that begins with the largest messages of its node, which are good, takes little for each: sixty of them stay
 // below the 256 MiB of the manifest.
 func TestBeginWithLargeMessages(t *testing.T) {
-	const size, messages, allowed = 750_000, 10, 30 << 20 // a sixth of 256 MiB without what the daemon takes besides
+	const size, messages, allowed = 750_000, 10, 40 << 20 // a sixth of 256 MiB without what the daemon takes besides
 	fill := func(format string, most int) string {
 		var text strings.Builder
 		for n := 0; text.Len() < size-1000 && n < most; n++ {
