@@ -31,6 +31,7 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
+	corrections *Subscriber // which a replay has in the events
 	stopServing func() error
 }
 
@@ -49,6 +50,7 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
 	s.stream.Network = true
 	s.subscriber = s.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}}, s.stream.Add)
+	s.corrections = s.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerCorrected}}}, func(pleg.Event) {})
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -92,6 +94,9 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 
 // Published returns all events so far.
 func (s *Simulation) Published() []pleg.Event { return s.subscriber.Events() }
+
+// Corrections returns all corrections of events so far.
+func (s *Simulation) Corrections() []pleg.Event { return s.corrections.Events() }
 
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 

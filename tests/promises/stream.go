@@ -41,6 +41,9 @@ func (p part) ordered() error {
 			want, known = p.publishedIn(epoch, ev.Seq)
 		}
 		want.Replayed = ev.Replayed
+		if ev.Replayed && !Equal(ev, want) {
+			want = p.correctedTo(ev, want)
+		}
 		if ev.PodUID != "" && len(published) > 0 && (!known || !Equal(ev, want)) {
 			return fmt.Errorf("got %+v, published was %+v", ev, want)
 		}
