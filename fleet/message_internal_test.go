@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -95,6 +96,50 @@ func TestLargeMessages(t *testing.T) {
 		if took := after.TotalAlloc - before.TotalAlloc; err == nil || took > size {
 			t.Errorf("%s: %v, and reading takes %d bytes, want an error and at most %d", name, err, took, size)
 		}
+	}
+}
+
+// An agent that begins with the largest messages of its node, which are good, takes little for each: sixty of them stay
+// below the 256 MiB of the manifest.
+func TestBeginWithLargeMessages(t *testing.T) {
+	const size, messages, allowed = 750_000, 10, 40 << 20 // a sixth of 256 MiB without what the daemon takes besides
+	fill := func(format string, most int) string {
+		var text strings.Builder
+		for n := 0; text.Len() < size-1000 && n < most; n++ {
+			fmt.Fprintf(&text, format, n)
+		}
+		return strings.TrimSuffix(text.String(), ",")
+	}
+	for name, pod := range map[string]string{
+		"labels": `"labels":{` + fill(`"%x":"",`, size) + `}`,
+		"events": `"events":[` + fill(`{"type":"ContainerDied","containerID":"%0100x"},`, maxObjects-10) + `]`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			bodies := make([][]byte, messages) // the connection holds them until they are read
+			for n := range bodies {
+				bodies[n] = fmt.Appendf(nil, `{"data":{"epoch":"e","podUID":"%d","podName":"web","podNamespace":"shop","pod":{%s}}}`, n, pod)
+			}
+			var before, after runtime.MemStats
+			runtime.GC()
+			debug.FreeOSMemory()
+			runtime.ReadMemStats(&before)
+			pods, most := make(map[string]*record), uint64(0)
+			for _, body := range bodies {
+				of, err := decode(body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				pods[string(of.PodUID)] = newRecord(of.PodUID, of.PodName, of.PodNamespace)
+				runtime.ReadMemStats(&after)
+				most = max(most, after.HeapInuse)
+			}
+			took := messages*size + most - before.HeapInuse
+			t.Logf("%d MiB", took>>20)
+			if took > allowed || len(pods) != messages {
+				t.Errorf("%d pods take %d MiB, want at most %d", len(pods), took>>20, allowed>>20)
+			}
+			runtime.KeepAlive(bodies)
+		})
 	}
 }
 

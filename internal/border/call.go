@@ -19,6 +19,8 @@ const (
 	// grace is how long a call may run after its context has ended. A process with a limit of
 	// CPU may not run for some tenths of a second.
 	grace = time.Second
+	// slice is a quarter of the period in which the kernel gives a process its limit of CPU.
+	slice = 25 * time.Millisecond
 	// maxAbandoned bounds the abandoned calls about single pods.
 	maxAbandoned = 256
 )
@@ -151,17 +153,35 @@ func run[T any](ctx context.Context, r *Runtime, of subject, c *inFlight, f func
 		return answer, withCause(ctx, err)
 	case <-ctx.Done():
 	}
-	for waits := time.Now(); ; waits = time.Now() {
-		select {
-		case err = <-done:
+	for {
+		err, returned, took := await(done, grace, time.After)
+		if returned {
 			return answer, withCause(ctx, err)
-		case <-time.After(grace):
 		}
-		if !late(time.Since(waits), grace) {
+		if !late(took, grace) {
 			r.calls.abandon(of, c)
 			return got, notReturned(ctx, c)
 		}
 	}
+}
+
+// await waits for a call to return, and says how long. It waits in slices: with a limit of CPU one wait is late by less than
+// the kernel's period, whatever its length, and a slice is late by most of it.
+func await[T any](returns <-chan T, wait time.Duration, after func(time.Duration) <-chan time.Time) (got T, returned bool, took time.Duration) {
+	began := time.Now()
+	for range max(1, wait/slice) {
+		select {
+		case got = <-returns:
+			return got, true, time.Since(began)
+		case <-after(min(wait, slice)):
+		}
+	}
+	select {
+	case got = <-returns: // both were ready
+		returned = true
+	default:
+	}
+	return got, returned, time.Since(began)
 }
 
 // late reports whether a wait took so much longer than it should that this process got no CPU: the embedder's code then had none

@@ -2,6 +2,7 @@ package border
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -23,4 +24,23 @@ func TestLate(t *testing.T) {
 			t.Errorf("a wait of %v that took %v: late %t, want %t", tt.wait, tt.took, got, tt.want)
 		}
 	}
+}
+
+// A process that gets CPU for a moment of each tenth of a second is late, and a process with CPU is not.
+func TestLateWithALimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, wait := range []time.Duration{reportWithin, grace} {
+			began := time.Now()
+			limited := func(d time.Duration) <-chan time.Time { // it runs at the next period
+				const period = 100 * time.Millisecond
+				at := (time.Since(began) + d + period - 1) / period * period
+				return time.After(at - time.Since(began))
+			}
+			for after, want := range map[*func(time.Duration) <-chan time.Time]bool{new(limited): true, new(time.After): false} {
+				if _, returned, took := await[int](nil, wait, *after); returned || late(took, wait) != want {
+					t.Errorf("a wait of %v took %v: late %t, want %t", wait, took, !want, want)
+				}
+			}
+		}
+	})
 }

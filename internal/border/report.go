@@ -36,14 +36,9 @@ func (r *Runtime) Report() pleg.Report {
 	if r.calls.isAbandoned(running) {
 		within = 0
 	}
-	waits := time.Now()
-	select {
-	case <-running.returned:
-		return *r.report.Load()
-	case <-time.After(within):
-	}
+	_, returned, took := await(running.returned, within, time.After)
 	report := *r.report.Load()
-	if age := time.Since(running.began); age >= grace && !late(time.Since(waits), within) {
+	if age := time.Since(running.began); !returned && age >= grace && !late(took, within) {
 		r.calls.abandon(of, running)
 		report.Degraded = fmt.Errorf("the runtime's Report has not returned for %v", age.Round(time.Second))
 	}

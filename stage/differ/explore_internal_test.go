@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/fields"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
@@ -31,6 +32,32 @@ var smallWorlds = map[string]struct {
 	"its UID belongs to another pod at once": {historyOf("a=running /s=running", "c=running /t=running"), budget{2, 1, 1, 1, 0}},
 	"its state is not known for a moment":    {historyOf("a=running /s=running", "a=unknown /s=running", "a=exited /s=running"), budget{2, 1, 0, 1, 0}},
 	"a life that lists may miss":             {historyOf("a=created /s=running", "a=running /s=running", "/s=running"), budget{2, 1, 1, 0, 0}},
+}
+
+// TestSmallWorldsCopyAll fails if a field is new that clone or encode may have to know.
+func TestSmallWorldsCopyAll(t *testing.T) {
+	fields.Require(t, machine{}, "records absent early queue quarantines doubts backlog lives",
+		"moved found taken",     // for the report of what waits, see survivors_test.go
+		"streamUp expectations", // they only have pods listed
+		"now do")                // of a step in progress
+	fields.Require(t, record{}, "phase old current asked named found unseen next sent need held replaced urgent asksEnd until owes listed",
+		"uid") // the same in all
+	fields.Require(t, sent{}, "pod asked passed need timeout")
+	fields.Require(t, unseen{}, "passed heard")
+	fields.Require(t, life{}, "passed heard")
+	fields.Require(t, passed{}, "pod container start", "sandbox")  // the id says it
+	fields.Require(t, lives{}, "begun told removed", "heard lost") // counts of the others
+	fields.Require(t, quarantine{}, "Quarantined rec tried late")
+	fields.Require(t, pleg.Quarantined{}, "Hung NextTry", "UID Namespace Name Since Err Call") // for people
+	fields.Require(t, quarantines{}, "pods", "first longest slots", "changed")                 // options; for the report
+	fields.Require(t, doubt{}, "rec wait due")
+	fields.Require(t, doubts{}, "pods", "first longest") // options
+	fields.Require(t, backlog{}, "open")
+	fields.Require(t, open{}, "Asked", "callers")                                          // there are none
+	fields.Require(t, stage.Change{}, "Pod Last At Events Reinspect Retry", "UID Timeout") // Timeout is in record.sent
+	fields.Require(t, stage.Asked{}, "Began Answered At")
+	fields.Require(t, world{}, "m history now at until asked left sent hangs canceled leaving listed alone committed first told ran vague",
+		"tick last err") // the order of ticks counts; of the last step; ends the search
 }
 
 // TestSmallWorlds tries every order of what may happen in a few small worlds. In any of them a step of a
@@ -280,7 +307,7 @@ func (e *encoder) record(w *world, r *record) {
 	if !r.until.At.IsZero() {
 		e.at(r.until.At)
 	}
-	e.bool(r.held, r.replaced, r.urgent)
+	e.bool(r.held, r.replaced, r.urgent, r.listed <= r.asked.Began)
 	e.time(w.now, r.asksEnd)
 	e.change(w.history, r.next)
 	for _, p := range r.unseen.passed {
@@ -294,6 +321,7 @@ func (e *encoder) record(w *world, r *record) {
 }
 
 func (e *encoder) passed(p passed) {
+	e.pod(e.w.history, p.pod)
 	e.byte(p.container.ID[0], byte(len(p.start)))
 }
 

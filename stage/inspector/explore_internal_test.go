@@ -1,12 +1,14 @@
 package inspector
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/fields"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
@@ -18,6 +20,13 @@ const (
 	mostCalls   = 4
 	mostMoments = 5
 )
+
+// TestSmallSkiesCopyAll fails if a field is new that clone or key may have to know.
+func TestSmallSkiesCopyAll(t *testing.T) {
+	fields.Require(t, flights{}, "all moved took begun cancelled", "slots hungAfter") // options
+	fields.Require(t, flight{}, "change started ends overtaken",
+		"timeout cancel superseded cut reported") // of the call and its report: the plan does not read them
+}
 
 // TestSmallSkies tries every order in which four calls on two slots begin, end, are cancelled as their pods
 // are gone, return long after their end, or hang. At each moment the plan is what the design says, and it changes
@@ -42,7 +51,9 @@ type sky struct {
 	flights flights
 	now     time.Time
 	begun   int
+	moved   time.Time // when one last began, ended by itself or was cancelled
 	path    []string
+	wrong   error
 }
 
 func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
@@ -52,7 +63,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	}
 	seen[key] = struct{}{}
 	p := s.flights.next(s.now)
-	if err := s.check(&p); err != nil {
+	if err := cmp.Or(s.wrong, s.check(&p)); err != nil {
 		t.Errorf("%v, after %s", err, strings.Join(s.path, ", "))
 		return
 	}
@@ -66,7 +77,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	}
 	if p.cancel != nil { // before anything else
 		i := slices.Index(s.flights.all, p.cancel)
-		try(true, fmt.Sprint("cancel ", i), func(s *sky) { s.flights.makeRoom(s.flights.all[i], s.now) })
+		try(true, fmt.Sprint("cancel ", i), func(s *sky) { s.moved = s.now; s.flights.makeRoom(s.flights.all[i], s.now) })
 		return
 	}
 	more := s.begun < mostCalls
@@ -75,6 +86,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 	for i, f := range s.flights.all {
 		try(true, fmt.Sprint("end ", i), func(s *sky) { s.end(i) })
 		try(!f.over(s.now), fmt.Sprint("gone ", i), func(s *sky) {
+			s.moved = s.now
 			s.flights.cancel(s.flights.all[i], s.now, nil)
 		})
 	}
@@ -83,6 +95,7 @@ func (s *sky) explore(t *testing.T, seen map[string]struct{}) {
 
 func (s *sky) begin(retry bool) {
 	s.begun++
+	s.moved = s.now
 	s.flights.add(&flight{change: stage.Change{Retry: retry}, started: s.now, ends: s.now.Add(smallLimit), cancel: func(error) {}})
 }
 
@@ -90,15 +103,25 @@ func (s *sky) begin(retry bool) {
 func (s *sky) end(i int) {
 	f := s.flights.all[i]
 	s.flights.all = slices.Delete(s.flights.all, i, i+1)
+	overtaken := make([]bool, len(s.flights.all))
+	for i, other := range s.flights.all {
+		overtaken[i] = other.overtaken || !f.over(s.now) && other.started.Before(f.started) && f.age(s.now) <= other.age(s.now)/2
+	}
 	if !f.over(s.now) {
+		s.moved = s.now
 		s.flights.answer(f, f.age(s.now), s.now)
+	}
+	for i, other := range s.flights.all {
+		if other.overtaken != overtaken[i] {
+			s.wrong = fmt.Errorf("a call of %v is overtaken: %v", other.started, other.overtaken)
+		}
 	}
 }
 
 // check compares a plan with the design.
 func (s *sky) check(p *plan) error {
 	all, taken := s.flights.all, len(s.flights.all)
-	well, retries, old, waited := 0, 0, 0, s.now.Sub(s.flights.moved)
+	well, retries, old, waited := 0, 0, 0, s.now.Sub(s.moved)
 	var oldestHung, ending *flight
 	for _, f := range all {
 		hung := f.overtaken && f.age(s.now) >= smallHung

@@ -1,0 +1,83 @@
+package otlp_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
+	sdklog "go.opentelemetry.io/otel/sdk/log"
+	"go.opentelemetry.io/otel/sdk/resource"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// resources notes the resource of the records that a receiver gets.
+type resources struct {
+	*receiver
+	last string
+}
+
+func (r *resources) Export(ctx context.Context, records []sdklog.Record) error {
+	r.last = records[0].Resource().Encoded(attribute.DefaultEncoder())
+	return r.receiver.Export(ctx, records)
+}
+
+// Each option acts: a receiver refuses the first requests of an exporter, and gets the events of its source.
+func TestOptionsAct(t *testing.T) {
+	var log kit.Log
+	got, registry := &resources{receiver: new(receiver)}, prometheus.NewPedanticRegistry()
+	type row struct {
+		set     func(*otlp.ExporterOptions)
+		require func(*testing.T)
+	}
+	events := func(t *testing.T) {
+		if len(got.got()) == 0 {
+			t.Error("the client has sent no event of the source")
+		}
+	}
+	rows := map[string]row{
+		"Client": {func(*otlp.ExporterOptions) {}, events}, // there is no exporter without these two
+		"Source": {func(*otlp.ExporterOptions) {}, events},
+		"Resource": {func(o *otlp.ExporterOptions) {
+			o.Resource = resource.NewSchemaless(attribute.String("k8s.node.name", "n7"))
+		}, func(t *testing.T) {
+			if got.last != "k8s.node.name=n7" {
+				t.Errorf("the resource is %q", got.last)
+			}
+		}},
+		"Logger":     {func(o *otlp.ExporterOptions) { o.Logger = log.Logger() }, func(t *testing.T) { log.RequireLines(t, 1, "exporting again") }},
+		"Registerer": {func(o *otlp.ExporterOptions) { o.Registerer = kit.Kept{Registerer: registry} }, func(t *testing.T) { kit.RequireMetric(t, registry, 2, "pleg_otlp_retries_total") }},
+	}
+	kit.RequireRows(t, otlp.ExporterOptions{}, rows)
+	for name, row := range rows {
+		kit.Bubble(t, name, func(t *testing.T) {
+			got.receiver = new(receiver)
+			got.set(func(request int) answer {
+				if request < 3 {
+					return unavailable
+				}
+				return accepts
+			})
+			runtime := plegtest.New()
+			runtime.Set("a", "c=running")
+			pipe, err := pipeline.New(pipeline.Options{Runtime: runtime})
+			kit.Must(t, err)
+			kit.Run(t, pipe.Run)
+			o := otlp.ExporterOptions{Client: got, Source: pipe}
+			row.set(&o)
+			e, err := otlp.NewExporter(o)
+			kit.Must(t, err)
+			stop := kit.Run(t, e.Run)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			kit.Must(t, stop())
+			row.require(t)
+		})
+	}
+}
