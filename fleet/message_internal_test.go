@@ -58,8 +58,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
-	if got, err := decodeStatus(body, &m); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
-		t.Errorf("got the status %+v, want %+v", got, status)
+	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
+		t.Errorf("got %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		s.apply(new(event(5, pleg.ContainerRemoved, id)))

@@ -18,8 +18,9 @@ type record struct {
 	stored   time.Time
 	sequence uint64
 	count    uint64
-	// podState is what is published of the pod, with the encoded status; Labels are of the status too.
+	// podState is what is published of the pod, with the encoded status and the labels, which are of the status too.
 	podState
+	podLabels
 
 	status  *pleg.PodStatus
 	encoded []byte
@@ -66,7 +67,7 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 // encode returns a message with the pod. If it would have more bytes than limit, it leaves something out, and says
 // so, also in cut.
 func (r *record) encode(m *cloudEvent, limit int) (body []byte, cut string) {
-	pod, status := &podTimed{podState: r.podState, Events: make([]timed, len(r.Events))}, r.encoded
+	pod, status := &podTimed{podLabels: r.podLabels, podState: r.podState, Events: make([]timed, len(r.Events))}, r.encoded
 	for i := range r.Events {
 		pod.Events[i] = newTimed(&r.Events[i])
 	}
