@@ -57,12 +57,13 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// podTimed is a pod as it is written. Its status follows it.
+// podTimed is a pod as it is written, like podState. Its status follows it.
 type podTimed struct {
 	podLabels
-	podState
 
+	Gone   bool    `json:"gone"`
 	Events []timed `json:"events,omitempty"`
+	Error  string  `json:"error,omitempty"`
 }
 
 // data is what a message says: an event, or something else; Seq is then the number of the node's last event.
@@ -93,9 +94,9 @@ type podState struct {
 	Gone bool `json:"gone"`
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
-	Events []pleg.Event `json:"events,omitempty"`
+	Events []pleg.Event `json:"events"`
 	// Error says what was too large to publish.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error"`
 }
 
 // podStatus, containerStatus and sandboxStatus are what is published of those of package pleg.
