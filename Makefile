@@ -252,11 +252,11 @@ bench: ## compare with the kubelet's PLEG (25 minutes)
 	$(MAKE) -C bench all
 
 .PHONY: reproduce
-reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/upstream.md
+reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/dev/upstream.md
 	$(MAKE) -C bench reproduce
 
 .PHONY: upstream
-upstream: ## apply the steps of docs/upstream.md, test and measure them, 30 minutes
+upstream: ## apply the steps of docs/dev/upstream.md, test and measure them, 30 minutes
 	cd kubelet && $(ALONE) run ./upstream $(GO) test -trimpath -race -count=1 -timeout 20m k8s.io/cri-client/pkg \
 		k8s.io/kubernetes/pkg/kubelet/pleg k8s.io/kubernetes/pkg/kubelet/container k8s.io/kubernetes/pkg/kubelet/kuberuntime
 	cd kubelet && $(ALONE) run ./upstream $(GO) test -trimpath -race -count=1 -run 'SameAsGenericPLEG|AgainstGenericPLEG' . -args -sequences 300

@@ -275,9 +275,18 @@ func (h hints) RequestRelist(uid pleg.PodUID) {
 	h.p.hinter.RequestRelist(uid)
 }
 
+// StreamUp lets ends wait for their events, except the kubelet's, which have no codes of events.
+func (h hints) StreamUp(up bool) {
+	h.p.cache.AnnounceRemoved(up && !h.p.opts.KubeletEvents)
+	h.Lister.StreamUp(up)
+}
+
 func (h hints) Announce(hint pleg.Hint) {
-	if hint.Status != nil { // the container may be removed before it is inspected
+	switch {
+	case hint.Status != nil: // the container may be removed before it is inspected
 		h.p.cache.KeepRemoved(hint.Status)
+	case hint.Removed:
+		h.p.cache.NoteRemoved(hint.Container)
 	}
 	h.p.differ.Announce(differ.Announcement{Hint: hint, Tick: h.p.ticks.Next()})
 }

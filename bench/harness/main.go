@@ -31,7 +31,7 @@ func main() {
 	flag.StringVar(&s.out, "out", "../results", "folder of the results")
 	flag.StringVar(&s.page, "page", "", "page with generated parts; none if empty")
 	flag.IntVar(&s.runs, "runs", 5, "number of runs of each scenario; 0 only writes the page again")
-	flag.BoolVar(&s.compare, "compare", false, "measure and print the table of docs/upstream.md")
+	flag.BoolVar(&s.compare, "compare", false, "measure and print the table of docs/dev/upstream.md")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

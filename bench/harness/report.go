@@ -10,12 +10,12 @@ import (
 	"strings"
 )
 
-// comparison is a row of docs/upstream.md: a figure of each of the columns.
+// comparison is a row of docs/dev/upstream.md: a figure of each of the columns.
 type comparison struct {
 	what, scenario, metric string
 }
 
-// columns are those of the table in docs/upstream.md.
+// columns are those of the table in docs/dev/upstream.md.
 var columns = []Candidate{kubelet, smallStep, dropIn}
 
 var comparisons = []comparison{

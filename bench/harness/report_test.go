@@ -26,7 +26,7 @@ func page(t *testing.T, text string) string {
 
 // TestPageIsUpToDate renders the page again from the results, as make -C bench report does.
 func TestPageIsUpToDate(t *testing.T) {
-	const committed = "../../docs/benchmarks.md"
+	const committed = "../../docs/dev/benchmarks.md"
 	r, err := readResults("../results")
 	kit.Must(t, err)
 	again := page(t, contents(t, committed))

@@ -100,7 +100,7 @@ func choose(patterns []string) ([]Scenario, error) {
 	all := scenarios()
 	for _, p := range patterns {
 		if !slices.ContainsFunc(all, func(s Scenario) bool { return s.matches(p) }) {
-			return nil, fmt.Errorf("no scenario matches %q: docs/benchmarks.md has their names", p)
+			return nil, fmt.Errorf("no scenario matches %q: docs/dev/benchmarks.md has their names", p)
 		}
 	}
 	return slices.DeleteFunc(all, func(s Scenario) bool {

@@ -18,8 +18,13 @@ const (
 type removed struct {
 	byID   map[pleg.ContainerID]removedStatus
 	oldest []pleg.ContainerID
+	// announced is set while events say which containers are removed. changed, if not nil, is closed
+	// by the next of them.
+	announced bool
+	changed   chan struct{}
 }
 
+// removedStatus has no status if an event without one said that the container is removed.
 type removedStatus struct {
 	status *pleg.ContainerStatus
 	since  time.Time
@@ -27,7 +32,12 @@ type removedStatus struct {
 
 // KeepRemoved keeps the final status of a container that is removed, or may soon be, for a
 // while.
-func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
+func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) { c.noteRemoved(status.ID, status) }
+
+// NoteRemoved notes that nothing more will be announced of a container.
+func (c *Cache) NoteRemoved(id pleg.ContainerID) { c.noteRemoved(id, nil) }
+
+func (c *Cache) noteRemoved(id pleg.ContainerID, status *pleg.ContainerStatus) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, now := &c.removed, time.Now()
@@ -35,9 +45,46 @@ func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
 		delete(r.byID, r.oldest[0])
 		r.oldest = r.oldest[1:]
 	}
-	if _, ok := r.byID[status.ID]; !ok {
-		r.oldest = append(r.oldest, status.ID)
-		r.byID[status.ID] = removedStatus{status, now}
+	have, known := r.byID[id]
+	if !known {
+		r.oldest = append(r.oldest, id)
+		have.since = now
+	}
+	if have.status == nil {
+		have.status = status
+	}
+	r.byID[id] = have
+	r.wake()
+}
+
+// AnnounceRemoved notes whether events say from now on which containers are removed.
+func (c *Cache) AnnounceRemoved(on bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.removed.announced = on
+	c.removed.wake()
+}
+
+// AwaitRemoved returns a channel that is closed when there may be more to know of how a container ended
+// that is not listed any more: then ask again. It is nil if nothing more will be known.
+func (c *Cache) AwaitRemoved(id pleg.ContainerID) <-chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &c.removed
+	if _, known := r.byID[id]; known || !r.announced {
+		return nil
+	}
+	if r.changed == nil {
+		r.changed = make(chan struct{})
+	}
+	return r.changed
+}
+
+// wake ends the waits, so that each looks again.
+func (r *removed) wake() {
+	if r.changed != nil {
+		close(r.changed)
+		r.changed = nil
 	}
 }
 

@@ -229,7 +229,7 @@ func watchHeap() (peak func() float64) {
 	}
 }
 
-// row is a row of the table of docs/upstream.md.
+// row is a row of the table of docs/dev/upstream.md.
 func (c *config) row(u usage) string {
 	what := "idle"
 	if c.node.churn {

@@ -64,3 +64,37 @@ func TestPodsThatRunComeFirst(t *testing.T) {
 		t.Errorf("%+v is inspected first, want the pod that runs", c)
 	}
 }
+
+// Pods that wait cost little at each list, and the change that is inspected is that of the newest.
+func TestPodsThatWait(t *testing.T) {
+	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
+	var ticks stage.Ticks
+	at, pods := time.Unix(1, 0), newPods()
+	var in listing
+	list := func() {
+		at = at.Add(time.Second)
+		in.Listing = stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: at}, Pods: pods}
+		m.step(&in, at)
+	}
+	list()
+	if got := testing.AllocsPerRun(100, list); got > float64(len(pods)) {
+		t.Errorf("allocations of a list while %d pods wait = %v, want less", len(pods), got)
+	}
+	pods = newPods()
+	list()
+	for range pods {
+		c, _, _ := m.next(at)
+		if !c.At.Equal(at) || c.Last != c.Pod || c.Pod != m.records[c.UID].current {
+			t.Fatalf("the change is of %v, want the newest answer, of %v", c.At, at)
+		}
+		for _, ev := range c.Events {
+			if !ev.ObservedAt.Equal(at) {
+				t.Fatalf("an event was observed at %v, want %v", ev.ObservedAt, at)
+			}
+		}
+		m.step(accepted{c}, at)
+	}
+	if c, _, _ := m.next(at); c != nil {
+		t.Errorf("%v waits although all were accepted", c.UID)
+	}
+}

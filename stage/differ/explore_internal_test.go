@@ -133,6 +133,11 @@ func (w *world) clone() *world {
 		rec = new(record)
 		*rec = *old
 		rec.unseen = unseen{slices.Clone(old.unseen.passed), slices.Clone(old.unseen.heard)}
+		if old.next != nil {
+			next := *old.next
+			next.Events = slices.Clone(next.Events)
+			rec.next = &next
+		}
 		m.records[explorePod] = rec
 	}
 	m.do = effects{}

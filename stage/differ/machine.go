@@ -154,6 +154,10 @@ func (m *machine) carryOut(rec *record, do todo) {
 
 // dequeue takes a pod out of the queue.
 func (m *machine) dequeue(rec *record) {
+	if m.queue[0] == rec { // without moving what may be thousands
+		pop(&m.queue)
+		return
+	}
 	i := slices.Index(m.queue, rec)
 	m.queue = slices.Delete(m.queue, i, i+1)
 }

@@ -54,6 +54,15 @@ func sameContainer(a, b *pleg.Container) bool {
 	return a.ID == b.ID && kindOf(a.State) == kindOf(b.State)
 }
 
+// equal reports whether two answers about a pod that exists show the same.
+func equal(old, cur *pleg.Pod) bool {
+	if old == nil || cur == nil {
+		return false
+	}
+	like := func(a, b *pleg.Container) bool { return a.ID == b.ID && a.State == b.State }
+	return slices.EqualFunc(old.Containers, cur.Containers, like) && slices.EqualFunc(old.Sandboxes, cur.Sandboxes, like)
+}
+
 // containerOf returns the container or sandbox with this id, or nil; the pod may be nil.
 func containerOf(pod *pleg.Pod, id pleg.ContainerID) (found *pleg.Container) {
 	each(pod, func(c *pleg.Container, _ bool) {

@@ -117,9 +117,21 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 	l.answered(&r.unseen, v, pod, asked.Began)
 	r.current, r.asked = pod, asked
 	r.named = cmp.Or(pod, r.named, r.unseen.pod())
+	if r.phase == queued && len(r.unseen.passed) == 0 && equal(was, pod) {
+		r.renew() // while thousands of pods wait, a list comes each second
+		return todo{counts: true}
+	}
 	do := r.consider(listing, l)
 	do.counts, do.found = true, r.phase != settled && !same(was, pod)
 	return do
+}
+
+// renew makes the change that waits one to the newest answer, which equals the one before.
+func (r *record) renew() {
+	r.next.Pod, r.next.Last, r.next.At = r.current, r.named, r.asked.At
+	for i := range r.next.Events {
+		r.next.Events[i].ObservedAt = r.asked.At
+	}
 }
 
 // listedBy notes that a listing has the pod.

@@ -65,8 +65,15 @@ func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *ple
 		return nil
 	}
 	c := status.Container(ev.ContainerID)
-	if c == nil && (ev.Type == pleg.ContainerDied || ev.Type == stage.ContainerRan) {
-		c = i.finalStatus(ev.ContainerID, last)
+	if hasEnded(c) || ev.Type != pleg.ContainerDied && ev.Type != stage.ContainerRan {
+		return c
+	}
+	// The last inspection may know more than an earlier event. The id may have been another container's.
+	if was := last.Container(ev.ContainerID); hasEnded(was) {
+		return was
+	}
+	if final := i.opts.Cache.GetRemoved(ev.ContainerID); final != nil && (c == nil || final.StartedAt.Equal(c.StartedAt)) {
+		return final
 	}
 	return c
 }
@@ -90,15 +97,6 @@ func (i *Inspector) corrections(c stage.Change, before contradicted, last, statu
 		})
 	}
 	return events
-}
-
-// finalStatus returns the last status of a container that the runtime does not know any more;
-// nil if its end was never seen. The last inspection may know more than an earlier event.
-func (i *Inspector) finalStatus(id pleg.ContainerID, last *pleg.PodStatus) *pleg.ContainerStatus {
-	if c := last.Container(id); c != nil && c.State == pleg.StateExited {
-		return c
-	}
-	return i.opts.Cache.GetRemoved(id)
 }
 
 // keepRemoved has the cache keep the final statuses of containers that the pod no

@@ -28,6 +28,8 @@ type Cache interface {
 	KeepRemoved(status *pleg.ContainerStatus)
 	// GetRemoved returns it, or nil.
 	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
+	// AwaitRemoved returns a channel that is closed when GetRemoved may know more; nil if it never will.
+	AwaitRemoved(id pleg.ContainerID) <-chan struct{}
 }
 
 // Options configure an [Inspector].
@@ -67,6 +69,9 @@ type Inspector struct {
 	flights      flights
 	workers      conc.WaitGroup // bounded by the flights
 	results      chan result
+	// late is how many changes wait for what events say of their ends; each comes back by told.
+	late int
+	told chan unsaid
 	// startedAt is when Run began, answered State.Answered.
 	startedAt, answered time.Time
 }
@@ -78,7 +83,7 @@ func New(o Options) (*Inspector, error) {
 		good:    make(map[pleg.PodUID]*pleg.PodStatus),
 		failing: make(map[pleg.PodUID]bool), contradicted: make(map[pleg.PodUID]contradicted),
 		flights: flights{slots: o.Inspectors, hungAfter: o.HungAfter},
-		results: make(chan result),
+		results: make(chan result), told: make(chan unsaid),
 	}
 	i.state.Store(&State{})
 	var err error
@@ -107,7 +112,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	i.startedAt = time.Now()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
-	for in.Inspect != nil || len(i.flights.all) > 0 {
+	for in.Inspect != nil || len(i.flights.all) > 0 || i.late > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil {
@@ -137,12 +142,14 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		case change := <-late:
 			i.startInspection(ctx, change)
 		case change := <-in.Gone:
-			i.remove(change, out)
-			settled <- stage.Settled{UID: change.UID, How: stage.Committed}
+			i.remove(ctx, change, out, settled)
 		case c := <-in.Cancel:
 			i.cancelInspection(c, time.Now())
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
+		case u := <-i.told:
+			i.late--
+			i.say(u, out, settled)
 		case <-alarm.C: // the plan is another one now
 		}
 	}

@@ -27,9 +27,8 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	switch {
 	case s.How == stage.Committed:
 		i.metrics.duration.Observe(r.took.Seconds())
-		if i.succeed(c, r.status, out, now) {
-			s.How = stage.Contradicted
-		}
+		i.sayWhenKnown(ctx, i.succeed(c, r.status, s, now), out, settled)
+		return
 	case s.How == stage.Superseded, ctx.Err() != nil, r.cancelled && f.cut:
 	default:
 		i.metrics.duration.Observe(r.took.Seconds())
@@ -59,19 +58,21 @@ func (i *Inspector) ending(ctx context.Context, r result) stage.Ending {
 	return stage.Failed
 }
 
-// succeed publishes a change whose status is known. It reports whether the status contradicts the list.
-func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, out chan<- stage.Outcome, now time.Time) bool {
+// succeed writes a status to the cache, and returns what is to be published.
+func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, s stage.Settled, now time.Time) unsaid {
 	last, before := i.good[c.UID], i.contradicted[c.UID]
 	status := complete(c, got, last)
-	contradicts := i.compare(c.Pod, status, now)
+	if i.compare(c.Pod, status, now) {
+		s.How = stage.Contradicted
+	}
 	i.keepRemoved(last, status)
 	i.good[c.UID] = status
 	delete(i.failing, c.UID)
 	i.opts.Cache.Set(c.UID, status, nil, c.At)
-	events := i.fillFromStatus(append(c.Events, i.corrections(c, before, last, status)...), status, last)
-	events = append(events, networkEvents(c, last, status, i.startedAt)...)
-	out <- stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: events}
-	return contradicts
+	return unsaid{
+		outcome: stage.Outcome{UID: c.UID, Pod: c.Pod, Status: status, Events: append(c.Events, i.corrections(c, before, last, status)...)},
+		network: networkEvents(c, last, status, i.startedAt), status: status, last: last, settled: s,
+	}
 }
 
 // fail publishes the error of an inspection.
@@ -87,14 +88,17 @@ func (i *Inspector) fail(ctx context.Context, r result) {
 }
 
 // remove settles the change of a pod that is gone.
-func (i *Inspector) remove(c stage.Change, out chan<- stage.Outcome) {
-	events := i.fillFromStatus(c.Events, i.good[c.UID], nil)
-	i.keepRemoved(i.good[c.UID], nil)
+func (i *Inspector) remove(ctx context.Context, c stage.Change, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	last := i.good[c.UID]
+	i.keepRemoved(last, nil)
 	delete(i.good, c.UID)
 	delete(i.failing, c.UID)
 	delete(i.contradicted, c.UID)
 	i.opts.Cache.Delete(c.UID, c.At)
-	out <- stage.Outcome{UID: c.UID, Last: c.Last, Events: events}
+	i.sayWhenKnown(ctx, unsaid{
+		outcome: stage.Outcome{UID: c.UID, Last: c.Last, Events: c.Events}, status: last,
+		settled: stage.Settled{UID: c.UID, How: stage.Committed},
+	}, out, settled)
 }
 
 // cancelInspection ends an inspection whose pod is gone, or that hangs and that somebody asks

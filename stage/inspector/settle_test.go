@@ -97,7 +97,9 @@ func TestEndOfRunFailsNoInspection(t *testing.T) {
 		f.inspect <- change(2, plegtest.Pod("a", "c=exited"))
 		synctest.Wait()
 		f.cancel()
-		<-f.settled
+		if s := <-f.settled; s.How != stage.Failed {
+			t.Errorf("settled %+v, want a failure that hangs nothing", s)
+		}
 		if _, err := f.cache.Get("a"); err != nil {
 			t.Errorf("the cache has %v after the end, want the last status", err)
 		}

@@ -18,7 +18,7 @@ var library = []string{"", "/pleg", "/cache", "/cri", "/server", "/client", "/no
 
 const ours = "github.com/pleg-pipeline/pleg-pipeline"
 
-// An embedder pays for what docs/dependencies.md names, and for nothing else: neither for what the
+// An embedder pays for what docs/dev/dependencies.md names, and for nothing else: neither for what the
 // program or a fleet needs, nor for an HTTP server.
 func TestEmbeddingIsLight(t *testing.T) {
 	args := []string{"list", "-deps", "-f", `{{with .Module}}{{.Path}} {{$.ImportPath}} {{join $.Imports " "}}{{end}}`}
@@ -39,7 +39,7 @@ func TestEmbeddingIsLight(t *testing.T) {
 	}
 	slices.Sort(modules)
 	modules = slices.Compact(modules)
-	text, err := os.ReadFile("../../docs/dependencies.md")
+	text, err := os.ReadFile("../../docs/dev/dependencies.md")
 	kit.Must(t, err)
 	_, section, _ := strings.Cut(string(text), "## In the library\n")
 	section, _, _ = strings.Cut(section, "An embedder of `fleet`")

@@ -144,7 +144,7 @@ func TestReadmeListsEveryPage(t *testing.T) {
 	for page := range files(t, ".md") {
 		page, err := filepath.Rel("../..", page)
 		kit.Must(t, err)
-		if page = filepath.ToSlash(page); strings.HasPrefix(page, "docs/adr/") || strings.HasPrefix(page, "tests/") {
+		if page = filepath.ToSlash(page); strings.HasPrefix(page, "docs/dev/adr/") || strings.HasPrefix(page, "tests/") {
 			page = path.Dir(page)
 		}
 		if page != "README.md" && !strings.Contains(string(readme), "]("+page+")") {

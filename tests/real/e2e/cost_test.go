@@ -5,6 +5,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -94,16 +95,20 @@ func costOfChangeWithEvents(t *testing.T, beside int) {
 	nowChanges, _, nowCalls := spent(ctx, t, in)
 	changes, calls, events = nowChanges-changes, nowCalls-calls, in.countEvents(f.pods...)-events
 	var behind []time.Duration
+	var slow float64 // calls for starts: while one lasts, its pod is listed once a second, in two calls
 	for _, e := range f.lab.History().All() {
+		if e.Step == lab.Started && e.Began.After(began) {
+			slow += 2 * math.Floor(e.Ended.Sub(e.Began).Seconds())
+		}
 		if runtime, ours := in.criEvents.announced(e.ContainerID, e.Step), in.reported(e.ContainerID, e.Step); e.Began.After(began) && !runtime.IsZero() && !ours.IsZero() {
 			behind = append(behind, ours.Sub(runtime))
 		}
 	}
 	slices.Sort(behind)
 	load, _ := os.ReadFile("/proc/loadavg")
-	t.Logf("FIGURE %v changes with %d events in %v: %.2f calls each; p50 %v, p99 %v after the runtime's event of %d; load %s", changes, events,
-		took.Round(time.Millisecond), calls/changes, behind[len(behind)/2], behind[len(behind)*99/100], len(behind), strings.TrimSpace(string(load)))
-	if calls > maxCalls*changes {
+	t.Logf("FIGURE %v changes with %d events in %v: %.2f calls each, and %v for starts that are slow; p50 %v, p99 %v after the runtime's event of %d; load %s", changes, events,
+		took.Round(time.Millisecond), (calls-slow)/changes, slow, behind[len(behind)/2], behind[len(behind)*99/100], len(behind), strings.TrimSpace(string(load)))
+	if calls > maxCalls*changes+slow {
 		t.Errorf("%v calls for %v changes, want at most %d each", calls, changes, maxCalls)
 	}
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package e2e_test runs real kubelets on a real containerd or CRI-O, one after the other, each with
-// a runtime of its own: the released kubelet, kubelets with the steps of docs/upstream.md, and a
+// a runtime of its own: the released kubelet, kubelets with the steps of docs/dev/upstream.md, and a
 // kubelet with the pipeline instead of GenericPLEG; the first and the last also with the gate
 // EventedPLEG on. All must pass all steps; the log compares their times. build.sh builds them.
 package e2e_test

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Runs the kubelet's own node e2e (test/e2e_node of Kubernetes) on containerd, as root: with the released
-# kubelet, with the steps of docs/upstream.md, and with the drop-in. It prints how many specs passed with
+# kubelet, with the steps of docs/dev/upstream.md, and with the drop-in. It prints how many specs passed with
 # each, and names those that differ. The first time the builds take half an hour.
 #
 # NODE_E2E_KINDS chooses kubelets ("stock pipeline"), NODE_E2E_PARTS parts of the suite ("parallel serial

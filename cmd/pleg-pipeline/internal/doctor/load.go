@@ -20,7 +20,7 @@ import (
 )
 
 // widths are the numbers of pods that are inspected at once: as a kubelet does, with the
-// small step of docs/upstream.md, and as the pipeline in a kubelet does.
+// small step of docs/dev/upstream.md, and as the pipeline in a kubelet does.
 var widths = []int{1, 4, 16}
 
 // Load is how the runtime answers the calls of relists. Its JSON form is one of the

@@ -38,13 +38,14 @@ func (images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallO
 
 var proc = fstest.MapFS{
 	"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink},
+	"7/fd/4": {Data: []byte("socket:[71]"), Mode: fs.ModeSymlink},
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
 
 // TestUnread watches clients with something to read. looks is what is unread each second; after the
 // last, nothing changes for nine seconds, and then all is read.
 func TestUnread(t *testing.T) {
-	const agent, other, unknown = 70, 80, 90
+	const agent, again, other, unknown = 70, 71, 80, 90 // the agent has two connections
 	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
@@ -54,6 +55,7 @@ func TestUnread(t *testing.T) {
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},
 		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil},
 		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}}, []uint32{agent}},
+		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500, again: 500}, {agent: 500, again: 500}}, []uint32{agent}},
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},

@@ -60,7 +60,7 @@ func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unrea
 				c.pid = owners(r.o.Proc, s.Peer)[s.Peer]
 			}
 			client, _ := process.Read(r.o.Proc, c.pid)
-			all = append(all, nodestate.Unread{Since: c.since, Client: client, Bytes: c.bytes})
+			all = add(all, nodestate.Unread{Since: c.since, Client: client, Bytes: c.bytes})
 		}
 		r.seen[s.Peer] = c
 	}
@@ -74,6 +74,20 @@ func (r *readers) look(now time.Time, long time.Duration) (all []nodestate.Unrea
 		return 1
 	})
 	return all
+}
+
+// add adds a client, or the next connection of one.
+func add(all []nodestate.Unread, u nodestate.Unread) []nodestate.Unread {
+	for n := range all {
+		if of := &all[n]; of.Client != nil && u.Client != nil && of.Client.PID == u.Client.PID {
+			of.Bytes += u.Bytes
+			if u.Since.Before(of.Since) {
+				of.Since = u.Since
+			}
+			return all
+		}
+	}
+	return append(all, u)
 }
 
 // realPath returns a path without symbolic links, such as /var/run.

@@ -79,8 +79,9 @@ type Watcher struct {
 	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
-	// answering is since when the runtime answers as usual.
-	answering time.Time
+	// answering is since when the runtime answers as usual, relieved since when the node is not
+	// overloaded.
+	answering, relieved time.Time
 }
 
 // container is a running container or a ready sandbox.
@@ -150,6 +151,9 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 	if !answers(status) {
 		w.answering = now
 	}
+	if w.missesEnds() && w.isOverloaded() {
+		w.relieved = now
+	}
 	w.seek(pods, now)
 	if w.answering.Before(now) {
 		w.askLost(ctx, runtime, now)
@@ -167,12 +171,6 @@ func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnI
 	}
 	slices.SortStableFunc(all, func(a, b nodestate.Stuck) int { return a.Since.Compare(b.Since) })
 	w.stuck.Store(&all)
-}
-
-// answers reports whether the runtime answers as usual.
-func answers(s pleg.Status) bool {
-	r := s.Relist
-	return r.Failures == 0 && nodestate.Of(s.Details).Since.Slow.IsZero() && (r.Started.IsZero() || s.At.Sub(r.Started) < settle)
 }
 
 // hanging returns the containers and sandboxes of the pods whose inspections hang.
@@ -324,6 +322,8 @@ func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.
 		stuck.Shim = s.process
 		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told
 	}
-	since := slices.MaxFunc([]time.Time{c.ended, c.held, w.answering}, time.Time.Compare)
-	return !asOf.Before(since.Add(agreesWithin))
+	// What the runtime had no chance to tell does not count.
+	late := slices.MinFunc([]time.Time{w.relieved, c.ended.Add(lateBy)}, time.Time.Compare)
+	stuck.Since = slices.MaxFunc([]time.Time{c.ended, c.held, w.answering, late}, time.Time.Compare)
+	return !asOf.Before(stuck.Since.Add(agreesWithin))
 }

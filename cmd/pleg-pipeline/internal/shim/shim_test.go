@@ -419,10 +419,14 @@ func TestHangingPod(t *testing.T) {
 // time does not count.
 func TestBusyRuntime(t *testing.T) {
 	since := time.Unix(1, 0)
-	for name, busy := range map[string]pleg.Status{
-		"stopped": {Relist: pleg.RelistStatus{Started: since}},
-		"failing": {Relist: pleg.RelistStatus{Failures: 1}},
-		"slow":    {Details: nodestate.State{Since: nodestate.Since{Slow: since}}},
+	for name, tc := range map[string]struct {
+		busy pleg.Status
+		load string
+	}{
+		"stopped":             {pleg.Status{Relist: pleg.RelistStatus{Started: since}}, ""},
+		"failing":             {pleg.Status{Relist: pleg.RelistStatus{Failures: 1}}, ""},
+		"slow":                {pleg.Status{Details: nodestate.State{Since: nodestate.Since{Slow: since}}}, ""},
+		"on a node like that": {pleg.Status{}, "29.89 16.16 9.62 4096/5000 812\n"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			n := &node{cache: podcache.New()}
@@ -439,22 +443,56 @@ func TestBusyRuntime(t *testing.T) {
 				}
 			}
 			pass(3)
-			busy.At = time.Now()
-			n.status.Store(&busy)
+			tc.busy.At = time.Now()
+			n.status.Store(&tc.busy)
+			n.load(tc.load)
 			n.set(map[int][]string{11: inC1("Z")})
 			pass(30)
 			if got := w.Stuck(); len(got) > 0 {
 				t.Errorf("while the runtime is busy: %+v", got)
 			}
 			n.status.Store(nil)
+			n.load("0.50 0.40 0.30 1/500 812\n")
+			since := time.Now()
 			pass(4)
 			if got := w.Stuck(); len(got) > 0 {
 				t.Errorf("4 s later: %+v", got)
 			}
 			pass(3)
-			if got := w.Stuck(); len(got) != 1 || got[0].ID != "c1" {
-				t.Errorf("7 s later: %+v", got)
+			if got := w.Stuck(); len(got) != 1 || got[0].ID != "c1" || since.Sub(got[0].Since).Abs() > time.Second {
+				t.Errorf("7 s later: %+v, want c1 since %v", got, since)
 			}
 		})
 	}
+}
+
+// TestNodeStaysOverloaded has a container whose end the runtime never tells.
+func TestNodeStaysOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &node{cache: podcache.New()}
+		n.files.Store(&fstest.MapFS{"self/stat": {}})
+		n.set(map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2})
+		n.load("29.89 16.16 9.62 4096/5000 812\n")
+		w := n.watcher()
+		n.running(pleg.StateRunning)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, nil) })
+		time.Sleep(3 * time.Second)
+		n.set(map[int][]string{11: inC1("Z")})
+		began := time.Now()
+		for len(w.Stuck()) == 0 && time.Since(began) < time.Hour {
+			time.Sleep(time.Second)
+			n.running(pleg.StateRunning)
+			synctest.Wait()
+		}
+		if took := time.Since(began); took < 5*time.Minute || took > 5*time.Minute+10*time.Second {
+			t.Errorf("found after %v, want some seconds after five minutes", took)
+		}
+	})
+}
+
+// load sets what /proc/loadavg contains.
+func (n *node) load(text string) {
+	files := maps.Clone(*n.files.Load())
+	files["loadavg"] = &fstest.MapFile{Data: []byte(text)}
+	n.files.Store(&files)
 }

@@ -1,0 +1,62 @@
+package inspector
+
+import (
+	"context"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
+)
+
+// sayWait is the longest wait for an event that a list has overtaken. A process that gets 2 % of a
+// CPU reads it up to a second later than the list.
+const sayWait = 2 * time.Second
+
+// unsaid is a change that the cache has and the log has not.
+type unsaid struct {
+	outcome stage.Outcome // its events are not filled
+	network []pleg.Event
+	// status and last are what the events are filled from; both may be nil.
+	status, last *pleg.PodStatus
+	settled      stage.Settled
+}
+
+// sayWhenKnown publishes a change. If it reports the end of a container that is removed, and an event
+// that is on its way may say how it ended, a worker waits for that first.
+func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	var ended []pleg.ContainerID
+	for _, ev := range u.outcome.Events {
+		removed := ev.Type == pleg.ContainerDied && !ev.Sandbox && (u.outcome.Pod == nil || u.status.Container(ev.ContainerID) == nil)
+		if removed && !hasEnded(i.statusFor(&ev, u.status, u.last)) && i.opts.Cache.AwaitRemoved(ev.ContainerID) != nil {
+			ended = append(ended, ev.ContainerID)
+		}
+	}
+	if len(ended) == 0 {
+		i.say(u, out, settled)
+		return
+	}
+	i.late++
+	i.workers.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, sayWait)
+		defer cancel()
+		for _, id := range ended {
+			for more := i.opts.Cache.AwaitRemoved(id); more != nil && ctx.Err() == nil; more = i.opts.Cache.AwaitRemoved(id) {
+				select {
+				case <-more:
+				case <-ctx.Done():
+				}
+			}
+		}
+		i.told <- u
+	})
+}
+
+// say publishes a change, and settles it.
+func (i *Inspector) say(u unsaid, out chan<- stage.Outcome, settled chan<- stage.Settled) {
+	u.outcome.Events = append(i.fillFromStatus(u.outcome.Events, u.status, u.last), u.network...)
+	out <- u.outcome
+	settled <- u.settled
+}
+
+// hasEnded reports whether a status says how its container ended; it may be nil.
+func hasEnded(c *pleg.ContainerStatus) bool { return c != nil && c.State == pleg.StateExited }

@@ -1,0 +1,71 @@
+package invariants_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// TestListOvertakesEvent has a container that is killed and removed at once. A list shows that before the
+// event with its exit code comes.
+func TestListOvertakesEvent(t *testing.T) {
+	const wait = 2 * time.Second
+	ended := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137}}
+	removed := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Removed: true}
+	for name, tc := range map[string]struct {
+		options pipeline.Options
+		left    string // of the pod; empty if it is gone
+		hint    pleg.Hint
+		breaks  bool // the event stream, before
+		after   time.Duration
+		code    bool
+	}{
+		"the code comes":             {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, false, wait / 4, true},
+		"the code comes, of a pod":   {pipeline.Options{Events: pipeline.EventsAuto}, "", ended, false, wait / 4, true},
+		"the removal comes":          {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", removed, false, wait / 4, false},
+		"the stream is broken":       {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, true, 0, false},
+		"no events":                  {pipeline.Options{}, "d=running", ended, false, 0, false},
+		"the kubelet waits for none": {pipeline.Options{Events: pipeline.EventsAuto, KubeletEvents: true}, "d=running", ended, false, 0, false},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			tc.options.RelistPeriod, tc.options.RelistPeriodWithEvents, tc.options.RelistThreshold = time.Hour, time.Hour, 3*time.Hour
+			runtime := plegtest.New()
+			tc.options.Runtime = runtime
+			p := kit.New(t, tc.options)
+			runtime.Set("a", "c=running "+tc.left)
+			p.Start(t)
+			time.Sleep(10 * time.Second) // the stream is up
+			if tc.breaks {
+				runtime.SetWatchFault(plegtest.Hang)
+				runtime.EndWatches(errInspect)
+				time.Sleep(time.Millisecond)
+			}
+			events := p.Events(t, 0)
+			if tc.left == "" {
+				runtime.Remove("a")
+			} else {
+				runtime.Set("a", tc.left)
+			}
+			p.RequestRelist("a")
+			start := time.Now()
+			go func() {
+				time.Sleep(wait / 4)
+				runtime.AnnounceHint(tc.hint)
+			}()
+			ev := <-events
+			for ev.Type != pleg.ContainerDied || ev.ContainerID != "c" {
+				ev = <-events
+			}
+			if took := time.Since(start); took != tc.after || (ev.ExitCode != nil) != tc.code {
+				t.Errorf("after %v: %+v, want it after %v, with a code: %v", took, ev, tc.after, tc.code)
+			}
+			time.Sleep(wait)
+			synctest.Wait()
+		})
+	}
+}
