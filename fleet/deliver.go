@@ -56,13 +56,13 @@ func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
 }
 
 // beyond reports whether a message has a number that its node cannot have yet: somebody else wrote it. Without a hole, each event has
-// the next number.
+// the next number; a Gap has that of the newest event that is missing.
 func (p *progress) beyond(m *message) bool {
 	next := p.seq
 	if m.kind == ofEvent {
 		next++
 	}
-	return m.Epoch != "" && m.Epoch == p.epoch && m.Seq > next
+	return m.kind != ofGap && m.Epoch != "" && m.Epoch == p.epoch && m.Seq > next
 }
 
 // previous returns the sequence number of the node's message before this one, which the agent named; 0 if it named none.

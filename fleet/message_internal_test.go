@@ -226,6 +226,7 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		"a state":                          {ofState, "e", 7, false},
 		"a state of the future":            {ofState, "e", 8, true},
 		"an event of another epoch":        {ofEvent, "f", 900, false},
+		"a Gap of the agent's source":      {ofGap, "e", 900, false},
 		"an agent that says that it lives": {ofAgent, "", 0, false},
 	} {
 		var passed int
