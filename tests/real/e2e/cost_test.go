@@ -17,9 +17,10 @@ import (
 )
 
 // How many calls a change may cost, the lists of all pods apart: with events two lists of its pod and a
-// status, by polling a status.
+// status, by polling a status. On a busy machine a list may come before a removal is complete, and is
+// repeated: there it is a tenth more.
 const (
-	maxCalls          = 3
+	maxCalls          = 3.3
 	maxCallsByPolling = 1.2
 )
 
@@ -109,6 +110,6 @@ func costOfChangeWithEvents(t *testing.T, beside int) {
 	t.Logf("FIGURE %v changes with %d events in %v: %.2f calls each, and %v for starts that are slow; p50 %v, p99 %v after the runtime's event of %d; load %s", changes, events,
 		took.Round(time.Millisecond), (calls-slow)/changes, slow, behind[len(behind)/2], behind[len(behind)*99/100], len(behind), strings.TrimSpace(string(load)))
 	if calls > maxCalls*changes+slow {
-		t.Errorf("%v calls for %v changes, want at most %d each", calls, changes, maxCalls)
+		t.Errorf("%v calls for %v changes, want at most %v each", calls, changes, maxCalls)
 	}
 }
