@@ -113,10 +113,9 @@ fuzz: ## run each fuzz target for FUZZTIME
 	done
 
 .PHONY: faults
-faults: ## run SEEDS random mixes of faults and model sequences, and the long random tests
+faults: ## run SEEDS random mixes of faults, and the long random tests
 	$(GO) test -race -count=1 -timeout 2h ./tests/faults -run 'TestFaultMatrix|TestRandomFaults|TestEventStream' -faults.all -faults.seeds $(SEEDS) -faults.stream-seeds 8
 	$(GO) test -race -count=1 -timeout 1h ./tests/invariants -run '^TestSlowRuntime$$' -invariants.all
-	$(GO) test -race -count=1 -timeout 2h ./tests/model -model.seeds $(SEEDS)
 	$(GO) test -race -count=1 -timeout 1h ./stage/dispatcher -run '^TestThreeSpeeds$$' -dispatcher.lives 100000
 	$(GO) test -race -count=1 -timeout 1h ./cmd/pleg-pipeline/internal/otlp -run '^TestRandomFaults' -otlp.seeds 30
 

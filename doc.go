@@ -12,15 +12,15 @@
 //
 // # Usage
 //
-// Package pleg has the types, such as Event and PodStatus, and this package runs the stages. [New]
-// takes [Options] with a [pleg.Runtime]; package cri has a runtime for every CRI endpoint, package
+// Package pleg contains the types, such as Event and PodStatus, and this package runs the stages. [New]
+// takes [Options] with a [pleg.Runtime]; package cri is a runtime for every CRI endpoint, package
 // plegtest a runtime in memory for tests. [Pipeline.Subscribe] may be called before or during
 // [Pipeline.Run], which blocks until its context ends.
 //
 // # Delivery and ordering
 //
 // Events of one pod reach every subscriber in the order in which the states were
-// seen. Events of different pods have no order. Whoever receives an event finds in
+// seen. Events of different pods are in no order. Whoever receives an event finds in
 // the cache a status at least as new as the list behind the event. A container that comes
 // and goes between two lists has events only if CRI events announce it.
 //

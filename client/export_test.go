@@ -14,7 +14,7 @@ func DivideLimits(t *testing.T, by int) {
 	limits.pods, limits.bytes = limits.pods/by, limits.bytes/by
 }
 
-// AnOlderServerKnowsLess has the client ask every server whether it knows the fields of a request after
+// AnOlderServerKnowsLess makes the client ask every server whether it knows the fields of a request after
 // this number, until the test ends.
 func AnOlderServerKnowsLess(t *testing.T, last int) {
 	t.Helper()

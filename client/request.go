@@ -22,13 +22,13 @@ type request struct {
 	reinspect bool
 }
 
-// RequestRelist has the daemon list the pod at once, and inspect it if it changed. It does not block:
+// RequestRelist makes the daemon list the pod at once, and inspect it if it changed. It does not block:
 // the request is sent in the background, requests for one pod merge, and the daemon takes 10 a second
 // of all clients. If the daemon is away, the request is lost and that is logged: when the daemon is
 // back, it lists every pod.
 func (c *Client) RequestRelist(uid pleg.PodUID) { c.request(request{uid: uid}) }
 
-// RequestReinspect has the daemon inspect the pod after its next list of all pods, whether or not
+// RequestReinspect makes the daemon inspect the pod after its next list of all pods, whether or not
 // the pod changed; if it did not, subscribers get a PodSync. It does not block, as
 // [Client.RequestRelist].
 func (c *Client) RequestReinspect(uid pleg.PodUID) { c.request(request{uid, true}) }

@@ -17,7 +17,7 @@ import (
 var everyServer protoreflect.FieldNumber = 13
 
 // knows returns an error if the server does not know a field of the request, which it would ignore. It
-// asks the server only if the request has a field that not every server knows.
+// asks the server only if the request contains a field that not every server knows.
 func (l *link) knows(ctx context.Context, request *plegv1.WatchRequest) error {
 	var newer []string
 	request.ProtoReflect().Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {

@@ -51,7 +51,7 @@ func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A daemon that has no positions must not make a hole.
+// A daemon without positions must not make a hole.
 func TestListOfAServerWithoutPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clientOf(t, &hostile.Daemon{OnList: func(stream hostile.ListStream) error {

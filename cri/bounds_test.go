@@ -19,13 +19,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// A pod has two calls at once, and a hung pod delays no other.
+// Two calls of a pod run at once, and a hung pod delays no other.
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
 		populate(t, rt, 9, 8)
 		pods := listPods(t, client)
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: string(pods[0].UID), Hang: true})
+		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Hang: true})
 		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: time.Second / 2})
 		hung := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -31,7 +31,7 @@ const (
 	NoConnection                    // connecting failed for another reason
 	NoAnswer                        // the socket accepts the connection, and the call does not return in time
 	NotGRPC                         // the socket accepts the connection and closes it, or answers in another protocol
-	NotCRI                          // the server has no runtime service of CRI v1
+	NotCRI                          // the server does not offer the runtime service of CRI v1
 	Failing                         // the runtime answers with an error, or is not ready to serve
 )
 
@@ -85,13 +85,13 @@ func (c *Client) Check(ctx context.Context) (Version, error) {
 }
 
 // diagnose says in words why a call failed. The grpc error alone does not: a missing
-// socket, a missing permission and a web server all have the code Unavailable.
+// socket, a missing permission and a web server all cause the code Unavailable.
 // connected is true if the call was sent over a gRPC connection. late is true if its deadline has
 // passed: on a busy machine, the attempt to connect may then fail before the call does.
 func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) *ConnectError {
 	e := &ConnectError{Endpoint: c.endpoint, Problem: Failing, Reason: "it answers with an error", Err: err}
 	switch code := status.Code(err); {
-	case code == codes.Unimplemented && !strings.Contains(status.Convert(err).Message(), "method Version not implemented"): // it has the service
+	case code == codes.Unimplemented && !strings.Contains(status.Convert(err).Message(), "method Version not implemented"): // it offers the service
 		e.Problem = NotCRI
 		e.Reason = "it serves gRPC but not CRI v1 (runtime.v1.RuntimeService): an old runtime, one with CRI disabled, or another service"
 	case code == codes.DeadlineExceeded && connected:

@@ -63,7 +63,7 @@ type brokenEndpoint struct {
 	code    codes.Code
 }
 
-// brokenSockets have no server that speaks gRPC.
+// At brokenSockets no server speaks gRPC.
 func brokenSockets() []brokenEndpoint {
 	return []brokenEndpoint{
 		{"nothing there", func(*testing.T, string) {}, "the socket does not exist", cri.NoSocket, codes.Unavailable},

@@ -58,7 +58,7 @@ type Client struct {
 	// degraded says which lists are made in portions; nil if none is.
 	degraded atomic.Pointer[error]
 	// seen are the sandboxes that single-pod lists have shown since the last list of all pods. A list
-	// in portions asks for them by id: it has no other way to find a new sandbox that has no
+	// in portions asks for them by id: there is no other way to find a new sandbox without a
 	// container yet, and a sandbox that no list shows counts as gone.
 	seen     chan string
 	inFlight inFlight
@@ -125,7 +125,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// Conn returns the connection to the runtime, for CRI calls that have no method here, such as Status.
+// Conn returns the connection to the runtime, for CRI calls without a method here, such as Status.
 // Its calls are bounded only by their context and Options.MaxRecvBytes, and are counted in the metrics
 // if [Client] makes such calls too. [Client.Close] closes it.
 func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
@@ -182,7 +182,7 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 // connection is a connection to a runtime, and what was learnt of that runtime: the next connection
 // may be to an upgraded runtime, or to another one.
 type connection struct {
-	// made is zero for the first connection: the client has no older statuses.
+	// made is zero for the first connection: older statuses do not exist.
 	made time.Time
 	pid  int  // of the process at the other end
 	unix bool // it is to a unix socket: a dialer may make others

@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/lenient"
 )
 
-// unnamed is a codec without a name, so that its calls have the content type of all others.
+// unnamed is a codec without a name, so that its calls use the content type of all others.
 type unnamed struct{ encoding.CodecV2 }
 
 // Name implements [encoding.CodecV2].

@@ -40,7 +40,7 @@ var errStreamEnded = errors.New("the runtime ended the stream")
 // events. Both functions are called by this goroutine. The hint of an event from before the first stream
 // names no container.
 //
-// The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime has no events or has them switched
+// The error is never nil. It wraps [pleg.ErrNoEvents] if the runtime sends no events or they are switched
 // off, and otherwise the grpc status if there is one. A runtime without events is asked once for each
 // connection of the lists.
 func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {

@@ -46,7 +46,7 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 	return w
 }
 
-// A runtime that ends the stream at once has its events switched off. A runtime that ends the
+// The events of a runtime that ends the stream at once are switched off. A runtime that ends the
 // stream later, or after an event, has events: also if it restarts twice within a second and ends
 // new streams at once.
 func TestEventsEnd(t *testing.T) {

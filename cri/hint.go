@@ -39,7 +39,7 @@ func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
 	return h
 }
 
-// podOf returns the pod of an event: the pod that it names, or else the pod that has its container
+// podOf returns the pod of an event: the pod that it names, or else the pod of its container
 // or sandbox in the last list. A UID of two pods names neither.
 func (c *Client) podOf(h pleg.Hint, e *runtimeapi.ContainerEventResponse) pleg.PodUID {
 	uid := h.UID

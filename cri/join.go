@@ -22,9 +22,9 @@ type joiner struct {
 	homeless []*item // containers that belong to no pod
 	// orphans are the containers whose sandbox is not listed.
 	orphans []*item
-	// unlabelled are the pods that have a sandbox or container without the kubelet's label.
+	// unlabelled are the pods with a sandbox or container without the kubelet's label.
 	unlabelled map[pleg.PodUID]struct{}
-	// renamed has an item of each pod that is listed under another UID than its own.
+	// renamed contains an item of each pod that is listed under another UID than its own.
 	renamed []*item
 }
 
@@ -145,7 +145,7 @@ func (j *joiner) add(g *group, it *item) {
 }
 
 // find returns the group of the pod of an item, or nil if the pod is new. An item without the
-// name of its pod belongs to the pod that has the UID.
+// name of its pod belongs to the pod with the UID.
 func (j *joiner) find(it *item) *group {
 	g := j.groups[it.key()]
 	if g == nil && it.podName == "" && it.podNamespace == "" {
@@ -195,7 +195,7 @@ func (g *group) build() *pleg.Pod {
 	return g.pod
 }
 
-// newest returns the item that has the pod's name and labels: its newest sandbox, or else the
+// newest returns the item with the pod's name and labels: its newest sandbox, or else the
 // newest of its containers whose sandbox is known.
 func (g *group) newest() *item {
 	if len(g.sandboxes) > 0 {

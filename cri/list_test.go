@@ -140,7 +140,7 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}
 }
 
-// hidesNoOther requires that each list has the good pod, counts the malformed items, and
+// hidesNoOther requires that each list contains the good pod, counts the malformed items, and
 // that they are logged once.
 func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()

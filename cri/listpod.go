@@ -19,7 +19,7 @@ type lastList struct {
 	unlabelled map[pleg.PodUID]struct{}
 }
 
-// ListPod returns one pod as ListPods would, or nil if the runtime does not have it. Two list calls
+// ListPod returns one pod as ListPods would, or nil if the runtime does not list it. Two list calls
 // find it by the kubelet's label. If another client than the kubelet made a part of the pod, or these
 // lists are too large, ListPod takes it from a list of all pods. It blocks and fails as ListPods does.
 func (c *Client) ListPod(ctx context.Context, uid pleg.PodUID) (*pleg.Pod, error) {

@@ -101,7 +101,7 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 	})
 }
 
-// TestSilentRuntimeHangs has a runtime that is stopped by a signal before the first connection: its
+// TestSilentRuntimeHangs uses a runtime that is stopped by a signal before the first connection: its
 // kernel accepts it, and nothing answers. It does not count as gone before it is: then a list
 // does not wait any longer.
 func TestSilentRuntimeHangs(t *testing.T) {

@@ -30,7 +30,7 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 		last = nil
 	}
 	q := newQuery(c, on, pod, last)
-	if !on.uncarried.Load() { // the answers may have the statuses of containers to ask for
+	if !on.uncarried.Load() { // the answers may contain the statuses of containers to ask for
 		if err := q.fetch(ctx, q.openSandboxes, nil); err != nil {
 			return nil, err
 		}
@@ -42,7 +42,7 @@ func (c *Client) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSta
 	return q.status(), nil
 }
 
-// query is one call of PodStatus. The statuses have the indexes of what is listed in pod.
+// query is one call of PodStatus. The statuses are at the indexes of the listed containers.
 type query struct {
 	client     *Client
 	on         *connection
@@ -133,8 +133,8 @@ func (q *query) status() *pleg.PodStatus {
 	return st
 }
 
-// settledContainer returns the status in last of a container that is listed in the state that it
-// had in that status; otherwise nil. Such a status changes only with the state.
+// settledContainer returns the status of a container in last, if it is listed in the same state;
+// otherwise nil. Such a status changes only with the state.
 func settledContainer(listed *pleg.Container, last *pleg.PodStatus) *pleg.ContainerStatus {
 	same := last.Container(listed.ID)
 	if same == nil || same.State != listed.State || listed.State == pleg.StateUnknown || mayBeOutOfMemory(same, last.ObservedAt) {

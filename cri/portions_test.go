@@ -40,14 +40,14 @@ type weight struct{ sandbox, container int }
 func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	t.Helper()
 	_, err := rt.AddPod(simruntime.PodSpec{
-		Name: name, UID: name, Namespace: "default",
+		Name: name, UID: pleg.PodUID(name), Namespace: "default",
 		Annotations: map[string]string{"blob": strings.Repeat("x", of.sandbox)},
-		Containers:  []simruntime.ContainerSpec{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
+		Containers:  []pleg.ContainerStatus{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
 	})
 	must(t, err)
 }
 
-// TestTooLargeListIsListedInPortions has lists that are too large as a whole, and lists of which a
+// TestTooLargeListIsListedInPortions uses lists that are too large as a whole, and lists of which a
 // portion is too large too, and requires the runtime's state for all.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -89,7 +89,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 				t.Errorf("%d lists of sandboxes and %d of containers, want %d and %d: the whole list is put off", s, c, tt.sandboxes, tt.containers)
 			}
 			for i := range 11 { // the node shrinks
-				_ = rt.RemovePod(fmt.Sprint("heavy-", i)) // one is gone already
+				_ = rt.RemovePod(pleg.PodUID(fmt.Sprint("heavy-", i))) // one is gone already
 			}
 			time.Sleep(5 * time.Minute)
 			wantPods(t, client, 2)
@@ -100,7 +100,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 	}
 }
 
-// TestContainersOfOneSandboxAreTooLarge has a pod whose containers do not fit into one answer: no
+// TestContainersOfOneSandboxAreTooLarge uses a pod whose containers do not fit into one answer: no
 // other pod misses anything. Its containers are listed by state and, where these do not fit, as far as
 // they are known.
 func TestContainersOfOneSandboxAreTooLarge(t *testing.T) {
@@ -188,7 +188,7 @@ func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
 	}
 }
 
-// TestSandboxSeenElsewhereIsInPortions has a sandbox without a container, whose id no
+// TestSandboxSeenElsewhereIsInPortions uses a sandbox without a container, whose id no
 // list contains. If a single-pod list has shown it, the next list of all must have it, or the
 // pod would count as gone.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
@@ -197,7 +197,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			t.Fatalf("list of one pod: %v, %v", p, err)
 		}
 	}
-	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod string, add func()) {
+	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod pleg.PodUID, add func()) {
 		add()
 		listBare(t, client)
 		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: pod, Code: codes.Internal, Times: 1})
@@ -255,7 +255,7 @@ func TestSandboxTooLargeAloneStays(t *testing.T) {
 	wantList(t, client, before)
 }
 
-// TestSandboxInTwoPortionsCountsOnce has a sandbox stop between the list of ready sandboxes and the
+// TestSandboxInTwoPortionsCountsOnce makes a sandbox stop between the list of ready sandboxes and the
 // list of the others: the portions overlap.
 func TestSandboxInTwoPortionsCountsOnce(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()

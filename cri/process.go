@@ -65,7 +65,7 @@ func (c *Client) awaitAnswer(ctx context.Context) {
 	}
 }
 
-// inFlight has the calls that have not returned. It is safe for concurrent use.
+// inFlight contains the calls that have not returned. It is safe for concurrent use.
 type inFlight struct {
 	mu    sync.Mutex
 	calls map[*pleg.Call]struct{}

@@ -18,7 +18,7 @@ import (
 
 // TestClientFollowsNode makes changes of all kinds, one at a time. After each, a list, a list
 // of each changed pod alone and the last event of each pod must show the runtime's state. A
-// list has the same pointers for all that did not change.
+// list contains the same pointers for all pods that did not change.
 func TestClientFollowsNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
@@ -58,14 +58,14 @@ type changingNode struct {
 	last   map[pleg.PodUID]*pleg.Pod
 }
 
-func (n *changingNode) check(step string, changed []string) {
+func (n *changingNode) check(step string, changed []pleg.PodUID) {
 	n.t.Helper()
 	synctest.Wait()
 	pods := listPods(n.t, n.client)
 	now := make(map[pleg.PodUID]*pleg.Pod)
 	for _, p := range pods {
 		now[p.UID] = p
-		if before := n.last[p.UID]; before != nil && (before != p) != slices.Contains(changed, string(p.UID)) {
+		if before := n.last[p.UID]; before != nil && (before != p) != slices.Contains(changed, p.UID) {
 			n.t.Errorf("%s: pod %s is the same pointer: %t, want the opposite", step, p.UID, before == p)
 		}
 	}
@@ -86,14 +86,14 @@ func (n *changingNode) check(step string, changed []string) {
 }
 
 // checkAlone lists a pod alone, without a list of all.
-func (n *changingNode) checkAlone(step, uid string) {
+func (n *changingNode) checkAlone(step string, uid pleg.PodUID) {
 	n.t.Helper()
-	var want []simruntime.Pod
-	if now, ok := n.rt.Pod(uid); ok {
+	var want []*pleg.PodStatus
+	if now := n.rt.Pod(uid); now != nil {
 		want = append(want, now)
 	}
 	n.rt.ResetStats()
-	got, err := n.client.ListPod(n.t.Context(), pleg.PodUID(uid))
+	got, err := n.client.ListPod(n.t.Context(), uid)
 	must(n.t, err)
 	wantTruth(n.t, step+", alone", present(got), want)
 	if s := n.rt.Stats(); s.Calls() != 2 || s.RPCs["ListPodSandbox"].Calls != 1 || s.RPCs["ListContainers"].Calls != 1 {
@@ -144,7 +144,7 @@ func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *ki
 	return rt, m
 }
 
-func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {
+func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []*pleg.PodStatus {
 	t.Helper()
 	added, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
 	must(t, err)
@@ -157,8 +157,8 @@ func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
 	must(t, err)
 }
 
-// wantTruth requires that pods have what the runtime has, apart from the labels.
-func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []simruntime.Pod) {
+// wantTruth requires that pods equal those of the runtime, apart from the labels.
+func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []*pleg.PodStatus) {
 	t.Helper()
 	want := make([]*pleg.Pod, len(now))
 	for i, p := range now {
@@ -175,20 +175,16 @@ func wantTruth(t *testing.T, step string, pods []*pleg.Pod, now []simruntime.Pod
 }
 
 // truth returns a pod of the runtime as a list must show it. Both are newest first.
-func truth(p simruntime.Pod) *pleg.Pod {
+func truth(p *pleg.PodStatus) *pleg.Pod {
 	s := p.Sandboxes[0]
-	sandbox := &pleg.Container{ID: pleg.ContainerID(s.ID), Name: p.Name, State: pleg.StateExited, CreatedAt: s.CreatedAt}
+	sandbox := &pleg.Container{ID: s.ID, Name: p.Name, State: pleg.StateExited, CreatedAt: s.CreatedAt}
 	if s.Ready {
 		sandbox.State = pleg.StateRunning
 	}
-	pod := &pleg.Pod{UID: pleg.PodUID(p.UID), Name: p.Name, Namespace: p.Namespace, Sandboxes: []*pleg.Container{sandbox}}
+	pod := &pleg.Pod{UID: p.UID, Name: p.Name, Namespace: p.Namespace, Sandboxes: []*pleg.Container{sandbox}}
 	for _, c := range p.Containers {
-		state := pleg.StateRunning
-		if c.State == simruntime.Exited {
-			state = pleg.StateExited
-		}
 		pod.Containers = append(pod.Containers, &pleg.Container{
-			ID: pleg.ContainerID(c.ID), SandboxID: sandbox.ID, Name: c.Name, Attempt: c.Attempt, State: state, CreatedAt: c.CreatedAt,
+			ID: c.ID, SandboxID: s.ID, Name: c.Name, Attempt: c.Attempt, State: c.State, CreatedAt: c.CreatedAt,
 		})
 	}
 	return pod

@@ -30,7 +30,7 @@ func (c *Client) containerStatus(ctx context.Context, uid pleg.PodUID, listed *p
 }
 
 // sandboxStatus is containerStatus for a sandbox. carried are the statuses of its
-// containers, if the answer has them as of this call.
+// containers, if the answer contains them as of this call.
 func (c *Client) sandboxStatus(ctx context.Context, on *connection, uid pleg.PodUID, listed *pleg.Container) (st *pleg.SandboxStatus, carried []*runtimeapi.ContainerStatus, err error) {
 	began := time.Now()
 	call := sandboxCall(uid, listed.ID)
@@ -53,7 +53,7 @@ func sandboxCall(uid pleg.PodUID, id pleg.ContainerID) pleg.Call {
 }
 
 // checkStatus returns the error of a call, or an error if its answer is not a status of what was
-// listed. A status whose state is unknown is an error if the list has a known state: no later
+// listed. A status whose state is unknown is an error if the listed state is known: no later
 // change would cause an inspection once the runtime has recovered. If both are unknown, the state
 // may be from a later CRI.
 func checkStatus[N ~int32, S interface {

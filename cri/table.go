@@ -166,7 +166,7 @@ func (t *table) addMalformed(it *item, known *knownItem) {
 	t.include(known)
 }
 
-// include adds a known item to the list, unless the list already has an item with its
+// include adds a known item to the list, unless the list already contains an item with its
 // id.
 func (t *table) include(known *knownItem) {
 	if known.seenIn == t.current {

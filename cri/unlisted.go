@@ -32,7 +32,7 @@ func (c *Client) forgetUnlisted(orphans []*item) {
 	})
 }
 
-// unlistedSandbox returns a sandbox that is not listed, as the last list had it or as the runtime
+// unlistedSandbox returns a sandbox that is not listed, as the last list showed it or as the runtime
 // answered; nil if neither did.
 func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 	if s, ok := c.unlisted.Load(id); ok {

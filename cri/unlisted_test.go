@@ -23,7 +23,7 @@ import (
 
 const unlistedPod = "u1 ns-s1/name-s1 map[app:web of:s1] c1<s1 name-c1#2 running@2\n"
 
-// unlistedSandbox is a runtime that has the container c1 in the sandbox s1 and does not list that.
+// unlistedSandbox is a runtime with the container c1 in the sandbox s1 and does not list that.
 // asked counts the calls for it.
 func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *rawruntime.Runtime {
 	s := sandbox("s1", "u1", 0, 1)

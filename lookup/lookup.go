@@ -32,7 +32,7 @@ const KeepRemoved = 5 * time.Minute
 // Query says what to look up. Exactly one of Container, PID and Cgroup is set.
 type Query struct {
 	// Container is the id of a container or a pod sandbox, or its first digits if no other id
-	// begins with them. It may have a scheme, as in the status of a pod (containerd://ID).
+	// begins with them. It may begin with a scheme, as in the status of a pod (containerd://ID).
 	Container pleg.ContainerID
 	// PID is a process, in the pid namespace of the process with the pipeline.
 	PID int

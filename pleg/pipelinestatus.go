@@ -19,7 +19,7 @@ type Status struct {
 	Relist   RelistStatus
 	// Troubles are what else is wrong with the runtime and its node; see [Report].
 	Troubles []Trouble
-	// Details are for the program of this module. They have no stability promise.
+	// Details are for the program of this module. They may change in any version.
 	Details any
 	// Inspectors is Options.Inspectors, the bound on inspections in flight that do not hang.
 	// InFlight is the number of inspections in flight.
@@ -140,7 +140,7 @@ type Trouble struct {
 	Problem bool
 	// Since is when it was first seen.
 	Since time.Time
-	// Subject has the trouble, such as "the runtime"; What is the trouble, such as "is not ready";
+	// Subject is in trouble, such as "the runtime"; What is the trouble, such as "is not ready";
 	// Detail is why, such as ": cni plugin not initialized".
 	Subject, What, Detail string
 }

@@ -9,8 +9,8 @@ import (
 // Position is where an event is in the log of one pipeline. A subscriber that stores it can resume
 // there.
 type Position struct {
-	// Epoch names the pipeline. Sequence numbers of different pipelines have nothing
-	// to do with each other, so that a position without an epoch cannot be resumed.
+	// Epoch names the pipeline. Sequence numbers of different pipelines are not comparable,
+	// so that a position without an epoch cannot be resumed.
 	Epoch string
 	// Seq is the last sequence number that the subscriber got.
 	Seq uint64

@@ -17,7 +17,7 @@ import (
 // runtime.
 type Runtime interface {
 	// ListPods returns every pod with all its containers and sandboxes in all states. No two pods
-	// have the same UID, and no two containers or sandboxes the same id. For a pod that did not
+	// share a UID, and no two containers or sandboxes an id. For a pod that did not
 	// change since the last call, ListPods may return the same pointer, which saves the
 	// comparison. After an error the pipeline keeps what it knew.
 	ListPods(ctx context.Context) ([]*Pod, error)

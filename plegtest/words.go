@@ -30,7 +30,7 @@ type exits map[pleg.ContainerID]exit
 // reason of an exited container may follow, otherwise [Status] gives it 3 and "Error". The
 // containers belong to the first sandbox. Pod panics on anything else.
 //
-// The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" has the
+// The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" gives the
 // namespace "web" and the label pod=a. A container's name is "of-" and its id, a sandbox's is the
 // pod's. All else is zero: a test sets what it needs before [Runtime.SetPod], and what is only in a
 // status, such as images, with [Runtime.SetDetails].

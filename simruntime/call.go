@@ -14,6 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // rpcEvents does not take part in the concurrency limit.
@@ -139,14 +140,15 @@ func (rt *Runtime) target(req any) target {
 
 func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]string) target {
 	if sandboxID == "" && containerID == "" {
-		return target{podUID: labels[labelPodUID]}
+		return target{podUID: pleg.PodUID(labels[labelPodUID])}
 	}
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	if c := rt.state.containers[containerID]; c != nil {
-		return target{podUID: c.sb.uid(), id: containerID}
+	t := target{id: pleg.ContainerID(cmp.Or(containerID, sandboxID))}
+	if c := rt.state.containers[pleg.ContainerID(containerID)]; c != nil {
+		t.podUID = c.sb.uid()
+		return t
 	}
-	t := target{id: cmp.Or(containerID, sandboxID)}
 	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
 		t.podUID = sb.uid()
 	}

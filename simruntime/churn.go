@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 const (
@@ -31,12 +32,12 @@ type ChurnOptions struct {
 	// start, or 30 if there are none.
 	Pods int
 	// Keep are the UIDs of pods that are left alone.
-	Keep []string
+	Keep []pleg.PodUID
 	// Actions is the number of actions after which the churn ends. If zero, it goes on.
 	Actions int
 	// Observe, if set, is called after each action, with the UID of the pod, by the
 	// goroutine of Churn, which waits for it.
-	Observe func(podUID string)
+	Observe func(pleg.PodUID)
 }
 
 // Churn changes pods as a busy node does, until ctx ends (it returns
@@ -59,7 +60,7 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		var uid string
+		var uid pleg.PodUID
 		var err error
 		rt.Update(func(tx *Txn) { uid, err = c.step(tx, n) })
 		if err != nil {
@@ -83,8 +84,8 @@ type churn struct {
 // removal of a pod.
 type pending struct {
 	at     int // it is due once this number of actions is reached
-	podUID string
-	id     string // of the container to restart, or empty
+	podUID pleg.PodUID
+	id     pleg.ContainerID // of the container to restart, or empty
 }
 
 func (c *churn) after(n int, wait time.Duration, p pending) {
@@ -95,7 +96,7 @@ func (c *churn) after(n int, wait time.Duration, p pending) {
 
 // step runs action number n: a pending action that is due and still possible, or else a random one.
 // It returns the UID of the pod.
-func (c *churn) step(tx *Txn, n int) (string, error) {
+func (c *churn) step(tx *Txn, n int) (pleg.PodUID, error) {
 	for len(c.due) > 0 && c.due[0].at <= n {
 		p := c.due[0]
 		c.due = c.due[1:]
@@ -106,8 +107,9 @@ func (c *churn) step(tx *Txn, n int) (string, error) {
 	live, ready := c.live(tx)
 	switch {
 	case len(live) == 0 || c.rng.Float64() < c.shortage(ready):
-		pod, err := tx.AddPod(drawWorkload(c.rng).podSpec(c.rng))
-		return pod.UID, err
+		spec := drawWorkload(c.rng).podSpec(c.rng)
+		_, err := tx.AddPod(spec)
+		return spec.UID, err
 	case c.rng.Float64() < 0.35:
 		if pod := c.draw(live); pod.Namespace != "kube-system" {
 			c.after(n, removeWait, pending{podUID: pod.UID})
@@ -129,7 +131,7 @@ func (p pending) run(tx *Txn) error {
 	return tx.PruneDead(p.podUID)
 }
 
-func (c *churn) draw(pods []Pod) Pod { return pods[c.rng.IntN(len(pods))] }
+func (c *churn) draw(pods []*pleg.PodStatus) *pleg.PodStatus { return pods[c.rng.IntN(len(pods))] }
 
 // shortage is the probability that a pod is added: 1/3 at the target, more
 // below it and less above it.
@@ -140,34 +142,34 @@ func (c *churn) shortage(pods int) float64 {
 
 // live returns the pods with a running container, oldest first, and the number of
 // pods with a ready sandbox.
-func (c *churn) live(tx *Txn) (live []Pod, ready int) {
+func (c *churn) live(tx *Txn) (live []*pleg.PodStatus, ready int) {
 	for _, sb := range tx.s.live() {
-		if !sb.ready() {
+		if !sb.of.Ready {
 			continue
 		}
 		ready++
-		if truth := sb.truth(); len(running(truth)) > 0 && !slices.Contains(c.opts.Keep, truth.UID) {
-			live = append(live, truth)
+		if pod := sb.pod(); len(running(pod)) > 0 && !slices.Contains(c.opts.Keep, pod.UID) {
+			live = append(live, pod)
 		}
 	}
 	return live, ready
 }
 
-func running(p Pod) []Container {
-	return slices.DeleteFunc(slices.Clone(p.Containers), func(c Container) bool { return c.State != Running })
+func running(p *pleg.PodStatus) []*pleg.ContainerStatus {
+	return slices.DeleteFunc(slices.Clone(p.Containers), func(c *pleg.ContainerStatus) bool { return c.State != pleg.StateRunning })
 }
 
 // exit ends a container: a job's completes as a rule, others crash.
-func (c *churn) exit(tx *Txn, n int, pod Pod) (string, error) {
+func (c *churn) exit(tx *Txn, n int, pod *pleg.PodStatus) (pleg.PodUID, error) {
 	up := running(pod)
 	victim := up[c.rng.IntN(len(up))]
-	code, reason := int32(1+c.rng.IntN(2)), ReasonError
+	code, reason := int32(1+c.rng.IntN(2)), "Error"
 	next, wait := pending{podUID: pod.UID, id: victim.ID}, restartWait
 	switch p := c.rng.Float64(); {
 	case p < 0.15:
-		code, reason = killed, ReasonOOMKilled
+		code, reason = killed, "OOMKilled"
 	case pod.Namespace == "batch" && p < 0.9:
-		code, reason = 0, ReasonCompleted
+		code, reason = 0, "Completed"
 		next.id, wait = "", removeWait
 	}
 	c.after(n, wait, next)

@@ -4,34 +4,36 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // AddPod is [Txn.AddPod] in a single update.
-func (rt *Runtime) AddPod(spec PodSpec) (pod Pod, err error) {
+func (rt *Runtime) AddPod(spec PodSpec) (pod *pleg.PodStatus, err error) {
 	rt.Update(func(tx *Txn) { pod, err = tx.AddPod(spec) })
 	return pod, err
 }
 
 // ExitContainer is [Txn.ExitContainer] in a single update.
-func (rt *Runtime) ExitContainer(id string, code int32, reason string) (err error) {
+func (rt *Runtime) ExitContainer(id pleg.ContainerID, code int32, reason string) (err error) {
 	rt.Update(func(tx *Txn) { err = tx.ExitContainer(id, code, reason) })
 	return err
 }
 
 // RestartContainer is [Txn.RestartContainer] in a single update.
-func (rt *Runtime) RestartContainer(id string) (next Container, err error) {
+func (rt *Runtime) RestartContainer(id pleg.ContainerID) (next *pleg.ContainerStatus, err error) {
 	rt.Update(func(tx *Txn) { next, err = tx.RestartContainer(id) })
 	return next, err
 }
 
 // StopPod is [Txn.StopPod] in a single update.
-func (rt *Runtime) StopPod(uid string) (err error) {
+func (rt *Runtime) StopPod(uid pleg.PodUID) (err error) {
 	rt.Update(func(tx *Txn) { err = tx.StopPod(uid) })
 	return err
 }
 
 // RemovePod is [Txn.RemovePod] in a single update.
-func (rt *Runtime) RemovePod(uid string) (err error) {
+func (rt *Runtime) RemovePod(uid pleg.PodUID) (err error) {
 	rt.Update(func(tx *Txn) { err = tx.RemovePod(uid) })
 	return err
 }
@@ -45,8 +47,8 @@ type Population struct {
 }
 
 // Populate adds pods with realistic names in one update and returns them.
-func (rt *Runtime) Populate(p Population) ([]Pod, error) {
-	var pods []Pod
+func (rt *Runtime) Populate(p Population) ([]*pleg.PodStatus, error) {
+	var pods []*pleg.PodStatus
 	var err error
 	rt.Update(func(tx *Txn) {
 		for range p.Pods {
@@ -60,19 +62,19 @@ func (rt *Runtime) Populate(p Population) ([]Pod, error) {
 }
 
 // containers returns the containers of a pod. The first ones get the given names.
-func (p Population) containers(named []ContainerSpec) []ContainerSpec {
-	var out []ContainerSpec
+func (p Population) containers(named []pleg.ContainerStatus) []pleg.ContainerStatus {
+	var out []pleg.ContainerStatus
 	for i := range p.Containers {
 		name := fmt.Sprintf("sidecar-%d", i)
 		if i < len(named) {
 			name = named[i].Name
 		}
 		for attempt := range p.Dead {
-			out = append(out, ContainerSpec{Name: name, Attempt: uint32(attempt), State: Exited, ExitCode: 1})
+			out = append(out, pleg.ContainerStatus{Name: name, Attempt: uint32(attempt), State: pleg.StateExited, ExitCode: 1})
 		}
-		last := ContainerSpec{Name: name, Attempt: uint32(p.Dead)}
+		last := pleg.ContainerStatus{Name: name, Attempt: uint32(p.Dead)}
 		if i < p.Exited {
-			last.State = Exited
+			last.State = pleg.StateExited
 		}
 		out = append(out, last)
 	}
@@ -97,8 +99,8 @@ const (
 // Burst changes k pods in one update, so that one list shows all the changes, and returns the UIDs
 // of the pods. It takes the oldest pods with a running container (with Remove: the oldest
 // pods), and fewer than k if there are no more.
-func (rt *Runtime) Burst(k int, change Change) []string {
-	var uids []string
+func (rt *Runtime) Burst(k int, change Change) []pleg.PodUID {
+	var uids []pleg.PodUID
 	rt.Update(func(tx *Txn) {
 		for _, sb := range tx.s.live() {
 			if len(uids) == k {

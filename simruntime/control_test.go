@@ -7,17 +7,18 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // churnOf returns the pod of each action.
-func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []string, rt *simruntime.Runtime) {
+func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []pleg.PodUID, rt *simruntime.Runtime) {
 	t.Helper()
 	rt = newRuntime(t, simruntime.Options{Seed: seed})
 	populate(t, rt, 20, 2)
 	opts.Seed = seed
-	opts.Observe = func(podUID string) { pods = append(pods, podUID) }
+	opts.Observe = func(uid pleg.PodUID) { pods = append(pods, uid) }
 	kit.Must(t, rt.Churn(t.Context(), opts))
 	return pods, rt
 }
@@ -42,11 +43,11 @@ func TestChurnIsRealistic(t *testing.T) {
 		rt := newRuntime(t, simruntime.Options{Seed: 5})
 		keep := populate(t, rt, 20, 2)[0]
 		const n = 3000
-		system, reasons, added := make(map[string]bool), make(map[string]bool), make(map[string]bool)
+		system, reasons, added := make(map[pleg.PodUID]bool), make(map[string]bool), make(map[pleg.PodUID]bool)
 		began := time.Now()
-		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Keep: []string{keep.UID}, Observe: func(uid string) {
-			pod, ok := rt.Pod(uid)
-			if !ok {
+		err := rt.Churn(t.Context(), simruntime.ChurnOptions{Seed: 5, Rate: 20, Pods: 40, Actions: n, Keep: []pleg.PodUID{keep.UID}, Observe: func(uid pleg.PodUID) {
+			pod := rt.Pod(uid)
+			if pod == nil {
 				if system[uid] {
 					t.Errorf("removed pod %s of kube-system", uid)
 				}
@@ -64,7 +65,7 @@ func TestChurnIsRealistic(t *testing.T) {
 		if want := map[string]bool{"": true, "Completed": true, "Error": true, "OOMKilled": true}; !maps.Equal(reasons, want) {
 			t.Errorf("containers ended with %v, want %v", reasons, want)
 		}
-		if after, _ := rt.Pod(keep.UID); !slices.Equal(after.Containers, keep.Containers) {
+		if after := rt.Pod(keep.UID); !slices.Equal(after.Containers, keep.Containers) {
 			t.Errorf("the pod to keep has %v, want %v", after.Containers, keep.Containers)
 		}
 		pods := rt.Pods()

@@ -28,7 +28,8 @@
 // with all filters, and GetContainerEvents. All other calls answer Unimplemented, except the call
 // of ImageService that crictl begins with.
 //
-// Objects carry the labels and annotations of the kubelet, times in
+// Pods, containers and their states are the types of package pleg; wire.go makes what clients see of
+// them. Objects carry the labels and annotations of the kubelet, times in
 // nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
 // is not ready is without addresses, as in containerd. Ids and names depend on
 // Options.Seed alone.

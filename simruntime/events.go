@@ -49,7 +49,7 @@ func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 		st.CreatedAt = time.Time{}.UnixNano()
 	}
 	ev := &cri.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: kind, CreatedAt: tx.s.now(), PodSandboxStatus: st,
+		ContainerId: id, ContainerEventType: kind, CreatedAt: tx.s.now().UnixNano(), PodSandboxStatus: st,
 	}
 	for _, c := range sb.containers {
 		ev.ContainersStatuses = append(ev.ContainersStatuses, c.status)

@@ -9,6 +9,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -76,7 +77,7 @@ var lifeOfAPod = []string{
 
 func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
 	t.Helper()
-	p, err := rt.AddPod(simruntime.PodSpec{Containers: []simruntime.ContainerSpec{{}}})
+	p, err := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
 	kit.Must(t, err)
 	kit.Must(t, rt.RemovePod(p.UID))
 }

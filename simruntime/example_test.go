@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -18,7 +19,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	pod, err := rt.AddPod(simruntime.PodSpec{Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	pod, err := rt.AddPod(simruntime.PodSpec{Name: "web-0", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 	if err != nil {
 		panic(err)
 	}
@@ -33,10 +34,10 @@ func Example() {
 		panic(err)
 	}
 
-	if err := rt.ExitContainer(pod.Containers[0].ID, 137, simruntime.ReasonOOMKilled); err != nil {
+	if err := rt.ExitContainer(pod.Containers[0].ID, 137, "OOMKilled"); err != nil {
 		panic(err)
 	}
-	resp, err := cri.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: pod.Containers[0].ID})
+	resp, err := cri.NewRuntimeServiceClient(conn).ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(pod.Containers[0].ID)})
 	fmt.Println(resp.GetStatus().GetMetadata().GetName(), resp.GetStatus().GetReason(), err)
 	fmt.Println("calls:", rt.Stats().Calls())
 

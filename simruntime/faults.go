@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Malform is a way to malform an answer. The zero value does not change it.
@@ -46,8 +48,8 @@ type Fault struct {
 	// particular pod (an unfiltered list) matches a PodUID or an ID only with
 	// Malform.
 	RPC    string // Name in the CRI, such as "ContainerStatus".
-	PodUID string
-	ID     string // Of a sandbox or a container.
+	PodUID pleg.PodUID
+	ID     pleg.ContainerID // Of a sandbox or a container.
 
 	// How often. The first After matching calls pass. If Times is zero, always from then on, else
 	// for this number of matching calls. If Probability is zero, it affects every matching call,
@@ -151,7 +153,10 @@ func (fs *faultSet) remove(match func(*rule) bool) {
 }
 
 // target is the pod and the object of a call; empty fields match all.
-type target struct{ podUID, id string }
+type target struct {
+	podUID pleg.PodUID
+	id     pleg.ContainerID
+}
 
 // verdict is the effect of the rules on one call.
 type verdict struct {

@@ -11,15 +11,16 @@ import (
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 const ms = time.Millisecond
 
 // statusOf asks for a container's status and returns the code and the time.
-func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id string) (codes.Code, time.Duration) {
+func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id pleg.ContainerID) (codes.Code, time.Duration) {
 	began := time.Now()
-	_, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: id})
+	_, err := client.ContainerStatus(ctx, &cri.ContainerStatusRequest{ContainerId: string(id)})
 	return status.Code(err), time.Since(began)
 }
 

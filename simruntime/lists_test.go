@@ -10,6 +10,7 @@ import (
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -29,11 +30,11 @@ func listContainers(t *testing.T, client cri.RuntimeServiceClient) []*cri.Contai
 }
 
 // idsOf returns the ids of all sandboxes and containers.
-func idsOf(pods []simruntime.Pod) (ids []string) {
+func idsOf(pods []*pleg.PodStatus) (ids []string) {
 	for _, p := range pods {
-		ids = append(ids, p.Sandboxes[0].ID)
+		ids = append(ids, string(p.Sandboxes[0].ID))
 		for _, c := range p.Containers {
-			ids = append(ids, c.ID)
+			ids = append(ids, string(c.ID))
 		}
 	}
 	return ids

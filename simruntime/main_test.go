@@ -7,6 +7,7 @@ import (
 	"go.uber.org/goleak"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -20,7 +21,7 @@ func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
 	return rt
 }
 
-func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []simruntime.Pod {
+func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []*pleg.PodStatus {
 	t.Helper()
 	out, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
 	kit.Must(t, err)

@@ -16,7 +16,7 @@ const (
 
 // concerns reports whether the fault is about the object.
 func (f Fault) concerns(uid string, ids ...string) bool {
-	return (f.PodUID == "" || f.PodUID == uid) && (f.ID == "" || slices.Contains(ids, f.ID))
+	return (f.PodUID == "" || string(f.PodUID) == uid) && (f.ID == "" || slices.Contains(ids, string(f.ID)))
 }
 
 // malformed returns a changed copy of a list entry or of a status.

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -83,16 +84,16 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 }
 
-func containerStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.ContainerStatus {
+func containerStatus(t *testing.T, client cri.RuntimeServiceClient, id pleg.ContainerID) *cri.ContainerStatus {
 	t.Helper()
-	resp, err := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: id})
+	resp, err := client.ContainerStatus(t.Context(), &cri.ContainerStatusRequest{ContainerId: string(id)})
 	kit.Must(t, err)
 	return resp.Status
 }
 
-func sandboxStatus(t *testing.T, client cri.RuntimeServiceClient, id string) *cri.PodSandboxStatus {
+func sandboxStatus(t *testing.T, client cri.RuntimeServiceClient, id pleg.ContainerID) *cri.PodSandboxStatus {
 	t.Helper()
-	resp, err := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: id})
+	resp, err := client.PodSandboxStatus(t.Context(), &cri.PodSandboxStatusRequest{PodSandboxId: string(id)})
 	kit.Must(t, err)
 	return resp.Status
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Labels and annotations that the kubelet sets (kuberuntime/labels.go, v1.37).
@@ -32,18 +34,18 @@ func kubeletLabels(meta *cri.PodSandboxMetadata, container string) map[string]st
 	return labels
 }
 
-func containerAnnotations(meta *cri.ContainerMetadata, image string) map[string]string {
+func containerAnnotations(name string, attempt uint32, image string) map[string]string {
 	return map[string]string{
-		"io.kubernetes.container.hash":                     imageRef(meta.GetName() + image)[len("sha256:"):][:8],
-		"io.kubernetes.container.restartCount":             strconv.FormatUint(uint64(meta.GetAttempt()), 10),
+		"io.kubernetes.container.hash":                     imageRef(name + image)[len("sha256:"):][:8],
+		"io.kubernetes.container.restartCount":             strconv.FormatUint(uint64(attempt), 10),
 		"io.kubernetes.container.terminationMessagePath":   "/dev/termination-log",
 		"io.kubernetes.container.terminationMessagePolicy": "File",
 		"io.kubernetes.pod.terminationGracePeriod":         "30",
 	}
 }
 
-func logPath(pod *cri.PodSandboxMetadata, c *cri.ContainerMetadata) string {
-	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", pod.GetNamespace(), pod.GetName(), pod.GetUid(), c.GetName(), c.GetAttempt())
+func logPath(pod *cri.PodSandboxMetadata, container string, attempt uint32) string {
+	return fmt.Sprintf("/var/log/pods/%s_%s_%s/%s/%d.log", pod.GetNamespace(), pod.GetName(), pod.GetUid(), container, attempt)
 }
 
 // imageRef is a digest that depends on the image name alone.
@@ -52,19 +54,19 @@ func imageRef(image string) string {
 }
 
 // newID draws an id as runtimes make them: 64 hexadecimal digits.
-func newID(rng *rand.Rand) string {
+func newID(rng *rand.Rand) pleg.ContainerID {
 	var b [32]byte
 	fill(rng, b[:])
-	return hex.EncodeToString(b[:])
+	return pleg.ContainerID(hex.EncodeToString(b[:]))
 }
 
 // newUID draws a version 4 UUID.
-func newUID(rng *rand.Rand) string {
+func newUID(rng *rand.Rand) pleg.PodUID {
 	var b [16]byte
 	fill(rng, b[:])
 	b[6] = b[6]&0x0f | 0x40
 	b[8] = b[8]&0x3f | 0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+	return pleg.PodUID(fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:]))
 }
 
 func fill(rng *rand.Rand, b []byte) {
@@ -134,7 +136,7 @@ func (w workload) podSpec(rng *rand.Rand) PodSpec {
 		spec.Labels["batch.kubernetes.io/job-name"] = name
 	}
 	for _, c := range w.containers {
-		spec.Containers = append(spec.Containers, ContainerSpec{Name: c})
+		spec.Containers = append(spec.Containers, pleg.ContainerStatus{Name: c})
 	}
 	return spec
 }

@@ -19,6 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/unixsocket"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Errors of the control API.
@@ -92,7 +93,7 @@ func New(opts Options) (*Runtime, error) {
 		stats:  stats,
 		hub:    &hub{rng: newRand(opts.Seed, "events"), dropped: stats.dropEvent},
 		rng:    newRand(opts.Seed, "state"),
-		state:  state{sandboxes: map[string]*sandbox{}, containers: map[string]*container{}, pods: map[string]*sandbox{}},
+		state:  state{sandboxes: map[string]*sandbox{}, containers: map[pleg.ContainerID]*container{}, pods: map[pleg.PodUID]*sandbox{}},
 	}
 	rt.SetMaxConcurrent(0)
 	return rt, nil

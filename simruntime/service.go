@@ -9,6 +9,8 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // service is the CRI of a Runtime. What it does not define answers
@@ -56,7 +58,7 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
-	c := s.rt.state.containers[req.GetContainerId()]
+	c := s.rt.state.containers[pleg.ContainerID(req.GetContainerId())]
 	if c == nil {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}

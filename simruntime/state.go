@@ -5,16 +5,18 @@ import (
 	"time"
 
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// state is guarded by Runtime.mu. Its proto messages never change once they are
-// set, so that readers may encode them after they release the lock.
+// state is guarded by Runtime.mu. Statuses and messages never change once they are
+// set, so that readers may use them after they release the lock.
 type state struct {
 	lastTime   int64 // last result of now, Unix ns
 	nextIP     int
 	sandboxes  map[string]*sandbox
-	containers map[string]*container
-	pods       map[string]*sandbox // by the UID: one for each pod
+	containers map[pleg.ContainerID]*container
+	pods       map[pleg.PodUID]*sandbox // one for each pod
 
 	// In order of creation.
 	sandboxOrder   []*sandbox
@@ -23,54 +25,43 @@ type state struct {
 
 // now returns the wall clock time, and never the same time twice: lists are
 // sorted by it.
-func (s *state) now() int64 {
+func (s *state) now() time.Time {
 	s.lastTime = max(time.Now().UnixNano(), s.lastTime+1)
-	return s.lastTime
+	return time.Unix(0, s.lastTime)
 }
 
 type sandbox struct {
 	lingers    bool // deleted, and still listed
 	containers []*container
+	meta       *cri.PodSandboxMetadata
+	of         *pleg.SandboxStatus
 
-	item   *cri.PodSandbox
-	status *cri.PodSandboxStatus
+	status *cri.PodSandboxStatus // of, on the wire
 	encoded
 }
 
 type container struct {
 	sb *sandbox
+	of *pleg.ContainerStatus
 
-	item   *cri.Container
-	status *cri.ContainerStatus
+	status *cri.ContainerStatus // of, on the wire
 	encoded
 }
 
-func (sb *sandbox) id() string    { return sb.status.Id }
-func (sb *sandbox) uid() string   { return sb.status.Metadata.Uid }
-func (sb *sandbox) ready() bool   { return sb.status.State == cri.PodSandboxState_SANDBOX_READY }
-func (c *container) id() string   { return c.status.Id }
-func (c *container) name() string { return c.status.Metadata.Name }
-func (c *container) exited() bool { return c.status.State == cri.ContainerState_CONTAINER_EXITED }
+func (sb *sandbox) id() string       { return sb.status.Id }
+func (sb *sandbox) uid() pleg.PodUID { return pleg.PodUID(sb.meta.Uid) }
+func (c *container) id() string      { return c.status.Id }
+func (c *container) exited() bool    { return c.of.State == pleg.StateExited }
 
-// show makes what clients see of a sandbox from its status.
-func (sb *sandbox) show(st *cri.PodSandboxStatus) {
-	sb.status = st
-	sb.item = &cri.PodSandbox{
-		Id: st.Id, Metadata: st.Metadata, State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
+// pod returns the status of the pod, its containers newest first.
+func (sb *sandbox) pod() *pleg.PodStatus {
+	pod := &pleg.PodStatus{
+		UID: sb.uid(), Name: sb.meta.Name, Namespace: sb.meta.Namespace, IPs: sb.of.IPs, Sandboxes: []*pleg.SandboxStatus{sb.of},
 	}
-	sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item}})
-	sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: st})
-}
-
-// show makes what clients see of a container from its status.
-func (c *container) show(st *cri.ContainerStatus) {
-	c.status = st
-	c.item = &cri.Container{
-		Id: st.Id, PodSandboxId: c.sb.id(), Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef, ImageId: st.ImageId,
-		State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
+	for _, c := range slices.Backward(sb.containers) {
+		pod.Containers = append(pod.Containers, c.of)
 	}
-	c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item}})
-	c.answer = marshal(&cri.ContainerStatusResponse{Status: st})
+	return pod
 }
 
 func (s *state) addSandbox(sb *sandbox) {
@@ -81,7 +72,7 @@ func (s *state) addSandbox(sb *sandbox) {
 
 func (s *state) addContainer(c *container) {
 	c.sb.containers = append(c.sb.containers, c)
-	s.containers[c.id()] = c
+	s.containers[c.of.ID] = c
 	s.containerOrder = append(s.containerOrder, c)
 }
 
@@ -91,7 +82,7 @@ func (s *state) dropSandbox(sb *sandbox) {
 }
 
 func (s *state) dropContainer(c *container) {
-	delete(s.containers, c.id())
+	delete(s.containers, c.of.ID)
 	s.containerOrder = remove(s.containerOrder, c)
 	c.sb.containers = remove(c.sb.containers, c)
 }
@@ -99,4 +90,36 @@ func (s *state) dropContainer(c *container) {
 func remove[T comparable](in []T, v T) []T {
 	i := slices.Index(in, v)
 	return slices.Delete(in, i, i+1)
+}
+
+// live returns the sandboxes that do not only linger, in the order of their creation.
+func (s *state) live() []*sandbox {
+	return slices.DeleteFunc(slices.Clone(s.sandboxOrder), func(sb *sandbox) bool { return sb.lingers })
+}
+
+func (s *state) pod(uid pleg.PodUID) *pleg.PodStatus {
+	if sb := s.pods[uid]; sb != nil {
+		return sb.pod()
+	}
+	return nil
+}
+
+// Pods returns all pods in the order of their creation, each with one sandbox and its
+// containers newest first, without sandboxes that linger after their deletion. The statuses are those of
+// the moment; they must not be modified.
+func (rt *Runtime) Pods() []*pleg.PodStatus {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	out := make([]*pleg.PodStatus, 0, len(rt.state.pods))
+	for _, sb := range rt.state.live() {
+		out = append(out, sb.pod())
+	}
+	return out
+}
+
+// Pod returns one pod, or nil if it does not exist.
+func (rt *Runtime) Pod(uid pleg.PodUID) *pleg.PodStatus {
+	rt.mu.RLock()
+	defer rt.mu.RUnlock()
+	return rt.state.pod(uid)
 }

@@ -6,12 +6,13 @@ import (
 	"slices"
 	"time"
 
-	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // withPod calls do with the sandbox of a pod, or fails with the name of the operation.
-func (tx *Txn) withPod(op, uid string, do func(*sandbox)) error {
+func (tx *Txn) withPod(op string, uid pleg.PodUID, do func(*sandbox)) error {
 	sb := tx.s.pods[uid]
 	if sb == nil {
 		return fmt.Errorf("%s: pod %s: %w", op, uid, ErrNotFound)
@@ -20,7 +21,7 @@ func (tx *Txn) withPod(op, uid string, do func(*sandbox)) error {
 	return nil
 }
 
-func (tx *Txn) container(id string) (*container, error) {
+func (tx *Txn) container(id pleg.ContainerID) (*container, error) {
 	c := tx.s.containers[id]
 	if c == nil {
 		return nil, fmt.Errorf("container %s: %w", id, ErrNotFound)
@@ -31,17 +32,13 @@ func (tx *Txn) container(id string) (*container, error) {
 // newSandbox adds a ready sandbox with the next addresses of the pod network.
 func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[string]string) *sandbox {
 	tx.s.nextIP++
-	network := &cri.PodSandboxNetworkStatus{Ip: fmt.Sprintf("10.88.%d.%d", tx.s.nextIP>>8&255, tx.s.nextIP&255)}
+	ips := []string{fmt.Sprintf("10.88.%d.%d", tx.s.nextIP>>8&255, tx.s.nextIP&255)}
 	if tx.rt.opts.DualStack {
-		network.AdditionalIps = []*cri.PodIP{{Ip: fmt.Sprintf("fd00:88::%x", tx.s.nextIP)}}
+		ips = append(ips, fmt.Sprintf("fd00:88::%x", tx.s.nextIP))
 	}
-	sb := &sandbox{}
-	sb.show(&cri.PodSandboxStatus{
-		Id: newID(tx.rt.rng), Metadata: meta, CreatedAt: tx.s.now(), Network: network,
-		Linux: &cri.LinuxPodSandboxStatus{Namespaces: &cri.Namespace{Options: &cri.NamespaceOption{
-			Pid: cri.NamespaceMode_CONTAINER,
-		}}},
-		Labels: labels, Annotations: annotations,
+	sb := &sandbox{meta: meta}
+	sb.show(&pleg.SandboxStatus{
+		ID: newID(tx.rt.rng), Ready: true, CreatedAt: tx.s.now(), IPs: ips, Labels: labels, Annotations: annotations,
 	})
 	tx.s.addSandbox(sb)
 	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, sb.id(), sb)
@@ -51,26 +48,25 @@ func (tx *Txn) newSandbox(meta *cri.PodSandboxMetadata, labels, annotations map[
 
 // newContainer adds a container and starts it.
 func (tx *Txn) newContainer(sb *sandbox, name, image string, attempt uint32) *container {
-	pod, meta, ref := sb.status.Metadata, &cri.ContainerMetadata{Name: name, Attempt: attempt}, imageRef(image)
 	c := &container{sb: sb}
-	c.show(&cri.ContainerStatus{
-		Id: newID(tx.rt.rng), Metadata: meta, State: cri.ContainerState_CONTAINER_CREATED, CreatedAt: tx.s.now(),
-		Image: &cri.ImageSpec{Image: image, UserSpecifiedImage: image}, ImageRef: ref, ImageId: ref,
-		Labels: kubeletLabels(pod, name), Annotations: containerAnnotations(meta, image), LogPath: logPath(pod, meta),
+	c.show(&pleg.ContainerStatus{
+		ID: newID(tx.rt.rng), Name: name, Attempt: attempt, State: pleg.StateCreated, CreatedAt: tx.s.now(),
+		Image: image, ImageRef: imageRef(image), LogPath: logPath(sb.meta, name, attempt),
+		Labels: kubeletLabels(sb.meta, name), Annotations: containerAnnotations(name, attempt, image),
 	})
 	tx.s.addContainer(c)
 	tx.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id(), sb)
-	tx.change(c, cri.ContainerEventType_CONTAINER_STARTED_EVENT, func(st *cri.ContainerStatus) {
-		st.State, st.StartedAt = cri.ContainerState_CONTAINER_RUNNING, tx.s.now()
+	tx.change(c, cri.ContainerEventType_CONTAINER_STARTED_EVENT, func(of *pleg.ContainerStatus) {
+		of.State, of.StartedAt = pleg.StateRunning, tx.s.now()
 	})
 	return c
 }
 
 // change shows a new status of a container and emits its event.
-func (tx *Txn) change(c *container, event cri.ContainerEventType, change func(*cri.ContainerStatus)) {
-	st := proto.CloneOf(c.status)
-	change(st)
-	c.show(st)
+func (tx *Txn) change(c *container, event cri.ContainerEventType, change func(*pleg.ContainerStatus)) {
+	next := *c.of
+	change(&next)
+	c.show(&next)
 	tx.emit(event, c.id(), c.sb)
 }
 
@@ -78,18 +74,18 @@ func (tx *Txn) change(c *container, event cri.ContainerEventType, change func(*c
 func (tx *Txn) successor(c *container) *container {
 	next := uint32(0)
 	for _, o := range c.sb.containers {
-		if o.name() == c.name() {
-			next = max(next, o.status.Metadata.Attempt+1)
+		if o.of.Name == c.of.Name {
+			next = max(next, o.of.Attempt+1)
 		}
 	}
-	return tx.newContainer(c.sb, c.name(), c.status.Image.Image, next)
+	return tx.newContainer(c.sb, c.of.Name, c.of.Image, next)
 }
 
 // newContainerAs adds a container in the state of the spec.
-func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
-	image := cmp.Or(spec.Image, "registry.example/"+sb.status.Metadata.Namespace+"/"+spec.Name+":1.4.2")
+func (tx *Txn) newContainerAs(sb *sandbox, spec pleg.ContainerStatus) *container {
+	image := cmp.Or(spec.Image, "registry.example/"+sb.meta.Namespace+"/"+spec.Name+":1.4.2")
 	c := tx.newContainer(sb, spec.Name, image, spec.Attempt)
-	if spec.State == Exited {
+	if spec.State == pleg.StateExited {
 		tx.exit(c, spec.ExitCode, spec.Reason)
 	}
 	return c
@@ -97,11 +93,11 @@ func (tx *Txn) newContainerAs(sb *sandbox, spec ContainerSpec) *container {
 
 func (tx *Txn) exit(c *container, code int32, reason string) {
 	if reason == "" && code == 0 {
-		reason = ReasonCompleted
+		reason = "Completed"
 	}
-	tx.change(c, cri.ContainerEventType_CONTAINER_STOPPED_EVENT, func(st *cri.ContainerStatus) {
-		st.State, st.FinishedAt = cri.ContainerState_CONTAINER_EXITED, tx.s.now()
-		st.ExitCode, st.Reason = code, cmp.Or(reason, ReasonError)
+	tx.change(c, cri.ContainerEventType_CONTAINER_STOPPED_EVENT, func(of *pleg.ContainerStatus) {
+		of.State, of.FinishedAt = pleg.StateExited, tx.s.now()
+		of.ExitCode, of.Reason = code, cmp.Or(reason, "Error")
 	})
 }
 
@@ -119,20 +115,20 @@ func (tx *Txn) stop(sb *sandbox) {
 	for _, c := range sb.containers {
 		tx.kill(c)
 	}
-	if !sb.ready() {
+	if !sb.of.Ready {
 		return
 	}
-	st := proto.CloneOf(sb.status)
-	st.State, st.Network = cri.PodSandboxState_SANDBOX_NOTREADY, &cri.PodSandboxNetworkStatus{}
-	sb.show(st)
+	of := *sb.of
+	of.Ready, of.IPs = false, nil
+	sb.show(&of)
 	tx.emit(cri.ContainerEventType_CONTAINER_STOPPED_EVENT, sb.id(), sb)
 }
 
 func (tx *Txn) prune(sb *sandbox) {
 	seen := map[string]bool{}
 	for _, c := range slices.Backward(slices.Clone(sb.containers)) {
-		if !seen[c.name()] {
-			seen[c.name()] = true
+		if !seen[c.of.Name] {
+			seen[c.of.Name] = true
 		} else if c.exited() {
 			tx.remove(c)
 		}

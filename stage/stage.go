@@ -19,7 +19,7 @@
 // for both. The sender of a channel closes it; Inspect stands for all that the differ sends
 // to the inspector.
 //
-// This package and the packages below it have no stability promise: embedders use the root package.
+// This package and the packages below it may change in any version: embedders use the root package.
 package stage
 
 import (
@@ -53,7 +53,7 @@ type Asked struct {
 	At              time.Time
 }
 
-// Listing is everything that the runtime had at one moment.
+// Listing is all pods of the runtime at one moment.
 type Listing struct {
 	Asked
 	Pods []*pleg.Pod
@@ -73,12 +73,12 @@ type Observation struct {
 }
 
 // Change is work for the inspector: a pod that changed, that is gone, or that has to
-// be inspected again. The differ has at most one Change of a pod in flight.
+// be inspected again. At most one Change of a pod is in flight.
 type Change struct {
 	UID pleg.PodUID
 	// Pod is the newest answer about the pod; nil once it is gone.
 	Pod *pleg.Pod
-	// Last is the last answer that had the pod: a pod that is gone has its labels there.
+	// Last is the last answer that showed the pod: it contains the labels of a pod that is gone.
 	Last *pleg.Pod
 	// At is the time before that answer began.
 	At time.Time
@@ -126,7 +126,7 @@ type Behind struct {
 type Settled struct {
 	UID pleg.PodUID
 	How Ending
-	// Err is the inspection's error, of the endings that have one.
+	// Err is the inspection's error, if it failed.
 	Err error
 	// Took is how long the inspection took; 0 if there was none.
 	Took time.Duration
@@ -147,7 +147,7 @@ const (
 	// FailedLate says that it took longer than others before it failed or was cancelled. The runtime may
 	// only be slow.
 	FailedLate
-	// FailedHung says that it was overtaken before it failed, or had its whole timeout.
+	// FailedHung says that it was overtaken before it failed, or that its timeout ended it.
 	FailedHung
 	// Superseded says that it was cancelled because its pod is gone.
 	Superseded
@@ -162,9 +162,9 @@ const OutcomeBuffer = 64
 // Outcome is a settled Change that may be delivered: the cache has been written.
 type Outcome struct {
 	UID pleg.PodUID
-	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that had it.
+	// Pod is the pod as it was listed; nil once it is gone. Last is the last answer that showed it.
 	Pod, Last *pleg.Pod
-	// Status is what the cache has of it; nil once it is gone.
+	// Status is its status in the cache; nil once it is gone.
 	Status *pleg.PodStatus
 	// Events are what to deliver, in order, without sequence number.
 	Events []pleg.Event

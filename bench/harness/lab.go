@@ -13,6 +13,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/bench/probe"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -120,7 +121,7 @@ func (l *lab) populate(ctx context.Context, pods, containers int) {
 	}
 }
 
-func (l *lab) add(p simruntime.Population) []simruntime.Pod {
+func (l *lab) add(p simruntime.Population) []*pleg.PodStatus {
 	pods, err := l.runtime.Populate(p)
 	l.fail(err)
 	return pods
@@ -163,14 +164,14 @@ func (l *lab) replace(ctx context.Context, times int, rate float64) (made []prob
 		if l.err != nil {
 			return nil
 		}
-		var next simruntime.Container
+		var next *pleg.ContainerStatus
 		l.runtime.Update(func(tx *simruntime.Txn) {
-			pod, _ := tx.Pod(pods[i%len(pods)].UID)
+			pod := tx.Pod(pods[i%len(pods)].UID)
 			var err error
 			next, err = tx.RestartContainer(pod.Containers[0].ID)
 			l.fail(errors.Join(err, tx.PruneDead(pod.UID)))
 		})
-		made = append(made, probe.Arrival{ID: next.ID, UnixNS: time.Now().UnixNano()})
+		made = append(made, probe.Arrival{ID: string(next.ID), UnixNS: time.Now().UnixNano()})
 	}
 	return made
 }

@@ -31,7 +31,7 @@ var errNoStatus = errors.New("runtime answered without a status")
 // current as of the newest list. A nil pod does not exist.
 type record struct {
 	old, current *pleg.Pod
-	seen         *pleg.Pod       // the newest list that had the pod
+	seen         *pleg.Pod       // the newest list that showed the pod
 	good         *pleg.PodStatus // the last successful inspection
 	err          error           // of the last inspection
 }

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// One inspection delays the others, at most until its deadline. The rest is tested by
-// tests/model, which requires that the pipeline does the same.
+// One inspection delays the others, at most until its deadline. FuzzEvents of
+// stage/differ compares the events with those of the pipeline.
 func TestInspectsOneAfterTheOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const takes, timeout = 3 * time.Second, 10 * time.Second

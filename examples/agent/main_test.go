@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
 )
@@ -15,10 +16,10 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestAgentPrintsEvents(t *testing.T) {
-	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 	out := exampletest.Run(t, rt, run)
 	out.Await("ContainerStarted shop/web web", "ContainerStarted shop/web nginx")
-	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
+	if err := rt.ExitContainer(pod.Containers[0].ID, 1, "Error"); err != nil {
 		t.Fatal(err)
 	}
 	out.Await("ContainerDied shop/web nginx")

@@ -71,7 +71,7 @@ type shipper struct {
 	out io.Writer
 	// removed returns the last status of a container that is gone already, or nil.
 	removed func(pleg.ContainerID) *pleg.ContainerStatus
-	// logs has the logs of containers that have not been removed.
+	// logs are the logs of containers that have not been removed.
 	logs map[pleg.ContainerID]*log
 }
 
@@ -130,7 +130,7 @@ func (s *shipper) finish(l *log) {
 }
 
 // path returns the file to which the runtime writes the log of the container of an event. If no
-// status has it, it is where the kubelet has the runtime write it.
+// status has it, it is where the kubelet makes the runtime write it.
 func (s *shipper) path(ev pleg.Event) string {
 	for _, c := range []*pleg.ContainerStatus{ev.Status.Container(ev.ContainerID), s.removed(ev.ContainerID)} {
 		if c != nil && c.LogPath != "" {

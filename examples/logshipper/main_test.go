@@ -16,8 +16,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // The log of every container is read and completed, even if the container ran before the shipper
 // started, exited between two relists, or was removed at once.
 func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
-	rt, _ := exampletest.NewRuntime(t, simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{
-		{Name: "nginx"}, {Name: "init", State: simruntime.Exited},
+	rt, _ := exampletest.NewRuntime(t, simruntime.PodSpec{UID: "u", Namespace: "shop", Name: "web", Containers: []pleg.ContainerStatus{
+		{Name: "nginx"}, {Name: "init", State: pleg.StateExited},
 	}})
 	out := exampletest.Run(t, rt, run)
 	const logs = "/var/log/pods/shop_web_u/"
@@ -32,9 +32,9 @@ func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
 func runContainer(t *testing.T, rt *simruntime.Runtime, name string, remove bool) {
 	t.Helper()
 	rt.Update(func(tx *simruntime.Txn) {
-		c, err := tx.AddContainer("u", simruntime.ContainerSpec{Name: name})
+		c, err := tx.AddContainer("u", pleg.ContainerStatus{Name: name})
 		if err == nil {
-			err = tx.ExitContainer(c.ID, 0, simruntime.ReasonCompleted)
+			err = tx.ExitContainer(c.ID, 0, "Completed")
 		}
 		if err == nil && remove {
 			err = tx.RemoveContainer(c.ID)

@@ -14,6 +14,7 @@ import (
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/exampletest"
@@ -23,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // The loop skips until the first list has succeeded, and then acts on events.
 func TestSyncLoopActsOnEvents(t *testing.T) {
-	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 	if _, err := rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.Unavailable, Times: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +32,7 @@ func TestSyncLoopActsOnEvents(t *testing.T) {
 	if read := out.Await("sync shop/web: 1 of 1 containers run"); !strings.HasPrefix(read[0], "skip: ") {
 		t.Errorf("printed %q, want a skip before the first list", read)
 	}
-	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
+	if err := rt.ExitContainer(pod.Containers[0].ID, 1, "Error"); err != nil {
 		t.Fatal(err)
 	}
 	out.Await("sync shop/web: 0 of 1 containers run", "clean up shop/web nginx")
@@ -39,7 +40,7 @@ func TestSyncLoopActsOnEvents(t *testing.T) {
 
 // The same loop works on the pipeline of a daemon.
 func TestSyncLoopOnADaemon(t *testing.T) {
-	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	rt, pod := exampletest.NewRuntime(t, simruntime.PodSpec{Namespace: "shop", Name: "web", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 	out := exampletest.Run(t, rt, func(ctx context.Context, endpoint string, out io.Writer, log *slog.Logger) error {
 		runtime, err := cri.New(endpoint, cri.Options{})
 		if err != nil {
@@ -66,7 +67,7 @@ func TestSyncLoopOnADaemon(t *testing.T) {
 		return tasks.Wait()
 	})
 	out.Await("sync shop/web: 1 of 1 containers run")
-	if err := rt.ExitContainer(pod.Containers[0].ID, 1, simruntime.ReasonError); err != nil {
+	if err := rt.ExitContainer(pod.Containers[0].ID, 1, "Error"); err != nil {
 		t.Fatal(err)
 	}
 	out.Await("sync shop/web: 0 of 1 containers run", "clean up shop/web nginx")

@@ -102,7 +102,7 @@ func (r *Runtime) PodStatus(ctx context.Context, pod *pleg.Pod, last *pleg.PodSt
 	return cutStatus(status), nil
 }
 
-// PodLister returns the runtime's [pleg.PodLister], or nil if it has none.
+// PodLister returns the runtime's [pleg.PodLister], or nil if there is none.
 func (r *Runtime) PodLister() pleg.PodLister {
 	if pods, ok := r.embedded.(pleg.PodLister); ok {
 		return podLister{r, pods}
@@ -110,7 +110,7 @@ func (r *Runtime) PodLister() pleg.PodLister {
 	return nil
 }
 
-// EventWatcher returns the runtime's [pleg.EventWatcher], or nil if it has none.
+// EventWatcher returns the runtime's [pleg.EventWatcher], or nil if there is none.
 func (r *Runtime) EventWatcher() pleg.EventWatcher {
 	if events, ok := r.embedded.(pleg.EventWatcher); ok {
 		return eventWatcher{r, events}
@@ -118,7 +118,7 @@ func (r *Runtime) EventWatcher() pleg.EventWatcher {
 	return nil
 }
 
-// Prober returns the runtime's [pleg.Prober], or nil if it has none.
+// Prober returns the runtime's [pleg.Prober], or nil if there is none.
 func (r *Runtime) Prober() pleg.Prober {
 	if p, ok := r.embedded.(pleg.Prober); ok {
 		return prober{r, p}

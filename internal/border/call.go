@@ -168,7 +168,7 @@ func run[T any](ctx context.Context, r *Runtime, of subject, c *inFlight, f func
 // either, and is not to blame.
 func late(took, wait time.Duration) bool { return took > wait+max(wait/2, reportWithin) }
 
-// timeoutError is the cause of a context that has timed out. It has no text before somebody asks.
+// timeoutError is the cause of a context that has timed out. Its text is made when somebody asks.
 type timeoutError struct {
 	of    string
 	after time.Duration

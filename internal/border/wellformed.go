@@ -38,7 +38,7 @@ type items struct {
 
 type owners map[pleg.ContainerID]owner
 
-// owner is the first pod that has an id. shared is set if another pod has it too.
+// owner is the first pod with an id. shared is set if another pod contains it too.
 type owner struct {
 	pod    pleg.PodUID
 	shared bool
@@ -98,7 +98,7 @@ func (r *Runtime) wellFormedPod(ctx context.Context, pod *pleg.Pod) *pleg.Pod {
 	return pod
 }
 
-// has reports whether the list had a pod with this UID before, and notes that it has.
+// has reports whether the list showed a pod with this UID before, and notes the UID.
 func (x *items) has(uid pleg.PodUID) bool {
 	_, twice := x.uids[uid]
 	x.uids[uid] = struct{}{}
@@ -170,7 +170,7 @@ func indexOf(pods []*pleg.Pod, uid pleg.PodUID) int {
 	return slices.IndexFunc(pods, func(pod *pleg.Pod) bool { return pod.UID == uid })
 }
 
-// take returns the pod without a container, and the container; nil if the pod does not have it.
+// take returns the pod without a container, and the container; nil if it is not in the pod.
 func take(pod *pleg.Pod, id pleg.ContainerID) (*pleg.Pod, *pleg.Container) {
 	i := slices.IndexFunc(pod.Containers, func(c *pleg.Container) bool { return c.ID == id })
 	if i < 0 {

@@ -1,9 +1,9 @@
 // Package differ is the second stage: it keeps the old and the current record of
-// every pod and computes what changed between two answers. It has no stability promise.
+// every pod and computes what changed between two answers. It may change in any version.
 //
-// [Differ.Run] waits for an input, has the machine apply it (machine.go, answer.go, settle.go), and
-// carries out the effects. What follows from an input for one pod, its record decides: it has a
-// phase, and a few doors (record.go). Each of the other rooms has one question: which events a
+// [Differ.Run] waits for an input, lets the machine apply it (machine.go, answer.go, settle.go), and
+// carries out the effects. The record of a pod decides what follows from an input: it contains a
+// phase, and a few doors (record.go). Each of the other files answers one question: which events a
 // difference makes (diff.go), which containers came and went unseen (lives.go), when a hung pod is
 // tried again (quarantine.go), when a pod is inspected again whose status contradicts its list
 // (doubts.go), which listing waits for which pod (backlog.go), and what events let expect (expect.go).
@@ -26,7 +26,7 @@ type Cache interface {
 	// Observe notes a listing that covers every pod except the pending pods. The slice is only
 	// lent, the pods may be kept.
 	Observe(at time.Time, pending []*pleg.Pod)
-	// Touch notes an answer that found the pod as the cache has it.
+	// Touch notes an answer that found the pod as it is in the cache.
 	Touch(uid pleg.PodUID, at time.Time)
 }
 
@@ -61,7 +61,7 @@ type Outputs struct {
 	Marks chan<- stage.Mark
 }
 
-// Differ has the loop around the machine. Its methods are safe for concurrent use, and none but
+// Differ is the loop around the machine. Its methods are safe for concurrent use, and none but
 // Run blocks.
 type Differ struct {
 	opts     Options
@@ -208,7 +208,7 @@ func (d *Differ) takeMail() {
 	}
 }
 
-// step has the machine apply an input and carries out the effects.
+// step lets the machine apply an input and carries out the effects.
 func (d *Differ) step(in input) {
 	do := d.machine.step(in, time.Now())
 	for _, args := range do.quarantined {

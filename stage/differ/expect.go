@@ -34,7 +34,7 @@ const (
 	toStart expected = iota
 	// toGo: a container or sandbox was removed. The runtime may list it for a moment longer.
 	toGo
-	// toEnd: a pod has no container, or no sandbox that is ready. Its sandbox goes soon.
+	// toEnd: a pod is without a container, or without a ready sandbox. Its sandbox goes soon.
 	toEnd
 )
 

@@ -161,8 +161,8 @@ func (w *world) clone() *world {
 	return &c
 }
 
-// encoder writes a world so that two worlds that behave alike are equal. Of a tick only the order counts, and
-// of most only whether it comes after the begin of a list in progress.
+// encoder writes a world so that two worlds that behave alike are equal. Only the order of ticks counts,
+// and of most only whether they come after the begin of a list in progress.
 type encoder struct {
 	w      *world
 	out    []byte

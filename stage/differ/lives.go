@@ -122,7 +122,7 @@ func (u *unseen) pod() *pleg.Pod {
 	return u.passed[0].pod
 }
 
-// has reports whether a container of the pod is known by its life alone.
+// has reports whether only its life knows a container of the pod.
 func (u *unseen) has(id pleg.ContainerID) bool {
 	return slices.ContainsFunc(u.passed, func(p passed) bool { return p.container.ID == id }) ||
 		slices.ContainsFunc(u.heard, func(l life) bool { return l.container.ID == id })

@@ -9,10 +9,10 @@ import (
 )
 
 // machine is what the differ knows. step applies one input and returns what is to be done. The
-// machine has no clock, channel, cache, log or metric, and calls nobody.
+// machine uses no clock, channel, cache, log or metric, and calls nobody.
 type machine struct {
 	records map[pleg.PodUID]*record
-	// absent is the newest listing: it is the answer about the pods that have no record.
+	// absent is the newest listing: it is the answer about the pods without a record.
 	absent stage.Asked
 	// early are the observations that came before the first listing.
 	early []observation
@@ -54,7 +54,7 @@ type effects struct {
 	// quarantined and released are for the log, foundByAll, foundByOne and lost for the counters.
 	quarantined, released        [][]any
 	foundByAll, foundByOne, lost int
-	// touch are pods that an answer found as the cache has them, observe is a listing that
+	// touch are pods that an answer found as they are in the cache, observe is a listing that
 	// covers all pods except the pending ones.
 	touch   []touch
 	observe time.Time // unless zero
@@ -170,7 +170,7 @@ func (m *machine) release(rec *record, inspected bool) {
 	})
 }
 
-// touch notes that the cache has the newest answer.
+// touch notes that the cache contains the newest answer.
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
 // recordOf returns the record of a pod, a new one if there is none. It stays until a listing shows

@@ -36,7 +36,7 @@ func kindsOf(pod *pleg.Pod) map[pleg.ContainerID]kind {
 	return kinds
 }
 
-// same reports whether two answers about a pod have no event between them. It is
+// same reports whether no event lies between two answers about a pod. It is
 // the whole cost of an unchanged pod, so it allocates nothing. It may return false if
 // only the order differs; events then finds none.
 func same(old, cur *pleg.Pod) bool {

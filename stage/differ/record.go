@@ -21,7 +21,7 @@ import (
 type phase uint8
 
 const (
-	settled    phase = iota // the log has the newest answer
+	settled    phase = iota // the log contains the newest answer
 	queued                  // next waits for a slot
 	inspecting              // sent is at the inspector
 	failed                  // its inspection failed; if it is held, next is its retry, once an answer has come
@@ -43,7 +43,7 @@ const (
 type record struct {
 	uid   pleg.PodUID
 	phase phase
-	// old is the pod that the cache and the log have; nil before its first change is
+	// old is the pod in the cache and the log; nil before its first change is
 	// committed.
 	old *pleg.Pod
 	// current is the newest answer that counts; nil if it shows that the pod is gone.
@@ -53,7 +53,7 @@ type record struct {
 	named *pleg.Pod
 	// found is the pod in the first listing, until its first change is committed.
 	found *pleg.Pod
-	// listed is when the last listing began that had the pod.
+	// listed is when the last listing began that showed the pod.
 	listed uint64
 	unseen unseen
 
@@ -63,7 +63,7 @@ type record struct {
 	need need
 	// held is set while the pod is in quarantine, during retries too.
 	held bool
-	// replaced is set once an inspection was not waited for because other containers have the UID.
+	// replaced is set once an inspection was not waited for because other containers use the UID.
 	// Until the pod is settled the next inspections are waited for: otherwise a pod that is
 	// replaced at each list gets no status.
 	replaced bool
@@ -96,7 +96,7 @@ type todo struct {
 	dequeue bool          // it does not wait any more
 	cancel  bool          // nobody waits for the inspection
 	release bool          // out of quarantine
-	touch   bool          // the cache has the newest answer
+	touch   bool          // the cache contains the newest answer
 	leave   *stage.Change // needs no inspection
 }
 
@@ -134,13 +134,13 @@ func (r *record) renew() {
 	}
 }
 
-// listedBy notes that a listing has the pod.
+// listedBy notes that a listing shows the pod.
 func (r *record) listedBy(began uint64) { r.listed = began }
 
-// foundBy notes that the first listing has the pod.
+// foundBy notes that the first listing shows the pod.
 func (r *record) foundBy(pod *pleg.Pod) { r.found = pod }
 
-// accepted notes that the inspector has a change. A request made during the inspection counts.
+// accepted notes that the inspector accepted a change. A request made during the inspection counts.
 func (r *record) accepted(c *stage.Change) {
 	r.phase, r.next = inspecting, nil
 	if c.Pod == nil {
@@ -267,7 +267,7 @@ func (r *record) recheck() *stage.Change {
 // settle notes that everything known of the pod is delivered.
 func (r *record) settle() {
 	r.phase, r.until, r.owes, r.replaced, r.found = settled, r.asked, 0, false, nil
-	if r.current == nil && r.listed <= r.asked.Began { // a later listing does not have it
+	if r.current == nil && r.listed <= r.asked.Began { // a later listing does not show it
 		r.named = nil
 	}
 }
@@ -275,7 +275,7 @@ func (r *record) settle() {
 // busy reports whether a change of the pod is at the inspector.
 func (r *record) busy() bool { return r.phase == inspecting || r.phase == leaving }
 
-// differs reports whether the newest answer has something to publish. A reinspection waits for the
+// differs reports whether the newest answer shows a change to publish. A reinspection waits for the
 // next answer.
 func (r *record) differs() bool { return len(r.unseen.passed) > 0 || !same(r.old, r.current) }
 
@@ -294,7 +294,7 @@ func (r *record) change(l *lives) *stage.Change {
 		}
 	case r.need != none && r.named != nil && (r.old != nil || l.kubelet()):
 		told = append(told, podEvent(pleg.PodSync, r.named, at))
-	case r.need != none && r.named != nil: // the cache has an old status of it, or an error
+	case r.need != none && r.named != nil: // the cache contains an old status of it, or an error
 	case r.current != nil || r.old == nil: // otherwise the cache entry has to go
 		return nil
 	}

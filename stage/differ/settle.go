@@ -56,7 +56,7 @@ type request struct {
 func (r request) apply(m *machine) {
 	rec := m.records[r.uid]
 	if r.reinspect {
-		rec = m.recordOf(r.uid) // the next listing may have it
+		rec = m.recordOf(r.uid) // the next listing may show it
 		m.do.relistSoon = true
 	}
 	if rec == nil {

@@ -1,5 +1,5 @@
 // Package dispatcher is the last stage: it numbers the events and keeps the log, which the
-// subscribers read. It never waits for a subscriber. It has no stability promise.
+// subscribers read. It never waits for a subscriber. It may change in any version.
 package dispatcher
 
 import (

@@ -1,5 +1,5 @@
 // Package hinter lists single pods, because a CRI event, the kernel or a caller hints that
-// something happened to them. It has no stability promise.
+// something happened to them. It may change in any version.
 //
 // A hint is never data: what it causes is a list, whose answer passes through the
 // same differ as the listings. The kubelet's Evented PLEG wrote the pod cache

@@ -24,7 +24,7 @@ func complete(c stage.Change, s, last *pleg.PodStatus) *pleg.PodStatus {
 	return &status
 }
 
-// observed returns a copy without the statuses of what the pod does not have.
+// observed returns a copy without the statuses of containers that are not listed.
 func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.ContainerID) []S {
 	return slices.DeleteFunc(slices.Clone(statuses), func(s S) bool {
 		return !slices.ContainsFunc(has, func(c *pleg.Container) bool { return c.ID == id(s) })
@@ -33,7 +33,7 @@ func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.Contai
 
 // fillFromStatus copies the image and the time of the start from the status into the events of
 // containers, and how and when a container ended into its end and its correction. If the container
-// was removed before this inspection, an earlier status may have that. A [stage.ContainerRan]
+// was removed before this inspection, an earlier status may contain that. A [stage.ContainerRan]
 // becomes a start if the status says when it was, and otherwise is dropped.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
@@ -99,7 +99,7 @@ func (i *Inspector) corrections(c stage.Change, before contradicted, last, statu
 	return events
 }
 
-// keepRemoved has the cache keep the final statuses of containers that the pod no
+// keepRemoved makes the cache keep the final statuses of containers that the pod no
 // longer has. Both statuses may be nil: the pod is new, or gone.
 func (i *Inspector) keepRemoved(last, status *pleg.PodStatus) {
 	if last == nil {

@@ -51,7 +51,7 @@ func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 }
 
 // flights are the inspections in progress, with the rules that say which inspection may begin and
-// which must end. It has no clock.
+// which must end. It uses no clock.
 type flights struct {
 	slots     int
 	hungAfter time.Duration

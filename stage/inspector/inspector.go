@@ -1,5 +1,5 @@
 // Package inspector is the third stage: a bounded pool that inspects each changed
-// pod and writes its status to the cache. It has no stability promise.
+// pod and writes its status to the cache. It may change in any version.
 package inspector
 
 import (
@@ -62,7 +62,7 @@ type Inspector struct {
 	// good holds the last status that an inspection returned for each pod. It
 	// survives failed inspections, because of the IPs and final statuses in it.
 	good map[pleg.PodUID]*pleg.PodStatus
-	// failing are the pods whose failure the log has.
+	// failing are the pods whose failure was logged.
 	failing map[pleg.PodUID]bool
 	// contradicted are the pods whose last status contradicts its list.
 	contradicted map[pleg.PodUID]contradicted

@@ -114,25 +114,26 @@ func TestEndHasTheStatusOfAnEvent(t *testing.T) {
 		return &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, StartedAt: at(-20), ExitCode: code}
 	}
 	for name, tt := range map[string]struct {
-		last *pleg.PodStatus // of the last inspection
-		want int32
+		last, now []*pleg.ContainerStatus // of the last inspection and of this one
+		want      int32                   // 0 for none
 	}{
-		"only the event told it":        {&pleg.PodStatus{UID: "a"}, 137},
-		"the last inspection told more": {&pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{exited(9)}}, 9},
+		"only the event told it":        {nil, nil, 137},
+		"the last inspection told more": {[]*pleg.ContainerStatus{exited(9)}, nil, 9},
+		"the event was of another life": {nil, []*pleg.ContainerStatus{{ID: "c", State: pleg.StateRunning, StartedAt: at(-5)}}, 0},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			f := newFixture(t, nil, inspector.Options{})
 			f.cache.KeepRemoved(exited(137))
-			f.runtime.SetStatus("a", tt.last)
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: tt.last})
 			f.do(change(1, plegtest.Pod("a", "c=running")))
-			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a"})
+			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: tt.now})
 			c := change(2, plegtest.Pod("a", "c=exited"))
 			c.Events = slices.Insert(c.Events, 0, pleg.Event{Type: stage.ContainerRan, PodUID: "a", ContainerID: "c"})
 			_, o, _ := f.do(c)
 			if words := plegtest.Words(o.Events...); words != "Started(c) Died(c)" {
 				t.Fatalf("events %q, want the start and the end", words)
 			}
-			if code := o.Events[1].ExitCode; code == nil || *code != tt.want {
+			if code := o.Events[1].ExitCode; (code != nil) != (tt.want != 0) || code != nil && *code != tt.want {
 				t.Errorf("exit code %v, want %d", code, tt.want)
 			}
 		})

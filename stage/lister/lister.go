@@ -1,5 +1,5 @@
 // Package lister is the first stage: it lists all pods of the runtime, once per
-// period. It owns the period and the health. It has no stability promise.
+// period. It owns the period and the health. It may change in any version.
 package lister
 
 import (
@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Runtime lists all pods. The call has a deadline and does not panic.
+// Runtime lists all pods. The call ends at a deadline and does not panic.
 type Runtime interface {
 	ListPods(ctx context.Context) ([]*pleg.Pod, error)
 }

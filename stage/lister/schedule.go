@@ -11,7 +11,7 @@ import (
 // what the kubelet does all the time.
 const maxRequestPause = time.Second
 
-// schedule says when the next list begins. It has no clock; the loop owns it.
+// schedule says when the next list begins. It uses no clock; the loop owns it.
 type schedule struct {
 	// period is the relist period without events, pause the time between two lists on
 	// request.

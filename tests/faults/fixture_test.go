@@ -112,20 +112,20 @@ func (f *fixture) play() {
 	err := f.Node.Churn(ctx, simruntime.ChurnOptions{
 		Seed: f.scenario.seed, Rate: float64(f.scenario.rate), Pods: f.scenario.pods,
 		Actions: int(float64(f.scenario.rate) * cmp.Or(f.scenario.churn, churnEnd).Seconds()),
-		Observe: func(podUID string) {
+		Observe: func(uid pleg.PodUID) {
 			f.History.Record(f.Truth())
 			changes++
 			if changes%2 == 0 {
 				f.audience.change()
 			}
 			if changes%3 == 0 {
-				f.RequestRelist(pleg.PodUID(podUID))
+				f.RequestRelist(uid)
 			}
 			if changes%4 == 0 {
-				f.RequestReinspect(pleg.PodUID(podUID))
+				f.RequestReinspect(uid)
 			}
 			if changes%5 == 0 && !promised(f.scenario).Repeats {
-				f.wait(pleg.PodUID(podUID))
+				f.wait(uid)
 			}
 		},
 	})

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -188,6 +189,7 @@ func (a *audience) filter() (pleg.Filter, func(promises.Pod, promises.Container)
 // require fails unless each subscriber's stream keeps all promises. The pipeline has ended.
 func (a *audience) require(t *testing.T, published []pleg.Event) {
 	close(a.ended)
+	published = slices.SortedStableFunc(slices.Values(slices.Concat(published, a.f.Corrections())), func(a, b pleg.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	for i, s := range a.of {
 		<-s.Done
 		s.stream.Published = func(string) []pleg.Event { return published }

@@ -52,13 +52,13 @@ func TestChangeCostsWhatChanged(t *testing.T) {
 				}
 				idle := calls(func(int) {})
 				changes.Store(0)
-				lives := make([]string, len(pods)) // the newest container of each pod
+				lives := make([]pleg.ContainerID, len(pods)) // the newest container of each pod
 				busy := calls(func(n int) {
 					of := n % len(pods)
 					node.Update(func(tx *simruntime.Txn) {
 						switch id := lives[of]; n / len(pods) % 3 {
 						case 0:
-							c, err := tx.AddContainer(pods[of].UID, simruntime.ContainerSpec{Name: "job", Attempt: uint32(n)})
+							c, err := tx.AddContainer(pods[of].UID, pleg.ContainerStatus{Name: "job", Attempt: uint32(n)})
 							kit.Must(t, err)
 							lives[of] = c.ID
 						case 1:

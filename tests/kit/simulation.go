@@ -31,6 +31,7 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
+	corrections *Subscriber // which a replay has in the events
 	stopServing func() error
 }
 
@@ -49,6 +50,7 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
 	s.stream.Network = true
 	s.subscriber = s.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{NetworkEvents: true}}, s.stream.Add)
+	s.corrections = s.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.ContainerCorrected}}}, func(pleg.Event) {})
 	t.Cleanup(func() {
 		s.StopServing()
 		if err := s.Client.Close(); err != nil {
@@ -73,7 +75,7 @@ func (s *Simulation) StopServing() {
 }
 
 // Populate adds pods and records them.
-func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
+func (s *Simulation) Populate(p simruntime.Population) []*pleg.PodStatus {
 	s.t.Helper()
 	pods, err := s.Node.Populate(p)
 	Must(s.t, err)
@@ -85,7 +87,7 @@ func (s *Simulation) Populate(p simruntime.Population) []simruntime.Pod {
 func (s *Simulation) Churn(seed uint64, actions int) {
 	s.t.Helper()
 	err := s.Node.Churn(context.Background(), simruntime.ChurnOptions{
-		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(string) { s.record() },
+		Seed: seed, Rate: 20, Pods: 12, Actions: actions, Observe: func(pleg.PodUID) { s.record() },
 	})
 	Must(s.t, err)
 }
@@ -93,10 +95,13 @@ func (s *Simulation) Churn(seed uint64, actions int) {
 // Published returns all events so far.
 func (s *Simulation) Published() []pleg.Event { return s.subscriber.Events() }
 
+// Corrections returns all corrections of events so far.
+func (s *Simulation) Corrections() []pleg.Event { return s.corrections.Events() }
+
 func (s *Simulation) record() { s.History.Record(s.Truth()) }
 
 // Truth returns the state of the runtime.
-func (s *Simulation) Truth() promises.Truth { return promises.SimulatedTruth(s.Node.Pods()) }
+func (s *Simulation) Truth() promises.Truth { return promises.TruthOf(s.Node.Pods()) }
 
 // RequirePromises stops the pipeline and fails unless its events kept all promises; All, NoSync,
 // Repeats and Lies of promised limit them. It returns the events.

@@ -209,6 +209,25 @@ func (p part) replayed() error {
 	return nil
 }
 
+// corrected returns an event with what a later ContainerCorrected adds to it: a replay has it so.
+func corrected(ev, by pleg.Event) pleg.Event {
+	ev.Image, ev.StartedAt, ev.ExitCode, ev.Reason, ev.FinishedAt = by.Image, by.StartedAt, by.ExitCode, by.Reason, by.FinishedAt
+	return ev
+}
+
+// correctedTo returns a published event with those of its corrections that make it the event that was
+// replayed, or with all of them.
+func (p part) correctedTo(replayed, ev pleg.Event) pleg.Event {
+	for _, by := range p.published() {
+		if by.Type == pleg.ContainerCorrected && by.Seq > ev.Seq && by.PodUID == ev.PodUID && by.ContainerID == ev.ContainerID {
+			if ev = corrected(ev, by); Equal(replayed, ev) {
+				break
+			}
+		}
+	}
+	return ev
+}
+
 // lastOfEach returns the last event of each container that is there.
 func lastOfEach(events []pleg.Event, wants func(pleg.Event) bool) map[container]pleg.Event {
 	last := make(map[container]pleg.Event)
@@ -217,6 +236,10 @@ func lastOfEach(events []pleg.Event, wants func(pleg.Event) bool) map[container]
 		switch of := (container{ev.PodUID, ev.ContainerID}); {
 		case ev.Type == pleg.ContainerRemoved:
 			delete(last, of)
+		case ev.Type == pleg.ContainerCorrected:
+			if was, there := last[of]; there {
+				last[of] = corrected(was, ev)
+			}
 		case EventSteps[ev.Type] != NoStep && wants(ev):
 			last[of] = ev
 		}

@@ -97,8 +97,8 @@ func (p part) last() pleg.Event {
 	return p.events[len(p.events)-1]
 }
 
-// epoch returns the epoch of the whole part. The marks of a fleet have none, and a merged replay
-// may have events of the next epoch.
+// epoch returns the epoch of the whole part. The marks of a fleet carry none, and a merged replay
+// may contain events of the next epoch.
 func (p part) epoch() string {
 	if p.Epoch != "" {
 		return p.Epoch

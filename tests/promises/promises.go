@@ -108,7 +108,7 @@ type Stream struct {
 	Truth   Truth
 	Cached  []cache.Entry
 
-	// Wall: the events have wall times, as over a socket. The pipeline orders observations
+	// Wall: the events carry wall times, as over a socket. The pipeline orders observations
 	// by the monotonic clock, so while the wall clock is slewed, two CRI events of the same
 	// moment may swap.
 	Wall bool
@@ -144,7 +144,7 @@ func (s *Stream) Add(ev pleg.Event) {
 	s.State.Wants = s.Wants
 	s.State.Add(ev)
 	told := ev.Status
-	ev.Status = nil // each delivery has its own
+	ev.Status = nil // each delivery carries its own
 	s.Events = append(s.Events, ev)
 	if s.Cache == nil || ev.PodUID == "" {
 		return
@@ -163,7 +163,7 @@ type Cache interface {
 	GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error)
 }
 
-// Fresh reports whether a cache has an observation of the pod newer than t.
+// Fresh reports whether a cache contains an observation of the pod newer than t.
 func Fresh(c Cache, uid pleg.PodUID, t time.Time) bool {
 	stale := errors.New("stale")
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -182,7 +182,7 @@ func (s *Stream) Check() error {
 }
 
 // Forget drops the events, for a stream that does not end. It follows a Check that found
-// that the subscriber had everything: from then on it knows the truth.
+// that the subscriber got everything: from then on it knows the truth.
 func (s *Stream) Forget() {
 	parts := s.parts()
 	if last := parts[len(parts)-1].last(); last.Seq > 0 {

@@ -134,7 +134,7 @@ func (s stream) check() error {
 	return recorded.Check()
 }
 
-// Streams that tests/faults has are left out: there every promise must hold.
+// The streams of tests/faults are left out: there every promise must hold.
 var kept = map[string]stream{
 	"over a socket": {overSocket, slices.Concat(numbers(1, 2), aMomentBefore)},
 	"merged": {
@@ -174,7 +174,7 @@ func TestKeptPromises(t *testing.T) {
 	}
 }
 
-// stale is a cache without statuses, whose observations have this time.
+// stale is a cache without statuses, with observations of this time.
 type stale time.Time
 
 func (s stale) Get(uid pleg.PodUID) (*pleg.PodStatus, error) {

@@ -14,10 +14,10 @@ type State struct {
 	// Wants reports whether the subscriber's filter lets through the events of a
 	// container; if nil, of all.
 	Wants func(Pod, Container) bool
-	// Look returns what the cache has of a pod. It is called for each PodSync, unless it
+	// Look returns the status of a pod in the cache. It is called for each PodSync, unless it
 	// is nil.
 	Look func(pleg.PodUID) (*pleg.PodStatus, error)
-	// Statuses says that the events have the status, so that Look is not called.
+	// Statuses says that the events contain the status, so that Look is not called.
 	Statuses bool
 
 	pods map[pleg.PodUID]map[pleg.ContainerID]bool // whether each runs

@@ -41,6 +41,9 @@ func (p part) ordered() error {
 			want, known = p.publishedIn(epoch, ev.Seq)
 		}
 		want.Replayed = ev.Replayed
+		if ev.Replayed && !Equal(ev, want) {
+			want = p.correctedTo(ev, want)
+		}
 		if ev.PodUID != "" && len(published) > 0 && (!known || !Equal(ev, want)) {
 			return fmt.Errorf("got %+v, published was %+v", ev, want)
 		}
@@ -48,8 +51,8 @@ func (p part) ordered() error {
 	return nil
 }
 
-// unique: a mark has the number of the event before it. The numbers of a merged replay and
-// its mark are in no order, but each container has it once.
+// unique: a mark carries the number of the event before it. The numbers of a merged replay and
+// its mark are in no order, but each container comes once.
 func (p part) unique() error {
 	var last pleg.Event
 	if p.first {

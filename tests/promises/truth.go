@@ -6,7 +6,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
-	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // Truth is the state of all pods of a node.
@@ -33,30 +32,11 @@ type Container struct {
 	IP string
 }
 
-var simulatedStates = map[simruntime.State]pleg.State{
-	simruntime.Running: pleg.StateRunning, simruntime.Exited: pleg.StateExited,
-}
-
-// SimulatedTruth returns the truth of a simulated runtime.
-func SimulatedTruth(pods []simruntime.Pod) Truth {
+// TruthOf returns what the statuses of pods say, such as those of a simulated runtime.
+func TruthOf(pods []*pleg.PodStatus) Truth {
 	truth := make(Truth)
 	for _, p := range pods {
-		pod := Pod{Namespace: p.Namespace, Name: p.Name, Containers: make(map[pleg.ContainerID]Container)}
-		for _, s := range p.Sandboxes {
-			c := Container{Sandbox: true, State: pleg.StateExited}
-			if s.Ready {
-				c.State, c.IP = pleg.StateRunning, s.IPs[0]
-			}
-			pod.Containers[pleg.ContainerID(s.ID)] = c
-		}
-		for _, t := range p.Containers {
-			c := Container{Name: t.Name, State: simulatedStates[t.State], Attempt: t.Attempt}
-			if t.State == simruntime.Exited {
-				c.ExitCode, c.Reason = t.ExitCode, t.Reason
-			}
-			pod.Containers[pleg.ContainerID(t.ID)] = c
-		}
-		truth[pleg.PodUID(p.UID)] = pod
+		truth[p.UID] = Pod{Namespace: p.Namespace, Name: p.Name, Containers: containersOf(p)}
 	}
 	return truth
 }
@@ -64,13 +44,13 @@ func SimulatedTruth(pods []simruntime.Pod) Truth {
 // CachedTruth returns what a cache says is the truth. It leaves out pods whose
 // inspection has failed.
 func CachedTruth(entries []cache.Entry) Truth {
-	truth := make(Truth)
+	var pods []*pleg.PodStatus
 	for _, e := range entries {
 		if e.Status != nil {
-			truth[e.UID] = Pod{Namespace: e.Status.Namespace, Name: e.Status.Name, Containers: containersOf(e.Status)}
+			pods = append(pods, e.Status)
 		}
 	}
-	return truth
+	return TruthOf(pods)
 }
 
 func containersOf(status *pleg.PodStatus) map[pleg.ContainerID]Container {

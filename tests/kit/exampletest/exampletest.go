@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -21,7 +22,7 @@ import (
 const timeout = 30 * time.Second
 
 // NewRuntime returns a simulated runtime with one pod.
-func NewRuntime(t *testing.T, spec simruntime.PodSpec) (*simruntime.Runtime, simruntime.Pod) {
+func NewRuntime(t *testing.T, spec simruntime.PodSpec) (*simruntime.Runtime, *pleg.PodStatus) {
 	t.Helper()
 	rt, err := simruntime.New(simruntime.Options{})
 	kit.Must(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/daemon"
@@ -69,7 +70,7 @@ type node struct {
 	dir         string // of the sockets
 	daemon      *daemon.Daemon
 	flags       []string
-	keep        string // the UID of a pod that lives on
+	keep        pleg.PodUID // the UID of a pod that lives on
 	stopRuntime func()
 	tab         context.Context //nolint:containedctx // chromedp finds the tab by its context
 

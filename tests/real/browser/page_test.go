@@ -9,13 +9,14 @@ import (
 
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 // exit ends the container of a pod and returns a condition that is true once the feed
 // shows it exactly once.
-func (n *node) exit(pod simruntime.Pod, code int32) (shown string) {
+func (n *node) exit(pod *pleg.PodStatus, code int32) (shown string) {
 	n.Helper()
 	kit.Must(n, n.runtime.ExitContainer(pod.Containers[0].ID, code, ""))
 	return feedHas(fmt.Sprintf("died %d", code))
@@ -48,7 +49,7 @@ func TestNamesAreInert(t *testing.T) {
 	hostile := `<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>`
 	pod, err := n.runtime.AddPod(simruntime.PodSpec{
 		Namespace: "\u202eshop", Name: hostile + "\u2066\u200b\x1b[31m\nnext",
-		Containers: []simruntime.ContainerSpec{{Name: `"><svg onload=window.hacked=1>` + strings.Repeat("long", 5000), Image: "javascript:window.hacked=1"}},
+		Containers: []pleg.ContainerStatus{{Name: `"><svg onload=window.hacked=1>` + strings.Repeat("long", 5000), Image: "javascript:window.hacked=1"}},
 	})
 	kit.Must(t, err)
 	n.open(n.address())
@@ -92,7 +93,8 @@ func TestKeyboard(t *testing.T) {
 	n.press(kb.Enter)
 	n.wait(fmt.Sprintf(`document.querySelector("#details strong")?.textContent === %q`, pods[7].Namespace+"/"+pods[7].Name))
 	n.wait(`document.activeElement.id === "details"`)
-	for _, want := range []string{"crictl inspect " + pods[7].Containers[0].ID, "crictl logs " + pods[7].Containers[0].ID, "pgrep -fa " + pods[7].Sandboxes[0].ID} {
+	id := string(pods[7].Containers[0].ID)
+	for _, want := range []string{"crictl inspect " + id, "crictl logs " + id, "pgrep -fa " + string(pods[7].Sandboxes[0].ID)} {
 		n.wait(fmt.Sprintf(`[...document.querySelectorAll("#details .command")].some(c => c.textContent === %q)`, want))
 	}
 	n.wait(`[...document.querySelectorAll("#details dd")].some(dd => /^\d+\.\d+\.\d+\.\d+$/.test(dd.textContent))`)

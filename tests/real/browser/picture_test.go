@@ -12,6 +12,7 @@ import (
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -34,7 +35,7 @@ type scene struct {
 
 // hang makes the inspection of the pod to keep hang.
 func (n *node) hang() {
-	bad, _ := n.runtime.Pod(n.keep)
+	bad := n.runtime.Pod(n.keep)
 	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: bad.UID, Hang: true})
 	for _, c := range bad.Containers {
 		_, _ = n.runtime.RestartContainer(c.ID)
@@ -81,7 +82,7 @@ func (s scene) test(t *testing.T) {
 	}
 	if s.pods == 0 {
 		<-ctx.Done()
-	} else if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6, Keep: []string{n.keep}}); !errors.Is(err, context.DeadlineExceeded) {
+	} else if err := rt.Churn(ctx, simruntime.ChurnOptions{Seed: 7, Rate: 6, Keep: []pleg.PodUID{n.keep}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	n.wait(s.shows)

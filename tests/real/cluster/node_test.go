@@ -47,22 +47,8 @@ const network = `{"cniVersion": "0.4.0", "name": "cluster", "plugins": [{
   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/22", "rangeStart": "10.244.0.10", "gateway": "` + nodeIP + `"}]]}
 }]}`
 
-const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-containerRuntimeEndpoint: unix://` + containerdSocket + `
-failCgroupV1: false
-cgroupDriver: cgroupfs
-cgroupsPerQOS: false
-enforceNodeAllocatable: []
-failSwapOn: false
+const kubeletConfig = lab.KubeletConfig + `containerRuntimeEndpoint: unix://` + containerdSocket + `
 address: ` + nodeIP + `
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
-resolvConf: ""
-makeIPTablesUtilChains: false
-localStorageCapacityIsolation: false
-evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
-imageGCHighThresholdPercent: 100
 volumePluginDir: /var/lib/kubelet-plugins
 `
 

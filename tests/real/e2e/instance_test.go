@@ -38,9 +38,6 @@ type instance struct {
 	// criEvents, if not nil, has the exit codes that CRI events carried. The
 	// instance need not know others.
 	criEvents *criEvents
-	// mayLack is how many steps or exit codes may be missing because a list overtook their
-	// CRI events, which a busy machine delays.
-	mayLack int
 
 	// paused is the time in which the instance itself did not run.
 	paused outage

@@ -19,16 +19,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-var kubeletConfig = template.Must(template.New("config").Parse(`apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-staticPodPath: {{.Dir}}/manifests
+var kubeletConfig = template.Must(template.New("config").Parse(lab.KubeletConfig + `staticPodPath: {{.Dir}}/manifests
 containerRuntimeEndpoint: {{.Endpoint}}
-failCgroupV1: false
-cgroupDriver: cgroupfs
 cgroupRoot: {{.Cgroup}}
-cgroupsPerQOS: false
-enforceNodeAllocatable: []
-failSwapOn: false
 maxPods: 1000
 fileCheckFrequency: 2s
 syncFrequency: 10s
@@ -37,14 +30,7 @@ port: {{index .Ports 0}}
 readOnlyPort: {{index .Ports 1}}
 healthzPort: {{index .Ports 2}}
 healthzBindAddress: 127.0.0.1
-authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
-authorization: {mode: AlwaysAllow}
 podLogsDir: {{.Dir}}/podlogs
-resolvConf: ""
-makeIPTablesUtilChains: false
-localStorageCapacityIsolation: false
-evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
-imageGCHighThresholdPercent: 100
 volumePluginDir: {{.Dir}}/volplugins
 featureGates: {EventedPLEG: {{.Events}}}
 `))

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -49,8 +50,8 @@ func (f *faultFlags) validate() error {
 }
 
 // inject injects the faults. It returns the UIDs of the pods that must not change otherwise.
-func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []string, err error) {
-	uid := ""
+func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []pleg.PodUID, err error) {
+	var uid pleg.PodUID
 	if f.pod != "" {
 		if uid, err = findOrAddPod(runtime, f.pod); err != nil {
 			return nil, fmt.Errorf("--fault-pod: %w", err)
@@ -66,7 +67,7 @@ func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []string, err err
 	return keep, nil
 }
 
-func findOrAddPod(runtime *simruntime.Runtime, name string) (uid string, err error) {
+func findOrAddPod(runtime *simruntime.Runtime, name string) (uid pleg.PodUID, err error) {
 	for _, pod := range runtime.Pods() {
 		if pod.Namespace+"/"+pod.Name == name {
 			return pod.UID, nil
@@ -75,9 +76,12 @@ func findOrAddPod(runtime *simruntime.Runtime, name string) (uid string, err err
 	namespace, short, _ := strings.Cut(name, "/")
 	pod, err := runtime.AddPod(simruntime.PodSpec{
 		Namespace: namespace, Name: short, Labels: map[string]string{"app": "web"},
-		Containers: []simruntime.ContainerSpec{{Name: "nginx"}},
+		Containers: []pleg.ContainerStatus{{Name: "nginx"}},
 	})
-	return pod.UID, err
+	if err != nil {
+		return "", err
+	}
+	return pod.UID, nil
 }
 
 var faultRPCs = []string{"ContainerStatus", "GetContainerEvents", "ListContainers", "ListPodSandbox", "PodSandboxStatus", "Version"}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
@@ -147,7 +148,7 @@ func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
 }
 
 // churn changes the pods of the runtime, except the pods to keep, until ctx ends.
-func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, keep ...string) error {
+func (s *simulation) churn(ctx context.Context, runtime *simruntime.Runtime, keep ...pleg.PodUID) error {
 	if s.churnRate == 0 {
 		return nil
 	}

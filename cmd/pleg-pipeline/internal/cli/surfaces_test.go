@@ -75,7 +75,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 		return func(t *testing.T, s *kit.Simulation) {
 			pod := addWeb(t, s)
 			s.Reported.Store(&pleg.Report{Details: nodestate.State{Stuck: []nodestate.Stuck{{
-				UID: pleg.PodUID(pod.UID), Namespace: "shop", Name: "web-0", Since: time.Now(), Container: ended,
+				UID: pod.UID, Namespace: "shop", Name: "web-0", Since: time.Now(), Container: ended,
 				Shim: &nodestate.Process{PID: 4711, Name: name, State: "T"},
 			}}}})
 		}
@@ -320,10 +320,10 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 func stoppedShim(name, line string) func(*testing.T, *kit.Simulation, *doctor.Options) {
 	return func(_ *testing.T, s *kit.Simulation, o *doctor.Options) {
 		pods := s.Node.Pods()
-		web := pods[slices.IndexFunc(pods, func(p simruntime.Pod) bool { return p.Name == "web-0" })]
-		id := web.Sandboxes[0].ID
+		web := pods[slices.IndexFunc(pods, func(p *pleg.PodStatus) bool { return p.Name == "web-0" })]
+		id := string(web.Sandboxes[0].ID)
 		if name == "conmon" {
-			id = web.Containers[0].ID
+			id = string(web.Containers[0].ID)
 		}
 		stat := &fstest.MapFile{Data: []byte("4711 (" + name + ") T 1")}
 		o.Host.Proc = fstest.MapFS{
@@ -381,9 +381,9 @@ func alerts(t *testing.T, told map[series]time.Time) (names []string) {
 }
 
 // addWeb adds the pod shop/web-0.
-func addWeb(t *testing.T, s *kit.Simulation) simruntime.Pod {
+func addWeb(t *testing.T, s *kit.Simulation) *pleg.PodStatus {
 	t.Helper()
-	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []simruntime.ContainerSpec{{Name: "nginx"}}})
+	pod, err := s.Node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 	kit.Must(t, err)
 	return pod
 }

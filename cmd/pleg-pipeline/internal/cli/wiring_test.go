@@ -18,6 +18,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -32,7 +33,7 @@ func TestWhatRunsBesideThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := simruntime.New(simruntime.Options{Seed: 1})
 		kit.Must(t, err)
-		pod, err := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]simruntime.ContainerSpec, 1)})
+		pod, err := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]pleg.ContainerStatus, 1)})
 		kit.Must(t, err)
 		runtime, web, dir, out := bufconn.Listen(64<<10), bufconn.Listen(64<<10), t.TempDir(), newTranscript()
 		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })

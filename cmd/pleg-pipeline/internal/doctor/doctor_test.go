@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -58,7 +59,7 @@ func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {
 	return rt
 }
 
-func populate(t *testing.T, rt *simruntime.Runtime, p simruntime.Population) []simruntime.Pod {
+func populate(t *testing.T, rt *simruntime.Runtime, p simruntime.Population) []*pleg.PodStatus {
 	t.Helper()
 	pods, err := rt.Populate(p)
 	kit.Must(t, err)
@@ -78,28 +79,28 @@ func TestExamineSimulated(t *testing.T) {
 	for _, test := range []struct {
 		name     string
 		options  simruntime.Options
-		breakIt  func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod)
+		breakIt  func(t *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus)
 		cause    verdict.Cause // of the first finding; empty for none
 		severity verdict.Severity
 		evidence []string
 	}{
 		{"healthy", simruntime.Options{}, nil, "", "", nil},
-		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []simruntime.Pod) {
+		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus) {
 			for n, d := range []time.Duration{999 * time.Millisecond, 900 * time.Millisecond} {
 				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: d})
 			}
 		}, "", "", nil},
-		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
+		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
 			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: 1200 * time.Millisecond})
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the inspections take 1.2s or longer"}},
-		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
+		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
 			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
 		}, verdict.DeadContainers, verdict.Warning, []string{"250 containers have exited and 0 sandboxes are not ready", ", 250"}},
-		{"a list is too large", simruntime.Options{MaxMessageBytes: 70 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []simruntime.Pod) {
+		{"a list is too large", simruntime.Options{MaxMessageBytes: 70 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
 			populate(t, rt, simruntime.Population{Pods: 20, Containers: 1})
 			for i, text := range []string{"fat", "fatter"} {
 				pod, err := rt.AddPod(simruntime.PodSpec{
-					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*20<<10)}, Containers: make([]simruntime.ContainerSpec, 1),
+					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*20<<10)}, Containers: make([]pleg.ContainerStatus, 1),
 				})
 				if err == nil {
 					err = rt.StopPod(pod.UID) // it is in another portion than the others

@@ -9,6 +9,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -37,7 +38,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	rt := simulate(t, simruntime.Options{})
 	populate(t, rt, simruntime.Population{Pods: 10, Containers: 1})
 	web := addPod(t, rt, "web-0", "nginx")
-	uid := ""
+	var uid pleg.PodUID
 	if ofPod {
 		uid = web.UID
 	}

@@ -64,7 +64,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			if test.daemon != nil {
 				o.Ask = func(context.Context) *doctor.Daemon {
 					status := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 2}}
-					test.daemon(&status, pleg.PodUID(web.UID))
+					test.daemon(&status, web.UID)
 					return doctor.NewDaemon("/run/d", status)
 				}
 			}
@@ -109,9 +109,9 @@ func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	})
 }
 
-func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) simruntime.Pod {
+func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) *pleg.PodStatus {
 	t.Helper()
-	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: name, Containers: []simruntime.ContainerSpec{{Name: container}}})
+	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: name, Containers: []pleg.ContainerStatus{{Name: container}}})
 	kit.Must(t, err)
 	return pod
 }

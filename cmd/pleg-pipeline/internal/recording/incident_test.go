@@ -97,7 +97,7 @@ func hang(t *testing.T, runtime *simruntime.Runtime) (id simruntime.FaultID) {
 	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
 	kit.Must(t, err)
 	for _, c := range runtime.Pods()[0].Containers {
-		if c.State == simruntime.Running {
+		if c.State == pleg.StateRunning {
 			if _, err := runtime.RestartContainer(c.ID); err != nil {
 				t.Fatal(err)
 			}
@@ -155,7 +155,7 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 			}, new(kit.Log).Logger())
 		})
 		time.Sleep(time.Minute)
-		stuck := nodestate.Stuck{UID: pleg.PodUID(pod.UID), Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}
+		stuck := nodestate.Stuck{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}
 		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}}})
 		time.Sleep(10 * time.Second)
 		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}, Disk: &nodestate.Disk{Since: time.Now(), Path: "/images", Used: 99}}})

@@ -22,10 +22,10 @@ func addSecretPods(t *testing.T, runtime *simruntime.Runtime) {
 	for i := range 3 {
 		name := fmt.Sprintf("%s-%d", secret, i)
 		if _, err := runtime.AddPod(simruntime.PodSpec{
-			UID: name + "-uid", Name: name, Namespace: secret,
+			UID: pleg.PodUID(name + "-uid"), Name: name, Namespace: secret,
 			Labels:      map[string]string{secret + "-key": secret, "app": secret, "container.kubernetes.io/" + secret: "x"},
 			Annotations: map[string]string{secret + "-key": secret, "kubernetes.io/config.source": secret},
-			Containers:  []simruntime.ContainerSpec{{Name: secret, Image: "registry/" + secret + ":1"}, {Name: "other"}},
+			Containers:  []pleg.ContainerStatus{{Name: secret, Image: "registry/" + secret + ":1"}, {Name: "other"}},
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -139,3 +139,21 @@ func archive(files fstest.MapFS) ([]byte, error) {
 	err := w.AddFS(files)
 	return buf.Bytes(), errors.Join(err, w.Close())
 }
+
+// KubeletConfig is the configuration of every kubelet in a test, without the runtime, addresses and
+// folders. It needs no cgroup of its own, no certificate and no space on a disk.
+const KubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+failCgroupV1: false
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+failSwapOn: false
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+resolvConf: ""
+makeIPTablesUtilChains: false
+localStorageCapacityIsolation: false
+evictionHard: {memory.available: "1Mi", nodefs.available: "1%", imagefs.available: "1%", nodefs.inodesFree: "1%", imagefs.inodesFree: "1%"}
+imageGCHighThresholdPercent: 100
+`
