@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -35,7 +36,9 @@ type progress struct {
 // note takes over what a message that was delivered or replayed says of its node.
 func (p *progress) note(m *message) {
 	if m.kind == ofEvent || m.kind == ofState || m.kind == ofSynced {
-		p.epoch, p.seq = m.Epoch, m.Seq
+		if p.seq = m.Seq; p.epoch != m.Epoch {
+			p.epoch = strings.Clone(m.Epoch) // without the message
+		}
 	}
 }
 
@@ -53,13 +56,13 @@ func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
 }
 
 // beyond reports whether a message has a number that its node cannot have yet: somebody else wrote it. Without a hole, each event has
-// the next number.
+// the next number; a Gap has that of the newest event that is missing.
 func (p *progress) beyond(m *message) bool {
 	next := p.seq
 	if m.kind == ofEvent {
 		next++
 	}
-	return m.Epoch != "" && m.Epoch == p.epoch && m.Seq > next
+	return m.kind != ofGap && m.Epoch != "" && m.Epoch == p.epoch && m.Seq > next
 }
 
 // previous returns the sequence number of the node's message before this one, which the agent named; 0 if it named none.
@@ -162,10 +165,19 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 		return nil
 	}
 	p.note(m)
-	if w.filter.WantsEvent(&m.Event) && w.filter.WantsLabels(m.Pod.Labels) {
+	if w.filter.WantsEvent(&m.Event) && w.wants(m) {
 		return w.send(Event{Event: m.Event, Node: node, At: w.position(at)})
 	}
 	return nil
+}
+
+// wants reports whether the labels of the pod in a message are wanted.
+func (w *watch) wants(m *message) bool {
+	if w.o.Filter.Selector == "" {
+		return true
+	}
+	pod, _ := podIn[podLabels](m)
+	return w.filter.WantsLabels(pod.Labels)
 }
 
 // beginStates delivers the Gap of an agent, which the states of all pods follow.
@@ -176,7 +188,7 @@ func (w *watch) beginStates(node string, p *progress, m *message, at place) erro
 
 // replayPod delivers the last event of each container and sandbox of a pod.
 func (w *watch) replayPod(node string, m *message) error {
-	if m.Pod == nil || !w.filter.WantsLabels(m.Pod.Labels) {
+	if m.Pod == nil || !w.wants(m) {
 		return nil
 	}
 	for _, ev := range m.Pod.Events {

@@ -57,11 +57,13 @@ func stamp(t time.Time) string {
 	return t.Format(time.RFC3339Nano)
 }
 
-// podTimed is a pod as it is written. Its status follows it.
+// podTimed is a pod as it is written, like podState. Its status follows it.
 type podTimed struct {
-	podState
+	podLabels
 
+	Gone   bool    `json:"gone"`
 	Events []timed `json:"events,omitempty"`
+	Error  string  `json:"error,omitempty"`
 }
 
 // data is what a message says: an event, or something else; Seq is then the number of the node's last event.
@@ -71,18 +73,30 @@ type data struct {
 	// Pod is the pod as it is after the event; nil in a message about the node, which names its agent.
 	Pod   *podState `json:"pod"`
 	Agent string    `json:"agent"`
+	// body is the message.
+	body []byte
+}
+
+// podLabels and podStatuses are what most readers do not need of a pod.
+type podLabels struct {
+	Labels map[string]string `json:"labels,omitempty"`
+}
+
+type podStatuses struct {
+	podLabels
+
+	Status *pleg.PodStatus `json:"status"`
 }
 
 // podState is a pod as it is after an event.
 type podState struct {
-	Labels map[string]string `json:"labels,omitempty"`
 	// Gone is true for a pod without containers and sandboxes.
 	Gone bool `json:"gone"`
 	// Events are the last event of each container and sandbox that is not removed, in the order
 	// of their numbers. What they have in common with the event of the message is left out.
-	Events []pleg.Event `json:"events,omitempty"`
+	Events []pleg.Event `json:"events"`
 	// Error says what was too large to publish.
-	Error string `json:"error,omitempty"`
+	Error string `json:"error"`
 }
 
 // podStatus, containerStatus and sandboxStatus are what is published of those of package pleg.
@@ -189,7 +203,7 @@ func encode(value any) []byte {
 	return text
 }
 
-// message is what a reader makes of a message.
+// message is what a reader makes of a message. Its texts are parts of the body.
 type message struct {
 	kind kind
 	data
@@ -208,9 +222,10 @@ func decode(body []byte) (message, error) {
 			return message{}, fmt.Errorf("it has %d objects: want at most %d", n, maxObjects)
 		}
 	}
-	if err := gojson.Unmarshal(body, &ce); err != nil {
+	if err := gojson.UnmarshalWithOption(body, &ce, gojson.DecodeNoCopyString()); err != nil {
 		return message{}, err
 	}
+	ce.Data.body = body
 	m := message{ofEvent, ce.Data}
 	switch name := kind(strings.TrimSuffix(strings.TrimPrefix(ce.Type, ceTypePrefix), ceTypeSuffix)); name {
 	case ofState, ofGap, ofSynced, ofAgent, ofGone:
@@ -235,21 +250,23 @@ func (s *podState) restore(ev *pleg.Event) {
 	}
 }
 
-// decodeStatus returns the status of the pod in a message; nil if it has none.
-func decodeStatus(body []byte, m *message) (*pleg.PodStatus, error) {
+// podIn returns something of the pod in a message.
+func podIn[P any](m *message) (P, error) {
 	var ce struct {
-		Data struct {
-			Pod struct{ Status *pleg.PodStatus }
+		Data struct{ Pod P }
+	}
+	err := gojson.UnmarshalWithOption(m.body, &ce, gojson.DecodeNoCopyString())
+	return ce.Data.Pod, err
+}
+
+// statuses returns the labels of the pod in a message, and its status; nil if it has none.
+func (m *message) statuses() (podStatuses, error) {
+	pod, err := podIn[podStatuses](m)
+	if status := pod.Status; status != nil {
+		status.UID, status.Name, status.Namespace = m.PodUID, m.PodName, m.PodNamespace
+		if newest := newestSandbox(status); newest != nil {
+			newest.Labels = pod.Labels
 		}
 	}
-	err := gojson.Unmarshal(body, &ce)
-	status := ce.Data.Pod.Status
-	if err != nil || status == nil {
-		return nil, err
-	}
-	status.UID, status.Name, status.Namespace = m.PodUID, m.PodName, m.PodNamespace
-	if newest := newestSandbox(status); newest != nil {
-		newest.Labels = m.Pod.Labels
-	}
-	return status, nil
+	return pod, err
 }

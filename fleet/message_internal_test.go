@@ -59,8 +59,8 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
-	if got, err := decodeStatus(body, &m); err != nil || !reflect.DeepEqual(got, status) || !reflect.DeepEqual(m.Pod.Labels, status.Sandboxes[0].Labels) {
-		t.Errorf("got the status %+v, want %+v", got, status)
+	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
+		t.Errorf("got %+v, want %+v", got, status)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		s.apply(new(event(5, pleg.ContainerRemoved, id)))
@@ -179,6 +179,7 @@ func TestSize(t *testing.T) {
 		alone    bool
 		follows  bool
 		crowded  int
+		sent     int // of the queue, as a row
 		want     int
 		batch    bool
 	}{
@@ -193,12 +194,22 @@ func TestSize(t *testing.T) {
 		"a replay":                              {queue: "gss", replicas: 1, want: 3, batch: true},
 		"a replay after a refusal":              {queue: "gss", replicas: 1, alone: true, want: 3, batch: true},
 		"a replay behind events":                {queue: "eegss", replicas: 3, want: 2, batch: true},
+		"a row behind a row":                    {queue: strings.Repeat("e", 200), replicas: 1, follows: true, sent: 50, want: 150},
+		"a row behind a row, before a replay":   {queue: strings.Repeat("e", 200) + "gs", replicas: 1, follows: true, sent: 50, want: 150},
+		"few events behind a row":               {queue: strings.Repeat("e", 100), replicas: 1, follows: true, sent: 50, want: 0},
+		"a replay behind a row":                 {queue: "e" + "g" + strings.Repeat("s", 200), replicas: 1, follows: true, sent: 1, want: 0},
 		"a replay, and more behind it":          {queue: "gsseegss", replicas: 1, want: 5, batch: true},
 	} {
 		info := jetstream.StreamInfo{Config: jetstream.StreamConfig{Replicas: tt.replicas}}
-		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone, crowded: tt.crowded}}}
+		p := Publisher{session: session{store: &store{stream: cachedInfo{info: &info}}, outbox: outbox{alone: tt.alone, crowded: tt.crowded, sent: tt.sent}}}
 		for _, k := range tt.queue {
 			p.queue = append(p.queue, outgoing{kind: map[rune]kind{'e': ofEvent, 'g': ofGap, 's': ofState}[k]})
+		}
+		if p.row, p.parts = true, []part{{}}; tt.sent > 0 && !p.followable() {
+			if tt.want > 0 {
+				t.Errorf("%s: no row follows", name)
+			}
+			continue
 		}
 		if n, batch := p.size(tt.follows); n != tt.want || batch != tt.batch || p.crowded != 0 {
 			t.Errorf("%s: %d messages, as a batch: %t, want %+v", name, n, batch, tt)
@@ -260,6 +271,7 @@ func TestNumberBeyondTheLast(t *testing.T) {
 		"a state":                          {ofState, "e", 7, false},
 		"a state of the future":            {ofState, "e", 8, true},
 		"an event of another epoch":        {ofEvent, "f", 900, false},
+		"a Gap of the agent's source":      {ofGap, "e", 900, false},
 		"an agent that says that it lives": {ofAgent, "", 0, false},
 	} {
 		var passed int

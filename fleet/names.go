@@ -61,7 +61,13 @@ func allOf(cluster string, nodes ...string) []string {
 
 // nodeOf returns the node in a subject of the stream, pleg.v2.CLUSTER.NODE.UID, or of the bucket,
 // $KV.pleg-agents.CLUSTER.NODE.
-func nodeOf(subject string) string { return fromToken.Replace(strings.Split(subject, ".")[3]) }
+func nodeOf(subject string) string {
+	for range 3 {
+		_, subject, _ = strings.Cut(subject, ".")
+	}
+	node, _, _ := strings.Cut(subject, ".")
+	return fromToken.Replace(node)
+}
 
 // token writes a name as one token of a subject.
 func token(name string) string { return toToken.Replace(name) }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	gojson "github.com/goccy/go-json"
+
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -18,8 +20,8 @@ type record struct {
 	stored   time.Time
 	sequence uint64
 	count    uint64
-	// podState is what is published of the pod, with the encoded status; Labels are of the status too.
-	podState
+	// podTimed is what is published of the pod, with the encoded status; Labels are of the status too.
+	podTimed
 
 	status  *pleg.PodStatus
 	encoded []byte
@@ -27,13 +29,13 @@ type record struct {
 
 // newRecord returns the record of a pod of which nothing is there.
 func newRecord(uid pleg.PodUID, name, namespace string) *record {
-	return &record{uid: uid, name: name, namespace: namespace, podState: podState{Gone: true}}
+	return &record{uid: uid, name: name, namespace: namespace, podTimed: podTimed{Gone: true}}
 }
 
 // apply adds an event, and the status that came with it.
 func (r *record) apply(ev *pleg.Event) {
 	r.setStatus(ev.Status)
-	i := slices.IndexFunc(r.Events, func(last pleg.Event) bool { return last.ContainerID == ev.ContainerID })
+	i := slices.IndexFunc(r.Events, func(last timed) bool { return last.ContainerID == ev.ContainerID })
 	switch ev.Type {
 	case pleg.ContainerStarted, pleg.ContainerDied, pleg.ContainerRemoved:
 		if i >= 0 {
@@ -42,12 +44,13 @@ func (r *record) apply(ev *pleg.Event) {
 		if ev.Type != pleg.ContainerRemoved {
 			last := *ev
 			last.PodUID, last.PodName, last.PodNamespace, last.Status = "", "", "", nil
-			r.Events = append(r.Events, last)
+			r.Events = append(r.Events, newTimed(&last))
 		}
 	case pleg.ContainerCorrected:
 		if i >= 0 && r.Events[i].Type == pleg.ContainerDied {
-			last := &r.Events[i]
+			last := *r.Events[i].Event
 			last.ExitCode, last.Reason, last.FinishedAt = ev.ExitCode, ev.Reason, ev.FinishedAt
+			r.Events[i] = newTimed(&last)
 		}
 	}
 	r.Gone = len(r.Events) == 0
@@ -66,29 +69,32 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 // encode returns a message with the pod. If it would have more bytes than limit, it leaves something out, and says
 // so, also in cut.
 func (r *record) encode(m *cloudEvent, limit int) (body []byte, cut string) {
-	pod, status := &podTimed{podState: r.podState, Events: make([]timed, len(r.Events))}, r.encoded
-	for i := range r.Events {
-		pod.Events[i] = newTimed(&r.Events[i])
-	}
-	m.Data.Pod = pod
-	for _, leaveOut := range []func(){func() { pod.Labels = nil }, func() { status = nil }, func() { pod.Events = nil }} {
-		if body = withStatus(encode(m), status); len(body) <= limit {
-			return body, cut
+	pod, text := r.podTimed, withStatus{status: r.encoded}
+	m.Data.Pod = &pod
+	for _, leaveOut := range []func(){func() { pod.Labels = nil }, func() { text.status = nil }, func() { pod.Events = nil }, nil} {
+		_ = gojson.NewEncoder(&text).Encode(m) // texts and numbers never fail
+		if len(text.body) <= limit || leaveOut == nil {
+			break
 		}
-		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(body))
+		cut = fmt.Sprintf("the state is too large to publish whole: %d bytes", len(text.body))
 		pod.Error = cut
 		leaveOut()
 	}
-	return encode(m), cut
+	return text.body, cut
 }
 
-// withStatus adds the status to a message, at the end of its pod.
-func withStatus(body, status []byte) []byte {
-	if status == nil {
-		return body
+// withStatus is a message that is written, and the status at the end of its pod.
+type withStatus struct{ status, body []byte }
+
+// Write implements io.Writer.
+func (w *withStatus) Write(text []byte) (int, error) {
+	const end = "}}}\n"
+	if w.body = text[:len(text)-len(end)]; w.status == nil {
+		w.body = slices.Concat(w.body, []byte("}}}"))
+	} else {
+		w.body = slices.Concat(w.body, []byte(`,"status":`), w.status, []byte("}}}"))
 	}
-	const end = "}}}"
-	return slices.Concat(body[:len(body)-len(end)], []byte(`,"status":`), status, []byte(end))
+	return len(text), nil
 }
 
 // maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what

@@ -15,19 +15,25 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// outbox is what is not acknowledged. One batch, or one row, is under way at a time.
+// outbox is what is not acknowledged. One batch or one message is under way at a time, or two rows.
 type outbox struct {
 	// queue are messages that are not acknowledged, of which the first ones are sent.
 	queue []outgoing
 	sent  int
-	// answer is that to the last message that was sent, and late fires when it has not come in time.
-	answer jetstream.PubAckFuture
-	late   *time.Timer
+	// parts are the batch, or the rows, under way, and late fires when the answer to the first one has not come in time.
+	parts []part
+	late  *time.Timer
 	// alone is true if the server refused what was sent last: the next message shows why.
 	alone bool
-	// row is true if what is under way is a row, and crowded the number of times that none is sent because other nodes publish.
+	// row is true if what is under way are rows, and crowded the number of times that none is sent because other nodes publish.
 	row     bool
 	crowded int
+}
+
+// part are messages that were sent together, and the answer to the last one.
+type part struct {
+	size   int
+	answer jetstream.PubAckFuture
 }
 
 type outgoing struct {
@@ -44,6 +50,9 @@ const (
 	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which writes each
 	// batch to the disk twice. Several servers keep it in memory, and a batch costs them as much as a message.
 	leastBatch = 16
+	// leastRow is the number of messages for which a second row is sent behind one that is under way: the server need
+	// not wait.
+	leastRow = 128
 	// crowdedFor is the number of times that no row is sent after one was refused.
 	crowdedFor = 32
 )
@@ -60,14 +69,15 @@ const (
 // number that this has if no other node publishes meanwhile. Otherwise the server refuses the rest, as each message that it takes
 // has its number. follows is true right after an acknowledgement, whose number is probably still the last one.
 func (p *Publisher) size(follows bool) (n int, batch bool) {
-	n = min(len(p.queue), maxBatch)
-	if i := slices.IndexFunc(p.queue[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
+	waiting := p.queue[p.sent:]
+	n = min(len(waiting), maxBatch)
+	if i := slices.IndexFunc(waiting[1:n], func(o outgoing) bool { return o.kind == ofGap }); i >= 0 {
 		n = i + 1
 	}
 	crowded := p.crowded > 0
 	p.crowded = max(0, p.crowded-1)
 	switch {
-	case p.queue[0].kind == ofGap:
+	case waiting[0].kind == ofGap:
 		return n, true
 	case p.alone:
 		return 1, false
@@ -81,11 +91,18 @@ func (p *Publisher) size(follows bool) (n int, batch bool) {
 
 func (p *Publisher) replicated() bool { return p.stream.CachedInfo().Config.Replicas > 1 }
 
-// send sends the first messages of the queue. The server stores a batch as a whole or not at all, and a row up to some message.
+// followable reports whether a row is under way, and another one may follow it.
+func (p *Publisher) followable() bool {
+	return p.row && len(p.parts) == 1 && len(p.queue)-p.sent >= leastRow && p.queue[p.sent].kind != ofGap
+}
+
+// send sends the next messages of the queue. The server stores a batch as a whole or not at all, and a row up to some message.
 func (p *Publisher) send(follows bool) error {
 	n, batch := p.size(follows)
-	id := strconv.FormatUint(rand.Uint64(), 36)
-	for i, o := range p.queue[:n] {
+	id, end := strconv.FormatUint(rand.Uint64(), 36), p.sent+n
+	p.row = end > 1 && !batch
+	for i := p.sent; i < end; i++ {
+		o := p.queue[i]
 		m := &nats.Msg{Subject: o.subject, Data: o.body, Header: nats.Header{"Content-Type": {contentType}}}
 		before := p.all
 		if i > 0 {
@@ -96,26 +113,27 @@ func (p *Publisher) send(follows bool) error {
 			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{before}
 		}
 		switch {
-		case !batch && n > 1: // the subject alone does not tell a message from an earlier one of the row that has its number
+		case p.row: // the subject alone does not tell a message from an earlier one of the row that has its number
 			m.Header[jetstream.ExpectedLastSeqHeader] = m.Header[jetstream.ExpectedLastSubjSeqHeader]
 		case batch:
 			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
 		}
-		var err error
-		if i < n-1 {
-			err = p.o.Conn.PublishMsg(m)
-		} else {
-			if batch {
-				m.Header[batchCommit] = []string{"1"}
+		if i < end-1 {
+			if err := p.o.Conn.PublishMsg(m); err != nil {
+				return p.failed(err)
 			}
-			p.answer, err = p.js.PublishMsgAsync(m)
+			continue
 		}
+		if batch {
+			m.Header[batchCommit] = []string{"1"}
+		}
+		answer, err := p.js.PublishMsgAsync(m)
 		if err != nil {
 			return p.failed(err)
 		}
+		p.parts = append(p.parts, part{n, answer})
 	}
-	p.row = n > 1 && !batch
-	p.sent = n
+	p.sent = end
 	if p.late == nil {
 		p.late = time.NewTimer(0)
 	}
@@ -123,18 +141,18 @@ func (p *Publisher) send(follows bool) error {
 	return nil
 }
 
-// acknowledged notes that the server has what was sent, up to this sequence number.
-func (p *Publisher) acknowledged(sequence uint64) {
+// acknowledged notes that the server has the first n messages of the queue, the last one with this sequence number.
+func (p *Publisher) acknowledged(n int, sequence uint64) {
 	now := time.Now()
-	for i, o := range p.queue[:p.sent] {
-		o.record.stored, o.record.sequence = now, sequence-uint64(p.sent-1-i)
+	for i, o := range p.queue[:n] {
+		o.record.stored, o.record.sequence = now, sequence-uint64(n-1-i)
 		o.record.count++
 		if o.kind == ofEvent {
 			p.metrics.published.Inc()
 			p.metrics.lag.Observe(now.Sub(o.observedAt).Seconds())
 		}
 	}
-	p.queue, p.sent, p.last, p.alone = slices.Delete(p.queue, 0, p.sent), 0, sequence, false
+	p.queue, p.last, p.alone = slices.Delete(p.queue, 0, n), sequence, false
 	p.loop.Acknowledged()
 }
 

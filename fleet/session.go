@@ -109,12 +109,11 @@ func (p *Publisher) settle(ctx context.Context) error {
 	i := slices.IndexFunc(p.queue, func(o outgoing) bool { return bytes.Equal(o.body, m.Data) })
 	switch {
 	case m.Sequence > p.last && i >= 0:
-		p.sent = i + 1
-		p.acknowledged(m.Sequence)
+		p.acknowledged(i+1, m.Sequence)
 	case m.Sequence != p.last:
 		return p.lost()
 	}
-	p.sent = 0
+	p.sent, p.parts = 0, nil
 	return nil
 }
 
@@ -141,7 +140,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	p.queue, p.sent, p.at, p.last, p.own = nil, 0, pleg.Position{}, newest.Sequence, record{}
+	p.queue, p.sent, p.parts, p.at, p.last, p.own = nil, 0, nil, pleg.Position{}, newest.Sequence, record{}
 	p.gap = &pleg.Event{Reason: pleg.OtherEpoch, ObservedAt: time.Now()}
 	pods, isNew := make(map[string]*record), true
 	if p.last > 0 {
@@ -188,8 +187,8 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 // step sends what waits unless something is under way, and then acts on what comes next: an event, an answer,
 // or the time to beat.
 func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
-	if p.sent == 0 && len(p.queue) > 0 {
-		if err := p.send(false); err != nil {
+	if p.sent == 0 && len(p.queue) > 0 || p.followable() {
+		if err := p.send(p.sent > 0); err != nil {
 			return err
 		}
 	}
@@ -199,7 +198,7 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 		late         <-chan time.Time
 	)
 	if p.sent > 0 {
-		acknowledged, failed, late = p.answer.Ok(), p.answer.Err(), p.late.C
+		acknowledged, failed, late = p.parts[0].answer.Ok(), p.parts[0].answer.Err(), p.late.C
 	}
 	if len(p.queue)-p.sent >= maxBatch {
 		events = nil
@@ -208,8 +207,11 @@ func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	case ev, open := <-events:
 		return p.gather(ctx, ev, open, events)
 	case ack := <-acknowledged:
-		p.acknowledged(ack.Sequence)
-		if p.works(ctx); len(p.queue) > 0 {
+		n := p.parts[0].size
+		p.acknowledged(n, ack.Sequence)
+		p.sent, p.parts = p.sent-n, p.parts[1:]
+		p.late.Reset(p.timeout())
+		if p.works(ctx); len(p.queue) > 0 && p.sent == 0 {
 			return p.send(true)
 		}
 		return nil

@@ -200,9 +200,10 @@ func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 	if err != nil || !known || m.Pod == nil || m.Pod.Gone {
 		return Pod{}, false
 	}
-	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Labels: m.Pod.Labels, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
+	pod := Pod{Node: node.Name, Name: m.PodName, Namespace: m.PodNamespace, Finding: node.health.of(m.PodUID), Partial: m.Pod.Error}
 	pod.UID, pod.CurrentAsOf = m.PodUID, m.ObservedAt
-	if pod.Status, err = decodeStatus(of.Data, &m); err != nil {
+	statuses, err := m.statuses()
+	if pod.Labels, pod.Status = statuses.Labels, statuses.Status; err != nil {
 		pod.Partial = err.Error()
 	}
 	if node.CurrentAsOf.After(pod.CurrentAsOf) {

@@ -52,7 +52,8 @@ type WatchOptions struct {
 	Unreadable func(error)
 }
 
-// Event is an event of one node, or a mark.
+// Event is an event of one node, or a mark. Its texts are parts of one message, a kilobyte or more: a program
+// that keeps only some of them clones these.
 type Event struct {
 	pleg.Event
 
