@@ -117,7 +117,9 @@ func exploreLog(t *testing.T, w *logWorld, history int, subscribers ...pleg.Subs
 		w.readers = append(w.readers, logReader{options: o})
 	}
 	if !w.steps {
-		w.mark()
+		if err := w.mark(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e := logExplorer{seed: maphash.MakeSeed(), seen: make(map[uint64]struct{})}
 	if e.explore(w); e.failure != nil {
@@ -257,7 +259,7 @@ func (w *logWorld) close(i int) error {
 	w.readers[i].sub.left = make(chan struct{}) // clones share it until then
 	w.readers[i].sub.Close()
 	if _, err := w.readers[i].sub.readOne(nil); !errors.Is(err, pleg.ErrClosed) {
-		return fmt.Errorf("after Close the end is %v", err)
+		return fmt.Errorf("after Close the end is %w", err)
 	}
 	return nil
 }

@@ -94,6 +94,9 @@ type container struct {
 	// ended is when its first process was seen to have ended, alone its shim; held is when its shim
 	// was last seen that did not run, ask when to request a list of the pod.
 	ended, alone, held, ask time.Time
+	// late is when the node was last overloaded while its end was missed, until that was found.
+	late  time.Time
+	found bool
 	// lost is the number of times that the runtime called it running although it had ended.
 	lost    int
 	sandbox bool
@@ -322,8 +325,11 @@ func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.
 		stuck.Shim = s.process
 		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told
 	}
-	// What the runtime had no chance to tell does not count.
-	late := slices.MinFunc([]time.Time{w.relieved, c.ended.Add(lateBy)}, time.Time.Compare)
-	stuck.Since = slices.MaxFunc([]time.Time{c.ended, c.held, w.answering, late}, time.Time.Compare)
+	// What the runtime had no chance to tell does not count. What is found stays.
+	if !c.found {
+		c.late = slices.MinFunc([]time.Time{w.relieved, c.ended.Add(lateBy)}, time.Time.Compare)
+	}
+	stuck.Since = slices.MaxFunc([]time.Time{c.ended, c.held, w.answering, c.late}, time.Time.Compare)
+	c.found = c.found || !asOf.Before(stuck.Since.Add(agreesWithin))
 	return !asOf.Before(stuck.Since.Add(agreesWithin))
 }

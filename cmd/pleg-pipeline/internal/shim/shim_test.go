@@ -462,6 +462,11 @@ func TestBusyRuntime(t *testing.T) {
 			if got := w.Stuck(); len(got) != 1 || got[0].ID != "c1" || since.Sub(got[0].Since).Abs() > time.Second {
 				t.Errorf("7 s later: %+v, want c1 since %v", got, since)
 			}
+			n.load("29.89 16.16 9.62 4096/5000 812\n")
+			pass(30)
+			if got := w.Stuck(); len(got) != 1 || since.Sub(got[0].Since).Abs() > time.Second {
+				t.Errorf("once it was found: %+v, want c1 since %v", got, since)
+			}
 		})
 	}
 }
