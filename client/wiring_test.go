@@ -58,7 +58,7 @@ func TestOptionsAct(t *testing.T) {
 				ended := make(chan struct{})
 				go func() {
 					defer close(ended)
-					for range c.Watch(ctx, pleg.SubscribeOptions{}) { //nolint:errcheck,revive // the events do not matter
+					for range c.Watch(ctx, pleg.SubscribeOptions{}) { //nolint:errcheck // the events do not matter
 					}
 				}()
 				synctest.Wait()
