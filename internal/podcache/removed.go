@@ -24,7 +24,7 @@ type removed struct {
 	changed   chan struct{}
 }
 
-// removedStatus has no status if an event without one said that the container is removed.
+// removedStatus is without a status if an event without one said that the container is removed.
 type removedStatus struct {
 	status *pleg.ContainerStatus
 	since  time.Time
@@ -65,8 +65,8 @@ func (c *Cache) AnnounceRemoved(on bool) {
 	c.removed.wake()
 }
 
-// AwaitRemoved returns a channel that is closed when there may be more to know of how a container ended
-// that is not listed any more: then ask again. It is nil if nothing more will be known.
+// AwaitRemoved returns a channel that is closed when more may be known of the end of a container that is
+// not listed any more: then ask again. It returns nil if nothing more will be known.
 func (c *Cache) AwaitRemoved(id pleg.ContainerID) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -67,11 +67,12 @@ type Inspector struct {
 	// contradicted are the pods whose last status contradicts its list.
 	contradicted map[pleg.PodUID]contradicted
 	flights      flights
-	workers      conc.WaitGroup // bounded by the flights
+	workers      conc.WaitGroup // bounded by the flights, and one for each change that waits
 	results      chan result
-	// late is how many changes wait for what events say of their ends; each comes back by told.
-	late int
-	told chan unsaid
+	// waiting is how many changes wait for what events say of their ends, at most one of each pod. Each
+	// comes back by told.
+	waiting int
+	told    chan unsaid
 	// startedAt is when Run began, answered State.Answered.
 	startedAt, answered time.Time
 }
@@ -112,7 +113,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 	i.startedAt = time.Now()
 	alarm := time.NewTimer(0)
 	defer alarm.Stop()
-	for in.Inspect != nil || len(i.flights.all) > 0 || i.late > 0 {
+	for in.Inspect != nil || len(i.flights.all) > 0 || i.waiting > 0 {
 		now := time.Now()
 		p := i.flights.next(now)
 		if p.cancel != nil {
@@ -148,7 +149,7 @@ func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome
 		case r := <-i.results:
 			i.finishInspection(ctx, r, out, settled)
 		case u := <-i.told:
-			i.late--
+			i.waiting--
 			i.say(u, out, settled)
 		case <-alarm.C: // the plan is another one now
 		}

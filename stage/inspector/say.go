@@ -12,7 +12,7 @@ import (
 // CPU reads it up to a second later than the list.
 const sayWait = 2 * time.Second
 
-// unsaid is a change that the cache has and the log has not.
+// unsaid is a change that is in the cache and not in the log yet.
 type unsaid struct {
 	outcome stage.Outcome // its events are not filled
 	network []pleg.Event
@@ -35,7 +35,7 @@ func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage
 		i.say(u, out, settled)
 		return
 	}
-	i.late++
+	i.waiting++
 	i.workers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, sayWait)
 		defer cancel()

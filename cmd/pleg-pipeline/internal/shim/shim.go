@@ -304,32 +304,3 @@ func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time)
 	}
 	return all
 }
-
-// endIsLost reports whether the runtime does not know in time that a container has ended, and adds
-// to the trouble since when, and the shim if that is why. A status counts that began after the
-// runtime had had the time to know.
-func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.Stuck) bool {
-	stuck.Since = c.ended
-	if s := w.shims[c.shim]; s != nil && s.process != nil {
-		told := !asOf.Before(c.ended.Add(settle / 2))
-		switch {
-		case told: // until the shim runs again
-			c.ask = now.Add(2 * lookPeriod)
-		case c.held.IsZero():
-			c.ask = c.ended.Add(settle / 2)
-		}
-		c.held = now
-		if s.since.Before(stuck.Since) {
-			stuck.Since = s.since // that the container has ended is no new trouble
-		}
-		stuck.Shim = s.process
-		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told
-	}
-	// What the runtime had no chance to tell does not count. What is found stays.
-	if !c.found {
-		c.late = slices.MinFunc([]time.Time{w.relieved, c.ended.Add(lateBy)}, time.Time.Compare)
-	}
-	stuck.Since = slices.MaxFunc([]time.Time{c.ended, c.held, w.answering, c.late}, time.Time.Compare)
-	c.found = c.found || !asOf.Before(stuck.Since.Add(agreesWithin))
-	return !asOf.Before(stuck.Since.Add(agreesWithin))
-}
