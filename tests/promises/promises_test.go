@@ -120,6 +120,15 @@ func resumes(after uint64, of string) func(*promises.Stream) {
 	return func(s *promises.Stream) { s.After = pleg.Position{Epoch: of, Seq: after} }
 }
 
+// corrects is as publishedOnly, but the exit code of the last end was published later.
+func corrects(replay bool) func(*promises.Stream) {
+	return publishedOnly(func(s *promises.Stream) {
+		without := with(published[6], func(ev *pleg.Event) { ev.ExitCode = nil })
+		later := with(published[6], func(ev *pleg.Event) { ev.Seq, ev.Type = 7, pleg.ContainerCorrected })
+		s.Replay, s.Published = replay, func(string) []pleg.Event { return slices.Concat(published[1:6], without, later) }
+	})
+}
+
 type stream struct {
 	set    func(*promises.Stream)
 	events []pleg.Event
@@ -162,8 +171,9 @@ var kept = map[string]stream{
 		func(s *promises.Stream) { s.Replay, s.Breaks = true, []int{4} },
 		slices.Concat(replay(1, 2), []pleg.Event{synced(2)}, numbers(3, 4), []pleg.Event{synced(4)}, numbers(5)),
 	},
-	"the runtime lies": {func(s *promises.Stream) { s.Lies, s.History = true, promises.NewHistory() }, numbers(1, 2)},
-	"unknown between":  {func(s *promises.Stream) { s.Repeats = true }, slices.Concat(numbers(1), []pleg.Event{event(7, started, "p", "c")})},
+	"replayed as corrected": {corrects(true), slices.Concat(replay(2, 6), []pleg.Event{synced(7)})},
+	"the runtime lies":      {func(s *promises.Stream) { s.Lies, s.History = true, promises.NewHistory() }, numbers(1, 2)},
+	"unknown between":       {func(s *promises.Stream) { s.Repeats = true }, slices.Concat(numbers(1), []pleg.Event{event(7, started, "p", "c")})},
 }
 
 func TestKeptPromises(t *testing.T) {
@@ -199,6 +209,7 @@ var broken = map[string]struct {
 	stream  stream
 }{
 	"another content":         {promises.ErrOrdered, stream{publishedOnly(nothing), slices.Concat(numbers(1, 2, 3), with(published[4], func(ev *pleg.Event) { ev.Reason = "x" }), numbers(5, 6))}},
+	"corrected, not replayed": {promises.ErrOrdered, stream{corrects(false), numbers(1, 2, 3, 4, 5, 6)}},
 	"observed earlier":        {promises.ErrOrdered, stream{nothing, slices.Concat(numbers(1, 2), with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(1) }))}},
 	"observed before":         {promises.ErrOrdered, stream{nothing, slices.Concat(numbers(1, 2), aMomentBefore)}},
 	"earlier over a socket":   {promises.ErrOrdered, stream{overSocket, slices.Concat(numbers(1, 2), with(published[3], func(ev *pleg.Event) { ev.ObservedAt = at(1) }))}},
