@@ -282,6 +282,14 @@ func (h hints) StreamUp(up bool) {
 }
 
 func (h hints) Announce(hint pleg.Hint) {
+	if len(hint.Others) > 0 {
+		known, _ := h.p.cache.Get(hint.UID)
+		for _, st := range hint.Others {
+			if c := known.Container(st.ID); c == nil || c.State != pleg.StateExited {
+				h.p.cache.KeepRemoved(st)
+			}
+		}
+	}
 	switch {
 	case hint.Status != nil: // the container may be removed before it is inspected
 		h.p.cache.KeepRemoved(hint.Status)

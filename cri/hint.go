@@ -20,19 +20,25 @@ func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
 		PodName: sandbox.podName, PodNamespace: sandbox.podNamespace,
 	}
 	h.UID = c.podOf(h, e)
-	if h.Container == h.Sandbox {
+	named := h.Container == h.Sandbox
+	if named {
 		h.Name, h.Attempt = sandbox.Name, sandbox.Attempt
-		return h
 	}
-	about := func(st *runtimeapi.ContainerStatus) bool { return st.GetId() == e.GetContainerId() }
-	if i := slices.IndexFunc(e.GetContainersStatuses(), about); i >= 0 {
-		st := e.GetContainersStatuses()[i]
+	for _, st := range e.GetContainersStatuses() {
+		own, ended := st.GetId() == e.GetContainerId(), st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED
+		if named && own || !own && !ended {
+			continue
+		}
 		it := containerItem(&runtimeapi.Container{
 			Id: st.GetId(), Metadata: st.GetMetadata(), Labels: st.GetLabels(), Annotations: st.GetAnnotations(),
 		})
-		h.Name, h.Attempt = it.Name, it.Attempt
+		if !own {
+			h.Others = append(h.Others, newContainerStatus(st, it.Container))
+			continue
+		}
+		named, h.Name, h.Attempt = true, it.Name, it.Attempt
 		h.PodName, h.PodNamespace = cmp.Or(h.PodName, it.podName), cmp.Or(h.PodNamespace, it.podNamespace)
-		if st.GetState() == runtimeapi.ContainerState_CONTAINER_EXITED {
+		if ended {
 			h.Status = newContainerStatus(st, it.Container)
 		}
 	}

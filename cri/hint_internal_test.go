@@ -67,6 +67,11 @@ func hintOf(t *testing.T, c *Client, sent *event) pleg.Hint {
 
 type event = runtimeapi.ContainerEventResponse
 
+// endedBefore is the status of the other container of a complete event, which has exited.
+func endedBefore() *pleg.ContainerStatus {
+	return &pleg.ContainerStatus{ID: "c0", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6), ExitCode: 7, Reason: "Error", Labels: kubeletLabels()}
+}
+
 // eventCases change a complete event, and what its hint has.
 var eventCases = map[string]struct {
 	change func(*event)
@@ -92,14 +97,16 @@ var eventCases = map[string]struct {
 	"no uid":          {func(e *event) { e.PodSandboxStatus.Metadata.Uid = "" }, func(*pleg.Hint) {}},
 	"no sandbox id":   {func(e *event) { e.PodSandboxStatus.Id = "" }, func(h *pleg.Hint) { h.Sandbox = "" }},
 	"no container id": {func(e *event) { e.ContainerId = "" }, func(h *pleg.Hint) { h.Container, h.Name, h.Attempt = "", "", 0 }},
-	"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(h *pleg.Hint) { h.Name, h.Attempt = "", 0 }},
-	"another container's status has no metadata": {func(e *event) { e.ContainersStatuses[0].Metadata = nil }, func(*pleg.Hint) {}},
+	"no statuses":     {func(e *event) { e.ContainersStatuses = nil }, func(h *pleg.Hint) { h.Name, h.Attempt, h.Others = "", 0, nil }},
+	"another container's status has no metadata": {func(e *event) { e.ContainersStatuses[0].Metadata = nil }, func(h *pleg.Hint) {
+		h.Others[0].Name = ""
+	}},
 	"its status has no metadata": {func(e *event) {
 		e.ContainersStatuses[1].Metadata = nil
 		e.ContainersStatuses[1].Labels[labelContainerName] = "of-label"
 	}, func(h *pleg.Hint) { h.Name, h.Attempt = "of-label", 0 }},
-	"a status is nil":                     {func(e *event) { e.ContainersStatuses[0] = nil }, func(*pleg.Hint) {}},
-	"its status is there twice":           {func(e *event) { e.ContainersStatuses[0] = e.ContainersStatuses[1] }, func(*pleg.Hint) {}},
+	"a status is nil":                     {func(e *event) { e.ContainersStatuses[0] = nil }, func(h *pleg.Hint) { h.Others = nil }},
+	"its status is there twice":           {func(e *event) { e.ContainersStatuses[0] = e.ContainersStatuses[1] }, func(h *pleg.Hint) { h.Others = nil }},
 	"a kind with no name":                 {func(e *event) { e.ContainerEventType = 44 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"a negative kind":                     {func(e *event) { e.ContainerEventType = -1 }, func(h *pleg.Hint) { h.State = pleg.StateUnknown }},
 	"no time":                             {func(e *event) { e.CreatedAt = 0 }, func(*pleg.Hint) {}},
@@ -108,13 +115,13 @@ var eventCases = map[string]struct {
 	"stopped, and its status lags behind": {func(e *event) { e.ContainerEventType = stoppedEvent }, func(h *pleg.Hint) { h.State = pleg.StateExited }},
 	"stopped": {func(e *event) { e.ContainerId, e.ContainerEventType = "c0", stoppedEvent }, func(h *pleg.Hint) {
 		h.Container, h.Attempt, h.State = "c0", 0, pleg.StateExited
-		h.Status = &pleg.ContainerStatus{ID: "c0", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6), ExitCode: 7, Reason: "Error", Labels: kubeletLabels()}
+		h.Status, h.Others = endedBefore(), nil
 	}},
 	"started, and it has ended since": {func(e *event) { e.ContainersStatuses[1].State = runtimeapi.ContainerState_CONTAINER_EXITED }, func(h *pleg.Hint) {
 		h.Status = &pleg.ContainerStatus{ID: "c1", Name: "main", Attempt: 1, State: pleg.StateExited, CreatedAt: time.Unix(0, 7), Labels: kubeletLabels()}
 	}},
 	"removed": {func(e *event) { e.ContainerEventType, e.ContainersStatuses = deletedEvent, nil }, func(h *pleg.Hint) {
-		h.State, h.Removed, h.Name, h.Attempt = pleg.StateExited, true, "", 0
+		h.State, h.Removed, h.Name, h.Attempt, h.Others = pleg.StateExited, true, "", 0, nil
 	}},
 	"of the sandbox": {func(e *event) { e.ContainerId = "s1" }, func(h *pleg.Hint) { h.Container, h.Name, h.Attempt = "s1", "web", 2 }},
 	"of one of two pods with the UID": {func(e *event) { withUID(e, "u2"); e.ContainerId = "of-busybox" }, func(h *pleg.Hint) {
@@ -138,6 +145,7 @@ func TestHints(t *testing.T) {
 			e, c := aContainerStarts(), &Client{}
 			want := pleg.Hint{
 				UID: "u1", Container: "c1", Sandbox: "s1", State: pleg.StateRunning, Name: "main", Attempt: 1, PodName: "web", PodNamespace: "shop",
+				Others: []*pleg.ContainerStatus{endedBefore()},
 			}
 			tt.change(e)
 			tt.want(&want)
@@ -173,6 +181,11 @@ func FuzzEvent(f *testing.F) {
 		}
 		if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited || s.Name != h.Name || s.Attempt != h.Attempt) {
 			t.Errorf("the status %+v is not the status of the hint %+v", s, h)
+		}
+		for _, s := range h.Others {
+			if s.ID == h.Container || s.State != pleg.StateExited {
+				t.Errorf("%+v is not the final status of another container than %s", s, h.Container)
+			}
 		}
 	})
 }

@@ -110,4 +110,8 @@ type Hint struct {
 	PodName, PodNamespace string
 	// Status is the final status of a container that has exited; nil if the event has none.
 	Status *ContainerStatus
+	// Others are the final statuses of the pod's other containers that have exited, as far as the event
+	// has them. A container may be removed before the runtime gathers the statuses for its own event:
+	// then only these say how it ended.
+	Others []*ContainerStatus
 }

@@ -179,17 +179,24 @@ type eventWatcher struct {
 	events pleg.EventWatcher
 }
 
-// WatchEvents implements [pleg.EventWatcher]. A status that is not the final one of the hint's
+// WatchEvents implements [pleg.EventWatcher]. A status that is not the final one of its
 // container is left out.
 func (w eventWatcher) WatchEvents(ctx context.Context, opened func(), hint func(pleg.Hint)) error {
 	_, err := call(ctx, w.Runtime, subject{method: "WatchEvents"}, func() (struct{}, error) {
 		return struct{}{}, w.events.WatchEvents(ctx, opened, func(h pleg.Hint) {
-			if s := h.Status; s != nil && (s.ID != h.Container || s.State != pleg.StateExited) {
+			final := func(s *pleg.ContainerStatus) bool { return s != nil && s.State == pleg.StateExited }
+			if s := h.Status; final(s) && s.ID == h.Container {
+				h.Status = cutContainer(s)
+			} else {
 				h.Status = nil
 			}
-			if h.Status != nil {
-				h.Status = cutContainer(h.Status)
+			var others []*pleg.ContainerStatus // the slice is the Runtime's
+			for _, s := range h.Others {
+				if final(s) && s.ID != "" && s.ID != h.Container {
+					others = append(others, cutContainer(s))
+				}
 			}
+			h.Others = others
 			hint(h)
 		})
 	})

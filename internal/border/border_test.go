@@ -437,6 +437,23 @@ func TestHintHasNoOtherStatusThanAFinalOne(t *testing.T) {
 	}
 }
 
+func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
+	final := &pleg.ContainerStatus{ID: "d", State: pleg.StateExited}
+	sent := []*pleg.ContainerStatus{nil, {State: pleg.StateExited}, {ID: "e", State: pleg.StateRunning}, {ID: "c", State: pleg.StateExited}, final}
+	r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error {
+		hint(pleg.Hint{UID: "a", Container: "c", Others: sent})
+		clear(sent) // the Runtime may use it again
+		return errBroken
+	}})
+	var got pleg.Hint
+	if err := r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }); !errors.Is(err, errBroken) {
+		t.Errorf("error %v, want %v", err, errBroken)
+	}
+	if !slices.Equal(got.Others, []*pleg.ContainerStatus{final}) {
+		t.Errorf("the hint has %+v, want the final status of d", got.Others)
+	}
+}
+
 func TestCallIsTheOldestOfThePod(t *testing.T) {
 	calls := []pleg.Call{{Method: "ListContainers"}, {Method: "ContainerStatus", PodUID: "a", ID: "c1"}, {Method: "ContainerStatus", PodUID: "a", ID: "c2"}}
 	for uid, want := range map[pleg.PodUID]*pleg.Call{"a": &calls[1], "": &calls[0], "b": nil} {

@@ -68,7 +68,7 @@ type Differ struct {
 	log      *slog.Logger
 	metrics  *metrics
 	requests *mailbox.Box[request]
-	hints    *mailbox.Box[Announcement]
+	hints    *mailbox.Box[*Announcement]
 
 	machine machine
 	// gone, cancel and marks hold what the other stages have not accepted yet.
@@ -83,7 +83,7 @@ func New(o Options) (*Differ, error) {
 	m, err := newMetrics(o.Metrics)
 	d := &Differ{
 		opts: o, log: o.Logger.With("stage", "differ"), metrics: m,
-		requests: mailbox.New[request](), hints: mailbox.New[Announcement](),
+		requests: mailbox.New[request](), hints: mailbox.New[*Announcement](),
 		machine: newMachine(o),
 	}
 	d.quarantined.Store(&[]pleg.Quarantined{})
@@ -102,7 +102,7 @@ func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, tru
 func (d *Differ) EndWait(uid pleg.PodUID) { d.requests.Put(request{uid, false, false}) }
 
 // Announce notes a CRI event. A list that begins after Announce has returned answers it.
-func (d *Differ) Announce(a Announcement) { d.hints.Put(a) }
+func (d *Differ) Announce(a Announcement) { d.hints.Put(&a) }
 
 // Quarantined returns the quarantined pods in the order in which their waits end.
 // The slice must not be modified.
@@ -201,7 +201,7 @@ func first[T any](queue []T) (item T) {
 // must find them.
 func (d *Differ) takeMail() {
 	for _, a := range d.hints.Take() {
-		d.step(a)
+		d.step(*a)
 	}
 	for _, r := range d.requests.Take() {
 		d.step(r)

@@ -8,9 +8,12 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// sayWait is the longest wait for an event that a list has overtaken. A process that gets 2 % of a
-// CPU reads it up to a second later than the list.
-const sayWait = 2 * time.Second
+// sayWait is the longest wait for an event that a list has overtaken, in ticks of which none comes while
+// this process is stopped. A process that gets 2 % of a CPU reads it up to a second later than the list.
+const (
+	sayWait  = 2 * time.Second
+	sayTicks = 20
+)
 
 // unsaid is a change that is in the cache and not in the log yet.
 type unsaid struct {
@@ -37,18 +40,28 @@ func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage
 	}
 	i.waiting++
 	i.workers.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, sayWait)
-		defer cancel()
-		for _, id := range ended {
-			for more := i.opts.Cache.AwaitRemoved(id); more != nil && ctx.Err() == nil; more = i.opts.Cache.AwaitRemoved(id) {
-				select {
-				case <-more:
-				case <-ctx.Done():
-				}
-			}
-		}
+		tick := time.NewTicker(sayWait / sayTicks)
+		defer tick.Stop()
+		i.awaitEnds(ctx, ended, tick.C)
 		i.told <- u
 	})
+}
+
+// awaitEnds waits until more is known of each container, for sayTicks at most: what the runtime sent while
+// this process was stopped is still to be read.
+func (i *Inspector) awaitEnds(ctx context.Context, ended []pleg.ContainerID, tick <-chan time.Time) {
+	left := sayTicks
+	for _, id := range ended {
+		for more := i.opts.Cache.AwaitRemoved(id); more != nil && left > 0; more = i.opts.Cache.AwaitRemoved(id) {
+			select {
+			case <-more:
+			case <-tick:
+				left--
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
 }
 
 // say publishes a change, and settles it.

@@ -16,6 +16,7 @@ import (
 func TestListOvertakesEvent(t *testing.T) {
 	const wait = 2 * time.Second
 	ended := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137}}
+	other := pleg.Hint{UID: "a", Container: "b", State: pleg.StateExited, Others: []*pleg.ContainerStatus{ended.Status}}
 	removed := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Removed: true}
 	for name, tc := range map[string]struct {
 		options pipeline.Options
@@ -27,6 +28,7 @@ func TestListOvertakesEvent(t *testing.T) {
 	}{
 		"the code comes":             {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, false, wait / 4, true},
 		"the code comes, of a pod":   {pipeline.Options{Events: pipeline.EventsAuto}, "", ended, false, wait / 4, true},
+		"another's event has it":     {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", other, false, wait / 4, true},
 		"the removal comes":          {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", removed, false, wait / 4, false},
 		"the stream is broken":       {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, true, 0, false},
 		"no events":                  {pipeline.Options{}, "d=running", ended, false, 0, false},

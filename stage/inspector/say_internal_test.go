@@ -1,0 +1,51 @@
+package inspector
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+)
+
+// While the process is stopped, time passes and no ticks come: what the runtime sent is still read.
+func TestEndWaitsForTicks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ticks int
+		given bool // up
+	}{
+		"stopped":       {1, false},
+		"almost":        {sayTicks - 1, false},
+		"no event came": {sayTicks, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cache := podcache.New()
+				cache.AnnounceRemoved(true)
+				i, tick, done := &Inspector{opts: Options{Cache: cache}}, make(chan time.Time), make(chan struct{})
+				go func() {
+					defer close(done)
+					i.awaitEnds(t.Context(), []pleg.ContainerID{"c"}, tick)
+				}()
+				for range tc.ticks {
+					tick <- time.Now()
+				}
+				time.Sleep(10 * sayWait)
+				synctest.Wait()
+				select {
+				case <-done:
+					if !tc.given {
+						t.Error("the wait is over")
+					}
+				default:
+					if tc.given {
+						t.Error("the wait is not over")
+					}
+				}
+				cache.NoteRemoved("c")
+				<-done
+			})
+		})
+	}
+}
