@@ -293,8 +293,8 @@ func (h hints) Announce(hint pleg.Hint) {
 	switch {
 	case hint.Status != nil: // the container may be removed before it is inspected
 		h.p.cache.KeepRemoved(hint.Status)
-	case hint.Removed:
-		h.p.cache.NoteRemoved(hint.Container)
+	case hint.State == pleg.StateExited:
+		h.p.cache.NoteRemoved(hint.Container, hint.Removed)
 	}
 	h.p.differ.Announce(differ.Announcement{Hint: hint, Tick: h.p.ticks.Next()})
 }

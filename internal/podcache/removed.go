@@ -11,6 +11,9 @@ const (
 	// are.
 	keepRemoved = time.Minute
 	maxRemoved  = 1024
+	// lateEnd is how long after the event of a container's removal the event of its end may come:
+	// containerd makes both at once, and sends them in any order.
+	lateEnd = 500 * time.Millisecond
 )
 
 // removed keeps the final statuses of removed containers, for a subscriber that reads
@@ -24,20 +27,32 @@ type removed struct {
 	changed   chan struct{}
 }
 
-// removedStatus is without a status if an event without one said that the container is removed.
+// removedStatus is without a status if events without one said that the container has ended, or is
+// removed.
 type removedStatus struct {
-	status *pleg.ContainerStatus
-	since  time.Time
+	status         *pleg.ContainerStatus
+	ended, removed bool
+	since          time.Time
 }
 
 // KeepRemoved keeps the final status of a container that is removed, or may soon be, for a
 // while.
-func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) { c.noteRemoved(status.ID, status) }
+func (c *Cache) KeepRemoved(status *pleg.ContainerStatus) {
+	c.noteRemoved(status.ID, func(r *removedStatus) {
+		if r.status == nil {
+			r.status = status
+		}
+	})
+}
 
-// NoteRemoved notes that nothing more will be announced of a container.
-func (c *Cache) NoteRemoved(id pleg.ContainerID) { c.noteRemoved(id, nil) }
+// NoteRemoved notes an event without a status: that a container is removed, or else that it has ended.
+func (c *Cache) NoteRemoved(id pleg.ContainerID, removed bool) {
+	c.noteRemoved(id, func(r *removedStatus) {
+		r.removed, r.ended = r.removed || removed, r.ended || !removed
+	})
+}
 
-func (c *Cache) noteRemoved(id pleg.ContainerID, status *pleg.ContainerStatus) {
+func (c *Cache) noteRemoved(id pleg.ContainerID, note func(*removedStatus)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, now := &c.removed, time.Now()
@@ -50,9 +65,7 @@ func (c *Cache) noteRemoved(id pleg.ContainerID, status *pleg.ContainerStatus) {
 		r.oldest = append(r.oldest, id)
 		have.since = now
 	}
-	if have.status == nil {
-		have.status = status
-	}
+	note(&have)
 	r.byID[id] = have
 	r.wake()
 }
@@ -66,12 +79,13 @@ func (c *Cache) AnnounceRemoved(on bool) {
 }
 
 // AwaitRemoved returns a channel that is closed when more may be known of the end of a container that is
-// not listed any more: then ask again. It returns nil if nothing more will be known.
+// not listed any more: then ask again, and from time to time. It returns nil if nothing more will be known.
 func (c *Cache) AwaitRemoved(id pleg.ContainerID) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := &c.removed
-	if _, known := r.byID[id]; known || !r.announced {
+	have := r.byID[id]
+	if !r.announced || have.status != nil || have.removed && (have.ended || time.Since(have.since) >= lateEnd) {
 		return nil
 	}
 	if r.changed == nil {

@@ -43,7 +43,7 @@ func TestEndWaitsForTicks(t *testing.T) {
 						t.Error("the wait is not over")
 					}
 				}
-				cache.NoteRemoved("c")
+				cache.KeepRemoved(&pleg.ContainerStatus{ID: "c"})
 				<-done
 			})
 		})

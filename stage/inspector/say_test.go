@@ -23,6 +23,7 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 	says := func(f *fixture) {
 		f.cache.KeepRemoved(&pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137})
 	}
+	ends, goes := func(f *fixture) { f.cache.NoteRemoved("c", false) }, func(f *fixture) { f.cache.NoteRemoved("c", true) }
 	for name, tc := range map[string]struct {
 		change stage.Change
 		before func(f *fixture) // the change
@@ -33,9 +34,12 @@ func TestEndWaitsForItsEvent(t *testing.T) {
 		"the event comes":             {left, nil, says, wait / 4, true},
 		"the pod is gone":             {gone, nil, says, wait / 4, true},
 		"the event has come":          {left, says, nil, 0, true},
-		"it has no code":              {left, nil, func(f *fixture) { f.cache.NoteRemoved("c") }, wait / 4, false},
-		"it had no code":              {left, func(f *fixture) { f.cache.NoteRemoved("c") }, nil, 0, false},
-		"another event comes":         {left, nil, func(f *fixture) { f.cache.NoteRemoved("e") }, wait, false},
+		"it has no code":              {left, nil, func(f *fixture) { ends(f); goes(f) }, wait / 4, false},
+		"it had no code":              {left, func(f *fixture) { ends(f); goes(f) }, nil, 0, false},
+		"the removal comes alone":     {left, nil, goes, wait / 2, false},
+		"the removal comes first":     {left, nil, func(f *fixture) { goes(f); time.Sleep(wait / 10); says(f) }, wait/4 + wait/10, true},
+		"the removal comes last":      {left, nil, ends, wait, false},
+		"another event comes":         {left, nil, func(f *fixture) { f.cache.NoteRemoved("e", true) }, wait, false},
 		"no event comes":              {left, nil, nil, wait, false},
 		"no event can come":           {left, func(f *fixture) { f.cache.AnnounceRemoved(false) }, nil, 0, false},
 		"the stream of events breaks": {left, nil, func(f *fixture) { f.cache.AnnounceRemoved(false) }, wait / 4, false},

@@ -17,22 +17,25 @@ func TestListOvertakesEvent(t *testing.T) {
 	const wait = 2 * time.Second
 	ended := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Status: &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137}}
 	other := pleg.Hint{UID: "a", Container: "b", State: pleg.StateExited, Others: []*pleg.ContainerStatus{ended.Status}}
+	silent := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited}
 	removed := pleg.Hint{UID: "a", Container: "c", State: pleg.StateExited, Removed: true}
 	for name, tc := range map[string]struct {
 		options pipeline.Options
 		left    string // of the pod; empty if it is gone
-		hint    pleg.Hint
+		hints   []pleg.Hint
 		breaks  bool // the event stream, before
 		after   time.Duration
 		code    bool
 	}{
-		"the code comes":             {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, false, wait / 4, true},
-		"the code comes, of a pod":   {pipeline.Options{Events: pipeline.EventsAuto}, "", ended, false, wait / 4, true},
-		"another's event has it":     {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", other, false, wait / 4, true},
-		"the removal comes":          {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", removed, false, wait / 4, false},
-		"the stream is broken":       {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", ended, true, 0, false},
-		"no events":                  {pipeline.Options{}, "d=running", ended, false, 0, false},
-		"the kubelet waits for none": {pipeline.Options{Events: pipeline.EventsAuto, KubeletEvents: true}, "d=running", ended, false, 0, false},
+		"the code comes":             {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{ended}, false, wait / 4, true},
+		"the code comes, of a pod":   {pipeline.Options{Events: pipeline.EventsAuto}, "", []pleg.Hint{ended}, false, wait / 4, true},
+		"another's event has it":     {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{other}, false, wait / 4, true},
+		"the removal comes":          {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{removed}, false, wait / 2, false},
+		"the removal comes first":    {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{removed, ended}, false, wait / 4, true},
+		"the end has no code":        {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{silent, removed}, false, wait / 4, false},
+		"the stream is broken":       {pipeline.Options{Events: pipeline.EventsAuto}, "d=running", []pleg.Hint{ended}, true, 0, false},
+		"no events":                  {pipeline.Options{}, "d=running", []pleg.Hint{ended}, false, 0, false},
+		"the kubelet waits for none": {pipeline.Options{Events: pipeline.EventsAuto, KubeletEvents: true}, "d=running", []pleg.Hint{ended}, false, 0, false},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			tc.options.RelistPeriod, tc.options.RelistPeriodWithEvents, tc.options.RelistThreshold = time.Hour, time.Hour, 3*time.Hour
@@ -57,7 +60,9 @@ func TestListOvertakesEvent(t *testing.T) {
 			start := time.Now()
 			go func() {
 				time.Sleep(wait / 4)
-				runtime.AnnounceHint(tc.hint)
+				for _, h := range tc.hints {
+					runtime.AnnounceHint(h)
+				}
 			}()
 			ev := <-events
 			for ev.Type != pleg.ContainerDied || ev.ContainerID != "c" {
