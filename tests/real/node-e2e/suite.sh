@@ -13,6 +13,10 @@ mkdir -p "$out/bin" "$out/cwd" "$out/report"
 cp "$kubelet" "$out/bin/kubelet" # the suite looks for it beside itself
 ln -s "$bin/e2e_node.test" "$out/bin/"
 
+# No registry can be reached: a pull fails at once.
+echo nameserver 127.0.0.1 > /run/resolv.conf
+mount --bind /run/resolv.conf /etc/resolv.conf
+
 mkdir -p /run/cni
 cat > /run/cni/10-node-e2e.conflist <<-CONF
 	{"cniVersion": "1.0.0", "name": "node-e2e", "plugins": [{"type": "bridge", "bridge": "e2e0", "isGateway": true,
@@ -73,6 +77,7 @@ CONF
 ours='PLEG when a container status takes 100 ms'
 files=(container_lifecycle container_restart restart restart_all_containers pods_lifecycle_termination mirror_pod static_pod
 	deleted_pods unknown_pods pods_api criproxy garbage_collector log_path)
+chosen=(--skip 'should successfully restart when the image is updated') # three specs that always pull need a registry
 for file in "${files[@]}"; do chosen+=(--focus-file="e2e_node/${file}_test.go"); done
 procs=1
 case $part in
