@@ -4,7 +4,7 @@
 # each, and names those that differ. The first time the builds take half an hour.
 #
 # NODE_E2E_KINDS chooses kubelets ("stock pipeline"), NODE_E2E_PARTS parts of the suite ("parallel serial
-# slow"), NODE_E2E_PROCS (6) is how many specs of the parallel part run at once. Arguments are flags of
+# slow"), NODE_E2E_PROCS (8) is how many specs of the parallel part run at once. Arguments are flags of
 # ginkgo, such as --focus "PostStart". Logs and reports stay in .bin/out.
 set -eu
 cd "$(dirname "$0")"

@@ -81,7 +81,7 @@ chosen=(--skip 'should successfully restart when the image is updated') # three 
 for file in "${files[@]}"; do chosen+=(--focus-file="e2e_node/${file}_test.go"); done
 procs=1
 case $part in
-parallel) procs=${NODE_E2E_PROCS:-6} chosen+=(--skip '\[Serial\]') ;;
+parallel) procs=${NODE_E2E_PROCS:-8} chosen+=(--skip '\[Serial\]') ;;
 serial) chosen+=(--label-filter Serial) ;;
 slow) chosen=(--focus "$ours") ;;
 esac
