@@ -98,10 +98,10 @@ func hideProcesses(t *testing.T, program string) string {
 
 // What an idle daemon does is counted, not timed. A list of all pods takes two calls.
 const (
-	restTime    = 20 * time.Second
-	mostCalls   = 2*int(restTime/time.Second) + 4 // and what asks for the version
+	restTime       = 20 * time.Second
+	mostCalls      = 2*int(restTime/time.Second) + 4 // and what asks for the version
 	mostGoroutines = 80                              // goroutines of a daemon with a page and a socket
-	mostCycles  = 6                               // of the garbage collector, each of some MiB allocated
+	mostCycles     = 6                               // of the garbage collector, each of some MiB allocated
 	// mostReadsOfIdle are reads of sockets and of /proc: of the calls, and of the state of the node each 5 s.
 	mostReadsOfIdle = 12 * mostCalls
 )
