@@ -13,7 +13,7 @@ import (
 )
 
 // Subscribe adds a subscriber, before or while the pipeline runs. The subscriber gets every event
-// published after Subscribe has returned, and closes the subscription when it no longer reads.
+// that enters the log after Subscribe has returned, and closes the subscription when it no longer reads.
 // Subscribe does not block. The error wraps [pleg.ErrInvalidOption] if an option is bad, and is
 // [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error) {

@@ -180,8 +180,8 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		do = r.consider(listing, l)
 	} else {
 		r.settle()
-		do.touch = r.asked != r.sent.asked
 	}
+	do.touch = r.phase == settled && r.asked != r.sent.asked
 	do.release = released
 	return do
 }

@@ -56,6 +56,9 @@ var scripts = map[string]struct{ script, want string }{
 		"pending inspect pending Started(a) mark inspect Died(a) mark",
 	},
 	"an unchanged list meanwhile": {"list a=running; inspect; list a=running; ok", "pending inspect pending Started(a) touch mark"},
+	"an event meanwhile, of which a list shows nothing": {
+		"list a=created; inspect; event a=running; list a=unknown; ok", "pending inspect pending Created(a) touch mark",
+	},
 	"only the newest counts, and what came and went between is told": {
 		"list a=running; inspect; list a=running b=running; list a=running c=running; ok; inspect; ok",
 		"pending inspect pending pending Started(a) mark inspect Started(b) Died(b) Removed(b) Started(c) mark",

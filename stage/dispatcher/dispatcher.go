@@ -86,8 +86,8 @@ func (d *Dispatcher) Position() pleg.Position {
 	return pleg.Position{Epoch: d.epoch, Seq: d.log.state.Load().newest}
 }
 
-// Subscribe adds a subscriber. It gets every event published after Subscribe has
-// returned; if Run has not begun, it gets all. Subscribe does not block and is safe
+// Subscribe adds a subscriber. It gets every event appended to the log after Subscribe has
+// returned, not one that is appended and about to be published; if Run has not begun, it gets all. Subscribe does not block and is safe
 // for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
 // Run has returned.
 func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -609,4 +610,21 @@ func (w *logWorld) encode(out []byte) []byte {
 		mark(read.mark)
 	}
 	return out
+}
+
+// A replay has all that a ContainerCorrected says of an end.
+func TestReplayHasWhatWasCorrected(t *testing.T) {
+	code := int32(137)
+	died := pleg.Event{Seq: 1, Type: pleg.ContainerDied, ContainerID: "c", Image: "old", Reason: "Error"}
+	says := pleg.Event{
+		Seq: 1, Type: pleg.ContainerCorrected, ContainerID: "c",
+		Image: "new", StartedAt: minute(1), ExitCode: &code, Reason: "OOMKilled", FinishedAt: minute(2),
+	}
+	var pod presentPod
+	pod.add(&entry{event: died})
+	pod.add(&entry{event: says})
+	says.Type = died.Type
+	if got := pod.last[0].event; !reflect.DeepEqual(got, says) {
+		t.Errorf("a replay has %+v, want %+v", got, says)
+	}
 }
