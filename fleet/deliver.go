@@ -31,6 +31,8 @@ type progress struct {
 	doubted bool
 	// replaying is true from the Gap of an agent until it has published the states of all pods.
 	replaying bool
+	// owes is true if a Synced of the node waits for the end of the replay of all: a server that is behind has more to send.
+	owes bool
 }
 
 // note takes over what a message that was delivered or replayed says of its node.
@@ -209,16 +211,20 @@ func (w *watch) sendGap(node string, gap *pleg.Event) error {
 }
 
 func (w *watch) sendSynced(node string, p *progress, at place) error {
+	if p.owes = w.owes && w.broken; p.owes {
+		return nil
+	}
 	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
 }
 
 // sendGone says that a node has left: a Gap, and no pods after it.
 func (w *watch) sendGone(node string, at place) error {
-	w.nodes[node] = &progress{last: at.message}
+	p := &progress{last: at.message}
+	w.nodes[node] = p
 	if err := w.sendGap(node, &pleg.Event{Reason: NodeGone}); err != nil {
 		return err
 	}
-	return w.sendSynced(node, new(progress), at)
+	return w.sendSynced(node, p, at)
 }
 
 // lookPeriod is the time between two looks for nodes that have left.
