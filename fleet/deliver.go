@@ -128,8 +128,11 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 	if w.seen != nil {
 		if _, again := w.seen[raw.Subject]; !again {
 			w.seen[raw.Subject] = struct{}{}
-			if m.kind == ofGap { // what follows is not complete before its Synced
+			switch {
+			case m.kind == ofGap: // what follows is not complete before its Synced
 				return w.beginStates(node, p, m, at)
+			case m.kind == ofGone && p.last > 0: // a mirror still has its pods
+				return w.sendGone(node, at)
 			}
 			p.last = at.message
 			p.note(m)

@@ -395,6 +395,35 @@ func TestReplayUnderWay(t *testing.T) {
 	}
 }
 
+// The stream has only one message of a node that was forgotten, and a mirror its pods too: they are gone.
+func TestForgottenNodeOfAMirror(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	for pods, want := range [][]pleg.EventType{{pleg.Synced}, {pleg.ContainerStarted, pleg.Gap, pleg.Synced, pleg.Synced}} {
+		var got []Event
+		w := watch{
+			filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+			yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
+		}
+		if pods > 0 {
+			started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
+			m := message{ofState, data{Event: started, Pod: &podState{Events: []pleg.Event{started}}}}
+			kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 1}))
+		}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: nodeSubject("c", "n")}, &message{kind: ofGone}, place{message: 2}))
+		kit.Must(t, w.sendAllSynced())
+		var kinds []pleg.EventType
+		for _, ev := range got {
+			if kinds = append(kinds, ev.Type); ev.Type == pleg.Gap && (ev.Reason != NodeGone || ev.Node != "n") {
+				t.Errorf("%d pods: the Gap is %+v", pods, ev)
+			}
+		}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("%d pods: got %v, want %v", pods, kinds, want)
+		}
+	}
+}
+
 // Only a leader that is in touch with most of the others knows what the stream has.
 func TestLeads(t *testing.T) {
 	replica := func(name string, active time.Duration) *jetstream.PeerInfo {

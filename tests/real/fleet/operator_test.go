@@ -397,6 +397,18 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "node-a") || !strings.Contains(string(out), "node-b") {
 		t.Errorf("pods: %v\n%s", err, out)
 	}
+	a.stop()
+	kit.Must(t, states.Forget(t.Context(), a.name))
+	until(t, func() error { // the mirror still has the pods of the node
+		replay := newOracle(true)
+		for ev, err := range fleet.Watch(t.Context(), mirror, fleet.WatchOptions{Cluster: cluster, Stream: "copy", Replay: true}) {
+			kit.Must(t, err)
+			if replay.Add(ev); replay.Synced {
+				break
+			}
+		}
+		return replay.Has(a.name, nil)
+	})
 }
 
 // What an account requires: a size of each stream. A file has the user and the password.
