@@ -3,6 +3,7 @@ package plegtest_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,7 +113,7 @@ func TestEventStream(t *testing.T) {
 			{UID: "a", Container: "c", State: pleg.StateExited, Removed: true, PodName: "name-a", PodNamespace: "ns"},
 			{},
 		} {
-			if hints[2] = h; hints[i] != want {
+			if hints[2] = h; !reflect.DeepEqual(hints[i], want) {
 				t.Errorf("event %d is %+v, want %+v", i, hints[i], want)
 			}
 		}
