@@ -20,7 +20,7 @@ var runs = flag.Int("differ.runs", 2_000, "number of ways that TestExplore takes
 var large = flag.Bool("differ.large", false, "more may happen in the worlds of TestSmallWorlds")
 
 // smallWorlds are short lives of a pod with two containers and a sandbox, and what may happen meanwhile.
-// The first has all of it: two lists of all pods and a list of this pod, two CRI events, an inspection that
+// The first contains everything: two lists of all pods and a list of this pod, two CRI events, an inspection that
 // fails, hangs or contradicts the list, and a request.
 var smallWorlds = map[string]struct {
 	history history
@@ -100,7 +100,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// explorer tries every order of what may happen.
+// explorer tries every order of the possible steps.
 type explorer struct {
 	// seen are the worlds that were explored, with what was left to happen: with less, nothing new happens.
 	seen     map[uint64][]budget

@@ -246,7 +246,7 @@ func (w *world) announce(n int) {
 	w.step(Announcement{h, w.next()})
 }
 
-// offered returns what the inspector may accept now.
+// offered returns the changes that the inspector may accept now.
 func (w *world) offered() *stage.Change {
 	inspect, retry, _ := w.m.next(w.now)
 	if inspect == nil {
@@ -305,7 +305,7 @@ func (w *world) leave() {
 	w.step(settle{stage.Settled{UID: c.UID, How: stage.Committed}})
 }
 
-// tell commits a change: the cache has its state, and its events are published.
+// tell commits a change: the cache contains its state, and its events are published.
 func (w *world) tell(c *stage.Change) {
 	w.claim("the cache", c.At, c.Pod)
 	defer func() { w.committed = true }()

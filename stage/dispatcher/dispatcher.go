@@ -126,7 +126,7 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error
 				marks = nil
 				continue
 			}
-			d.appendWaiting(in) // what the mark counts on
+			d.appendWaiting(in) // the events that the mark covers
 			d.mark(mark)
 		case <-d.callers.Wake():
 			d.answer(d.callers.Take())
@@ -169,7 +169,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 	}
 }
 
-// publish shows the readers what was appended.
+// publish shows the readers the appended events.
 func (d *Dispatcher) publish() {
 	known := *d.log.state.Load()
 	if known.changed = nil; d.last != known {
@@ -195,7 +195,7 @@ func (d *Dispatcher) place(s *Subscription) {
 	after, newest := s.options.After, d.last.newest
 	if s.counts == nil {
 		d.subscribers.add(s)
-	} else { // it had a position, and the log has moved past that
+	} else { // the log has moved past its position
 		after = pleg.Position{Epoch: d.epoch, Seq: s.at.Load()}
 	}
 	p := position{seq: newest, at: newest}

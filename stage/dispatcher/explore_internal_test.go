@@ -143,7 +143,7 @@ type logWorld struct {
 	marked   []uint64 // where each mark came
 }
 
-// logReader is a subscriber, and what it must have got.
+// logReader is a subscriber, with the events that it must have got.
 type logReader struct {
 	options pleg.SubscribeOptions
 	sub     *Subscription // nil before it comes
@@ -356,7 +356,7 @@ func (w *logWorld) begin(r *logReader) {
 	}
 }
 
-// readAll has a reader take all that there is, or one event in small steps.
+// readAll makes a reader take all its events, or one event in small steps.
 func (w *logWorld) readAll(i int) error {
 	for {
 		more, err := w.read(i)
@@ -366,7 +366,7 @@ func (w *logWorld) readAll(i int) error {
 	}
 }
 
-// read has a reader take what there is, and checks it.
+// read makes a reader take its next events, and checks them.
 func (w *logWorld) read(i int) (bool, error) {
 	r := &w.readers[i]
 	s, published := r.sub, w.d.log.state.Load().newest

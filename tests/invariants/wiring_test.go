@@ -308,7 +308,7 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// A pod whose inspection hangs or fails keeps the last good status in what subscribers get: an
+// A pod whose inspection hangs or fails keeps the last good status in the events of subscribers: an
 // empty one would mean that the pod is gone.
 func TestStatusesAreTheLastGoodOnes(t *testing.T) {
 	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("no shim"))} {

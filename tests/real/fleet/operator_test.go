@@ -117,8 +117,8 @@ func TestCreateAllowsBatches(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
-// An agent that no longer renews its lease is silent within 15 s, since its last renewal. One that has ended as it should was
-// stopped, which is no problem.
+// An agent that no longer renews its lease is silent within 15 s, since its last renewal. An agent that ended normally was
+// stopped; that is no problem.
 func TestSilentAndStopped(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -149,7 +149,7 @@ func TestSilentAndStopped(t *testing.T) {
 	}
 }
 
-// leave is what makes a node leave.
+// leave makes a node leave.
 var leave = map[string]func(t *testing.T, a *agent){
 	"forgotten": func(t *testing.T, a *agent) {
 		kit.Must(t, openStates(t, a.url).Forget(t.Context(), a.name))
@@ -424,7 +424,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	})
 }
 
-// What an account requires: a size of each stream. A file has the user and the password.
+// What an account requires: a size of each stream. A file contains the user and the password.
 func TestAccountWithSizes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "accounts { A: { users: [{user: a, password: x}], jetstream: {max_bytes_required: true, max_file: 200M} } }")
