@@ -150,7 +150,7 @@ func (s *stores) Observe(at time.Time, pending []*pleg.Pod) {
 //
 // A call takes microseconds, and milliseconds for a Query.Cgroup without CAP_DAC_READ_SEARCH: then
 // all cgroups are searched. With Query.Wait it blocks for at most that time while the container is
-// not known, and has all pods listed.
+// not known, and requests a list of all pods.
 //
 // The error wraps [pleg.ErrInvalidOption], [lookup.ErrNoContainer] or [lookup.ErrNotYet]; until the
 // first list of all pods is committed it wraps [pleg.ErrNotSynced] too. For a container that is not

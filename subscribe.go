@@ -13,7 +13,7 @@ import (
 )
 
 // Subscribe adds a subscriber, before or while the pipeline runs. The subscriber gets every event
-// published after Subscribe has returned, and closes the subscription when it no longer reads.
+// that enters the log after Subscribe has returned, and closes the subscription when it no longer reads.
 // Subscribe does not block. The error wraps [pleg.ErrInvalidOption] if an option is bad, and is
 // [pleg.ErrStopped] once Run has returned.
 func (p *Pipeline) Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error) {
@@ -65,7 +65,7 @@ func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodSta
 	return p.PodStatus(ctx, uid, now)
 }
 
-// Pods returns what the cache has of the pods with these UIDs, or of all pods if no UID is given,
+// Pods returns the cache's entries of the pods with these UIDs, or of all pods if no UID is given,
 // sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
 // until the first list of all pods is committed. Pods does not block.
 //
@@ -89,7 +89,7 @@ func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, 
 	return entries, position, nil
 }
 
-// lastStatus returns the newest good status of a pod, which has only the UID if the pod is gone.
+// lastStatus returns the newest good status of a pod; it contains only the UID if the pod is gone.
 func (p *Pipeline) lastStatus(uid pleg.PodUID) *pleg.PodStatus {
 	if e, _ := p.cache.Entry(uid); e.Last != nil {
 		return e.Last

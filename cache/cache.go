@@ -1,4 +1,4 @@
-// Package cache contains what a pipeline knows of its pods: Pipeline.Cache is a [Reader].
+// Package cache contains the pods that a pipeline knows: Pipeline.Cache is a [Reader].
 package cache
 
 import (
@@ -19,7 +19,7 @@ type Reader interface {
 	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
 	// GetNewerThan blocks until the cache contains the answer of a list of the pod, or of all pods,
 	// that began after t, and then returns what Get does. If the list shows a change, the cache
-	// has the answer once the pod has been inspected, successfully or not. GetNewerThan returns
+	// contains the answer once the pod has been inspected, successfully or not. GetNewerThan returns
 	// the cause of ctx if ctx ends first, and [pleg.ErrStopped] if it would wait after Run has
 	// returned.
 	GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) (*pleg.PodStatus, error)

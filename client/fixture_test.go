@@ -126,7 +126,7 @@ func (f *fixture) setListener(l *bufconn.Listener) {
 	f.listener = l
 }
 
-// watch is what a watch got.
+// watch contains the events of a watch.
 type watch struct {
 	*kit.Subscriber
 

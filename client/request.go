@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// requests are what the daemon is to be asked for. A goroutine sends them, one at a time, while there
+// requests are those to send to the daemon. A goroutine sends them, one at a time, while there
 // are any.
 type requests struct {
 	mu      sync.Mutex

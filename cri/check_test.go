@@ -54,7 +54,7 @@ func unready(code codes.Code) *rawruntime.Runtime {
 	}}
 }
 
-// brokenEndpoint is what may be at the path of a runtime.
+// brokenEndpoint is something other than a runtime at its path.
 type brokenEndpoint struct {
 	name    string
 	setUp   func(t *testing.T, path string)

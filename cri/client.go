@@ -133,7 +133,7 @@ func (c *Client) Conn() grpc.ClientConnInterface { return c.conn }
 // maxSeen bounds the sandboxes that are remembered until the next list.
 const maxSeen = 1024
 
-// maxSocketPath is what fits into a sockaddr_un of Linux with its final zero.
+// maxSocketPath is the longest path that fits into a sockaddr_un of Linux with its final zero.
 const maxSocketPath = 107
 
 // The client tries a lost connection again within reconnectMax, without the long
@@ -147,7 +147,7 @@ const (
 // grpc's default of 64 KiB, a list of 110 pods (350 kB) stops several times for a window update.
 const answerWindow = 4 << 20
 
-// readBuffer is what a unix socket of Linux holds. With grpc's default of 32 KiB, an idle
+// readBuffer is the capacity of a unix socket of Linux. With grpc's default of 32 KiB, an idle
 // relist of 5000 pods takes a tenth more CPU time.
 const readBuffer = 256 << 10
 
@@ -188,8 +188,8 @@ type connection struct {
 	unix bool // it is to a unix socket: a dialer may make others
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
 	uncarried atomic.Bool
-	// hasEvents is set once an event stream has had an event, or has lived longer than the stream
-	// of a runtime whose events are switched off. noEvents is why the runtime has none.
+	// hasEvents is set once an event stream has sent an event, or has lived longer than the stream
+	// of a runtime whose events are switched off. noEvents is why the runtime sends none.
 	hasEvents atomic.Bool
 	noEvents  atomic.Pointer[error]
 }

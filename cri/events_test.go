@@ -47,7 +47,7 @@ func watchEvents(t *testing.T, client *cri.Client) *watch {
 }
 
 // The events of a runtime that ends the stream at once are switched off. A runtime that ends the
-// stream later, or after an event, has events: also if it restarts twice within a second and ends
+// stream later, or after an event, supports events: also if it restarts twice within a second and ends
 // new streams at once.
 func TestEventsEnd(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// clientOf returns a client of what is served in memory, until the test ends.
+// clientOf returns a client of a runtime served in memory, until the test ends.
 func clientOf(t testing.TB, m *kit.Memory, opts cri.Options) *cri.Client {
 	t.Helper()
 	opts.DialOptions = append(opts.DialOptions, grpc.WithContextDialer(m.Dial))

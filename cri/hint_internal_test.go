@@ -72,7 +72,7 @@ func endedBefore() *pleg.ContainerStatus {
 	return &pleg.ContainerStatus{ID: "c0", Name: "main", State: pleg.StateExited, CreatedAt: time.Unix(0, 6), ExitCode: 7, Reason: "Error", Labels: kubeletLabels()}
 }
 
-// eventCases change a complete event, and what its hint has.
+// eventCases change a complete event, and the parts of its hint.
 var eventCases = map[string]struct {
 	change func(*event)
 	want   func(*pleg.Hint)

@@ -148,7 +148,7 @@ func (c *Client) list(ctx context.Context, uid pleg.PodUID, l *list, request pro
 	return nil
 }
 
-// invoke makes one call and adds what it answers to the table.
+// invoke makes one call and adds its answer to the table.
 func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request proto.Message) error {
 	defer c.inFlight.begin(pleg.Call{Method: path.Base(l.method), PodUID: uid})()
 	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{protobuf}))

@@ -49,7 +49,7 @@ type query struct {
 	pod        *pleg.Pod
 	containers []*pleg.ContainerStatus
 	sandboxes  []*pleg.SandboxStatus
-	// openContainers and openSandboxes are the indexes of what to ask for.
+	// openContainers and openSandboxes are the indexes of the items to ask for.
 	openContainers, openSandboxes []int
 }
 

@@ -101,7 +101,7 @@ func (n *changingNode) checkAlone(step string, uid pleg.PodUID) {
 	}
 }
 
-// checkHint requires that the last hint of a pod says what the runtime has.
+// checkHint requires that the last hint of a pod agrees with the runtime.
 func (n *changingNode) checkHint(step string, uid pleg.PodUID, h pleg.Hint) {
 	n.t.Helper()
 	p := n.last[uid]

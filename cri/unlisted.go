@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// askWithin bounds what a list waits for the sandboxes that it does not have. It leaves a
+// askWithin bounds how long a list waits for sandboxes that it lacks. It leaves a
 // sandbox alone for askAgain if the runtime did not tell it.
 const askWithin, askAgain = time.Second, time.Minute
 

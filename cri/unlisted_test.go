@@ -62,7 +62,7 @@ func TestListPodAsksForItsSandbox(t *testing.T) {
 	}
 }
 
-// A sandbox that an earlier list had is not asked for, however long ago.
+// A sandbox that was in an earlier list is not asked for, however long ago.
 func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	var asked atomic.Int64
 	fake := unlistedSandbox(&asked, noFault)

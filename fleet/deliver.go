@@ -31,6 +31,8 @@ type progress struct {
 	doubted bool
 	// replaying is true from the Gap of an agent until it has published the states of all pods.
 	replaying bool
+	// owes is true if a Synced of the node waits for the end of the replay of all: a server that is behind has more to send.
+	owes bool
 }
 
 // note takes over what a message that was delivered or replayed says of its node.
@@ -126,8 +128,11 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 	if w.seen != nil {
 		if _, again := w.seen[raw.Subject]; !again {
 			w.seen[raw.Subject] = struct{}{}
-			if m.kind == ofGap { // what follows is not complete before its Synced
+			switch {
+			case m.kind == ofGap: // what follows is not complete before its Synced
 				return w.beginStates(node, p, m, at)
+			case m.kind == ofGone && p.last > 0: // a mirror still has its pods
+				return w.sendGone(node, at)
 			}
 			p.last = at.message
 			p.note(m)
@@ -209,16 +214,20 @@ func (w *watch) sendGap(node string, gap *pleg.Event) error {
 }
 
 func (w *watch) sendSynced(node string, p *progress, at place) error {
+	if p.owes = w.owes && w.broken; p.owes {
+		return nil
+	}
 	return w.send(Event{Node: node, At: w.position(at), Event: pleg.Event{Type: pleg.Synced, Epoch: p.epoch, Seq: p.seq, ObservedAt: time.Now()}})
 }
 
 // sendGone says that a node has left: a Gap, and no pods after it.
 func (w *watch) sendGone(node string, at place) error {
-	w.nodes[node] = &progress{last: at.message}
+	p := &progress{last: at.message}
+	w.nodes[node] = p
 	if err := w.sendGap(node, &pleg.Event{Reason: NodeGone}); err != nil {
 		return err
 	}
-	return w.sendSynced(node, new(progress), at)
+	return w.sendSynced(node, p, at)
 }
 
 // lookPeriod is the time between two looks for nodes that have left.

@@ -357,28 +357,94 @@ func TestStateOfAReplicaBehind(t *testing.T) {
 	}
 }
 
-// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then one Synced.
+// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then one Synced. What a
+// server that is behind sends after it was there before the watch: all Synced wait for the end.
 func TestReplayUnderWay(t *testing.T) {
 	all, err := filter.New(pleg.Filter{})
 	kit.Must(t, err)
-	var got []pleg.EventType
+	var got []Event
 	w := watch{
-		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}),
-		yield: func(ev Event, _ error) bool { got = append(got, ev.Type); return true },
+		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
 	}
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, ContainerID: "c"}
+	state := &podState{Events: []pleg.Event{started}}
 	for i, m := range []message{
 		{ofGap, data{Event: pleg.Event{Reason: NodeNew}}},
-		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: &podState{Events: []pleg.Event{started}}}},
+		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}},
 		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
+		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
 		subject := nodeSubject("c", "n")
 		if m.PodUID != "" {
 			subject = podSubject("c", "n", m.PodUID)
 		}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, place{message: uint64(i + 1)}))
+		w.at = place{stream: 1, message: uint64(i + 1)}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, w.at))
 	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	kit.Must(t, w.sendAllSynced())
+	kit.Must(t, w.sendAllSynced()) // of the next connection
+	var kinds []pleg.EventType
+	for _, ev := range got {
+		kinds = append(kinds, ev.Type)
+	}
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.ContainerDied, pleg.Synced, pleg.Synced, pleg.Synced}; !slices.Equal(kinds, want) {
+		t.Errorf("got %v, want %v", kinds, want)
+	} else if synced := got[3]; synced.Node != "n" || synced.Seq != 2 || got[4].Node != "" || got[5].Node != "" {
+		t.Errorf("got %+v, want one Synced of the node, up to its last event", got[3:])
+	}
+}
+
+// The stream has only one message of a node that was forgotten, and a mirror its pods too: they are gone.
+func TestForgottenNodeOfAMirror(t *testing.T) {
+	all, err := filter.New(pleg.Filter{})
+	kit.Must(t, err)
+	for pods, want := range [][]pleg.EventType{{pleg.Synced}, {pleg.ContainerStarted, pleg.Gap, pleg.Synced, pleg.Synced}} {
+		var got []Event
+		w := watch{
+			filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+			yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
+		}
+		if pods > 0 {
+			started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
+			m := message{ofState, data{Event: started, Pod: &podState{Events: []pleg.Event{started}}}}
+			kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 1}))
+		}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: nodeSubject("c", "n")}, &message{kind: ofGone}, place{message: 2}))
+		kit.Must(t, w.sendAllSynced())
+		var kinds []pleg.EventType
+		for _, ev := range got {
+			if kinds = append(kinds, ev.Type); ev.Type == pleg.Gap && (ev.Reason != NodeGone || ev.Node != "n") {
+				t.Errorf("%d pods: the Gap is %+v", pods, ev)
+			}
+		}
+		if !slices.Equal(kinds, want) {
+			t.Errorf("%d pods: got %v, want %v", pods, kinds, want)
+		}
+	}
+}
+
+// Only a leader that is in touch with most of the others knows what the stream has.
+func TestLeads(t *testing.T) {
+	replica := func(name string, active time.Duration) *jetstream.PeerInfo {
+		return &jetstream.PeerInfo{Name: name, Active: active}
+	}
+	for name, tt := range map[string]struct {
+		cluster *jetstream.ClusterInfo
+		want    bool
+	}{
+		"a server on its own":           {nil, true},
+		"one replica":                   {&jetstream.ClusterInfo{Leader: "a"}, true},
+		"no leader":                     {&jetstream.ClusterInfo{Replicas: []*jetstream.PeerInfo{replica("a", time.Second), replica("b", time.Second)}}, false},
+		"in touch with both":            {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Millisecond), replica("c", time.Second)}}, true},
+		"in touch with one":             {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Second)}}, true},
+		"in touch with one of four":     {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", time.Hour), replica("c", time.Hour), replica("d", time.Hour), replica("e", 1)}}, false},
+		"the leader that was stopped":   {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 5*time.Second), replica("c", 5*time.Second)}}, false},
+		"a leader that nobody answered": {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("b", 0), replica("c", 0)}}, false},
+		"a replica that answers":        {&jetstream.ClusterInfo{Leader: "a", Replicas: []*jetstream.PeerInfo{replica("a", 1), replica("c", 1)}}, false},
+	} {
+		if got := leads(tt.cluster); got != tt.want {
+			t.Errorf("%s: %t, want %t", name, got, tt.want)
+		}
 	}
 }

@@ -53,10 +53,36 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
 	info, err := s.stream.Info(ctx, options...)
+	if err == nil && !leads(info.Cluster) {
+		err = errNotLeader
+	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))
 	}
 	return info, nil
+}
+
+// electionTime is the least time without a word from the leader after which the others elect another one.
+const electionTime = 4 * time.Second
+
+var errNotLeader = errors.New("the server that answered no longer leads it")
+
+// leads reports whether the server that answered leads the stream: it has just heard from most of the others. One that was stopped
+// does not know at first that there is another leader, and answers with what the stream had before.
+func leads(c *jetstream.ClusterInfo) bool {
+	if c == nil { // a server on its own
+		return true
+	}
+	heard := 1
+	for _, replica := range c.Replicas {
+		if replica.Name == c.Leader {
+			return false
+		}
+		if replica.Active > 0 && replica.Active < electionTime {
+			heard++
+		}
+	}
+	return c.Leader != "" && heard > len(c.Replicas)/2
 }
 
 // explain adds what the error of a call does not say: why there is no connection, or what the server
@@ -141,11 +167,11 @@ func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStr
 // lastSequence returns the sequence number of the last message of some subjects that the leader has;
 // 0 if there is none. Without subjects it is that of the stream, of which the server need not look for any message.
 func (s *store) lastSequence(ctx context.Context, subjects ...string) (last uint64, err error) {
+	info, err := s.info(ctx)
+	if err != nil {
+		return 0, err
+	}
 	if len(subjects) == 0 {
-		info, err := s.info(ctx)
-		if err != nil {
-			return 0, err
-		}
 		return info.State.LastSeq, nil
 	}
 	for _, subject := range subjects {

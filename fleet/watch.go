@@ -234,7 +234,20 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 	if w.broken {
 		w.withheld, w.start = max(w.withheld, until), max(w.start, until)
 	}
+	return w.sendAllSynced()
+}
+
+// sendAllSynced ends what was there when the connection began.
+func (w *watch) sendAllSynced() error {
 	w.owes, w.broken, w.seen = false, false, nil
+	for node, p := range w.nodes {
+		if !p.owes {
+			continue
+		}
+		if err := w.sendSynced(node, p, w.at); err != nil {
+			return err
+		}
+	}
 	return w.send(Event{At: w.position(w.at), Event: pleg.Event{Type: pleg.Synced, ObservedAt: time.Now()}})
 }
 

@@ -18,7 +18,7 @@ import (
 type adapter struct {
 	runtime kubecontainer.Runtime
 	// listed is when the last successful list began. Only ListPods uses it, which
-	// has no concurrent calls.
+	// never runs concurrent calls.
 	listed time.Time
 }
 

@@ -1,6 +1,6 @@
 // Package kubelet replaces the kubelet's GenericPLEG by the pipeline.
 //
-// [New] has the parameters of NewGenericPLEG, so that one expression of kubelet.go
+// [New] takes the parameters of NewGenericPLEG, so that one expression of kubelet.go
 // changes. [NewWithOptions] also takes the timeout of the kubelet's configuration:
 //
 //	klet.pleg = pipelinepleg.NewWithOptions(

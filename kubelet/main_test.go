@@ -83,7 +83,7 @@ func (f *fixture) wait(d time.Duration) {
 // relist waits for the end of the next relist.
 func (f *fixture) relist() { f.wait(time.Second) }
 
-// events returns what the generator has sent since the last call.
+// events returns the events of the generator since the last call.
 func (f *fixture) events() []string { return drain(f.pleg.Watch()) }
 
 func drain(ch <-chan *pleg.PodLifecycleEvent) []string {

@@ -52,7 +52,7 @@ type PLEG struct {
 
 var _ kubepleg.PodLifecycleEventGenerator = (*PLEG)(nil)
 
-// New returns a generator that [PLEG.Start] starts. It has the parameters of the kubelet's
+// New returns a generator that [PLEG.Start] starts. It takes the parameters of the kubelet's
 // NewGenericPLEG (v1.37). If a duration is zero, the kubelet's default applies. Like
 // NewGenericPLEG, New panics if an argument is nil or invalid. The clock must be a clock.RealClock:
 // all durations are measured by package time.

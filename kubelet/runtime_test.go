@@ -121,7 +121,7 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 	return &fresh
 }
 
-// GetPodStatus has a status for each container and sandbox. Exited containers have
+// GetPodStatus returns a status for each container and sandbox. Exited containers have
 // code 3, and a pod with a ready sandbox has an address.
 func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	r.mu.Lock()
@@ -163,7 +163,7 @@ type recorder struct {
 	yields int
 
 	mu sync.Mutex
-	// set has the time of each pod's status, seen the newest time of each pod alone.
+	// set contains the time of each pod's status, seen the newest time of each pod alone.
 	// all is the time of all pods.
 	set, seen map[types.UID]time.Time
 	all       time.Time
@@ -297,7 +297,7 @@ var states = []string{"running", "exited", "created", "unknown"}
 type random struct {
 	rand     *rand.Rand
 	runtimes []*fakeRuntime
-	// pods has the words of [fakeRuntime.set] for each pod.
+	// pods contains the words of [fakeRuntime.set] for each pod.
 	pods    map[types.UID][]string
 	broken  map[types.UID]bool
 	failing bool

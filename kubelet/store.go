@@ -18,20 +18,20 @@ import (
 // another pod is being inspected.
 const keepGone = 10 * time.Minute
 
-// store writes the kubelet's pod cache. The cache has one time for all pods: each pod
+// store writes the kubelet's pod cache. The cache keeps one time for all pods: each pod
 // must be at least as new. The store sets it to the time of the oldest pod, and gives
 // each newer pod its own time.
 type store struct {
 	cache kubecontainer.Cache
 
-	mu sync.Mutex // guards what follows, and orders the writes
-	// known has the newest time that the cache got for each of its pods.
+	mu sync.Mutex // guards the fields below, and orders the writes
+	// known contains the newest time that the cache got for each of its pods.
 	known map[pleg.PodUID]time.Time
-	// gone has the time of removal of recent pods.
+	// gone contains the time of removal of recent pods.
 	gone map[pleg.PodUID]time.Time
 	// listed is the time of the newest list, global the time of the cache.
 	listed, global time.Time
-	// behind has the pods whose change in the newest list is not in the cache yet,
+	// behind contains the pods whose change in the newest list is not in the cache yet,
 	// with the time up to which the cache is correct about them.
 	behind map[pleg.PodUID]time.Time
 	// last is the number of pods in behind whose time is global.
@@ -63,7 +63,7 @@ func (s *store) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.
 	s.applied(uid, at)
 }
 
-// nativeOf returns what the pod cache gets. The addresses come from the pipeline, which keeps the
+// nativeOf returns the status for the pod cache. The addresses come from the pipeline, which keeps the
 // last known ones while no sandbox is ready.
 func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.PodStatus, time.Time, error) {
 	if err != nil {
@@ -86,7 +86,7 @@ func nativeOf(status *pleg.PodStatus, err error, at time.Time) (*kubecontainer.P
 }
 
 // Delete implements [pipeline.Store]. Waiting GetNewerThan calls of the pod return,
-// with a status that has only the UID.
+// with a status that contains only the UID.
 func (s *store) Delete(uid pleg.PodUID, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

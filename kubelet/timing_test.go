@@ -58,7 +58,7 @@ type side struct {
 	name    string
 	callers []*caller
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	// changed is the time of the first changes, last when the last event came.
 	changed, last time.Time
 	early         []string // events that came before the cache was written
@@ -274,7 +274,7 @@ func (s *side) readEvents(stop <-chan struct{}) {
 	}
 }
 
-// checkCallers checks what GetNewerThan returned.
+// checkCallers checks the statuses that GetNewerThan returned.
 func (h *history) checkCallers() {
 	for _, s := range h.sides {
 		for _, e := range s.early {

@@ -12,12 +12,12 @@ type Status struct {
 	// Endpoint is the address of the runtime, if that is a [Reporter].
 	Endpoint string
 	// Healthy and Err are the results of the pipeline's method Healthy. If it is healthy,
-	// Degraded is what works only by a fallback, or nil; see [Report].
+	// Degraded names the parts that work only by a fallback, or nil; see [Report].
 	Healthy  bool
 	Err      error
 	Degraded error
 	Relist   RelistStatus
-	// Troubles are what else is wrong with the runtime and its node; see [Report].
+	// Troubles are the other troubles of the runtime and its node; see [Report].
 	Troubles []Trouble
 	// Details are for the program of this module. They may change in any version.
 	Details any

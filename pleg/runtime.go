@@ -52,14 +52,14 @@ type Reporter interface {
 	Report() Report
 }
 
-// Report is what a runtime knows about itself. What it does not know is zero.
+// Report is what a runtime knows about itself. Unknown fields are zero.
 type Report struct {
 	// Endpoint is the address, such as unix:///run/containerd/containerd.sock: whoever asks for the
 	// status of the pipeline can ask the runtime too.
 	Endpoint string
-	// Degraded says what works only by a fallback.
+	// Degraded names the parts that work only by a fallback.
 	Degraded error
-	// Troubles are what else is wrong with the runtime and its node.
+	// Troubles are the other troubles of the runtime and its node.
 	Troubles []Trouble
 	// Details are for the program of this module: leave them nil.
 	Details any

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// PodStatus is what an inspection of one pod returned. It corresponds to the
+// PodStatus is the result of an inspection of one pod. It corresponds to the
 // kubelet's kubecontainer.PodStatus.
 type PodStatus struct {
 	UID       PodUID

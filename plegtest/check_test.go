@@ -246,7 +246,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 	}
 }
 
-// reporter keeps what a test reports.
+// reporter keeps the reports of a test.
 type reporter struct {
 	testing.TB
 	mu   sync.Mutex

@@ -108,7 +108,7 @@ func (r *Runtime) hint(uid pleg.PodUID, id pleg.ContainerID) pleg.Hint {
 	return h
 }
 
-// Fault is what happens in a call before it answers. If it returns an error, the
+// Fault is a fault of a call before it answers. If it returns an error, the
 // call fails with that error. If it returns nil, the call answers as it would
 // without the fault. ctx is the context of the call.
 type Fault func(ctx context.Context) error

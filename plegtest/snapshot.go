@@ -36,7 +36,7 @@ func withoutNative(pod *pleg.Pod) pleg.Pod {
 	return p
 }
 
-// snapshot returns what is in a pod, in pods or in a status, except Native.
+// snapshot returns the content of a pod, of pods or of a status, except Native.
 func snapshot(of any) string {
 	switch v := of.(type) {
 	case *pleg.Pod:

@@ -28,7 +28,7 @@ type fixture struct {
 	*testing.T
 	*kit.Pipeline
 	dial func(context.Context) (net.Conn, error)
-	// stopServer returns what Serve returned.
+	// stopServer returns the error of Serve.
 	stopServer func() error
 	changes    int // by wantEvent
 }

@@ -30,7 +30,7 @@ func wantStatus(t *testing.T, what string, err error, code codes.Code, says stri
 	}
 }
 
-// The error of a bad request names what is bad.
+// The error of a bad request names the bad field.
 func TestBadRequests(t *testing.T) {
 	const unspecified, started, synced = plegv1.EventType_EVENT_TYPE_UNSPECIFIED, plegv1.EventType_EVENT_TYPE_CONTAINER_STARTED, plegv1.EventType_EVENT_TYPE_SYNCED
 	tests := []struct {

@@ -23,7 +23,7 @@ type queued struct {
 
 // hub sends every event to every client.
 type hub struct {
-	mu      sync.Mutex // guards what follows; locked inside Runtime.mu
+	mu      sync.Mutex // guards the fields below; locked inside Runtime.mu
 	rng     *rand.Rand
 	faults  EventFaults
 	clients []*eventClient

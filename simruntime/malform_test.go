@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// problems says what is wrong with an answer about a container or a sandbox.
+// problems lists the mistakes in an answer about a container or a sandbox.
 func problems(answer interface {
 	proto.Message
 	GetId() string

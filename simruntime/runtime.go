@@ -74,7 +74,7 @@ type Runtime struct {
 	stats  *counters
 	hub    *hub
 
-	mu    sync.RWMutex // guards what follows
+	mu    sync.RWMutex // guards the fields below
 	rng   *rand.Rand
 	state state
 }

@@ -12,7 +12,7 @@ import (
 // RPCStats count the calls of one RPC since the last reset.
 type RPCStats struct {
 	Calls   int64         // That arrived.
-	Verbose int64         // That asked for what only debugging needs.
+	Verbose int64         // That asked for details that only debugging needs.
 	Time    time.Duration // Sum of the time executing, latency included.
 	Spoiled int64         // That a fault affected.
 }

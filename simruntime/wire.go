@@ -16,7 +16,7 @@ var wireStates = map[pleg.State]cri.ContainerState{
 	pleg.StateExited:  cri.ContainerState_CONTAINER_EXITED,
 }
 
-// show makes what clients see of a sandbox.
+// show makes the clients' view of a sandbox.
 func (sb *sandbox) show(of *pleg.SandboxStatus) {
 	sb.of = of
 	sb.status = &cri.PodSandboxStatus{
@@ -43,7 +43,7 @@ func (sb *sandbox) item() *cri.PodSandbox {
 	}
 }
 
-// show makes what clients see of a container.
+// show makes the clients' view of a container.
 func (c *container) show(of *pleg.ContainerStatus) {
 	c.of = of
 	c.status = &cri.ContainerStatus{

@@ -80,7 +80,7 @@ type Change struct {
 	Pod *pleg.Pod
 	// Last is the last answer that showed the pod: it contains the labels of a pod that is gone.
 	Last *pleg.Pod
-	// At is the time before that answer began.
+	// At is a time just before that answer began.
 	At time.Time
 	// Events are the events of the change, in order, without sequence numbers. The
 	// inspector adds what only the inspection knows.

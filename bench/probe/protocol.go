@@ -22,7 +22,7 @@ type Arrival struct {
 	UnixNS int64 `json:"unixNS"`
 }
 
-// Report is what a client received in a window, and its cost.
+// Report describes the events of a client in a window, and their cost.
 type Report struct {
 	// Done reports whether the window contains all its events.
 	Done  bool            `json:"done"`
@@ -32,7 +32,7 @@ type Report struct {
 	Log []Arrival `json:"log,omitempty"`
 }
 
-// Usage is what a process has used, in total or between two marks.
+// Usage is the usage of a process, in total or between two marks.
 type Usage struct {
 	WallSeconds float64 `json:"wallSeconds"`
 	CPUSeconds  float64 `json:"cpuSeconds"`
@@ -53,7 +53,7 @@ func now() mark {
 	return mark{at: time.Now(), usage: Usage{CPUSeconds: cpuSeconds(), Allocs: m.Mallocs}}
 }
 
-// since returns what this process has used since an earlier mark.
+// since returns the usage of this process since an earlier mark.
 func (m mark) since(earlier mark) Usage {
 	return Usage{
 		WallSeconds: m.at.Sub(earlier.at).Seconds(),

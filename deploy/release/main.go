@@ -28,7 +28,7 @@ const (
 	user = "65532:65532"
 )
 
-// options are what an image needs besides the programs.
+// options are the parts of an image besides the programs.
 type options struct {
 	version, revision string
 	created           time.Time

@@ -238,7 +238,7 @@ func output(t *testing.T, name string, args ...string) string {
 	return out
 }
 
-// tree returns what is in a folder except dpkg's own files and empty folders above them.
+// tree returns the content of a folder except dpkg's own files and empty folders above them.
 func tree(t *testing.T, root string) []string {
 	t.Helper()
 	var paths []string

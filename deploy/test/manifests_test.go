@@ -1,4 +1,4 @@
-// Package deploy_test proves what is in deploy/: the manifests, the alerts and the
+// Package deploy_test tests the files in deploy/: the manifests, the alerts and the
 // dashboard. It needs promtool and prometheus (Debian: prometheus).
 package deploy_test
 

@@ -30,7 +30,7 @@ const (
 	upAfter = 500 * time.Millisecond
 )
 
-// Target learns what the stream says. Its methods must return at once: a client that reads its
+// Target learns the state and hints of the stream. Its methods must return at once: a client that reads its
 // events late makes containerd and all its other clients wait.
 type Target interface {
 	// RequestRelist requests a list of one pod, RelistNow a list of all pods, for an event that
@@ -39,7 +39,7 @@ type Target interface {
 	RelistNow()
 	// Announce passes on every event, before the list that it causes.
 	Announce(h pleg.Hint)
-	// StreamUp reports true once the stream has lived for 500 ms or has had an event, and false
+	// StreamUp reports true once the stream has lived for 500 ms or has sent an event, and false
 	// when such a stream ends.
 	StreamUp(up bool)
 	// Recovered receives when a list succeeds after a failed list. A stream that waits to be

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnavailable = errors.New("unavailable")
 
-// target records what it learns.
+// target records its calls.
 type target struct {
 	mu        sync.Mutex
 	told      []string
@@ -45,7 +45,7 @@ func (t *target) Announce(h pleg.Hint)          { t.tell("announce %s", h.UID) }
 func (t *target) StreamUp(up bool)              { t.tell("up %t", up) }
 func (t *target) Recovered() <-chan struct{}    { return t.recovered }
 
-// take returns what the target learned since the last call.
+// take returns the calls of the target since the last call.
 func (t *target) take() string {
 	synctest.Wait()
 	t.mu.Lock()
@@ -128,7 +128,7 @@ func TestEventsRelist(t *testing.T) {
 	}
 }
 
-// A stream is up once it has lived for half a second or has had an event.
+// A stream is up once it has lived for half a second or has sent an event.
 func TestStreamIsUp(t *testing.T) {
 	follow(t, "it has lived", nil, func(f *fixture) {
 		f.requireTold(500*time.Millisecond-1, "")

@@ -77,7 +77,7 @@ func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 // yields is more than the goroutines between the connection and the consumer of its events.
 const yields = 8
 
-// yield has the goroutines run first that are ready: what the event stream holds has arrived before
+// yield lets the ready goroutines run first: what the event stream holds has arrived before
 // the answer, and is applied before it. On a node without CPU time it would otherwise come too late:
 // a removed container has its exit code only there.
 func yield() {

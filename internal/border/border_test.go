@@ -116,7 +116,7 @@ func TestMisbehaviourIsTheErrorOfThatCall(t *testing.T) {
 func TestMisbehaviourEndsTheStream(t *testing.T) {
 	for name, tc := range misbehaviours {
 		if tc.took > 0 {
-			continue // a stream has no deadline
+			continue // no deadline bounds a stream
 		}
 		t.Run(name, func(t *testing.T) {
 			r := guard(t, fake{watch: func(ctx context.Context, _ func(pleg.Hint)) error { return tc.do(ctx) }})

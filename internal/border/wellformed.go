@@ -44,7 +44,7 @@ type owner struct {
 	shared bool
 }
 
-// wellFormed leaves out what has no id, what has the id of another item of its pod, and a pod with
+// wellFormed leaves out items without an id or with the id of another item of its pod, and a pod with
 // the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. An
 // id that was in one pod, and is in another one now, stays in the first while that is listed.
 // The returned slice is never the runtime's, which may use that again.

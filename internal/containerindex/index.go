@@ -57,7 +57,7 @@ func NewIndex(source Source) *Index {
 	}
 }
 
-// Set replaces what is known of a pod.
+// Set replaces the containers of a pod.
 func (x *Index) Set(pod *pleg.PodStatus) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

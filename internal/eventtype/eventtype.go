@@ -1,4 +1,4 @@
-// Package eventtype contains what the outputs of the project say about the types of events.
+// Package eventtype describes the types of events for all outputs of the project.
 package eventtype
 
 import (
@@ -39,7 +39,7 @@ func (s Severity) String() string {
 	return [...]string{SeverityRoutine: "routine", SeverityGood: "good", SeverityNotice: "notice", SeverityBad: "bad"}[s]
 }
 
-// Info is what all outputs of the project say about a type of events.
+// Info describes a type of events in all outputs of the project.
 type Info struct {
 	Type pleg.EventType
 	// Number is the number in pleg.v1.EventType; 0 for a type that this version does not know.
@@ -80,7 +80,7 @@ func Types(classes ...Class) []pleg.EventType {
 	return types
 }
 
-// Of returns what is said about a type. For a type that this version does not know, everything
+// Of returns the description of a type. For a type that this version does not know, everything
 // follows from its text.
 func Of(t pleg.EventType) Info {
 	for i := range all {

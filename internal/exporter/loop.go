@@ -1,4 +1,4 @@
-// Package exporter runs what sends all events of a node elsewhere: it follows the events, in
+// Package exporter sends all events of a node elsewhere: it follows the events, in
 // this process or through the daemon, and begins again with backoff after an error.
 package exporter
 
@@ -83,7 +83,7 @@ func (l *Loop) Acknowledged() {
 }
 
 // Status returns when the receiver answered last, and why the loop last paused; nil while
-// the receiver accepts what is sent.
+// the receiver accepts events.
 func (l *Loop) Status() (lastAck time.Time, err error) {
 	if failure := l.failure.Load(); failure != nil {
 		err = *failure

@@ -25,7 +25,7 @@ var (
 	onRequest = eventtype.Types(eventtype.ClassOnRequest)
 )
 
-// Filter is a [pleg.Filter] that can be applied.
+// Filter is a [pleg.Filter], ready to match events.
 type Filter struct {
 	selector selector // nil for all labels
 
@@ -36,7 +36,7 @@ type Filter struct {
 	networkEvents bool
 }
 
-// New returns an error that says what is wrong with the filter.
+// New returns an error that names the mistake in the filter.
 func New(f pleg.Filter) (Filter, error) {
 	for _, t := range f.Types {
 		if !slices.Contains(types, t) {

@@ -18,7 +18,7 @@ type Set struct {
 // NewSet returns an empty set.
 func (r Registry) NewSet() *Set { return &Set{Registry: r} }
 
-// Register registers what was made.
+// Register registers the metrics of the set.
 func (s *Set) Register() error { return s.Registry.Register(s.all...) }
 
 // Unregister undoes Register.

@@ -1,4 +1,4 @@
-// Package lenient decodes what a runtime sends although text in it is not UTF-8.
+// Package lenient decodes messages of a runtime, also if text in them is not UTF-8.
 package lenient
 
 import (

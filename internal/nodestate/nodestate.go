@@ -9,7 +9,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// State is what is known. What is not known is zero.
+// State contains the known facts. Unknown facts are zero.
 type State struct {
 	// Process is the process of the runtime. In a [pleg.Status], it is set only if a list failed or is in
 	// progress, or an inspection is overdue.

@@ -54,7 +54,7 @@ type entry struct {
 	behind behind
 }
 
-// behind is what a listing has of a pod that waits for its inspection. It applies while that listing
+// behind is the listed state of a pod that waits for its inspection. It applies while that listing
 // is the newest, so that the next one, which names the pods that still wait, ends it for all others
 // without touching them.
 type behind struct {

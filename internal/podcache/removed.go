@@ -104,7 +104,7 @@ func (r *removed) wake() {
 
 // GetRemoved returns the final status of a container that was removed within the last minute, or
 // nil. It may have the status of a container that has ended and is still there. A container whose
-// end nothing reported has none. GetRemoved does not wait.
+// end was not reported is without one. GetRemoved does not wait.
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,7 +46,7 @@ const (
 	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; " + again
 )
 
-// advice is what to do about each cause.
+// advice is the advice for each cause.
 var advice = map[Cause]string{
 	RuntimeStopped: start,
 	NoPermission:   "run this command as root (sudo)",
@@ -85,7 +85,7 @@ var elsewhere = map[Cause]string{
 	SlowContainer:  "find out what PodStatus of this pod waits for",
 }
 
-// advised returns the finding with advice that fits the runtime of a status: only one of CRI has an
+// advised returns the finding with advice that fits the runtime of a status: only a CRI runtime has an
 // address.
 func (f Finding) advised(s pleg.Status) Finding {
 	if s.Endpoint == "" {

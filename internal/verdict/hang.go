@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pods returns what is wrong with each pod, with the time of the first attempt; a pod without trouble
+// Pods returns the trouble of each pod, with the time of the first attempt; a pod without trouble
 // is missing.
 func Pods(s pleg.Status) map[pleg.PodUID]Finding {
 	found := make(map[pleg.PodUID]Finding)

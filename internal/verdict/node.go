@@ -51,7 +51,7 @@ func (l Limits) fullDisk(s pleg.Status) []Finding {
 	}}
 }
 
-// troubles returns what else is wrong with the runtime and its node.
+// troubles returns the other troubles of the runtime and its node.
 func (l Limits) troubles(s pleg.Status) (all []Finding) {
 	for _, t := range s.Troubles {
 		f := Finding{Cause: Cause(t.Cause), Severity: Warning, Subject: t.Subject, What: t.What, Since: t.Since, AtLeast: l.unwatched(t.Since), Detail: t.Detail}

@@ -28,7 +28,7 @@ const (
 // rank orders severities, the worst first.
 var rank = map[Severity]int{Problem: 0, Warning: 1, OK: 2}
 
-// Verdict is what is wrong with one node.
+// Verdict lists the problems of one node.
 type Verdict struct {
 	// Severity is the severity of the first finding, or [OK] without findings.
 	Severity Severity `json:"severity"`
@@ -52,7 +52,7 @@ type Finding struct {
 	Evidence string `json:"evidence"`
 	Advice   string `json:"advice"`
 
-	// Subject is who has the trouble, such as "shop/web-0", What the trouble, such as "hangs",
+	// Subject names the pod or process in trouble, such as "shop/web-0", What the trouble, such as "hangs",
 	// Detail where or why, such as " in ContainerStatus of nginx". Rest is what the others do,
 	// such as "; the other 109 pods answer". All are empty if only the summary is known.
 	Subject string `json:"subject,omitempty"`

@@ -5,7 +5,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// FromPod returns the message of a listed pod, a status with only what a list contains. It
+// FromPod returns the message of a listed pod, a status with only the facts of a list. It
 // returns nil for nil.
 func FromPod(p *pleg.Pod) *plegv1.PodStatus {
 	if p == nil {

@@ -134,7 +134,7 @@ func toSandbox(m *plegv1.SandboxStatus) *pleg.SandboxStatus {
 	}
 }
 
-// Text replaces what is not UTF-8, which a message cannot carry: otherwise one bad
+// Text replaces bytes that are not UTF-8, which a message cannot carry: otherwise one bad
 // string from an embedder's runtime would end every stream.
 func Text(s string) string { return strings.ToValidUTF8(s, string(utf8.RuneError)) }
 

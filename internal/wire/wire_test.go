@@ -113,7 +113,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 	now.Version, now.Details = "", filled[nodestate.State](t) // the version is beside the status
 	requireKept(t, now, wire.FromPipelineStatus, wire.ToPipelineStatus)
 	requireKept(t, pleg.Status{}, wire.FromPipelineStatus, wire.ToPipelineStatus)
-	requireKept(t, &pleg.Pod{ // what a list has
+	requireKept(t, &pleg.Pod{ // as in a list
 		UID: "u", Namespace: "shop", Name: "web-0", Labels: map[string]string{"app": "web"},
 		Containers: []*pleg.Container{{ID: "c", Name: "app", Attempt: 2, State: pleg.StateExited, CreatedAt: time.Unix(5, 0)}},
 		Sandboxes: []*pleg.Container{

@@ -163,7 +163,7 @@ func (c *config) measure(ctx context.Context) error {
 	return nil
 }
 
-// usage is what this process has used, or uses for a relist.
+// usage is the usage of this process, in total or for a relist.
 type usage struct {
 	allocs, allocMB, cpuMS, gcs, peakMB float64
 	pauses                              []uint64 // a histogram

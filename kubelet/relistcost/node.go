@@ -20,7 +20,7 @@ type node struct {
 	churn, projection             bool
 
 	cri.UnimplementedRuntimeServiceServer
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	sandboxes []*cri.PodSandbox
 	all       []*cri.Container
 	byID      map[string]*cri.Container

@@ -25,7 +25,7 @@ import (
 //go:embed *.patch
 var patches embed.FS
 
-// features has the gates. A kubelet ignores a gate of a later release than its own, so that the copy
+// features contains the gates. A kubelet ignores a gate of a later release than its own, so that the copy
 // gets the one in gateTested.
 const (
 	features   = "pkg/features/kube_features.go"
@@ -33,7 +33,7 @@ const (
 	gateTested = `"1.37"), Default: true, PreRelease: featuregate.Beta`
 )
 
-// staged is where the kubernetes repository has the module of the CRI client.
+// staged is the folder of the CRI client's module in the kubernetes repository.
 const staged = "staging/src/k8s.io/cri-client"
 
 func main() {

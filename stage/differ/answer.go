@@ -42,7 +42,7 @@ func (l *listing) apply(m *machine) {
 	m.do.observe, m.do.pending = l.At, m.backlog.behind(m.records, l.Began)
 }
 
-// answer applies what the listing says of one pod.
+// answer applies the listing's answer about one pod.
 func (l *listing) answer(m *machine, rec *record, pod *pleg.Pod) {
 	if m.answer(rec, pod, l.Asked).found {
 		m.do.foundByAll++
@@ -60,7 +60,7 @@ func (o *observation) apply(m *machine) {
 	}
 }
 
-// answer applies what the answer says of the pod.
+// answer applies the answer about the pod.
 func (o *observation) answer(m *machine) {
 	rec := m.recordOf(o.UID)
 	do := m.answer(rec, o.Pod, o.Asked)

@@ -181,7 +181,7 @@ func when[T any](on bool, c chan<- T) chan<- T {
 	return nil
 }
 
-// orZero is what a pointer points to, or nothing.
+// orZero returns the value of a pointer; zero for nil.
 func orZero[T any](p *T) (v T) {
 	if p != nil {
 		v = *p

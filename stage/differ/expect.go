@@ -19,7 +19,7 @@ type expectations struct {
 	sandboxes bool
 }
 
-// expectation is what is expected of a container, or of a pod if the id is empty.
+// expectation is about a container, or about the pod if the id is empty.
 type expectation struct {
 	what  expected
 	wait  time.Duration
@@ -52,7 +52,7 @@ const (
 	maxWaits  = 4096
 )
 
-// hear notes what an event lets expect.
+// hear notes the expectations that follow from an event.
 func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	of := one{h.UID, h.Container}
 	if h.Container == h.Sandbox && (h.Removed || h.State == pleg.StateCreated) {

@@ -20,7 +20,7 @@ var runs = flag.Int("differ.runs", 2_000, "number of ways that TestExplore takes
 var large = flag.Bool("differ.large", false, "more may happen in the worlds of TestSmallWorlds")
 
 // smallWorlds are short lives of a pod with two containers and a sandbox, and what may happen meanwhile.
-// The first has all of it: two lists of all pods and a list of this pod, two CRI events, an inspection that
+// The first contains everything: two lists of all pods and a list of this pod, two CRI events, an inspection that
 // fails, hangs or contradicts the list, and a request.
 var smallWorlds = map[string]struct {
 	history history
@@ -30,6 +30,7 @@ var smallWorlds = map[string]struct {
 	"the pod comes and goes":                 {historyOf("", "a=running /s=running", ""), budget{2, 1, 1, 1, 0}},
 	"its UID comes back":                     {historyOf("a=running /s=running", "", "c=running /t=running"), budget{2, 1, 0, 1, 0}},
 	"its UID belongs to another pod at once": {historyOf("a=running /s=running", "c=running /t=running"), budget{2, 1, 1, 1, 0}},
+	"its UID belongs to other pods, again":   {historyOf("a=running", "b=running", "b=exited", "c=running"), budget{4, 0, 0, 0, 0}},
 	"its state is not known for a moment":    {historyOf("a=running /s=running", "a=unknown /s=running", "a=exited /s=running"), budget{2, 1, 0, 1, 0}},
 	"a life that lists may miss":             {historyOf("a=created /s=running", "a=running /s=running", "/s=running"), budget{2, 1, 1, 0, 0}},
 }
@@ -56,7 +57,7 @@ func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, open{}, "Asked", "callers")                                          // there are none
 	fields.Require(t, stage.Change{}, "Pod Last At Events Reinspect Retry", "UID Timeout") // Timeout is in record.sent
 	fields.Require(t, stage.Asked{}, "Began Answered At")
-	fields.Require(t, world{}, "m history now at until asked left sent hangs canceled leaving listed alone committed first told ran vague",
+	fields.Require(t, world{}, "m history now at until asked left sent hangs canceled waited covered leaving listed alone committed first told ran vague",
 		"tick last err") // the order of ticks counts; of the last step; ends the search
 }
 
@@ -99,7 +100,7 @@ func TestExplore(t *testing.T) {
 	}
 }
 
-// explorer tries every order of what may happen.
+// explorer tries every order of the possible steps.
 type explorer struct {
 	// seen are the worlds that were explored, with what was left to happen: with less, nothing new happens.
 	seen     map[uint64][]budget
@@ -250,7 +251,7 @@ func (e *encoder) encode(w *world) []byte {
 	e.tick(0, w.asked[0].began, w.asked[1].began)
 	e.change(w.history, w.sent)
 	e.change(w.history, w.leaving)
-	e.bool(w.quiet(), w.hangs, w.canceled, w.listed, w.alone, w.committed)
+	e.bool(w.quiet(), w.hangs, w.canceled, w.waited, w.listed, w.alone, w.committed)
 	e.pod(w.history, w.first)
 	for n := range mostContainers {
 		e.byte(byte(w.told[n]))
@@ -307,7 +308,7 @@ func (e *encoder) record(w *world, r *record) {
 	if !r.until.At.IsZero() {
 		e.at(r.until.At)
 	}
-	e.bool(r.held, r.replaced, r.urgent, r.listed <= r.asked.Began)
+	e.bool(!w.covered.Before(r.asked.At), r.held, r.replaced, r.urgent, r.listed <= r.asked.Began)
 	e.time(w.now, r.asksEnd)
 	e.change(w.history, r.next)
 	for _, p := range r.unseen.passed {

@@ -39,7 +39,7 @@ type one struct {
 // kubelet reports whether events are the kubelet's, which forgets what it has reported.
 func (l *lives) kubelet() bool { return l.told == nil }
 
-// unseen is what lives keeps of one pod.
+// unseen is the part of lives for one pod.
 type unseen struct {
 	// passed are the containers to report with the next change of the pod. heard are those that
 	// only events have shown.
@@ -62,11 +62,11 @@ type life struct {
 	heard uint64 // the tick of its first event
 }
 
-// view is what was known of a pod when an answer came.
+// view is the knowledge of a pod when an answer came.
 type view struct {
 	// old is what was reported, shown the answer before.
 	old, shown *pleg.Pod
-	// sent is what is being inspected: nil if nothing is.
+	// sent is the pod that is being inspected; nil if none is.
 	sent *pleg.Pod
 	// waits is set if shown has not been reported.
 	waits bool

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// machine is what the differ knows. step applies one input and returns what is to be done. The
+// machine is the knowledge of the differ. step applies one input and returns its effects. The
 // machine uses no clock, channel, cache, log or metric, and calls nobody.
 type machine struct {
 	records map[pleg.PodUID]*record
@@ -46,10 +46,10 @@ func newMachine(o Options) machine {
 	return m
 }
 
-// input is what a step applies.
+// input is one input of a step.
 type input interface{ apply(m *machine) }
 
-// effects is what a step wants done, in this order.
+// effects are the results of a step, to be carried out in this order.
 type effects struct {
 	// quarantined and released are for the log, foundByAll, foundByOne and lost for the counters.
 	quarantined, released        [][]any

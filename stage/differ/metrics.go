@@ -24,7 +24,7 @@ func newMetrics(reg instrument.Registry) (*metrics, error) {
 	return m, s.Register()
 }
 
-// add adds what a step has counted.
+// add adds the counts of a step.
 func (m *metrics) add(do *effects) {
 	m.foundByAll.Add(float64(do.foundByAll))
 	m.foundByOne.Add(float64(do.foundByOne))

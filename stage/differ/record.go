@@ -39,7 +39,7 @@ const (
 
 // record is what the differ knows of one pod (the kubelet's podRecord). Its phase says what comes
 // next. answered, accepted, ended, requested and cut are its doors: what happened to the pod enters
-// by them, and they return what is to be done. Only this file writes a record.
+// by them, and they return the work to do. Only this file writes a record.
 type record struct {
 	uid   pleg.PodUID
 	phase phase
@@ -78,7 +78,7 @@ type record struct {
 	owes uint64
 }
 
-// sent is what a record keeps of a change, which is large.
+// sent is the part of a change that a record keeps: a change is large.
 type sent struct {
 	pod     *pleg.Pod
 	asked   stage.Asked
@@ -87,7 +87,7 @@ type sent struct {
 	timeout time.Duration // of a retry
 }
 
-// todo is what follows for the machine.
+// todo is the work that follows for the machine.
 type todo struct {
 	counts  bool          // the answer counts
 	relist  bool          // the pod is to be listed again
@@ -180,8 +180,8 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		do = r.consider(listing, l)
 	} else {
 		r.settle()
-		do.touch = r.asked != r.sent.asked
 	}
+	do.touch = r.phase == settled && r.asked != r.sent.asked
 	do.release = released
 	return do
 }

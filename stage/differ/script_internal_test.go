@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// Each script has steps with semicolons between them, for the one pod of explore_internal_test.go:
+// Each script contains steps with semicolons between them, for the one pod of explore_internal_test.go:
 //
 //	list WORDS           a list of all pods that shows the pod; "-" shows it gone
 //	all< WORDS, all>     such a list begins, and is answered
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	ok, fail, hang, late how that inspection ends; hangs: it hangs, and has not ended
 //	superseded           the same, because the pod is gone
 //	left                 the change of a pod that is gone is committed
-//	reinspect, request   what a caller asks for
+//	reinspect, request   the request of a caller
 //	wait DURATION        time passes
 //
 // What happens is written down: events, cancel, gone (the pod leaves), relist (of the pod alone),
@@ -56,6 +56,9 @@ var scripts = map[string]struct{ script, want string }{
 		"pending inspect pending Started(a) mark inspect Died(a) mark",
 	},
 	"an unchanged list meanwhile": {"list a=running; inspect; list a=running; ok", "pending inspect pending Started(a) touch mark"},
+	"an event meanwhile, of which a list shows nothing": {
+		"list a=created; inspect; event a=running; list a=unknown; ok", "pending inspect pending Created(a) touch mark",
+	},
 	"only the newest counts, and what came and went between is told": {
 		"list a=running; inspect; list a=running b=running; list a=running c=running; ok; inspect; ok",
 		"pending inspect pending pending Started(a) mark inspect Started(b) Died(b) Removed(b) Started(c) mark",

@@ -21,7 +21,7 @@ func (s settle) apply(m *machine) {
 	switch {
 	case s.How == stage.Contradicted && rec.current != nil && !m.lives.kubelet(): // the kubelet believes it
 		m.doubts.add(rec, m.now)
-	case s.How == stage.Committed || rec.current == nil:
+	case s.How == stage.Committed:
 		m.doubts.remove(rec)
 	}
 	if rec.phase == failed {

@@ -44,6 +44,8 @@ type world struct {
 
 	sent            *stage.Change // at the inspector
 	hangs, canceled bool          // it hangs, or is cancelled because its pod is gone
+	waited          bool          // since the pod was settled, one was not waited for
+	covered         time.Time     // the cache is as of then
 	leaving         *stage.Change
 	// first is the pod as the first list of all pods showed it; alone is set if that was the first answer,
 	// committed once a change is.
@@ -244,7 +246,7 @@ func (w *world) announce(n int) {
 	w.step(Announcement{h, w.next()})
 }
 
-// offered returns what the inspector may accept now.
+// offered returns the changes that the inspector may accept now.
 func (w *world) offered() *stage.Change {
 	inspect, retry, _ := w.m.next(w.now)
 	if inspect == nil {
@@ -278,6 +280,7 @@ func (w *world) end(how stage.Ending) {
 	case stage.Committed:
 		w.tell(c)
 	case stage.Superseded:
+		w.waited = true
 	case stage.Hangs:
 		w.left.troubles--
 		w.hangs = true
@@ -302,7 +305,7 @@ func (w *world) leave() {
 	w.step(settle{stage.Settled{UID: c.UID, How: stage.Committed}})
 }
 
-// tell commits a change: the cache has its state, and its events are published.
+// tell commits a change: the cache contains its state, and its events are published.
 func (w *world) tell(c *stage.Change) {
 	w.claim("the cache", c.At, c.Pod)
 	defer func() { w.committed = true }()
@@ -330,8 +333,16 @@ func (w *world) tell(c *stage.Change) {
 	}
 }
 
-// claim checks that a state was true at a time or later.
+// claim notes that the cache is as of a time, and checks that its state was true then or later.
 func (w *world) claim(who string, at time.Time, pod *pleg.Pod) {
+	if at.After(w.covered) {
+		w.covered = at
+	}
+	w.requireTrue(who, at, pod)
+}
+
+// requireTrue checks that a state was true at a time or later.
+func (w *world) requireTrue(who string, at time.Time, pod *pleg.Pod) {
 	for n, state := range w.history[:w.at+1] {
 		if same(state, pod) && (n == w.at || w.until[n] > uint64(at.Unix())) { //nolint:gosec // small
 			return
@@ -365,11 +376,33 @@ func (w *world) step(in input) {
 			until = behind.Until
 		}
 		if !until.IsZero() {
-			w.claim("a mark", until, old)
+			w.requireTrue("a mark", until, old)
 		}
 	}
 	for _, c := range do.cancel {
 		w.canceled = w.canceled || c.Gone && w.sent != nil
+	}
+	w.checkWait(w.m.records[explorePod])
+}
+
+// checkWait checks that the cache is as new as the newest answer once the pod is settled. Before, nobody waits
+// for an inspection if the pod is gone, or if other containers use its UID. Of those, the next one is waited
+// for: it gets a status.
+func (w *world) checkWait(rec *record) {
+	if rec == nil || rec.phase == settled {
+		w.waited = false
+		if rec != nil && w.covered.Before(rec.asked.At) {
+			w.fail("the pod is settled as of %d, the cache only as of %d", rec.asked.At.Unix(), w.covered.Unix())
+		}
+		return
+	}
+	if w.sent == nil || w.sent.Pod == nil {
+		return
+	}
+	gone := true
+	each(w.sent.Pod, func(c *pleg.Container, _ bool) { gone = gone && !hasContainer(rec.current, c.ID) })
+	if want := gone && (rec.current == nil || !w.waited); want != w.canceled {
+		w.fail("an inspection is cancelled: %v, want %v", w.canceled, want)
 	}
 }
 

@@ -86,8 +86,8 @@ func (d *Dispatcher) Position() pleg.Position {
 	return pleg.Position{Epoch: d.epoch, Seq: d.log.state.Load().newest}
 }
 
-// Subscribe adds a subscriber. It gets every event published after Subscribe has
-// returned; if Run has not begun, it gets all. Subscribe does not block and is safe
+// Subscribe adds a subscriber. It gets every event appended to the log after Subscribe has
+// returned, not one that is appended and about to be published; if Run has not begun, it gets all. Subscribe does not block and is safe
 // for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
 // Run has returned.
 func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
@@ -126,7 +126,7 @@ func (d *Dispatcher) Run(in <-chan stage.Outcome, marks <-chan stage.Mark) error
 				marks = nil
 				continue
 			}
-			d.appendWaiting(in) // what the mark counts on
+			d.appendWaiting(in) // the events that the mark covers
 			d.mark(mark)
 		case <-d.callers.Wake():
 			d.answer(d.callers.Take())
@@ -169,7 +169,7 @@ func (d *Dispatcher) append(o stage.Outcome) {
 	}
 }
 
-// publish shows the readers what was appended.
+// publish shows the readers the appended events.
 func (d *Dispatcher) publish() {
 	known := *d.log.state.Load()
 	if known.changed = nil; d.last != known {
@@ -195,7 +195,7 @@ func (d *Dispatcher) place(s *Subscription) {
 	after, newest := s.options.After, d.last.newest
 	if s.counts == nil {
 		d.subscribers.add(s)
-	} else { // it had a position, and the log has moved past that
+	} else { // the log has moved past its position
 		after = pleg.Position{Epoch: d.epoch, Seq: s.at.Load()}
 	}
 	p := position{seq: newest, at: newest}

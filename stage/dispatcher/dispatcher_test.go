@@ -301,7 +301,7 @@ func TestEventsAtTheEnd(t *testing.T) {
 				got = append(got, ev)
 			}
 			want := strings.TrimSpace(strings.Repeat("a:PodSync ", min(1, events)))
-			if events > 1 { // the channel has one slot
+			if events > 1 { // the channel holds one event
 				want = fmt.Sprintf("Gap(Stopped)*%d", events)
 			}
 			if words := wordsOf(got); words != want {
@@ -312,7 +312,7 @@ func TestEventsAtTheEnd(t *testing.T) {
 }
 
 // What a publication costs does not grow with subscribers that do not read, and memory not
-// with what they do not read.
+// with the unread events.
 func TestUnreadCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, history, discard)

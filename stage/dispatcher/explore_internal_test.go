@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -142,7 +143,7 @@ type logWorld struct {
 	marked   []uint64 // where each mark came
 }
 
-// logReader is a subscriber, and what it must have got.
+// logReader is a subscriber, with the events that it must have got.
 type logReader struct {
 	options pleg.SubscribeOptions
 	sub     *Subscription // nil before it comes
@@ -355,7 +356,7 @@ func (w *logWorld) begin(r *logReader) {
 	}
 }
 
-// readAll has a reader take all that there is, or one event in small steps.
+// readAll makes a reader take all its events, or one event in small steps.
 func (w *logWorld) readAll(i int) error {
 	for {
 		more, err := w.read(i)
@@ -365,7 +366,7 @@ func (w *logWorld) readAll(i int) error {
 	}
 }
 
-// read has a reader take what there is, and checks it.
+// read makes a reader take its next events, and checks them.
 func (w *logWorld) read(i int) (bool, error) {
 	r := &w.readers[i]
 	s, published := r.sub, w.d.log.state.Load().newest
@@ -609,4 +610,21 @@ func (w *logWorld) encode(out []byte) []byte {
 		mark(read.mark)
 	}
 	return out
+}
+
+// A replay has all that a ContainerCorrected says of an end.
+func TestReplayHasWhatWasCorrected(t *testing.T) {
+	code := int32(137)
+	died := pleg.Event{Seq: 1, Type: pleg.ContainerDied, ContainerID: "c", Image: "old", Reason: "Error"}
+	says := pleg.Event{
+		Seq: 1, Type: pleg.ContainerCorrected, ContainerID: "c",
+		Image: "new", StartedAt: minute(1), ExitCode: &code, Reason: "OOMKilled", FinishedAt: minute(2),
+	}
+	var pod presentPod
+	pod.add(&entry{event: died})
+	pod.add(&entry{event: says})
+	says.Type = died.Type
+	if got := pod.last[0].event; !reflect.DeepEqual(got, says) {
+		t.Errorf("a replay has %+v, want %+v", got, says)
+	}
 }

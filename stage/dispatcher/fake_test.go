@@ -133,7 +133,7 @@ func (f *fixture) mark(m stage.Mark) {
 	synctest.Wait()
 }
 
-// read returns what there is to read, and how the reading ended; nil if more may come.
+// read returns the events to read, and how the reading ended; nil if more may come.
 func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // passes once all wait

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// bookmark is what subscribers that ask for bookmarks get.
+// bookmark is a Bookmark for the subscribers that ask for bookmarks.
 type bookmark struct {
 	seq     uint64 // what it counts on is this number or a lower number
 	current time.Time

@@ -32,7 +32,7 @@ func newMetrics(reg instrument.Registry, present *subscribers) (*metrics, error)
 	return m, s.Register()
 }
 
-// counts are what the subscribers of one name missed.
+// counts are of the events that the subscribers of one name missed.
 type counts struct{ gaps, missed atomic.Uint64 }
 
 // subscribers is the list of the present subscribers. It collects their metrics by name, which end

@@ -9,7 +9,7 @@ import (
 )
 
 // present is the state of all pods according to the events published so far. A pod in it
-// never changes, so that others can read what the loop gave them.
+// never changes, so that others can read it.
 type present map[pleg.PodUID]*presentPod
 
 type presentPod struct {
@@ -31,7 +31,7 @@ func (p present) labels(uid pleg.PodUID, observed *pleg.Pod) map[string]string {
 	return observed.Labels
 }
 
-// apply replaces a pod by what it is after these events.
+// apply replaces a pod by its state after these events.
 func (p present) apply(uid pleg.PodUID, labels map[string]string, events []entry) {
 	pod := &presentPod{labels: labels}
 	if known := p[uid]; known != nil {

@@ -16,7 +16,7 @@ type pump struct {
 
 // Events implements [pleg.Subscription].
 func (s *Subscription) Events() <-chan pleg.Event {
-	// The channel has one slot so that a mark can wait in it when the pipeline has ended.
+	// The channel holds one event so that a mark can wait in it when the pipeline has ended.
 	p := &pump{events: make(chan pleg.Event, 1), ended: make(chan struct{})}
 	if !s.pump.CompareAndSwap(nil, p) {
 		return s.pump.Load().events

@@ -66,7 +66,7 @@ func (s *Subscription) place(p position) {
 	s.reader.replay = replay(p.pods, &s.filter, at)
 }
 
-// take returns what comes next, if it is there.
+// take returns the next event, if it is there.
 func (s *Subscription) take() (ev pleg.Event, ok bool) {
 	switch {
 	case !s.reader.placed:

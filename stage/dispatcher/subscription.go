@@ -17,7 +17,7 @@ type Subscription struct {
 	options pleg.SubscribeOptions
 	filter  filter.Filter
 
-	// positions is what the loop answers to a subscriber in its mailbox. There is one answer at
+	// positions are the loop's answers to a subscriber in its mailbox. There is one answer at
 	// a time.
 	positions chan position
 	closed    atomic.Bool
@@ -33,7 +33,7 @@ type Subscription struct {
 	reader reader
 }
 
-// reader is what the goroutine that reads a subscription keeps; nobody else touches it.
+// reader is the state of the goroutine that reads a subscription; nobody else touches it.
 type reader struct {
 	// placed is set unless it waits for a position, seen is the last state that it has seen.
 	placed bool

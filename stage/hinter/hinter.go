@@ -181,7 +181,7 @@ func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) listed {
 	return listed{stage.Observation{UID: uid}, true}
 }
 
-// finishRelist queues what a worker found. A pod that was requested again
+// finishRelist queues the answer that a worker got. A pod that was requested again
 // meanwhile is due again, because what was found may be too old.
 func (h *Hinter) finishRelist(l listed) {
 	delete(h.busy, l.UID)

@@ -108,7 +108,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var errUnavailable = errors.New("unavailable")
 
-// fakeLister records what the hinter requests. began is the tick of the newest list of all pods.
+// fakeLister records the requests of the hinter. began is the tick of the newest list of all pods.
 type fakeLister struct {
 	relists, soon atomic.Int64
 	began         atomic.Uint64

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// complete returns a copy of what the runtime returned, with the time of its
+// complete returns a copy of the runtime's status, with the time of its
 // observation. If the pod has lost its addresses, it keeps the last known ones
 // (kubelet v1.37, GenericPLEG.getPodIPs; there a failed inspection loses them).
 // A container that the observation did not show is left out: if the next observation does

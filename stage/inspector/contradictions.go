@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// contradicted is what the list and the statuses of a pod say differently.
+// contradicted is a fact on which the list and the statuses of a pod differ.
 type contradicted struct {
 	found []pleg.Contradiction
 	times int // inspections in a row

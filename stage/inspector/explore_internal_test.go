@@ -99,7 +99,7 @@ func (s *sky) begin(retry bool) {
 	s.flights.add(&flight{change: stage.Change{Retry: retry}, started: s.now, ends: s.now.Add(smallLimit), cancel: func(error) {}})
 }
 
-// end has a call return: by itself, unless its context has ended.
+// end makes a call return: by itself, unless its context has ended.
 func (s *sky) end(i int) {
 	f := s.flights.all[i]
 	s.flights.all = slices.Delete(s.flights.all, i, i+1)

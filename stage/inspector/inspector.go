@@ -56,7 +56,7 @@ type Inspector struct {
 	opts    Options
 	log     *slog.Logger
 	metrics *metrics
-	// state is what the loop publishes.
+	// state is published by the loop.
 	state atomic.Pointer[State]
 
 	// good holds the last status that an inspection returned for each pod. It
@@ -92,7 +92,7 @@ func New(o Options) (*Inspector, error) {
 	return i, err
 }
 
-// Inputs are what the differ sends.
+// Inputs are the channels from the differ.
 type Inputs struct {
 	// Inspect and Retry are pods to inspect. Inspect is closed once nothing more comes on any of
 	// the channels. Changes from Retry take at most half of the slots. Late is a pod whose change was

@@ -242,7 +242,7 @@ func TestRetryMayHaveAShorterTimeout(t *testing.T) {
 	}
 }
 
-// TestFailureIsLoggedOnce has a pod whose inspections fail, then one succeeds.
+// TestFailureIsLoggedOnce uses a pod whose inspections fail, then one succeeds.
 func TestFailureIsLoggedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})

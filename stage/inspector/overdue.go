@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// State is what other goroutines learn of the inspections. It never changes.
+// State describes the inspections for other goroutines. It never changes.
 type State struct {
 	InFlight int
 	// Overdue are the inspections in flight that are older than Options.HungAfter, the oldest

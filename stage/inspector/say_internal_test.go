@@ -7,6 +7,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
 // While the process is stopped, time passes and no ticks come: what the runtime sent is still read.
@@ -47,5 +48,17 @@ func TestEndWaitsForTicks(t *testing.T) {
 				<-done
 			})
 		})
+	}
+}
+
+// Of a pod that is gone nothing is kept.
+func TestNothingIsKeptOfAGonePod(t *testing.T) {
+	i := &Inspector{
+		opts: Options{Cache: podcache.New()}, good: map[pleg.PodUID]*pleg.PodStatus{"p": {}},
+		failing: map[pleg.PodUID]bool{"p": true}, contradicted: map[pleg.PodUID]contradicted{"p": {}},
+	}
+	i.remove(t.Context(), stage.Change{UID: "p"}, make(chan stage.Outcome, 1), make(chan stage.Settled, 1))
+	if len(i.good)+len(i.failing)+len(i.contradicted) > 0 {
+		t.Errorf("kept: %v, %v, %v", i.good, i.failing, i.contradicted)
 	}
 }

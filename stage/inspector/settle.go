@@ -36,7 +36,7 @@ func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- s
 	}
 	settled <- s
 	if s.How == stage.FailedHung || s.How == stage.FailedLate {
-		settled <- stage.Settled{} // State has the inspection until the differ has the pod in quarantine
+		settled <- stage.Settled{} // State shows the inspection until the differ quarantines the pod
 	}
 }
 
@@ -58,7 +58,7 @@ func (i *Inspector) ending(ctx context.Context, r result) stage.Ending {
 	return stage.Failed
 }
 
-// succeed writes a status to the cache, and returns what is to be published.
+// succeed writes a status to the cache, and returns the events to publish.
 func (i *Inspector) succeed(c stage.Change, got *pleg.PodStatus, s stage.Settled, now time.Time) unsaid {
 	last, before := i.good[c.UID], i.contradicted[c.UID]
 	status := complete(c, got, last)

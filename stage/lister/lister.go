@@ -62,7 +62,7 @@ type Lister struct {
 	broke, doubted bool
 }
 
-// request is what the lister is asked for, or told. What waits in the mailbox covers the same that
+// request is a request or a notice to the lister. One that waits in the mailbox covers the same that
 // comes after it.
 type request struct {
 	what what
@@ -172,7 +172,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 	return context.Cause(ctx)
 }
 
-// takeRequests applies what waits in the mailbox.
+// takeRequests applies the requests in the mailbox.
 func (l *Lister) takeRequests() {
 	for _, r := range l.requests.Take() {
 		switch r.what {
@@ -191,7 +191,7 @@ func (l *Lister) takeRequests() {
 	}
 }
 
-// longList is the duration above which the runtime has left a list waiting.
+// longList is the duration above which a list counts as delayed by the runtime.
 const longList = 3 * time.Second
 
 // probe asks whether the runtime answers. If it does not, that counts as a failed list, and the

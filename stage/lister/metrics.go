@@ -41,7 +41,7 @@ func newMetrics(reg instrument.Registry, l *Lister) (*metrics, error) {
 	return m, s.Register()
 }
 
-// listed counts what is in a list.
+// listed counts the pods and containers of a list.
 func (m *metrics) listed(pods []*pleg.Pod) {
 	runningPods := 0
 	var containers [pleg.StateExited + 1]int

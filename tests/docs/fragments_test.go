@@ -36,7 +36,7 @@ func _(%s) error {
 }
 `
 
-// names are what fragments use without declaring it.
+// names are those that fragments use without a declaration.
 var names = []struct{ name, is, uses string }{
 	{"ctx", "context.Context", "context"},
 	{"pipe", "*pipeline.Pipeline", ""},

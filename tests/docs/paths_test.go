@@ -14,7 +14,7 @@ import (
 var (
 	block = regexp.MustCompile("(?ms)^```.*?^```")
 	span  = regexp.MustCompile("`([^`\n]+)`")
-	// fileName ends as the files of this repository do.
+	// fileName matches the name of a file, by the extensions of this repository.
 	fileName = regexp.MustCompile(`^[\w./-]*\w\.(?:css|go|html|js|json|md|mod|png|proto|py|service|sh|sum|svg|txt|yaml|yml)$`)
 	folder   = regexp.MustCompile(`^(?:[\w-]+/|\./)[\w./-]*$`)
 	// module begins with the name of a host.

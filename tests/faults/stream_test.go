@@ -57,7 +57,7 @@ var streamFaults = []streamFault{
 	},
 }
 
-// Whatever is wrong with the event stream, the cache has the truth once a list has
+// Whatever is wrong with the event stream, the cache is right once a list has
 // had time to correct it.
 func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 	for _, tt := range streamFaults {

@@ -36,7 +36,7 @@ func startNode(t *testing.T, o pipeline.Options, pods int) (p *kit.Pipeline, eve
 	return p, p.Events(t, 10*pods)
 }
 
-// Options.History states what an event in the log costs.
+// Options.History states the cost of an event in the log.
 func TestSizeOfTheLog(t *testing.T) {
 	const stated, pods, least, most = "about 300 bytes each", 200, 1000, 9000
 	synctest.Test(t, func(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestListOvertakesEvent has a container that is killed and removed at once. A list shows that before the
+// TestListOvertakesEvent uses a container that is killed and removed at once. A list shows that before the
 // event with its exit code comes.
 func TestListOvertakesEvent(t *testing.T) {
 	const wait = 2 * time.Second

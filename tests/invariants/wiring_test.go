@@ -39,12 +39,6 @@ func TestOptionsReachTheirStages(t *testing.T) {
 			r.Runtime.SetPodFault(uid, plegtest.Hang)
 		}
 	}
-	requireText := func(t *testing.T, err error, want string) {
-		t.Helper()
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q in it", err, want)
-		}
-	}
 	var log kit.Log
 	own, metrics := podcache.New(), prometheus.NewRegistry()
 	rows := map[string]optionRow{
@@ -179,6 +173,18 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				}
 			},
 		},
+		"MaxQuarantine of contradictions": {
+			pipeline.Options{MaxQuarantine: 4 * time.Second},
+			func(r *kit.Pipeline) {
+				r.Runtime.Set("a", "c=exited")
+				r.Runtime.SetStatus("a", plegtest.Status(plegtest.Pod("a", "c=running")))
+			}, time.Minute,
+			func(t *testing.T, r *kit.Pipeline) {
+				if n := r.Runtime.Counts().Inspections["a"]; n < 15 || n > 18 { // after 1, 2, 4, 4, ... s
+					t.Errorf("%d inspections in a minute, want one each 4 s", n)
+				}
+			},
+		},
 		"Inspectors of inspections": {
 			pipeline.Options{Inspectors: 3},
 			func(r *kit.Pipeline) {
@@ -255,6 +261,13 @@ func TestOptionsReachTheirStages(t *testing.T) {
 	}
 }
 
+func requireText(t *testing.T, err error, want string) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want %q in it", err, want)
+	}
+}
+
 func requirePeriod(t *testing.T, r *kit.Pipeline, want time.Duration) {
 	t.Helper()
 	if got := r.Look().Relist.Period; got != want {
@@ -295,7 +308,7 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// A pod whose inspection hangs or fails keeps the last good status in what subscribers get: an
+// A pod whose inspection hangs or fails keeps the last good status in the events of subscribers: an
 // empty one would mean that the pod is gone.
 func TestStatusesAreTheLastGoodOnes(t *testing.T) {
 	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("no shim"))} {

@@ -34,7 +34,7 @@ func Drain(events <-chan pleg.Event) []pleg.Event {
 	}
 }
 
-// Read returns what there is to read of a subscription.
+// Read returns the events that a subscription can read now.
 func Read(t testing.TB, sub pleg.Subscription) (got []pleg.Event) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond) // passes once all wait
@@ -155,7 +155,7 @@ func hasLabels(m *dto.Metric, values []string) bool {
 	return true
 }
 
-// Log keeps what is logged.
+// Log keeps the log's records.
 type Log struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -96,7 +96,7 @@ func New(t testing.TB, o pipeline.Options) *Pipeline {
 	return p
 }
 
-// Kept is a registerer that keeps the metrics of what has ended.
+// Kept is a registerer that keeps the metrics of ended pipelines.
 type Kept struct{ prometheus.Registerer }
 
 // Unregister implements [prometheus.Registerer].

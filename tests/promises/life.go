@@ -30,7 +30,7 @@ type container struct {
 	id  pleg.ContainerID
 }
 
-// life is what the events of one container said.
+// life is the story of one container in its events.
 type life struct {
 	step  Step
 	count int // of its events

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// part is what came between two Gaps: after each Gap the stream starts again.
+// part contains the events between two Gaps: after each Gap the stream starts again.
 type part struct {
 	*Stream
 	events        []pleg.Event

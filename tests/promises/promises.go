@@ -133,7 +133,7 @@ type Stream struct {
 	known known
 }
 
-// known is what a stream knows of the events that [Stream.Forget] has dropped.
+// known is a stream's knowledge of the events that [Stream.Forget] has dropped.
 type known struct {
 	lives map[container]life
 	last  pleg.Event // with the highest number

@@ -27,7 +27,7 @@ func event(seq uint64, typ pleg.EventType, pod pleg.PodUID, id pleg.ContainerID)
 	return ev
 }
 
-// published is what one pipeline published, by number; published[0] is no event.
+// published are the events of one pipeline, by number; published[0] is no event.
 var published = []pleg.Event{
 	{},
 	event(1, started, "p", "c"), event(2, started, "p", "s"), event(3, died, "p", "c"),

@@ -83,7 +83,7 @@ func (p part) unique() error {
 }
 
 // synced: a subscriber that asks for a replay or resumes gets one Synced, and another after each
-// lost connection. Before it comes what was there before the subscription.
+// lost connection. Before it comes the state at the time of the subscription.
 func (p part) synced() error {
 	marks := 0
 	for i, ev := range p.events {

@@ -68,7 +68,7 @@ func (s *Stream) cacheFirst() error {
 	return fmt.Errorf("%d events, such as %s", len(s.early), describe(s.early[0]))
 }
 
-// lines returns what differs as an error.
+// lines returns the differences as an error.
 func lines(diff []string) error {
 	var all []error
 	for _, line := range diff {

@@ -32,7 +32,7 @@ const (
 	health  = "127.0.0.1:19311"
 	// readerProcesses each run an equal part of the readers.
 	readerProcesses = 10
-	// maxRSS and maxProbe are what the daemon must keep.
+	// maxRSS and maxProbe are limits of the daemon.
 	maxRSS   = 256 << 20
 	maxProbe = 100 * time.Millisecond
 	// probeTimeout is also the time of a probe that failed.
@@ -50,13 +50,13 @@ const (
 // less than the heap: Go returns it slowly.
 var mayRemain = map[string]float64{"go_goroutines": 10, "process_open_fds": 5, "go_gc_heap_live_bytes": 32 << 20}
 
-// siege is what is attacked, and how.
+// siege is the target of the attack, and its means.
 type siege struct {
 	program                 string
 	duration                time.Duration
 	grpcReaders, sseReaders int
 	only                    string
-	// part is what this process does, and socket the daemon's socket; empty in the process that
+	// part is the role of this process, and socket the daemon's socket; empty in the process that
 	// starts the others.
 	part, socket string
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// reader is what one reader of all events got. It keeps no events, so that there may be many
+// reader describes the events that one reader of all got. It keeps no events, so that there may be many
 // readers. Its goroutine owns it until the siege is over.
 type reader struct {
 	Ended  int // streams that the daemon ended

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// Metrics reads the counters and gauges of a daemon that serves HTTP: the sum of each over its
-// labels, and as name{value} the sum with that value of a label.
+// Metrics reads the metrics of a daemon that serves HTTP: the sum of each over its labels, and as
+// name{value} the sum with that value of a label; of summaries and histograms only name_count.
 func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 	page, err := process.Get(ctx, d.http, d.URL+"/metrics")
 	if err != nil {
@@ -28,6 +28,7 @@ func (d *Daemon) Metrics(ctx context.Context) (map[string]float64, error) {
 		for _, m := range family.GetMetric() {
 			value := m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			values[name] += value
+			values[name+"_count"] += float64(m.GetSummary().GetSampleCount() + m.GetHistogram().GetSampleCount())
 			for _, label := range m.GetLabel() {
 				values[name+"{"+label.GetValue()+"}"] += value
 			}

@@ -66,7 +66,7 @@ func Output(ctx context.Context, path string, args ...string) (string, error) {
 // programs contains a build of the program for each list of flags.
 var programs sync.Map
 
-// forTests gives the program the flags of what only tunes a rule.
+// forTests gives the program the hidden flags that only tune rules.
 const forTests = "-ldflags=-X=github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli.forTests=yes"
 
 // Program builds the program once, with these flags, and returns its path.

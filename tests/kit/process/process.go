@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// pollPeriod is the time between two looks at what is waited for.
+	// pollPeriod is the time between two looks at the awaited condition.
 	pollPeriod = 20 * time.Millisecond
 	// stopTimeout is the time that [Process.Stop] leaves to a process.
 	stopTimeout = 20 * time.Second

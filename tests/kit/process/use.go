@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Use is what a process uses.
+// Use is the usage of a process.
 type Use struct {
 	RSS int64 // in bytes
 	CPU time.Duration
 }
 
-// UseOf returns what the process with an id uses. It needs Linux.
+// UseOf returns the usage of the process with an id. It needs Linux.
 func UseOf(pid int) (Use, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

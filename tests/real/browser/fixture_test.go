@@ -130,7 +130,7 @@ func (n *node) start(listen string) {
 // address is where the daemon serves its page.
 func (n *node) address() string { return strings.TrimPrefix(n.daemon.URL, "http://") }
 
-// open opens the page in a new tab. At the end the page must have had no problem.
+// open opens the page in a new tab. At the end the page must not have reported a problem.
 func (n *node) open(address string) {
 	n.Helper()
 	tab, closeTab := chromedp.NewContext(browser)
@@ -156,7 +156,7 @@ func (n *node) open(address string) {
 	n.do(chromedp.Navigate("http://" + address + "/"))
 }
 
-// watch notes what a good page never does.
+// watch notes the errors of the page.
 func (n *node) watch(address string, event any) {
 	problem := ""
 	switch event := event.(type) {

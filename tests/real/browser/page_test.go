@@ -81,7 +81,7 @@ func TestNamesAreInert(t *testing.T) {
 	}
 }
 
-// TestKeyboard does with keys what a mouse can do.
+// TestKeyboard uses keys in place of the mouse.
 func TestKeyboard(t *testing.T) {
 	n := newNode(t, 30)
 	pods := n.runtime.Pods()

@@ -55,7 +55,7 @@ var scenes = []scene{
 	{"phone", 60, 400, 800, false, (*node).hang, severity + ` !== "ok"`},
 }
 
-// TestPictures shows each scene: without a sideways scroll, and with what it is about.
+// TestPictures shows each scene: without a sideways scroll, and with its subject.
 func TestPictures(t *testing.T) {
 	for _, scene := range scenes {
 		t.Run(scene.name, func(t *testing.T) { scene.test(t) })

@@ -25,7 +25,7 @@ const (
 )
 
 // The API server makes its own certificate, which nobody needs to verify here: the
-// network has only this machine.
+// network contains only this machine.
 const kubeconfigText = `apiVersion: v1
 kind: Config
 current-context: cluster

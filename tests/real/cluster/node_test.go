@@ -134,7 +134,7 @@ func (c *cluster) awaitNode() {
 	})
 }
 
-// traces returns what a node has of a pod of the daemon, by kind.
+// traces returns the traces of a daemon's pod on a node, by kind.
 func (n *node) traces(ctx context.Context, podUID, containerID string) (map[string][]string, error) {
 	found := make(map[string][]string)
 	for kind, patterns := range map[string][]string{

@@ -31,7 +31,7 @@ func (c *cluster) requireAccepted() {
 }
 
 // requireFleet applies the fleet overlay with a real nats-server and requires that its
-// stream has the node and its pods.
+// stream contains the node and its pods.
 func (c *cluster) requireFleet() {
 	c.t.Helper()
 	conf := filepath.Join(c.t.TempDir(), "nats.conf")

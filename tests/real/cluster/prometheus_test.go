@@ -61,7 +61,7 @@ func (c *cluster) scrape(version string) {
 	c.awaitQuery(fmt.Sprintf(`pleg_build_info{version=%q}`, version))
 }
 
-// requireScraped requires that Prometheus has the events of the storm, and that no alert fires.
+// requireScraped requires that Prometheus counted the events of the storm, and that no alert fires.
 func (c *cluster) requireScraped() {
 	c.t.Helper()
 	c.awaitQuery(`max_over_time(pleg_events_total{type="ContainerDied"}[10m]) > 0`)

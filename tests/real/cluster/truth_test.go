@@ -23,7 +23,7 @@ import (
 type apiPod struct {
 	name    string
 	deleted bool
-	// running has the ids of containers that were running at some time, exits has the exit codes of
+	// running has the ids of containers that were running at some time, exits contains the exit codes of
 	// containers that have ended, restarts the restart count by container name.
 	running  map[pleg.ContainerID]bool
 	exits    map[pleg.ContainerID]int32

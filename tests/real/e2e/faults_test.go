@@ -26,7 +26,7 @@ type fault struct {
 	lab   lab.Options
 	// pods is the number of pods before the fault.
 	pods int
-	// instances are what to run. If nil, [quickly].
+	// instances are those to run. If nil, [quickly].
 	instances []instanceOptions
 	run       func(context.Context, *fixture)
 }

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -93,4 +94,48 @@ func hideProcesses(t *testing.T, program string) string {
 	script := "#!/bin/sh\nexec unshare --mount sh -c '" + hide + " && exec " + program + " \"$@\"' sh \"$@\"\n"
 	must(t, os.WriteFile(file, []byte(script), 0o755))
 	return file
+}
+
+// What an idle daemon does is counted, not timed. A list of all pods takes two calls.
+const (
+	restTime       = 20 * time.Second
+	mostCalls      = 2*int(restTime/time.Second) + 4 // and what asks for the version
+	mostGoroutines = 80                              // goroutines of a daemon with a page and a socket
+	mostCycles     = 6                               // of the garbage collector, each of some MiB allocated
+	// mostReadsOfIdle are reads of sockets and of /proc: of the calls, and of the state of the node each 5 s.
+	mostReadsOfIdle = 12 * mostCalls
+)
+
+// An idle node costs its daemon few calls, goroutines, allocations and reads.
+func TestIdleNode(t *testing.T) {
+	const pods = 5
+	ctx, f := newFixture(t, lab.Options{})
+	f.runPods(ctx, pods)
+	f.runContainers(ctx, func(int) lab.ContainerSpec { return lab.ContainerSpec{Name: "main", Program: lab.Pause()} })
+	in := f.run(ctx, instanceOptions{name: "daemon", release: true})
+	f.awaitAll(ctx)
+	must(t, backoff.Wait(ctx, 10*time.Second)) // all shims are found
+	before, read := idleFigures(ctx, t, in), reads(t, in.PID())
+	must(t, backoff.Wait(ctx, restTime))
+	after, read := idleFigures(ctx, t, in), reads(t, in.PID())-read
+	for name, most := range map[string]int{"calls": mostCalls, "statuses": 0, "cycles": mostCycles, "new goroutines": 4} {
+		if n := int(after[name] - before[name]); n > most {
+			t.Errorf("%d %s in %v, want at most %d", n, name, restTime, most)
+		}
+	}
+	t.Logf("FIGURE %v of %d pods: %v, then %v, %d reads", restTime, pods, before, after, read)
+	if n := int(after["new goroutines"]); n > mostGoroutines {
+		t.Errorf("%d goroutines, want at most %d", n, mostGoroutines)
+	}
+	if read > mostReadsOfIdle {
+		t.Errorf("%d reads, want at most %d", read, mostReadsOfIdle)
+	}
+}
+
+func idleFigures(ctx context.Context, t *testing.T, in *instance) map[string]float64 {
+	t.Helper()
+	_, statuses, calls := spent(ctx, t, in)
+	values, err := in.Metrics(ctx)
+	must(t, err)
+	return map[string]float64{"calls": calls, "statuses": statuses, "cycles": values["go_gc_duration_seconds_count"], "new goroutines": values["go_goroutines"]}
 }

@@ -35,14 +35,14 @@ type instance struct {
 	*daemon.Daemon
 	name string
 
-	// criEvents, if not nil, has the exit codes that CRI events carried. The
+	// criEvents, if not nil, contains the exit codes that CRI events carried. The
 	// instance need not know others.
 	criEvents *criEvents
 
 	// paused is the time in which the instance itself did not run.
 	paused outage
 
-	mu       sync.Mutex         // guards what follows
+	mu       sync.Mutex         // guards the fields below
 	steps    map[string]arrival // the first event of each step, by stepKey
 	stream   promises.Stream
 	problems []error

@@ -82,7 +82,7 @@ func TestReplayOfRecording(t *testing.T) {
 	}
 }
 
-// awaitRecordedLists waits until the recording has what happened so far: for two
+// awaitRecordedLists waits until the recording contains everything so far: for two
 // more lists, because the first may have begun before.
 func awaitRecordedLists(ctx context.Context, file string) error {
 	lists := func() int {
@@ -93,7 +93,7 @@ func awaitRecordedLists(ctx context.Context, file string) error {
 	return eventually(ctx, func() bool { return lists() >= before+2 })
 }
 
-// awaitRecordedStatus waits until the recording has a status that shows a container or
+// awaitRecordedStatus waits until the recording contains a status that shows a container or
 // sandbox in a state. It follows the list.
 func awaitRecordedStatus(ctx context.Context, file, id, state string) error {
 	return eventually(ctx, func() bool {

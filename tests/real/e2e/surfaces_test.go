@@ -47,7 +47,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 		{
 			"frozen, with a full disk", func() error {
 				must(t, f.lab.FillDisk())
-				began = time.Now() // the disk is not what must be found
+				began = time.Now() // another fault than the disk must be found
 				return f.lab.Freeze(ctx)
 			},
 			func() error { return errors.Join(f.lab.Thaw(), f.lab.FreeDisk()) }, verdict.RuntimeHangs, "the runtime", fmt.Sprintf("PID %d, ", f.lab.PID()) + stoppedBy,

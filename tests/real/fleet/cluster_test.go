@@ -64,8 +64,8 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	for range 2 {
 		stop := churn(t, []*agent{a, b}, 10*time.Millisecond)
 		time.Sleep(300 * time.Millisecond)
-		lost, err := leaderOf(t, js, streams[0])
-		kit.Must(t, err)
+		var lost int
+		until(t, func() (err error) { lost, err = leaderOf(t, js, streams[0]); return err })
 		servers[lost].Kill()
 		killed := time.Now()
 		time.Sleep(700 * time.Millisecond)

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const cluster = "test.example"
 
-// patience is how long a test waits for what must come. Nothing is expected to take that
+// patience is how long a test waits for an event that must come. Nothing is expected to take that
 // long; it bounds a test that fails.
 const patience = 50 * time.Second
 

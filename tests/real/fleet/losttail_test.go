@@ -41,7 +41,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	setStreams(t, store, saved)
 	kit.Must(t, s.Start(t.Context()))
 	until(t, a.hasPublishedAll)
-	b.steps(1) // its message has the number of a lost message
+	b.steps(1) // its message gets the number of a lost message
 	late := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a, b)
 	late.converges()
 	for range 40 {

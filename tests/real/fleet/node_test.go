@@ -21,7 +21,7 @@ import (
 )
 
 // simNode is one life of a node, from its start to its end: the real dispatcher, with pods drawn at
-// random in the place of a container runtime. Of a node.Pipeline it has only Watch. Its methods are safe for
+// random in the place of a container runtime. Of a node.Pipeline it implements only Watch. Its methods are safe for
 // concurrent use.
 type simNode struct {
 	node.Pipeline

@@ -117,8 +117,8 @@ func TestCreateAllowsBatches(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
-// An agent that no longer renews its lease is silent within 15 s, since its last renewal. One that has ended as it should was
-// stopped, which is no problem.
+// An agent that no longer renews its lease is silent within 15 s, since its last renewal. An agent that ended normally was
+// stopped; that is no problem.
 func TestSilentAndStopped(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -149,7 +149,7 @@ func TestSilentAndStopped(t *testing.T) {
 	}
 }
 
-// leave is what makes a node leave.
+// leave makes a node leave.
 var leave = map[string]func(t *testing.T, a *agent){
 	"forgotten": func(t *testing.T, a *agent) {
 		kit.Must(t, openStates(t, a.url).Forget(t.Context(), a.name))
@@ -235,20 +235,33 @@ func TestNewestMessageOfAPod(t *testing.T) {
 // could not read.
 func TestResumeWithAHole(t *testing.T) {
 	t.Parallel()
-	f := startField(t, fieldOptions{})
-	at := f.newest()
-	stream := streamAt(t, f.server.URL)
-	before := stateOf(t, stream).LastSeq
-	f.a.steps(5)
-	f.converges()
-	kit.Must(t, stream.DeleteMsg(t.Context(), before+1))
-	c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a)
-	c.eventually(func() error {
-		if c.Gaps != 1 || c.events[0].Type != pleg.Gap || c.events[0].Node != f.a.name {
-			return fmt.Errorf("%d Gaps, and %+v", c.Gaps, c.events)
-		}
-		return c.Has(f.a.name, f.a.node.Truth())
-	})
+	for name, spoil := range map[string]func(t *testing.T, url string, next uint64){
+		"removed": func(t *testing.T, url string, next uint64) {
+			kit.Must(t, streamAt(t, url).DeleteMsg(t.Context(), next))
+		},
+		"garbage": func(t *testing.T, url string, _ uint64) {
+			_, err := jetStream(t, connect(t, url)).Publish(t.Context(), "pleg.v2.test_example.node-a.uid", []byte("garbage"))
+			kit.Must(t, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			at, next := f.newest(), stateOf(t, streamAt(t, f.server.URL)).LastSeq+1
+			f.a.steps(5)
+			f.converges()
+			f.a.stop() // it would replace the message
+			spoil(t, f.server.URL, next)
+			c := watch(t, f.server.URL, fleet.WatchOptions{After: &at}, f.a)
+			c.eventually(func() error {
+				i := slices.IndexFunc(c.events, func(ev fleet.Event) bool { return ev.Type == pleg.Gap })
+				if c.Gaps != 1 || c.events[i].Node != f.a.name {
+					return fmt.Errorf("%d Gaps, and %+v", c.Gaps, c.events)
+				}
+				return c.Has(f.a.name, f.a.node.Truth())
+			})
+		})
+	}
 }
 
 // What comes between the replay of a hole and the last message that the replay had has no position: who resumed there would get
@@ -397,9 +410,21 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "node-a") || !strings.Contains(string(out), "node-b") {
 		t.Errorf("pods: %v\n%s", err, out)
 	}
+	a.stop()
+	kit.Must(t, states.Forget(t.Context(), a.name))
+	until(t, func() error { // the mirror still has the pods of the node
+		replay := newOracle(true)
+		for ev, err := range fleet.Watch(t.Context(), mirror, fleet.WatchOptions{Cluster: cluster, Stream: "copy", Replay: true}) {
+			kit.Must(t, err)
+			if replay.Add(ev); replay.Synced {
+				break
+			}
+		}
+		return replay.Has(a.name, nil)
+	})
 }
 
-// What an account requires: a size of each stream. A file has the user and the password.
+// What an account requires: a size of each stream. A file contains the user and the password.
 func TestAccountWithSizes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "accounts { A: { users: [{user: a, password: x}], jetstream: {max_bytes_required: true, max_file: 200M} } }")

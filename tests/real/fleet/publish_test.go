@@ -55,7 +55,7 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// States has every pod with its status.
+// States contains every pod with its status.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})

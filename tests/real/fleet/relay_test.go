@@ -24,7 +24,7 @@ type relay struct {
 	held    sync.RWMutex
 	holding atomic.Bool
 	wait    sync.WaitGroup
-	// trap is what makes the relay hold data from itself on.
+	// trap is a text: from it on, the relay holds data.
 	trap atomic.Pointer[trap]
 	// lost is set by strand, for the connections that are open then. The next ones have another.
 	lost *atomic.Bool

@@ -169,7 +169,7 @@ func (s *scale) change(duration time.Duration) {
 	}
 }
 
-// use returns what a process uses.
+// use returns the usage of a process.
 func use(pid int) process.Use {
 	use, _ := process.UseOf(pid) // it counts as nothing
 	return use

@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// result has the measurements of one kind of kubelet over all runs.
+// result contains the measurements of one kind of kubelet over all runs.
 type result struct {
 	// rows are the names of the figures in the order of their measurement.
 	rows   []string
@@ -53,7 +53,7 @@ func (r *result) count(errors map[string]int) {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// table has what cell says of each figure.
+// table contains the text of cell for each figure.
 func table(title string, kinds []string, results map[string]*result, cell func(sorted []float64) string) string {
 	var out strings.Builder
 	fmt.Fprintf(&out, "| %s | %s |\n", title, strings.Join(kinds, " | "))
@@ -97,7 +97,7 @@ func spread(v []float64) string {
 	return fmt.Sprintf("%s (%s to %s), %s ± %s", number(median(v)), number(v[0]), number(v[len(v)-1]), number(average), number(deviation))
 }
 
-// number has no more digits than a reader needs.
+// number prints no more digits than a reader needs.
 func number(v float64) string {
 	if v < 10 {
 		return fmt.Sprintf("%.2g", v)

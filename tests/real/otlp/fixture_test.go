@@ -40,7 +40,7 @@ func startAgent(t *testing.T, environment []string) *agent {
 	return a
 }
 
-// awaitLog waits until the log has a number of lines with a text.
+// awaitLog waits until the log contains a number of lines with a text.
 func (a *agent) awaitLog(part string, lines int) {
 	a.t.Helper()
 	process.Eventually(a.t, "the log", func(context.Context) error {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -63,4 +64,19 @@ func Resource(node, cluster string) (string, error) {
 	f.nats.cluster = cluster
 	r, err := f.resource(node)
 	return r.Encoded(attribute.DefaultEncoder()), err
+}
+
+// AllFlags returns the flags of all commands, as "run --nats".
+func AllFlags() (names []string) {
+	commands := []*cobra.Command{newRoot(Process{}.withDefaults())}
+	for len(commands) > 0 {
+		c := commands[0]
+		commands = append(commands[1:], c.Commands()...)
+		c.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			if f.Name != "help" && f.Name != "no-descriptions" { // cobra's
+				names = append(names, strings.TrimPrefix(c.CommandPath(), Name+" ")+" --"+f.Name)
+			}
+		})
+	}
+	return names
 }

@@ -73,7 +73,7 @@ func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) {
 	}
 }
 
-// TestExamineSimulated has causes that no fault of the command simulate has. All pods have two
+// TestExamineSimulated tests causes that no fault of the command simulate makes. All pods have two
 // containers.
 func TestExamineSimulated(t *testing.T) {
 	for _, test := range []struct {

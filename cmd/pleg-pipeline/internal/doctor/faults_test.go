@@ -65,7 +65,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	}
 }
 
-// wanted returns the first finding for a fault, and what its evidence has.
+// wanted returns the first finding for a fault, and a text in its evidence.
 func wanted(call, kind string, ofPod bool) (cause verdict.Cause, severity verdict.Severity, evidence string) {
 	status := strings.HasSuffix(call, "Status")
 	of := map[string]string{"PodSandboxStatus": "PodSandboxStatus", "ContainerStatus": "ContainerStatus of nginx"}[call]

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 )
 
-// Node has the kernel's figures. Unknown figures are left out.
+// Node contains the kernel's figures. Unknown figures are left out.
 type Node struct {
 	// IOPressure, CPUPressure and MemoryPressure are the percentages of the last ten
 	// seconds in which a process waited for the resource.

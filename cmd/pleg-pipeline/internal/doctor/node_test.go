@@ -39,7 +39,7 @@ func stub(containers ...*runtimeapi.Container) *rawruntime.Runtime {
 	return s
 }
 
-// TestExamineNode has causes that are not in the lists.
+// TestExamineNode tests causes that are not in the lists.
 func TestExamineNode(t *testing.T) {
 	quiet := fstest.MapFS{
 		"io":     {Data: []byte("some avg10=1.50 avg60=0.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=1\n")},

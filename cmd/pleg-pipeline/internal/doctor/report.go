@@ -47,7 +47,7 @@ type Counts struct {
 	Exited     int `json:"exited"`
 }
 
-// count counts what the cache of a pipeline has.
+// count counts the pods and containers in the cache of a pipeline.
 func (c *Counts) count(pods []cache.Entry) {
 	for _, e := range pods {
 		c.Pods++
@@ -132,7 +132,7 @@ func (d *Daemon) Endpoint() string {
 	return d.status.Endpoint
 }
 
-// NewDaemon returns what the status of a daemon says.
+// NewDaemon returns the facts in the status of a daemon.
 func NewDaemon(socket string, s pleg.Status) *Daemon {
 	return &Daemon{Socket: socket, Verdict: verdict.Of(s), status: s}
 }

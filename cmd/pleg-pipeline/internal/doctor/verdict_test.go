@@ -22,9 +22,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestVerdictNamesTheCulprit compares the first line of reports, which has the pod, the container,
+// TestVerdictNamesTheCulprit compares the first line of reports, which names the pod, the container,
 // the call and its age. What the daemon knows is in it, unless the examination shows that the pod
-// answers again. Package verdict has the other cases.
+// answers again. Package verdict tests the other cases.
 func TestVerdictNamesTheCulprit(t *testing.T) {
 	const well = "OK: the node is healthy, its 2 pods answer"
 	// The call of the pod web-0.
@@ -156,7 +156,7 @@ func requireWidth(t *testing.T, text string, width int) {
 	}
 }
 
-// TestLineFitsThePlugin has names that are as long as they may be, and a long reason.
+// TestLineFitsThePlugin uses names that are as long as they may be, and a long reason.
 func TestLineFitsThePlugin(t *testing.T) {
 	name := strings.Repeat("p", 253)
 	hung := pleg.Quarantined{UID: "u1", Namespace: strings.Repeat("n", 63), Name: name, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"}}
@@ -173,7 +173,7 @@ func TestLineFitsThePlugin(t *testing.T) {
 	}
 }
 
-// TestDenied has a runtime that this process may not ask: that says nothing about the node, unless a daemon
+// TestDenied uses a runtime that this process may not ask: that says nothing about the node, unless a daemon
 // knows more.
 func TestDenied(t *testing.T) {
 	denied := verdict.Finding{Cause: verdict.NoPermission, Severity: verdict.Problem, Summary: "the runtime cannot be asked"}
@@ -188,7 +188,7 @@ func TestDenied(t *testing.T) {
 	}
 }
 
-// TestDaemonThatEnded has a runtime at an address that only the daemon knew: nobody says that the runtime is
+// TestDaemonThatEnded uses a runtime at an address that only the daemon knew: nobody says that the runtime is
 // stopped.
 func TestDaemonThatEnded(t *testing.T) {
 	r := doctor.Judge(doctor.SilentDaemon("/run/d", "it has ended", nil))

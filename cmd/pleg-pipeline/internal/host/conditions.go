@@ -38,7 +38,7 @@ func lasting(before, found []pleg.Trouble, now time.Time) []pleg.Trouble {
 	return found
 }
 
-// notReady returns what the runtime says of itself that does not work.
+// notReady returns the conditions that the runtime reports as not ready.
 func notReady(ctx context.Context, runtime grpc.ClientConnInterface) (all []pleg.Trouble, err error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

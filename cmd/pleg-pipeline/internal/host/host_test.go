@@ -42,7 +42,7 @@ var proc = fstest.MapFS{
 	"8/stat": {Data: []byte("8 (other) S 1")}, "8/fd/3": {Data: []byte("socket:[80]"), Mode: fs.ModeSymlink},
 }
 
-// TestUnread watches clients with something to read. looks is what is unread each second; after the
+// TestUnread watches clients with something to read. looks are the unread bytes of each second; after the
 // last, nothing changes for nine seconds, and then all is read.
 func TestUnread(t *testing.T) {
 	const agent, again, other, unknown = 70, 71, 80, 90 // the agent has two connections

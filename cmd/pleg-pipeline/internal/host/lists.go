@@ -45,7 +45,7 @@ type List struct {
 	Largest []PodSize `json:"largest,omitempty"`
 }
 
-// PodSize is what one pod has in a list, in bytes.
+// PodSize is the size of one pod in a list, in bytes.
 type PodSize struct {
 	Pod         string `json:"pod"`
 	Bytes       int    `json:"bytes"`
@@ -113,7 +113,7 @@ type item struct {
 	hasMetadata, isUTF8 bool
 }
 
-// items returns the items of the answer. The pod of a container is what the kubelet's labels say.
+// items returns the items of the answer. The kubelet's labels name the pod of a container.
 func (a *listAnswer) items() (all []item) {
 	switch m := a.message.(type) {
 	case *runtimeapi.ListPodSandboxResponse:
@@ -207,10 +207,10 @@ func (l *List) measure(answer *listAnswer, names map[string]string) {
 	l.Largest = l.Largest[:min(named, len(l.Largest))]
 }
 
-// words are what people call what a list has.
+// words are the names that people use for the items of a list.
 var words = map[string]string{"ListPodSandbox": "sandboxes", "ListContainers": "containers"}
 
-// trouble returns what is wrong with the size of a list that the runtime still sends. The client knows
+// trouble describes the problem with the size of a list that the runtime still sends. The client knows
 // of one that it does not.
 func (l *List) trouble() (pleg.Trouble, bool) {
 	if float64(l.Bytes) < fullList*float64(l.LimitBytes) {
@@ -251,7 +251,7 @@ func (it *item) malformed() string {
 	return ""
 }
 
-// malformed returns what is wrong with the items of the lists.
+// malformed describes the malformed items of the lists.
 func malformed(items []item, names map[string]string) (all []pleg.Trouble) {
 	for _, method := range []string{"ListPodSandbox", "ListContainers"} {
 		var bad []string

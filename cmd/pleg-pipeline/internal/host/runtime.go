@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Runtime is a runtime with what is watched beside its pods: whoever diagnoses a node runs its
+// Runtime is a runtime, and the things watched beside its pods: whoever diagnoses a node runs its
 // pipeline on one.
 type Runtime struct {
 	*cri.Client

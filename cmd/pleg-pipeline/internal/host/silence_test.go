@@ -65,7 +65,7 @@ func (s *announced) RecvMsg(any) error {
 	}
 }
 
-// TestSilence has a runtime on which a start waits. It is asked for its events, and must announce what
+// TestSilence uses a runtime on which a start waits. It is asked for its events, and must announce what
 // changes.
 func TestSilence(t *testing.T) {
 	containerd2 := &runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}

@@ -4,5 +4,5 @@ package host
 
 import "errors"
 
-// Sockets returns an error: only Linux lists sockets with what is unread.
+// Sockets returns an error: only Linux lists sockets with their unread bytes.
 func Sockets() ([]Socket, error) { return nil, errors.ErrUnsupported }

@@ -49,7 +49,7 @@ func pods(n, annotations int) *rawruntime.Runtime {
 	return r
 }
 
-// TestTroubles has a runtime with one trouble each. It is found in the first seconds, keeps its time, and is
+// TestTroubles uses a runtime with one trouble each. It is found in the first seconds, keeps its time, and is
 // over with its cause.
 func TestTroubles(t *testing.T) {
 	container := func(c *runtimeapi.Container) *rawruntime.Runtime {
@@ -112,7 +112,7 @@ func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface,
 	}
 }
 
-// TestCounts has caches with many dead containers, and with sandboxes without an address.
+// TestCounts uses caches with many dead containers, and with sandboxes without an address.
 func TestCounts(t *testing.T) {
 	status := func(running, exited, dead int, ips ...string) *pleg.PodStatus {
 		s := &pleg.PodStatus{UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true, IPs: ips}}}

@@ -21,7 +21,7 @@ type Socket struct {
 	Path string
 	// Inode identifies this end, Peer the other end.
 	Inode, Peer uint32
-	// Unread is what was sent to the peer and not read, in bytes of the kernel's memory.
+	// Unread is the data sent to the peer and not read, in bytes of the kernel's memory.
 	Unread int
 }
 

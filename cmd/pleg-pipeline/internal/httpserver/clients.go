@@ -13,7 +13,7 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// CheckWebConfig returns what is wrong with a web configuration for [Serve]. An empty path
+// CheckWebConfig returns the error of a web configuration for [Serve]. An empty path
 // means no configuration and is correct.
 func CheckWebConfig(path string) error {
 	if err := web.Validate(path); err != nil {

@@ -258,7 +258,7 @@ func TestStreamOutlivesRequestTimeout(t *testing.T) {
 	})
 }
 
-// Each parameter reaches what it is for.
+// Each parameter sets its option.
 func TestParametersOfEvents(t *testing.T) {
 	r := httptest.NewRequest("GET", "/events?name=n&replay&bookmarks&namespace=shop&namespace=bank&pod=a,b&selector=app%3Dweb&type=ContainerDied&sandboxes=0&network&words&since=epoch:7", nil)
 	got, words, err := httpserver.SubscribeOptions(r)

@@ -13,5 +13,5 @@ const (
 // LimitRate is the handler that limits the rate of requests.
 var LimitRate = limitRate
 
-// SubscribeOptions is what a request asks for.
+// SubscribeOptions are the options in a request.
 var SubscribeOptions = subscribeOptions

@@ -91,7 +91,7 @@ func shutDownAfter(ctx context.Context, server *http.Server) (ended func()) {
 	}
 }
 
-// CheckAddress returns what is wrong with an address for [Listen].
+// CheckAddress returns an error for an unusable address for [Listen].
 func CheckAddress(address string) error {
 	_, err := completeAddress(address)
 	return err

@@ -201,7 +201,7 @@ func (e *Exporter) flush(ctx context.Context) error {
 
 // isRejection reports whether an error is an answer that forbids to send the request again. The
 // OTLP specification (1.7, "Failures") lists the codes of gRPC. Over HTTP the client itself
-// repeats what may be repeated.
+// repeats requests that may be repeated.
 func isRejection(err error) bool {
 	if _, ok := errors.AsType[net.Error](err); ok || errors.Is(err, io.ErrUnexpectedEOF) {
 		return false // no answer

@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// answer is what a receiver does with a request. Unless keep is true, it loses the records.
+// answer is a receiver's answer to a request. Unless keep is true, it loses the records.
 type answer struct {
 	keep bool
 	err  error

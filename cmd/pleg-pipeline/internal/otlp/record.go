@@ -95,7 +95,7 @@ func body(ev *pleg.Event) string {
 // 4 MiB that a gRPC server accepts.
 const maxText = 512
 
-// text returns s as protobuf allows it: a runtime may say what is not UTF-8, and one such
+// text returns s as protobuf allows it: a runtime may send text that is not UTF-8, and one such
 // text would make the whole request invalid.
 func text(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxText)], string(utf8.RuneError))

@@ -19,7 +19,7 @@ func NewShortRecorder(out Output, queue int) *Recorder {
 	return &Recorder{Tap: newTap(queue), out: out}
 }
 
-// Save writes what Run has kept, after it has returned.
+// Save writes the calls that Run has kept, after Run has returned.
 func (i *Incidents) Save(to io.Writer) error { return i.save(to) }
 
 // KeepTexts ends the redaction.

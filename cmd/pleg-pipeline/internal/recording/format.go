@@ -31,7 +31,7 @@ type Header struct {
 	Version int    `json:"version"`
 	// Program is the version of the program that made the recording.
 	Program string `json:"program,omitempty"`
-	// Began is what all other times count from.
+	// Began is the time from which all other times count.
 	Began    time.Time `json:"began"`
 	Redacted bool      `json:"redacted"`
 }
@@ -112,7 +112,7 @@ func itemsOf(list proto.Message) protoreflect.List {
 	return m.Mutable(m.Descriptor().Fields().ByNumber(1)).List()
 }
 
-// line is a line of the file after the header. It has one of Same, List, Answer, Error,
+// line is a line of the file after the header. It contains one of Same, List, Answer, Error,
 // Pending, Node and End.
 type line struct {
 	At      offset          `json:"at"`

@@ -152,7 +152,7 @@ func (i *Incidents) save(to io.Writer) error {
 	return err
 }
 
-// removeOldest removes what is more than maxIncidents files.
+// removeOldest removes the files above maxIncidents.
 func (i *Incidents) removeOldest() error {
 	files, _ := filepath.Glob(filepath.Join(i.dir, "incident-*.jsonl.gz")) // sorted by time
 	var errs []error

@@ -112,7 +112,7 @@ func writeFile(t *testing.T, path string) {
 	kit.Must(t, os.WriteFile(path, nil, 0o600))
 }
 
-// checkIncidents opens what three incidents have left.
+// checkIncidents opens the files of three incidents.
 func checkIncidents(t *testing.T, dir string) {
 	t.Helper()
 	files, _ := filepath.Glob(filepath.Join(dir, "*"))
@@ -132,7 +132,7 @@ func checkIncidents(t *testing.T, dir string) {
 	}
 }
 
-// TestIncidentKeepsTheCause has a shim that stops, and then a disk that gets full: no answer of the runtime
+// TestIncidentKeepsTheCause uses a shim that stops, and then a disk that gets full: no answer of the runtime
 // shows either. Each is an incident, and a replay says what was wrong, of the same redacted pod.
 func TestIncidentKeepsTheCause(t *testing.T) {
 	t.Parallel()

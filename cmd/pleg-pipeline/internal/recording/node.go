@@ -39,13 +39,13 @@ func (e *encoder) nodeLine(at time.Duration, s pleg.Status) (line, bool) {
 	return line{At: offset(at), Node: text, size: len(text)}, true
 }
 
-// ofNode returns what the details say of the node alone.
+// ofNode returns the part of the details that is about the node alone.
 func ofNode(details any) nodestate.State {
 	n := nodestate.Of(details)
 	return nodestate.State{Stuck: n.Stuck, Unread: n.Unread, Disk: n.Disk}
 }
 
-// addNode adds what a line says of the node.
+// addNode adds the node's state in a line.
 func (l *loader) addNode(at time.Duration, text []byte) error {
 	var message plegv1.PipelineStatus
 	if err := (protojson.UnmarshalOptions{DiscardUnknown: true}).Unmarshal(text, &message); err != nil {

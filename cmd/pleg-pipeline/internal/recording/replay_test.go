@@ -116,7 +116,7 @@ func delayed(t *testing.T, data []byte) []byte {
 	})
 }
 
-// forgetErrors removes the pods whose inspection failed in want: their errors depend on which call
+// forgetErrors removes from want the pods whose inspection failed: their errors depend on which call
 // of the pod is made first.
 func forgetErrors(want, got observed) {
 	maps.DeleteFunc(want.states, func(uid pleg.PodUID, state string) bool {

@@ -85,7 +85,7 @@ func (s *Server) handle(_ any, stream grpc.ServerStream) error {
 }
 
 // play waits for the time of an answer and for as long as the call took, and returns its error.
-// A call that had no answer hangs.
+// A call that was not answered hangs.
 func (s *Server) play(ctx context.Context, c *call) error {
 	if c.pending {
 		<-ctx.Done()

@@ -34,7 +34,7 @@ type shim struct {
 const fewTries = 5
 
 // seek looks for the processes of the containers that are new. Only for a container without a shim
-// it reads what runs on the node.
+// it reads the processes of the node.
 func (w *Watcher) seek(pods []cache.Entry, now time.Time) {
 	for _, s := range w.shims {
 		s.children = nil
@@ -122,7 +122,7 @@ func (w *Watcher) drop(s *shim) {
 	_ = s.stat.Close()
 }
 
-// scan is what runs on the node, as one look shows it.
+// scan contains the processes of the node at one time.
 type scan struct {
 	// adopted are the processes that init has adopted, the oldest first.
 	adopted []int

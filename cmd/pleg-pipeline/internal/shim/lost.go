@@ -76,7 +76,7 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 }
 
 // verbose is what containerd and CRI-O report of a container if asked to be verbose. Only
-// containerd has the type of the runtime and its options.
+// containerd contains the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
 	SandboxID      string `json:"sandboxID"`

@@ -38,7 +38,7 @@ func (c changing) ReadFile(name string) ([]byte, error) {
 	return c.MapFS.ReadFile(name)
 }
 
-// TestFindsLostEnds has a running container with and without a process. Only a container
+// TestFindsLostEnds uses a running container with and without a process. Only a container
 // that has certainly ended is reported.
 func TestFindsLostEnds(t *testing.T) {
 	busy, empty := &fstest.MapFile{Data: []byte("populated 1\nfrozen 0\n")}, &fstest.MapFile{Data: []byte("populated 0\nfrozen 0\n")}
@@ -141,7 +141,7 @@ func (r *verboseRuntime) Invoke(_ context.Context, _ string, _, answer any, _ ..
 	return nil
 }
 
-// TestDuringAnEnd has a container that ends while the daemon begins: the runtime says so at the next
+// TestDuringAnEnd uses a container that ends while the daemon begins: the runtime says so at the next
 // question, and nothing is lost.
 func TestDuringAnEnd(t *testing.T) {
 	for name, after := range map[string]time.Duration{"before the first look": 0, "between two looks": 1500 * time.Millisecond, "later": time.Minute} {

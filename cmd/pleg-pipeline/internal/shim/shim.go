@@ -144,7 +144,7 @@ func (w *Watcher) forgetAll() {
 	}
 }
 
-// look publishes what is wrong now.
+// look publishes the present troubles.
 func (w *Watcher) look(ctx context.Context, p Pipeline, runtime grpc.ClientConnInterface, now time.Time) {
 	w.looks++
 	pods := slices.DeleteFunc(p.Cache().List(), func(e cache.Entry) bool { return e.Last == nil })
@@ -262,7 +262,7 @@ func (w *Watcher) noteEnds(now time.Time) {
 
 func (w *Watcher) follow(pid int) bool { return pid != 0 && w.o.Follower.Follow(pid) == nil }
 
-// lookAt returns what is wrong with a pod: at most one trouble for each container and each shim.
+// lookAt returns the troubles of a pod: at most one trouble for each container and each shim.
 func (w *Watcher) lookAt(p Pipeline, e cache.Entry, idle []*shim, now time.Time) (all []nodestate.Stuck) {
 	pod := nodestate.Stuck{UID: e.UID, Namespace: e.Last.Namespace, Name: e.Last.Name}
 	named := make(map[int]bool) // shims with a container that has ended

@@ -398,7 +398,7 @@ func TestIdleNode(t *testing.T) {
 	})
 }
 
-// TestHangingPod has a shim of which a thread waits for a disk. It is found while an inspection of its pod
+// TestHangingPod uses a shim of which a thread waits for a disk. It is found while an inspection of its pod
 // hangs.
 func TestHangingPod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -415,7 +415,7 @@ func TestHangingPod(t *testing.T) {
 	})
 }
 
-// TestBusyRuntime has a container whose end the runtime does not know, while it does not answer as usual: that
+// TestBusyRuntime uses a container whose end the runtime does not know, while it does not answer as usual: that
 // time does not count.
 func TestBusyRuntime(t *testing.T) {
 	since := time.Unix(1, 0)
@@ -471,7 +471,7 @@ func TestBusyRuntime(t *testing.T) {
 	}
 }
 
-// TestNodeStaysOverloaded has a container whose end the runtime never tells.
+// TestNodeStaysOverloaded uses a container whose end the runtime never tells.
 func TestNodeStaysOverloaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &node{cache: podcache.New()}

@@ -19,7 +19,7 @@ const (
 	rateSeconds = 60
 )
 
-// model is what the view shows. Only the loop uses it.
+// model contains the data of the view. Only the loop uses it.
 type model struct {
 	state  State
 	loaded bool // whether there is a state
@@ -60,7 +60,7 @@ func newModel(o Options) *model {
 	return &model{pods: make(map[pleg.PodUID]*pod), filter: o.Filter, sort: Orders()[0]}
 }
 
-// apply stores what the source has answered.
+// apply stores an answer of the source.
 func (m *model) apply(u update, now time.Time) {
 	if u.err != nil {
 		m.err = u.err
@@ -169,7 +169,7 @@ func (m *model) arrange(now time.Time) {
 // Orders are the orders of the pods; the first is the default.
 func Orders() []string { return append([]string{"severity", "events"}, view.PodOrders()...) }
 
-// compare orders two pods. By severity, what is wrong comes first, then the busiest, then
+// compare orders two pods. By severity, pods with trouble come first, then the busiest, then
 // the most restarted.
 func compare(order string, a, b *pod) int {
 	busier := cmp.Compare(len(b.recent), len(a.recent))

@@ -49,7 +49,7 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 		return width <= narrow && (c.Name == "EV/M" || c.Name == "AGE")
 	})
 	view.Fit(columns, 1, width-lastWidth)
-	columns[len(columns)-1].Width = width // what is left
+	columns[len(columns)-1].Width = width // the rest
 	return columns
 }
 

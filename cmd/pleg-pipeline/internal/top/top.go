@@ -1,7 +1,7 @@
 // Package top is the full-screen view of a pipeline or of a cluster: its health, its pods
 // and its events.
 //
-// One loop owns the model and the screen. Two goroutines send it what they get from the
+// One loop owns the model and the screen. Two goroutines send it the data of the
 // source: one follows the events, the other asks for the status and the pods.
 package top
 
@@ -23,7 +23,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Source is where the view gets what it shows: one node, or a cluster.
+// Source is the origin of the view's data: one node, or a cluster.
 type Source interface {
 	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
 	// reports broken connections as [client.Options] says; disconnected may be nil.
@@ -41,15 +41,15 @@ type State struct {
 	Cluster *Cluster
 }
 
-// Cluster is what is known of the nodes of a cluster.
+// Cluster describes the nodes of a cluster.
 type Cluster struct {
 	// Figures are names and values.
 	Figures [][2]string
-	// Problem is what is wrong with a node; empty for nothing.
+	// Problem names the problem of a node; empty if there is none.
 	Problem string
 }
 
-// Verdict returns what is wrong with the node or the cluster.
+// Verdict returns the problems of the node or the cluster.
 func (s State) Verdict(now time.Time) verdict.Verdict {
 	if s.Cluster != nil {
 		return view.ClusterVerdict(s.Cluster.Problem, s.Pods, now)
@@ -92,7 +92,7 @@ func Run(ctx context.Context, on tcell.Screen, from Source, o Options) error {
 	return err
 }
 
-// update is what the source says when asked.
+// update is an answer of the source.
 type update struct {
 	state State
 	err   error

@@ -110,7 +110,7 @@ func ReadFigures(ctx context.Context, pipe *pipeline.Pipeline, gatherer promethe
 	return f
 }
 
-// addStatus adds what the pipeline says of itself.
+// addStatus adds the figures of the pipeline's status.
 func (f *Figures) addStatus(s pleg.Status) {
 	f.At = s.At
 	f.Lister.PeriodSeconds, f.Lister.Failures = s.Relist.Period.Seconds(), s.Relist.Failures

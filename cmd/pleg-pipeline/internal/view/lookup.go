@@ -24,7 +24,7 @@ type Lookup struct {
 	// RemovedAt is missing while the container exists.
 	RemovedAt  *time.Time `json:"removedAt,omitempty"`
 	CgroupPath string     `json:"cgroupPath,omitempty"`
-	// Finding is what is wrong with its pod; nil if nothing is.
+	// Finding is the problem of its pod; nil if there is none.
 	Finding *verdict.Finding `json:"finding,omitempty"`
 }
 

@@ -2,7 +2,7 @@ package view
 
 import dto "github.com/prometheus/client_model/go"
 
-// addMetrics adds what only the metrics contain. A metric that is missing counts as 0.
+// addMetrics adds the figures that only the metrics contain. A metric that is missing counts as 0.
 func (f *Figures) addMetrics(families []*dto.MetricFamily) {
 	m := make(metrics, len(families))
 	for _, family := range families {

@@ -10,7 +10,7 @@ import (
 )
 
 // ClusterVerdict returns the verdict on the pods of many nodes. problem is what is wrong with a
-// node; empty for nothing.
+// node; empty if there is none.
 func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 	var all []verdict.Finding
 	if problem != "" {

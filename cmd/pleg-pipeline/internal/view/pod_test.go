@@ -88,7 +88,7 @@ func inspected(s *pleg.PodStatus) view.Pod {
 }
 
 // TestListKeepsWhatIsKnown requires that a pod whose inspection hangs or fails keeps its
-// name and what was known of it.
+// name and last known state.
 func TestListKeepsWhatIsKnown(t *testing.T) {
 	listed := &pleg.Pod{
 		UID: "u", Namespace: "shop", Name: "web", Labels: map[string]string{"app": "web"},

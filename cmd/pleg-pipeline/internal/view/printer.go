@@ -1,4 +1,4 @@
-// Package view is what the program shows of pods, events and stages, on the command line
+// Package view shows pods, events and stages, on the command line
 // and over HTTP. The JSON forms are outputs of the program; a [Printer] also makes text
 // for people.
 package view
@@ -150,7 +150,7 @@ func (p *Printer[T]) cell(value string, width int, color string) {
 	p.line.WriteString(strings.Repeat(" ", max(0, width-utf8.RuneCountInString(value))+gap))
 }
 
-// flush writes what Print has made as whole lines.
+// flush writes the lines of Print, each of them whole.
 func (p *Printer[T]) flush() error {
 	text := p.line.Bytes()
 	if p.options.Format.hasColumns() {

@@ -20,7 +20,7 @@ const (
 	Unknown = "unknown"
 	// NotReady means that the newest sandbox is not ready, or that a container does not run.
 	NotReady = "notready"
-	// Ready means what kubectl means by it, without probes, which a runtime does not know: the
+	// Ready is as in kubectl, without probes, which a runtime does not know: the
 	// sandbox is ready, and all containers run.
 	Ready = "ready"
 )
@@ -48,7 +48,7 @@ func States() []string {
 	return names
 }
 
-// stateOf has the states of pods with a finding. With any other cause, an inspection has failed.
+// stateOf contains the states of pods with a finding. With any other cause, an inspection has failed.
 var stateOf = map[verdict.Cause]string{
 	verdict.HungContainer: Hung,
 	verdict.HungShim:      Hung,

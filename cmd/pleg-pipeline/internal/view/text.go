@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Printable replaces what is not printable in a text from the runtime, which could
+// Printable replaces the unprintable characters of a text from the runtime, which could
 // otherwise move the cursor or break the line.
 func Printable(s string) string { return printable(s, "") }
 

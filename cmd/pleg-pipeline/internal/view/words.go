@@ -47,7 +47,7 @@ func ContainerName(ev *pleg.Event) string {
 	return ev.ContainerName
 }
 
-// What returns what happened in a word or two, such as "died 137".
+// What describes the event in a word or two, such as "died 137".
 func What(ev *fleet.Event) string {
 	name := eventtype.Of(ev.Type).Name
 	word := name[strings.LastIndexByte(name, '.')+1:]
@@ -57,7 +57,7 @@ func What(ev *fleet.Event) string {
 	return word
 }
 
-// Why returns what else an event says, such as "OOMKilled, ran 3m". Reasons that say no more than
+// Why returns the details of an event, such as "OOMKilled, ran 3m". Reasons that say no more than
 // the exit code are left out.
 func Why(ev *fleet.Event) string {
 	if ev.Type == pleg.Gap {
@@ -76,7 +76,7 @@ func Why(ev *fleet.Event) string {
 	return strings.Join(parts, ", ")
 }
 
-// Words is an event with what people read of it.
+// Words is an event with its words for people.
 type Words struct {
 	pleg.Event
 	Severity string `json:"severity"`
@@ -96,7 +96,7 @@ func WordsOf(ev pleg.Event) Words {
 	}
 }
 
-// GapText returns what a Gap says.
+// GapText describes a Gap.
 func GapText(ev *fleet.Event) string {
 	missing := "events are missing: "
 	if ev.Missed > 0 {
@@ -141,7 +141,7 @@ func eventDetails(ev *fleet.Event) string {
 	return strings.Join(parts, ", ")
 }
 
-// podDetails returns what is wrong with the pod, beginning with why its state is not known.
+// podDetails returns the problems of the pod, beginning with why its state is not known.
 func podDetails(p *Pod) string {
 	var parts []string
 	if complaint := p.Complaint(time.Now()); complaint != "" {

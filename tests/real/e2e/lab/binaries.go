@@ -66,7 +66,7 @@ func moduleDir(ctx context.Context) (string, error) {
 
 // module is a runtime whose version is in a go.mod.
 type module struct {
-	folder   string // in tests/real/e2e, has the go.mod
+	folder   string // in tests/real/e2e, with the go.mod
 	path     string
 	name     string
 	commands []string // folders in the module

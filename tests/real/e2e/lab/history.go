@@ -40,7 +40,7 @@ type Entry struct {
 	Began, Ended time.Time
 }
 
-// History is what happened to the pods of a lab. It is safe for concurrent use.
+// History is the history of the pods of a lab. It is safe for concurrent use.
 type History struct {
 	mu      sync.Mutex
 	entries []Entry

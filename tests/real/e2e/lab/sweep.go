@@ -158,10 +158,10 @@ func (p place) removeNetwork(ctx context.Context) error {
 	return err
 }
 
-// shimSockets has the sockets of the shims of containerd 1.
+// shimSockets are the sockets of the shims of containerd 1.
 const shimSockets = "/run/containerd/s"
 
-// removeOldFiles deletes what containerd 1 leaves outside the lab's folder: the
+// removeOldFiles deletes the files that containerd 1 leaves outside the lab's folder: the
 // sockets of killed shims and libcni's results for loopback interfaces. Both are
 // named after the sandbox, which only the history has.
 func (l *Lab) removeOldFiles() {

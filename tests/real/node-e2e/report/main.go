@@ -18,7 +18,7 @@ import (
 // kinds are the kubelets, in the order of the table.
 var kinds = []string{"stock", "small-step", "both-steps", "pipeline"}
 
-// outcomes are what a spec can end with. A spec that did not run has none.
+// outcomes are the ends of a spec. A spec that did not run is without one.
 var outcomes = []string{"passed", "failed", "skipped"}
 
 // results are the outcomes of specs, by kubelet.
@@ -46,7 +46,7 @@ type junit struct {
 	} `xml:"testsuite>testcase"`
 }
 
-// read returns what the reports of a folder contain.
+// read returns the content of the reports in a folder.
 func read(folder string) (results, error) {
 	files, err := filepath.Glob(filepath.Join(folder, "*", "*", "report", "junit_*.xml"))
 	if err != nil || len(files) == 0 {

@@ -1,0 +1,187 @@
+package cli_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// flagRow gives flags values that are not the default. What the command prints, or sends to a NATS server, then
+// contains want; or the tests of the file seenBy see that the flags act. Flags without a command in front of
+// them are the same in all commands.
+type flagRow struct{ flags, args, want, seenBy string }
+
+const (
+	replayed = "events --connect DAEMON --replay --follow=false "
+	tests    = "../../../../tests/"
+)
+
+var flagRows = []flagRow{
+	{"--nats-context", "pods NATS --nats-context /none/context", "/none/context", ""},
+	{"--creds", "pods NATS --creds /none/creds", "/none/creds", ""},
+	{"--nkey", "pods NATS --nkey /none/seed", "/none/seed", ""},
+	{"--tlscert", "pods TLS --tlscert /none/cert --tlskey KEY", "/none/cert", ""},
+	{"--tlskey", "pods TLS --tlscert CERT --tlskey /none/key", "/none/key", ""},
+	{"--tlsca", "pods TLS --tlsca /none/ca", "/none/ca", ""},
+	{"--nats-domain", "pods NATS --nats-domain hub", "$JS.hub.API", ""},
+	{"--nats-stream", "pods NATS --nats-stream mirror", "STREAM.INFO.mirror", ""},
+	{"--cluster --fleet", "pods NATS", "pleg-v2-c", ""},
+	{"--node", "", "", tests + "real/fleet/program_test.go"},
+	{"fleet create --replicas", "fleet create NATS --replicas 3", `"num_replicas":3`, ""},
+	{"fleet create --max-age", "fleet create NATS --max-age 9s", `"max_age":9000000000`, ""},
+	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M", `"max_bytes":5242880`, ""},
+	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
+	{"fleet forget --silent-for", "fleet forget NATS --silent-for 9s", "API.STREAM.INFO.", ""},
+	{"run --nats --nats-max-bytes", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-max-bytes 5M", `"max_bytes":5242880`, ""},
+	{"run --otlp", "", "", "run_test.go"},
+
+	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},
+	{"--config", "pods --config /none/config", "/none/config", ""},
+	{"--connect", "pods --connect /none/daemon", "/none/daemon", ""},
+	{"--log-level --log-format", "events -r FAILING -v warn --log-format json", `"level":"WARN","msg":"inspection failed`, ""},
+	{"--no-headers", "", "", "kubectl_test.go"},
+	{"doctor --output", "doctor -r /none/socket -o json", `"cause": "runtime stopped"`, ""},
+	{"events --output", replayed + "-o json", `"podName":`, ""},
+	{"lookup --output", "lookup CONTAINER --connect DAEMON -o json", `"podName":`, ""},
+	{"pods --output", "pods --connect DAEMON -o json", `"containers":[`, ""},
+	{"run --output", "run --simulate=1 -o json", `"podName":`, ""},
+	{"version --output", "version -o json", `"goVersion":`, ""},
+	{"pleg-pipeline --version", "--version", "pleg-pipeline ", ""},
+
+	{"doctor --timeout", "doctor -r RUNTIME --timeout 1100ms", "watched for 1.", ""},
+	{"doctor --calls", "doctor -r RUNTIME --calls 12ms", " for 12ms", ""},
+	{"doctor --call-timeout", "doctor -r RUNTIME --calls 1s --call-timeout 1ns", "DeadlineExceeded", ""},
+	{"doctor --npd", "doctor -r /none/socket --npd", "exit code 1", ""},
+	{"events --follow --replay", replayed, "ContainerStarted", ""},
+	{"events --namespace", replayed + "-n none", "no pod is in the namespace none", ""},
+	{"events --selector", replayed + "-l none=1", "no pod matches the selector none=1", ""},
+	{"events --pod", replayed + "--pod none", "none", ""},
+	{"events --all-namespaces", replayed + "-n none -A", "ContainerStarted", ""},
+	{"events --since", "", "", "events_test.go"},
+	{"events --type --no-sandboxes", "", "", "events_test.go"},
+	{"pods --namespace", "pods --connect DAEMON -n none", "no pod is in the namespace none", ""},
+	{"pods --selector", "pods --connect DAEMON -l none=1", "no pod matches the selector none=1", ""},
+	{"pods --all-namespaces", "pods --connect DAEMON -n none -A", "2/2", ""},
+	{"pods --sort-by", "", "", "kubectl_test.go"},
+	{"lookup --pid", "", "", "lookup_test.go"},
+	{"lookup --wait", "", "", "wait_test.go"},
+	{"lookup --cgroup", "lookup --connect DAEMON --cgroup 12345", "12345", ""},
+	{"top --filter", "", "", "top_test.go"},
+
+	{"run --simulate --seed --churn-rate", "run --simulate=3 --seed 7 --churn-rate 0.5", "3 pods, 0.5 changes/s, seed 7", ""},
+	{"simulate --socket --pods --seed --churn-rate", "simulate --socket SOCKET --pods 3 --seed 7 --churn-rate 0.5", "(3 pods, 0.5 changes/s, seed 7) on unix://SOCKET", ""},
+	{"simulate --fault --fault-pod", "", "", "doctor_test.go"},
+	{"record --duration --redact", "", "", "record_test.go"},
+	{"run --relist-period --relist-threshold --relist-period-with-events --history --list-timeout --events --inspectors --inspect-timeout", "", "", "usage_test.go"},
+	{"record --relist-period --list-timeout --events --inspectors --inspect-timeout", "", "", "usage_test.go"},
+	{"run --wait-for-runtime --quiet --socket --listen --web-config --health-listen --max-connections --max-watchers --max-event-streams", "", "", "run_test.go"},
+	{"run --incident-dir", "", "", "wiring_test.go"},
+	{"run --config-file --print-config", "", "", "settings_test.go"},
+}
+
+// A flag without a row fails the test.
+func TestFlagsAct(t *testing.T) {
+	t.Parallel()
+	rows := make(map[string]int)
+	for _, row := range flagRows {
+		command, flags, _ := strings.Cut(row.flags, "--")
+		for flag := range strings.FieldsSeq("--" + flags) {
+			rows[command+flag] = 0
+			if text, err := os.ReadFile(row.seenBy); row.seenBy != "" && !strings.Contains(string(text), flag) {
+				t.Errorf("%s does not use %s: %v", row.seenBy, flag, err)
+			}
+		}
+	}
+	for _, flag := range cli.AllFlags() {
+		common := flag[strings.Index(flag, "--"):]
+		if _, ok := rows[flag]; ok {
+			common = flag
+		}
+		if _, ok := rows[common]; !ok {
+			t.Errorf("no row sees that %s acts", flag)
+		}
+		rows[common]++
+	}
+	for flag, commands := range rows {
+		if commands == 0 {
+			t.Errorf("there is no flag %q", flag)
+		}
+	}
+	daemon := filepath.Join(t.TempDir(), "pleg.sock")
+	startDaemon(t, daemon)
+	cert, key := kit.SelfSigned(t)
+	container := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID)
+	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key}
+	for _, row := range flagRows {
+		if row.seenBy != "" {
+			continue
+		}
+		t.Run(row.args, func(t *testing.T) {
+			t.Parallel()
+			out, ended := newTranscript(), make(chan struct{})
+			address := natsServer(t, out)
+			texts := strings.NewReplacer(slices.Concat(texts, []string{
+				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
+			})...)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			go func() {
+				defer close(ended)
+				code := cli.Execute(ctx, cli.Process{Args: strings.Fields(texts.Replace(row.args)), Out: out, Err: out})
+				fmt.Fprintln(out, "exit code", code)
+				out.end("it has ended")
+			}()
+			out.await(t, texts.Replace(row.want))
+			cancel()
+			<-ended
+		})
+	}
+}
+
+// natsServer writes down what its clients send. It has JetStream, and no stream until one is created.
+func natsServer(t *testing.T, sent io.Writer) (address string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	kit.Must(t, err)
+	var clients sync.WaitGroup
+	clients.Go(func() {
+		for conn, err := l.Accept(); err == nil; conn, err = l.Accept() {
+			clients.Go(func() { answerNATS(conn, sent) })
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); clients.Wait() })
+	return l.Addr().String()
+}
+
+func answerNATS(conn net.Conn, sent io.Writer) {
+	defer conn.Close()
+	fmt.Fprint(conn, `INFO {"max_payload":1048576,"headers":true}`+"\r\n")
+	for lines := bufio.NewScanner(conn); lines.Scan(); {
+		fmt.Fprintln(sent, lines.Text())
+		words := strings.Fields(lines.Text() + " - - -")
+		answer := `{"error":{"code":404,"err_code":10059,"description":"no stream"}}`
+		switch {
+		case strings.HasSuffix(words[1], "API.INFO"):
+			answer = `{"api":{"level":9}}`
+		case strings.Contains(words[1], "API.STREAM.CREATE") && lines.Scan():
+			fmt.Fprintln(sent, lines.Text())
+			answer = `{"config":` + lines.Text() + "}"
+		}
+		switch words[0] {
+		case "PING":
+			fmt.Fprint(conn, "PONG\r\n")
+		case "PUB":
+			fmt.Fprintf(conn, "MSG %s 1 %d\r\n%s\r\n", words[2], len(answer), answer)
+		}
+	}
+}

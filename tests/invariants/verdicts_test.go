@@ -1,0 +1,69 @@
+package invariants_test
+
+import (
+	"errors"
+	"regexp"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// Each rule about lists and inspections can fire: a runtime that does it gets the verdict. Package verdict
+// has the texts, of statuses that are made up.
+func TestVerdictsOfRuntimes(t *testing.T) {
+	age := regexp.MustCompile(` since 00:00 \([^)]*\)`)
+	fails := plegtest.Fail(errors.New("no shim"))
+	for name, tc := range map[string]struct {
+		pods   int
+		change int              // so many of them change
+		faults []plegtest.Fault // of the first pods
+		list   plegtest.Fault
+		period time.Duration
+		after  time.Duration
+		want   string
+	}{
+		"well":                              {3, 3, nil, nil, 0, 5 * time.Second, "OK: the node is healthy, its 3 pods answer"},
+		"an inspection is slow":             {3, 1, []plegtest.Fault{plegtest.Delay(time.Minute)}, nil, 0, 5 * time.Second, "WARNING: ns/name-p0 is slow; the other 2 pods answer"},
+		"an inspection hangs":               {3, 3, []plegtest.Fault{plegtest.Hang}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 hangs; the other 2 pods answer"},
+		"an inspection hangs again":         {3, 3, []plegtest.Fault{plegtest.Hang}, nil, 0, 10 * time.Minute, "PROBLEM: ns/name-p0 hangs; the other 2 pods answer"},
+		"three pods hang":                   {10, 10, []plegtest.Fault{plegtest.Hang, plegtest.Hang, plegtest.Hang}, nil, 0, 20 * time.Second, "PROBLEM: the runtime does not answer inspections: 3 of 10 pods wait, the longest is ns/name-p0"},
+		"half of the pods hang":             {4, 4, []plegtest.Fault{plegtest.Hang, plegtest.Hang}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 and 1 more pod hang; the other 2 pods answer"},
+		"the only two pods hang":            {2, 2, []plegtest.Fault{plegtest.Hang, plegtest.Hang}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 and 1 more pod hang"},
+		"an inspection fails":               {3, 3, []plegtest.Fault{fails}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 cannot be inspected: no shim"},
+		"an inspection has just failed":     {3, 3, []plegtest.Fault{fails}, nil, 0, time.Second, "OK: the node is healthy, its 3 pods answer"},
+		"one pod hangs, another is slow":    {10, 10, []plegtest.Fault{plegtest.Hang, plegtest.Delay(time.Minute)}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 and 1 more pod hang; the other 8 pods answer"},
+		"inspections are slow":              {3, 3, []plegtest.Fault{plegtest.Delay(3300 * time.Millisecond), plegtest.Delay(3300 * time.Millisecond), plegtest.Delay(3300 * time.Millisecond)}, nil, 0, 10 * time.Second, "WARNING: the runtime is slow: half of the inspections take 3.3s or longer"},
+		"lists fail, with a long period":    {3, 0, nil, fails, 30 * time.Second, 50 * time.Second, "PROBLEM: the list of all pods fails: list pods: no shim"},
+		"lists fail":                        {3, 0, nil, fails, 0, 20 * time.Second, "PROBLEM: the list of all pods fails: list pods: no shim"},
+		"lists hang":                        {3, 0, nil, plegtest.Hang, 0, 20 * time.Second, "PROBLEM: the runtime hangs"},
+		"a list and a pod hang":             {3, 3, []plegtest.Fault{plegtest.Hang}, plegtest.Hang, 0, 20 * time.Second, "PROBLEM: the runtime hangs"},
+		"lists are slow":                    {3, 0, nil, plegtest.Delay(3 * time.Second), 0, 20 * time.Second, "WARNING: the runtime is slow: the list of all pods takes up to 3.0s"},
+		"lists have failed until unhealthy": {3, 0, nil, fails, 0, 5 * time.Minute, "PROBLEM: the list of all pods fails: list pods: no shim"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			p := kit.New(t, pipeline.Options{RelistPeriod: tc.period})
+			kit.Fill(p.Runtime, tc.pods, "c=running")
+			p.StartBetweenLists(t)
+			for n, fault := range tc.faults {
+				p.Runtime.SetPodFault(kit.UIDs(tc.pods)[n], fault)
+			}
+			for _, uid := range kit.UIDs(tc.pods)[:tc.change] {
+				p.Runtime.Set(uid, "c=exited")
+			}
+			if tc.change > 0 && tc.list != nil {
+				kit.Relist(2)
+			}
+			p.Runtime.SetListFault(tc.list)
+			time.Sleep(tc.after)
+			synctest.Wait()
+			if got := age.ReplaceAllString(verdict.Of(p.Look()).Text, ""); got != tc.want {
+				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
