@@ -108,7 +108,7 @@ func choose(patterns []string) ([]Scenario, error) {
 	}), nil
 }
 
-// Candidate is measured: one of the constants, "pipeline-N" with N
+// Candidate names a measured generator: one of the constants, "pipeline-N" with N
 // inspectors, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 

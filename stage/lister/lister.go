@@ -62,7 +62,7 @@ type Lister struct {
 	broke, doubted bool
 }
 
-// request is a request or a notice to the lister. One that waits in the mailbox covers the same that
+// request asks the lister for a list, or tells it a fact. One that waits in the mailbox covers the same that
 // comes after it.
 type request struct {
 	what what

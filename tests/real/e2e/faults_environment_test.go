@@ -18,7 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// shimFaults break shims and runc, on which containerd depends.
+// shimFaults break parts on which containerd depends: shims, the network plugin, the disk.
 var shimFaults = []fault{
 	{name: "a shim stopped", shims: true, pods: 4, run: stoppedShim},
 	{name: "a shim killed", shims: true, short: true, pods: 4, run: killedShim},

@@ -24,7 +24,7 @@ type relay struct {
 	held    sync.RWMutex
 	holding atomic.Bool
 	wait    sync.WaitGroup
-	// trap is a text: from it on, the relay holds data.
+	// trap, if set, makes the relay hold data from a text on.
 	trap atomic.Pointer[trap]
 	// lost is set by strand, for the connections that are open then. The next ones have another.
 	lost *atomic.Bool

@@ -69,7 +69,7 @@ type Options struct {
 	Parts []Part
 }
 
-// Part is a program part beside the pipeline, such as a publisher.
+// Part is a task beside the pipeline, such as a publisher.
 type Part struct {
 	Name string
 	// State returns a line for people. It can name pods and servers, so it is shown only to

@@ -96,7 +96,7 @@ func (l *loader) addLine(text []byte) error {
 	return err
 }
 
-// takes counts an addition. It returns an error if the total is too large.
+// takes counts added memory. It returns an error if the total is too large.
 func (l *loader) takes(bytes int) error {
 	if l.memory += bytes; l.memory > limits.memory {
 		return fmt.Errorf("the recording is too large: it would take more than %d bytes of memory", limits.memory)
