@@ -1,6 +1,7 @@
 package podcache
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -56,18 +57,25 @@ func (c *Cache) noteRemoved(id pleg.ContainerID, note func(*removedStatus)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, now := &c.removed, time.Now()
-	for len(r.oldest) > 0 && (len(r.oldest) >= maxRemoved || now.Sub(r.byID[r.oldest[0]].since) > keepRemoved) {
-		delete(r.byID, r.oldest[0])
-		r.oldest = r.oldest[1:]
+	for len(r.oldest) > 0 && now.Sub(r.byID[r.oldest[0]].since) > keepRemoved {
+		r.forgetOldest()
 	}
-	have, known := r.byID[id]
-	if !known {
-		r.oldest = append(r.oldest, id)
-		have.since = now
+	have := r.byID[id]
+	if i := slices.Index(r.oldest, id); i >= 0 { // it ended before, and is removed now
+		r.oldest = slices.Delete(r.oldest, i, i+1)
+	} else if len(r.oldest) >= maxRemoved {
+		r.forgetOldest()
 	}
+	r.oldest = append(r.oldest, id)
+	have.since = now
 	note(&have)
 	r.byID[id] = have
 	r.wake()
+}
+
+func (r *removed) forgetOldest() {
+	delete(r.byID, r.oldest[0])
+	r.oldest = r.oldest[1:]
 }
 
 // AnnounceRemoved notes whether events say from now on which containers are removed.

@@ -261,21 +261,24 @@ func TestRemovedContainersAreKeptForAMinute(t *testing.T) {
 		}
 		require("a", nil)
 		a, b := exited("a", 1), exited("b", 2)
-		c.KeepRemoved(a)
+		c.KeepRemoved(a) // it has ended
 		time.Sleep(30 * time.Second)
 		c.KeepRemoved(b)
-		c.KeepRemoved(exited("a", 9)) // ignored: the first one counts
+		c.KeepRemoved(exited("a", 9)) // the first status counts, and the removal begins the minute
 		require("a", a)
 		require("b", b)
-		time.Sleep(30 * time.Second)
+		time.Sleep(40 * time.Second)
+		c.NoteRemoved("b", true)
+		time.Sleep(20 * time.Second)
 		require("a", a)
 		time.Sleep(time.Nanosecond)
 		require("a", nil)
-		require("b", b)
 		again := exited("a", 4)
 		c.KeepRemoved(again)
 		require("a", again)
-		time.Sleep(30 * time.Second)
+		time.Sleep(40*time.Second - time.Nanosecond)
+		require("b", b)
+		time.Sleep(time.Nanosecond)
 		require("b", nil)
 	})
 }
@@ -285,6 +288,7 @@ func TestRemovedContainersAreBounded(t *testing.T) {
 	const flood = 5000
 	for n := range flood {
 		c.KeepRemoved(exited(fmt.Sprint(n), 0))
+		c.NoteRemoved(pleg.ContainerID(fmt.Sprint(n)), true) // it takes no room
 	}
 	kept := 0
 	for n := range flood {
