@@ -28,7 +28,7 @@ image() {
 
 # Images under the names that the suite asks for. What the specs run in agnhost and nginx is a shell, or
 # nothing at all. Each has a file of its own: containerd calls equal images by one name, and specs compare names.
-if [ "$here/build.sh" -nt "$bin/image/busybox.tar" ]; then
+if [ ! -e "$bin/image/busybox.tar" ] || [ "$here/build.sh" -nt "$bin/image/busybox.tar" ]; then
 	registry=registry.k8s.io/e2e-test-images
 	root=$bin/image/busybox
 	rm -rf "$bin/image"
