@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// hint returns the hint in an event.
+// hint makes the hint of an event.
 func (c *Client) hint(e *runtimeapi.ContainerEventResponse) pleg.Hint {
 	kind, status := e.GetContainerEventType(), e.GetPodSandboxStatus()
 	sandbox := sandboxItem(&runtimeapi.PodSandbox{Id: status.GetId(), Metadata: status.GetMetadata(), Labels: status.GetLabels()})

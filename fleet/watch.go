@@ -237,7 +237,7 @@ func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstrea
 	return w.sendAllSynced()
 }
 
-// sendAllSynced ends what was there when the connection began.
+// sendAllSynced says that the states from before the connection are complete: of the nodes that owe a Synced, then of all.
 func (w *watch) sendAllSynced() error {
 	w.owes, w.broken, w.seen = false, false, nil
 	for node, p := range w.nodes {

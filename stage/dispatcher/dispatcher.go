@@ -87,9 +87,9 @@ func (d *Dispatcher) Position() pleg.Position {
 }
 
 // Subscribe adds a subscriber. It gets every event appended to the log after Subscribe has
-// returned, not one that is appended and about to be published; if Run has not begun, it gets all. Subscribe does not block and is safe
-// for concurrent use. It returns an error if an option is bad, and [pleg.ErrStopped] once
-// Run has returned.
+// returned, not one that is appended already and about to be published; if Run has not begun, it
+// gets all. Subscribe does not block and is safe for concurrent use. It returns an error if an
+// option is bad, and [pleg.ErrStopped] once Run has returned.
 func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 	f, err := check(&o)
 	if err != nil {

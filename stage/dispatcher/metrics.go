@@ -32,7 +32,7 @@ func newMetrics(reg instrument.Registry, present *subscribers) (*metrics, error)
 	return m, s.Register()
 }
 
-// counts are of the events that the subscribers of one name missed.
+// counts are the gaps of the subscribers of one name, and the events that they missed.
 type counts struct{ gaps, missed atomic.Uint64 }
 
 // subscribers is the list of the present subscribers. It collects their metrics by name, which end

@@ -7,7 +7,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// contradicted is a fact on which the list and the statuses of a pod differ.
+// contradicted describes how the list and the statuses of a pod differ.
 type contradicted struct {
 	found []pleg.Contradiction
 	times int // inspections in a row

@@ -149,7 +149,7 @@ func TestSilentAndStopped(t *testing.T) {
 	}
 }
 
-// leave makes a node leave.
+// leave contains the ways in which a node leaves, by name.
 var leave = map[string]func(t *testing.T, a *agent){
 	"forgotten": func(t *testing.T, a *agent) {
 		kit.Must(t, openStates(t, a.url).Forget(t.Context(), a.name))
