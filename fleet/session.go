@@ -102,6 +102,9 @@ func (p *Publisher) resume(ctx context.Context) error {
 // settle finds out what the server has of what was under way.
 func (p *Publisher) settle(ctx context.Context) error {
 	m, err := p.newest(ctx, p.all)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return p.lost()
+	}
 	if err != nil {
 		return err
 	}

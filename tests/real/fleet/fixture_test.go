@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -157,18 +158,24 @@ func publish(t *testing.T, o fleet.PublisherOptions) (p *fleet.Publisher, stop f
 func (a *agent) restart() {
 	a.t.Helper()
 	a.stop()
-	node := a.node.Restart(a.t)
 	a.mu.Lock()
-	a.node = node
-	a.lives[node.Epoch()] = node
+	a.node = a.node.Restart(a.t)
+	a.lives[a.node.Epoch()] = a.node
 	a.mu.Unlock()
 	a.publish(agentOptions{})
 }
 
 func (a *agent) steps(n int) {
 	for range n {
-		a.node.Step()
+		a.step()
 	}
+}
+
+// step makes a change, also while another goroutine restarts the agent.
+func (a *agent) step() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.node.Step()
 }
 
 // churn makes changes on each node until stop is called, or the end of the test.
@@ -216,7 +223,15 @@ type consumer struct {
 // watch starts a consumer of everything that checks each event.
 func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *consumer {
 	t.Helper()
-	c := &consumer{t: t, oracle: newOracle(o.Replay), done: make(chan struct{}), agents: agents, reasons: make(map[string]int)}
+	return watchFrom(t, url, o, nil, agents...)
+}
+
+// watchFrom starts a consumer that had these events from a replay on, up to the position after which it resumes.
+func watchFrom(t *testing.T, url string, o fleet.WatchOptions, had []fleet.Event, agents ...*agent) *consumer {
+	t.Helper()
+	c := &consumer{
+		t: t, oracle: newOracle(o.Replay || had != nil), events: slices.Clone(had), done: make(chan struct{}), agents: agents, reasons: make(map[string]int),
+	}
 	c.AtLeast = make(map[string]promises.Truth)
 	named := make(map[string]*agent)
 	discard := false
@@ -229,6 +244,9 @@ func watch(t *testing.T, url string, o fleet.WatchOptions, agents ...*agent) *co
 			return a.published(epoch)
 		}
 		return nil
+	}
+	for _, ev := range had {
+		c.Add(ev)
 	}
 	o.Cluster, o.Filter.NetworkEvents = cluster, true
 	o.Disconnected = func(err error, _ time.Duration) {

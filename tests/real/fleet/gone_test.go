@@ -42,6 +42,32 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
+// "fleet forget --silent-for" removes the nodes whose agents have not been seen for that time, and no others.
+func TestForgetSilentFor(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "")
+	alive, gone := startAgent(t, s.URL, "n1", agentOptions{first: 5}), startAgent(t, s.URL, "n2", agentOptions{first: 5})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, alive, gone).converges()
+	gone.stop()
+	forget := func(most string) string {
+		out, err := command(t, "fleet", "forget", "--silent-for", most, "--fleet", s.URL, "--cluster", cluster).CombinedOutput()
+		if err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return string(out)
+	}
+	if out := forget("1h"); out != "" {
+		t.Errorf("seen within the hour: %s", out)
+	}
+	until(t, func() error {
+		if out := forget("1s"); out != "n2 is forgotten\n" {
+			return fmt.Errorf("not seen for a second: %q", out)
+		}
+		return nil
+	})
+	watch(t, s.URL, fleet.WatchOptions{Replay: true}, alive).converges()
+}
+
 // A mistyped name is an error, not an empty table.
 func TestProgramNamesWhatItDoesNotKnow(t *testing.T) {
 	t.Parallel()

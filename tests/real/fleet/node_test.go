@@ -126,6 +126,13 @@ func (n *simNode) Step() {
 	}
 }
 
+// RemoveOne removes a pod.
+func (n *simNode) RemoveOne() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.remove(n.order[0])
+}
+
 // Truth returns the state of every container and sandbox.
 func (n *simNode) Truth() promises.Truth {
 	n.mu.Lock()

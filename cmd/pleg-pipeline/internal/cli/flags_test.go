@@ -43,7 +43,7 @@ var flagRows = []flagRow{
 	{"fleet create --max-age", "fleet create NATS --max-age 9s", `"max_age":9000000000`, ""},
 	{"fleet create --max-bytes", "fleet create NATS --max-bytes 5M", `"max_bytes":5242880`, ""},
 	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
-	{"fleet forget --silent-for", "fleet forget NATS --silent-for 9s", "API.STREAM.INFO.", ""},
+	{"fleet forget --silent-for", "", "", tests + "real/fleet/gone_test.go"},
 	{"run --nats --nats-max-bytes", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-max-bytes 5M", `"max_bytes":5242880`, ""},
 	{"run --otlp", "", "", "run_test.go"},
 
