@@ -155,6 +155,43 @@ func TestReplicaBehind(t *testing.T) {
 	}
 }
 
+// A watch resumes at a server that was stopped while the others went on. It gets each event after its position once, and no Gap.
+func TestResumeAtReplicaBehind(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	behind, others := servers[2], urlOf(servers[:2]...)
+	a := startAgent(t, others, "node-a", agentOptions{limits: fleet.Limits{Replicas: 3}})
+	js := jetStream(t, connect(t, others))
+	for _, stream := range streams {
+		follow(t, js, stream, 2)
+	}
+	for name, fails := range map[string]struct{ down, up func() error }{
+		"stopped": {behind.Pause, behind.Continue},
+		"killed":  {func() error { behind.Kill(); return nil }, func() error { return behind.Start(t.Context()) }},
+	} {
+		first := watch(t, others, fleet.WatchOptions{Replay: true}, a)
+		first.converges()
+		kit.Must(t, fails.down())
+		a.steps(1000)
+		first.converges()
+		had, _, _ := first.got()
+		a.steps(1000)
+		until(t, a.hasPublishedAll)
+		kit.Must(t, fails.up())
+		var resumed []*consumer
+		for i := range 8 { // at the end, and before
+			had := had[:len(had)-100*i]
+			resumed = append(resumed, watchFrom(t, behind.URL, fleet.WatchOptions{After: &had[len(had)-1].At}, had, a))
+		}
+		for _, c := range resumed {
+			c.converges()
+			if gaps := c.gapsSoFar(); gaps > first.gapsSoFar() {
+				t.Errorf("%s: a Gap", name)
+			}
+		}
+	}
+}
+
 // follow makes a server give up the leadership of a stream.
 func follow(t *testing.T, js jetstream.JetStream, stream string, server int) {
 	t.Helper()

@@ -24,27 +24,31 @@ import (
 
 // startFull returns the address of a server whose stream has room for the first of two agents, once the doctor says that the second
 // cannot publish.
-func startFull(t *testing.T) (url string, first, second *agent) {
+func startFull(t *testing.T, replicas int) (url string, first, second *agent) {
 	t.Helper()
-	s := startServer(t, "")
-	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, s.URL)), cluster, fleet.Limits{MaxBytes: 12_000}))
-	first = startAgent(t, s.URL, "node-a", agentOptions{pods: 2, first: 1})
-	watch(t, s.URL, fleet.WatchOptions{Replay: true}, first).converges()
-	second = startAgent(t, s.URL, "node-b", agentOptions{pods: 12, first: 30})
+	if url = ""; replicas > 1 {
+		url = urlOf(startCluster(t)...)
+	} else {
+		url = startServer(t, "").URL
+	}
+	kit.Must(t, fleet.Create(t.Context(), jetStream(t, connect(t, url)), cluster, fleet.Limits{MaxBytes: 12_000, Replicas: replicas}))
+	first = startAgent(t, url, "node-a", agentOptions{pods: 2, first: 1})
+	watch(t, url, fleet.WatchOptions{Replay: true}, first).converges()
+	second = startAgent(t, url, "node-b", agentOptions{pods: 12, first: 30})
 	until(t, func() error {
-		out, err := command(t, "doctor", "--fleet", s.URL, "--cluster", cluster).CombinedOutput()
+		out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster).CombinedOutput()
 		if failed := new(exec.ExitError); !errors.As(err, &failed) || !strings.Contains(string(out), "the node cannot publish since ") || !strings.Contains(string(out), "maximum bytes exceeded") {
 			return fmt.Errorf("%w\n%s", err, out)
 		}
 		return nil
 	})
-	return s.URL, first, second
+	return url, first, second
 }
 
 // A stream without room says so, and each pod of which it has something is marked.
 func TestFullStreamIsSeen(t *testing.T) {
 	t.Parallel()
-	url, _, second := startFull(t)
+	url, _, second := startFull(t, 1)
 	pods := 0
 	for pod, err := range openStates(t, url).Pods(t.Context(), []string{second.name}, nil) {
 		kit.Must(t, err)
@@ -57,24 +61,60 @@ func TestFullStreamIsSeen(t *testing.T) {
 	}
 }
 
-// Once a full stream has room, the present state comes, with one Gap.
+// Once a full stream has room, the present state comes, with one Gap. With replicas nothing of it comes before.
 func TestFullStreamHasRoomAgain(t *testing.T) {
 	t.Parallel()
-	url, a, b := startFull(t)
-	c := watch(t, url, fleet.WatchOptions{Replay: true}, a, b)
-	b.steps(30)
-	configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
-	c.within(80 * time.Second) // it is asked again after a minute
-	if got := c.gapsSoFar(); got > 1 {
-		t.Errorf("%d gaps, want the first one of the node", got)
+	for _, replicas := range []int{1, 3} {
+		t.Run(fmt.Sprint(replicas), func(t *testing.T) {
+			t.Parallel()
+			url, a, b := startFull(t, replicas)
+			c := watch(t, url, fleet.WatchOptions{Replay: true}, a, b)
+			c.eventually(c.isSynced)
+			if err := c.Has(b.name, nil); err != nil && replicas > 1 {
+				t.Errorf("while it is full: %v", err)
+			}
+			b.steps(30)
+			configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
+			c.within(80 * time.Second) // it is asked again after a minute
+			if got := c.gapsSoFar(); got > 1 {
+				t.Errorf("%d gaps, want the first one of the node", got)
+			}
+			until(t, func() error {
+				out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster).CombinedOutput()
+				if err != nil {
+					err = fmt.Errorf("%w\n%s", err, out)
+				}
+				return err
+			})
+		})
 	}
+}
+
+// Three servers whose stream is full while events come: its agents say so, and what came meanwhile comes once there is room, without
+// a Gap.
+func TestStreamGetsFull(t *testing.T) {
+	t.Parallel()
+	servers := startCluster(t)
+	url := urlOf(servers...)
+	a := startAgent(t, url, "node-a", agentOptions{first: 20, limits: fleet.Limits{Replicas: 3}})
+	c := watch(t, url, fleet.WatchOptions{Replay: true}, a)
+	c.converges()
+	gaps := c.gapsSoFar()
+	used := stateOf(t, streamAt(t, url)).Bytes
+	configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = int64(used) + 4000 })
+	a.steps(50)
+	states := openStates(t, url)
 	until(t, func() error {
-		out, err := command(t, "doctor", "--fleet", url, "--cluster", cluster).CombinedOutput()
-		if err != nil {
-			err = fmt.Errorf("%w\n%s", err, out)
+		nodes, err := states.Nodes(t.Context())
+		if err == nil && (len(nodes) != 1 || !nodes[0].Silent || !strings.Contains(nodes[0].Verdict.Text, "maximum bytes exceeded")) {
+			err = fmt.Errorf("the nodes are %+v", nodes)
 		}
 		return err
 	})
+	a.steps(50)
+	configure(t, url, func(c *jetstream.StreamConfig) { c.MaxBytes = -1 })
+	c.within(80 * time.Second)
+	c.hasGaps(gaps)
 }
 
 // A stream that is nearly full is a warning, before it refuses something.
