@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -29,7 +30,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	b.steps(30)
 	c.converges()
 	s.Kill()
-	setStreams(t, saved, store)
+	kit.Must(t, setStreams(saved, store))
 	kit.Must(t, s.Start(t.Context()))
 	a.steps(40)
 	c.converges()
@@ -38,7 +39,7 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	defer release()
 	last := c.newest()
 	s.Kill()
-	setStreams(t, store, saved)
+	kit.Must(t, setStreams(store, saved))
 	kit.Must(t, s.Start(t.Context()))
 	until(t, a.hasPublishedAll)
 	b.steps(1) // its message gets the number of a lost message
@@ -73,8 +74,9 @@ func (a *agent) hasPublishedAll() error {
 }
 
 // setStreams replaces the stream in one store by the stream in another.
-func setStreams(t *testing.T, to, from string) {
-	t.Helper()
-	kit.Must(t, os.RemoveAll(filepath.Join(to, streams[0])))
-	kit.Must(t, os.CopyFS(filepath.Join(to, streams[0]), os.DirFS(filepath.Join(from, streams[0]))))
+func setStreams(to, from string) error {
+	return errors.Join(
+		os.RemoveAll(filepath.Join(to, streams[0])),
+		os.CopyFS(filepath.Join(to, streams[0]), os.DirFS(filepath.Join(from, streams[0]))),
+	)
 }

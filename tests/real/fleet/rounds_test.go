@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -44,6 +45,7 @@ type round struct {
 	t       *testing.T
 	random  *rand.Rand
 	servers []*natsd.Server
+	store   string // of a single server
 	url     string
 	js      jetstream.JetStream
 	relays  []*relay
@@ -57,7 +59,9 @@ func newRound(t *testing.T, seed uint64) *round {
 	r := &round{t: t, random: rand.New(rand.NewPCG(seed, 0))}
 	limits := fleet.Limits{}
 	if r.random.IntN(2) == 0 {
-		r.servers = []*natsd.Server{startServer(t, "")}
+		dir := t.TempDir()
+		r.servers, r.store = []*natsd.Server{natsd.New(t, dir, "")}, filepath.Join(dir, "jetstream", "$G", "streams")
+		runServer(t, r.servers[0])
 	} else {
 		r.servers, limits.Replicas = startCluster(t), 3
 	}
@@ -110,25 +114,32 @@ func (r *round) play() {
 	r.retry("the states", r.states)
 }
 
-// failServer kills or stops a server for a time, or none.
+// failServer kills or stops a server for a time, or none. A single server may lose its newest messages.
 func (r *round) failServer() {
-	s, before, during, what := r.any(), r.some(time.Second), r.some(5*time.Second), r.random.IntN(3)
+	s, before, during := r.any(), r.some(time.Second), r.some(5*time.Second)
+	what, saved := []string{"no server fails", "server killed", "server stopped", "server loses messages"}[r.random.IntN(4)], r.t.TempDir()
 	r.wait.Go(func() {
 		time.Sleep(before)
-		fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), []string{"no server fails", "server killed", "server stopped"}[what], s.URL, during)
-		switch what {
-		case 1:
+		fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), what, s.URL, during)
+		var err error
+		switch {
+		case what == "server killed":
 			s.Kill()
 			time.Sleep(during)
-			if err := s.Start(context.Background()); err != nil {
-				r.t.Error(err)
-			}
-		case 2:
-			err := s.Pause()
+			err = s.Start(context.Background())
+		case what == "server stopped":
+			err = s.Pause()
 			time.Sleep(during)
-			if err := errors.Join(err, s.Continue()); err != nil {
-				r.t.Error(err)
-			}
+			err = errors.Join(err, s.Continue())
+		case what == "server loses messages" && r.store != "":
+			s.Kill()
+			err = errors.Join(setStreams(saved, r.store), s.Start(context.Background()))
+			time.Sleep(during)
+			s.Kill()
+			err = errors.Join(err, setStreams(r.store, saved), s.Start(context.Background()))
+		}
+		if err != nil {
+			r.t.Error(err)
 		}
 	})
 }
