@@ -60,7 +60,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 	})
 }
 
-// A daemon that is away is an error of its own, and so is a socket that is not ours.
+// A daemon that is away causes an error of its own, and so does another user's socket.
 func TestDaemonIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {
@@ -239,8 +239,8 @@ func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
 	return sub
 }
 
-// While the first list is not settled, because a pod hangs, a watch from now on gets what happens to
-// other pods. What the first list found is marked, also if it is known late.
+// While a hung pod keeps the first list from being settled, a watch from now on gets the events of
+// other pods. Events of the first list are marked Replayed, also if they come late.
 func TestWatchFromNowOnBeforeSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{T: t, runtime: plegtest.New()}

@@ -1,6 +1,6 @@
 // Package cli is the program pleg-pipeline. Each command is in a file of its own, and run
-// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain what
-// several commands need.
+// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
+// that several commands share.
 package cli
 
 import (
@@ -46,7 +46,7 @@ const (
 	ExitUnhealthy = 3
 )
 
-// Process is what a command needs from the process it runs in.
+// Process gives a command the arguments, streams and environment of its process.
 type Process struct {
 	// Args are the arguments without the name of the program.
 	Args []string
@@ -97,7 +97,7 @@ const oneSignal = 100 * time.Millisecond
 
 // gcPercent replaces Go's default of 100. The heap is small, and much of it is what the
 // last list of the runtime left. To collect that sooner saves a daemon of 1,000 pods 2 MiB
-// and costs it at most 1 ms of CPU a second. GOGC still counts first.
+// and costs it at most 1 ms of CPU a second. GOGC overrides it.
 const gcPercent = 50
 
 // Main runs the program with the arguments, streams and signals of this process
@@ -149,7 +149,7 @@ func Execute(ctx context.Context, p Process) int {
 	return ExitUsage
 }
 
-// wanted says what a flag of each type wants, in place of an error of Go's parser.
+// wanted describes the values of each type of flag, in place of an error of Go's parser.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 10s", "float64": "a number",
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative",

@@ -217,7 +217,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 	return nil
 }
 
-// sayReach says since when the daemon has events if more were asked for.
+// sayReach prints the time of the daemon's oldest event, if earlier ones were requested.
 func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
 	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
 		return

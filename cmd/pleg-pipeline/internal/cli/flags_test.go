@@ -149,7 +149,8 @@ func TestFlagsAct(t *testing.T) {
 	}
 }
 
-// natsServer writes down what its clients send. It has JetStream, and no stream until one is created.
+// natsServer writes down what its clients send. It offers JetStream, without a stream until one is
+// created.
 func natsServer(t *testing.T, sent io.Writer) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)

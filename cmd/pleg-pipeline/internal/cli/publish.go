@@ -106,7 +106,7 @@ func (f *publishFlags) nodeName(p Process) (string, error) {
 	return os.Hostname()
 }
 
-// addTo adds what is to run to a daemon, which closes it, also after an error.
+// addTo adds the publishers to a daemon. The daemon closes them, also after an error.
 func (f *publishFlags) addTo(ctx context.Context, d *daemon, registry prometheus.Registerer) error {
 	if !f.given() {
 		return nil

@@ -49,7 +49,7 @@ type trouble struct {
 	// surfaces are asked.
 	before, begin func(*testing.T, *kit.Simulation)
 	after         time.Duration
-	// want is the verdict of the daemon, alert what fires once it is old.
+	// want is the verdict of the daemon, alert the alert that fires once the verdict is old.
 	want, alert string
 	cause       verdict.Cause
 	// also is a second trouble.
@@ -243,9 +243,9 @@ func requireSame(t *testing.T, test trouble) {
 		switch {
 		case surface == "doctor --npd": // has no ages
 			want, _, _ = strings.Cut(want, " (")
-		case surface == "doctor --fleet": // has the number of nodes, and not what other pods do
+		case surface == "doctor --fleet": // contains the number of nodes, and nothing about other pods
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
-		case surface == "pods" && test.before != nil: // it waits for the first list, and says for what
+		case surface == "pods" && test.before != nil: // it waits for the first list, and says so
 			want, _, _ = strings.Cut(want, " (")
 		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
 			state := "hung"
@@ -428,8 +428,8 @@ func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	return told
 }
 
-// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only has
-// what the daemon knows.
+// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only knows
+// the daemon's status.
 func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) (net.Conn, error)) map[string]string {
 	t.Helper()
 	h := httpserver.Handler(httpserver.Options{Pipeline: p.Pipeline, Gatherer: p.Metrics, Logger: slog.New(slog.DiscardHandler)})

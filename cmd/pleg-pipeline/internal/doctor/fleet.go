@@ -18,7 +18,7 @@ type Fleet struct {
 	At time.Time `json:"at"`
 	// Verdict is the worst verdict of all nodes, in one line.
 	Verdict string `json:"verdict"`
-	// Stream is how full the stream is, in percent; 0 if its size has no limit.
+	// Stream is how full the stream is, in percent; 0 if its size is unlimited.
 	Stream int `json:"stream,omitempty"`
 	// Nodes are ranked by severity, cause, pod and age, the worst first.
 	Nodes []NodeVerdict `json:"nodes"`
@@ -60,7 +60,8 @@ func Rank(nodes []fleet.Node, now time.Time) *Fleet {
 	return f
 }
 
-// Fills notes how full the stream is. One that is nearly full is a warning: it refuses events soon.
+// Fills notes how full the stream is. A stream that is nearly full is a warning: it refuses events
+// soon.
 func (f *Fleet) Fills(used, limit uint64) {
 	if limit == 0 {
 		return
@@ -89,7 +90,7 @@ func (f *Fleet) worst() NodeVerdict {
 	return f.Nodes[0]
 }
 
-// Healthy reports whether no node has a problem.
+// Healthy reports whether all nodes are without a problem.
 func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
 
 // Print writes the verdict, what to do, and a table of the nodes that are not well. It returns the

@@ -1,6 +1,6 @@
-// Package host finds what endangers a runtime and what the lists and statuses of its pods do not
-// show: clients that do not read what the runtime sends them, a filesystem that is almost full,
-// lists that are almost too large, and what the runtime says of itself.
+// Package host finds dangers to a runtime that the lists and statuses of its pods do not show:
+// clients that do not read from the runtime, a filesystem that is almost full, lists that are
+// almost too large, and conditions that the runtime itself reports.
 package host
 
 import (
@@ -65,7 +65,7 @@ type Watcher struct {
 	unread atomic.Pointer[[]nodestate.Unread]
 	disk   atomic.Pointer[nodestate.Disk]
 	silent atomic.Pointer[pleg.Trouble]
-	// Each loop has its own.
+	// Each loop uses its own.
 	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
 	facts                atomic.Pointer[Facts]
 	lists                atomic.Pointer[[]List]

@@ -137,7 +137,7 @@ func (o *Options) verdict() check {
 	}}
 }
 
-// part says how a part goes. It never fails.
+// part returns the line of a part. It never fails.
 func (o *Options) part(p Part) check {
 	return check{p.Name, func(r *http.Request) (string, error) {
 		if o.hidden(r) != nil {

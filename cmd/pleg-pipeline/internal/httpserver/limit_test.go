@@ -53,7 +53,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestRateOfPaths: each path whose answer costs something has the limit; /livez always answers.
+// TestRateOfPaths: the limit is on each path whose answer costs something; /livez always answers.
 func TestRateOfPaths(t *testing.T) {
 	for path, limited := range map[string]bool{"/metrics": true, "/readyz": true, "/pods": true, "/stages": true, "/hour": true, "/livez": false} {
 		synctest.Test(t, func(t *testing.T) {

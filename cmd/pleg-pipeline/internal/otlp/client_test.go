@@ -165,11 +165,12 @@ func exportTo(t *testing.T, endpoint string) (*prometheus.Registry, *kit.Log) {
 	return registry, log
 }
 
-// What the clients of OpenTelemetry repeat, and what they return as an error.
+// Which answers make the clients of OpenTelemetry repeat a request, and which they return as an
+// error.
 func TestAnswersOfAReceiver(t *testing.T) {
 	const rejected = "pleg_otlp_rejected_requests_total"
 	overEachProtocol(t, func(t *testing.T) {
-		// A request contains as many of the three records as were there when it began.
+		// A request contains those of the three records that existed when it began.
 		for name, tc := range map[string]struct {
 			answer   answerOf
 			rejected float64

@@ -124,8 +124,8 @@ func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Statu
 // error.
 func (e *Exporter) Run(ctx context.Context) error { return e.loop.Run(ctx, e.session) }
 
-// session exports until an error occurs. While the exporter waits for the next session, it
-// does not subscribe: what happens meanwhile waits in the history.
+// session exports until an error occurs. While the exporter waits for the next session, it does not
+// subscribe: events wait in the history.
 func (e *Exporter) session(ctx context.Context) error {
 	e.batch.records, e.position, e.replaying = nil, e.acked, false
 	return exporter.Session(ctx, e.source, pleg.SubscribeOptions{Name: "otlp", After: e.acked}, e.exportAll)

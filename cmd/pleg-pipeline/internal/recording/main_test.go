@@ -138,7 +138,7 @@ type scenario struct {
 	pods      int
 	options   pipeline.Options
 	redact    bool
-	window    bool // the recording is what a window has in the end
+	window    bool // the recording is the final content of a window
 	// play changes the runtime, and returns when the pipeline has observed all of it.
 	play func(*testing.T, *simruntime.Runtime)
 }

@@ -25,7 +25,7 @@ const (
 	folder = "kubepods/podu1/c1/"
 )
 
-// changing are cgroups, one of which has processes when it is read again.
+// changing are cgroups, one of which contains processes when it is read again.
 type changing struct {
 	fstest.MapFS
 	reads map[string]int

@@ -57,7 +57,7 @@ func (p *Pod) FullName() string {
 	return name
 }
 
-// Label returns the name of the pod, with the UID if another pod of its node has the same name.
+// Label returns the name of the pod, with the UID if another pod of its node shares the name.
 func (p *Pod) Label() string {
 	switch {
 	case p.Name == "":
@@ -68,7 +68,7 @@ func (p *Pod) Label() string {
 	return p.Name
 }
 
-// markShared marks the pods whose names others have too, such as a static pod and its successor.
+// markShared marks the pods that share a name, such as a static pod and its successor.
 func markShared(pods []Pod) {
 	first := make(map[[2]string]int)
 	for n := range pods {
