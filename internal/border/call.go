@@ -25,7 +25,7 @@ const (
 	maxAbandoned = 256
 )
 
-// subject is what a call is about: a method, and a pod if that is not all of them.
+// subject is a method, and the pod that the call is about; empty if it is about all pods.
 type subject struct {
 	method string
 	uid    pleg.PodUID
@@ -184,7 +184,7 @@ func await[T any](returns <-chan T, wait time.Duration, after func(time.Duration
 	return got, returned, time.Since(began)
 }
 
-// late reports whether a wait took so much longer than it should that this process got no CPU: the embedder's code then had none
+// late reports whether a wait took so long that this process can have got no CPU: the embedder's code got none
 // either, and is not to blame.
 func late(took, wait time.Duration) bool { return took > wait+max(wait/2, reportWithin) }
 
