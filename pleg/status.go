@@ -65,8 +65,8 @@ type ContainerStatus struct {
 	Name    string
 	Attempt uint32
 	State   State
-	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero if
-	// the container has not come so far.
+	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero before it was
+	// created, started or ended.
 	CreatedAt  time.Time
 	StartedAt  time.Time
 	FinishedAt time.Time

@@ -59,8 +59,8 @@ func ofEachPod(s pleg.Status) (all []Finding) {
 	return all
 }
 
-// tell logs what has begun and what has ended. A warning begins once it is as old as a problem is,
-// because most become problems by then.
+// tell logs the troubles that began and those that ended. It logs a warning only at the age of a
+// problem, because most warnings become problems by then.
 func tell(ctx context.Context, s pleg.Status, told map[trouble]Finding, log *slog.Logger) {
 	now := make(map[trouble]bool)
 	for _, f := range ofEachPod(s) {
