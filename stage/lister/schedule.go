@@ -16,7 +16,7 @@ type schedule struct {
 	// period is the relist period without events, pause the time between two lists on
 	// request.
 	period, pause time.Duration
-	// ended is when the last list ended, answered when the last list or probe did.
+	// ended is when the last list ended, answered when the last list or probe ended.
 	ended, answered time.Time
 	// atOnce is set by a change of the event stream, requested by requests for a list at once, soon
 	// by requests for a list within the period. served is when a list for a request last ended:
@@ -48,7 +48,7 @@ const probePeriod = 2 * time.Second
 // probe returns when the next probe is due.
 func (s *schedule) probe() time.Time { return s.answered.Add(probePeriod) }
 
-// listEnded notes the end of a list, which served a request if that waited.
+// listEnded notes the end of a list, and whether it served a request.
 func (s *schedule) listEnded(now time.Time) {
 	s.ended, s.answered = now, now
 	if s.requested {

@@ -29,7 +29,7 @@ import (
 //	hints 4.5s         a list is requested at once every 100 ms until then
 //	status, recovered, logged TEXT   what the lister says
 //
-// Each list is written down by the second in which it began: with ! if it failed.
+// Each list is recorded as the second in which it began, with ! if it failed.
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
@@ -82,7 +82,7 @@ type script struct {
 	period   time.Duration
 
 	mu sync.Mutex // the lister runs beside the script
-	// each is what happens to each list, next to the next one, if it is not nil.
+	// each is the fault of each list, next that of the next list, if not nil.
 	each took
 	next *took
 	got  []noted
