@@ -145,8 +145,8 @@ func (s *stores) Observe(at time.Time, pending []*pleg.Pod) {
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. A container
 // is known before the event of its start is delivered, and for [lookup.KeepRemoved] after its
-// removal. If the inspection of its pod fails, or hangs for a second, Lookup returns what the list
-// says.
+// removal. If the inspection of its pod fails, or hangs for a second, Lookup returns the facts of
+// the list.
 //
 // A call takes microseconds, and milliseconds for a Query.Cgroup without CAP_DAC_READ_SEARCH: then
 // all cgroups are searched. With Query.Wait it blocks for at most that time while the container is

@@ -71,7 +71,7 @@ func TestTruthDiffersFromCache(t *testing.T) {
 	}
 }
 
-// A stream that does not end forgets its events, and still knows what its filter lets through.
+// A stream that does not end forgets its events, and still knows which containers its filter wants.
 func TestForget(t *testing.T) {
 	now := func(c, other pleg.State) promises.Truth {
 		return promises.Truth{"p": {Containers: map[pleg.ContainerID]promises.Container{"c": {State: c}, "s": {Sandbox: true, State: other}}}}

@@ -11,7 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// What the runtime announces badly, or not at all, is reported within this time with events on.
+// Changes that the runtime announces badly, or not at all, are reported within this time with
+// events on.
 const (
 	maxLate                = 2 * time.Second
 	maxLateOfPoorAnnouncer = 3 * time.Second
