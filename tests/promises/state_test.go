@@ -14,8 +14,8 @@ func truth(state pleg.State) promises.Truth {
 	return promises.Truth{"p": {Namespace: "n", Containers: map[pleg.ContainerID]promises.Container{"c": {State: state}}}}
 }
 
-// A PodSync takes the state from the cache; if the inspection had failed, the next event
-// of the pod does.
+// After a PodSync the state comes from the cache; if the inspection had failed, it comes from the
+// cache at the pod's next event.
 func TestStateFollowsPodSyncs(t *testing.T) {
 	var status *pleg.PodStatus
 	err := errors.New("the inspection failed")

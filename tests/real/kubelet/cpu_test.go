@@ -51,7 +51,7 @@ func TestCPU(t *testing.T) {
 	t.Log("\n" + sideBySide(results))
 }
 
-// startedContainers is the kubelet's metric of what it has started, for the churn.
+// startedContainers is the kubelet's metric of started containers, for the churn.
 const startedContainers = `kubelet_started_containers_total{container_type="container"}`
 
 // measureParts measures a span in parts, and calls tick each churnPeriod.
