@@ -111,8 +111,8 @@ func TestDaemonIsAway(t *testing.T) {
 	})
 }
 
-// A socket that refuses a watch for a moment, as its folder does until systemd has set the mode, ends
-// no watch.
+// If permissions forbid the socket for a moment, such as until systemd has set the mode of its
+// folder, the watch does not end.
 func TestForbiddenForAMoment(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		attempts := 0

@@ -17,7 +17,7 @@ type joiner struct {
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 
-	// The fields below are of the last list and new in each.
+	// Each list sets the fields below anew.
 
 	homeless []*item // containers that belong to no pod
 	// orphans are the containers whose sandbox is not listed.

@@ -71,7 +71,8 @@ type podTimed struct {
 type data struct {
 	pleg.Event
 
-	// Pod is the pod as it is after the event; nil in a message about the node, which names its agent.
+	// Pod is the pod as it is after the event; nil in a message about the node. Such a message names
+	// the node's agent.
 	Pod   *podState `json:"pod"`
 	Agent string    `json:"agent"`
 	// body is the message.
@@ -167,7 +168,7 @@ const (
 	// says that these are complete.
 	ofGap    kind = "node.gap"
 	ofSynced kind = "node.synced"
-	// ofAgent says again that an agent publishes.
+	// ofAgent says that an agent still publishes.
 	ofAgent kind = "node.agent"
 	// ofGone says that the node was forgotten.
 	ofGone kind = "node.gone"

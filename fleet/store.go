@@ -117,7 +117,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// The server's refusals of messages without a name in package jetstream.
+// The errors with which the server refuses messages. Package jetstream does not name them.
 const (
 	noRoomInAccount jetstream.ErrorCode = 10002
 	noRoomOnServer  jetstream.ErrorCode = 10023

@@ -368,7 +368,7 @@ type field struct {
 }
 
 type fieldOptions struct {
-	// config configures the server, and a the first agent.
+	// config configures the server; a is the first agent.
 	config string
 	a      agentOptions
 	// behind is true if the connection of the watch passes the relay too.

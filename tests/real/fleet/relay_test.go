@@ -108,7 +108,7 @@ func (r *relay) copy(to io.Writer, from io.Reader, lost *atomic.Bool, end io.Clo
 	}
 }
 
-// strand makes the open connections pass nothing any more, without closing them.
+// strand makes the open connections stop passing data, without closing them.
 func (r *relay) strand() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
