@@ -55,9 +55,9 @@ func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 	return status, err
 }
 
-// RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
-// [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and inspected
-// if it changed, or ctx ends. If the list fails, RelistPod waits for the next list.
+// RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns the result of
+// [Pipeline.PodStatus] for the present time: it blocks until the pod is listed, and inspected if it
+// changed, or ctx ends. If the list fails, RelistPod waits for the next list.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
 	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too

@@ -205,7 +205,7 @@ func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 }
 
-// RelistPod asks the daemon to list the pod, and returns what [Client.PodStatus] does for the
+// RelistPod asks the daemon to list the pod, and returns the result of [Client.PodStatus] for the
 // present time: it blocks until the pod is listed, and inspected if it changed, or ctx ends. The
 // daemon begins at most 10 such lists a second, for all clients together; the call waits longer
 // then.
@@ -251,5 +251,5 @@ func inspectionError(text string) error {
 	return &pleg.InspectionError{Err: errors.New(text)}
 }
 
-// limits bound what a broken server can send as the list of pods. Only tests change them.
+// limits bound the list of pods that a broken server can send. Only tests change them.
 var limits = struct{ pods, bytes int }{100_000, 256 << 20}

@@ -217,5 +217,5 @@ func (o *observed) ClientHandshake(ctx context.Context, authority string, conn n
 	return o.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-// Clone keeps what is observed: grpc clones the credentials it is given.
+// Clone keeps the observed connection: grpc clones the credentials it is given.
 func (o *observed) Clone() credentials.TransportCredentials { return o }

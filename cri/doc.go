@@ -9,7 +9,8 @@
 // # Differences between runtimes
 //
 // If the list of sandboxes is too large to send, the client lists them by state, and then singly; if
-// that of containers is, by sandbox. It asks again on each connection what its runtime can do.
+// that of containers is, by sandbox. On each connection it asks for the abilities of the runtime
+// again.
 //
 // A malformed item hides no other. The client completes it from the list before or from the
 // kubelet's labels, and skips it if neither contains the missing field. Of an item with text that

@@ -104,7 +104,7 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	return h
 }
 
-// causes returns what distinguishes two healths, without their times and numbers.
+// causes returns the parts that distinguish two healths, without times and numbers.
 func (h health) causes() (all []string) {
 	if h.Verdict == nil {
 		return nil

@@ -48,8 +48,8 @@ func parsePlace(text string) (p place, err error) {
 	return p, err
 }
 
-// begin decides where the connection begins. If it begins with the present state because messages are
-// missing, it delivers the Gap.
+// begin chooses the first message of a new connection. If it begins with the present state because
+// messages are missing, it delivers the Gap.
 func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err error) {
 	info, err := w.info(ctx)
 	if err != nil {

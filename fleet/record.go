@@ -97,8 +97,8 @@ func (w *withStatus) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what
-// is larger than its max_payload, however often it is sent.
+// maxText is the length of one text of an event in bytes. CRI bounds no name, and the server always
+// refuses a message that is larger than its max_payload.
 const maxText = 4 << 10
 
 // fit cuts the texts of an event that are too long, and reports whether there were any. A cut text

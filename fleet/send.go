@@ -18,10 +18,10 @@ import (
 // outbox contains the messages that are not acknowledged. One batch, one message or two rows are in
 // flight at a time.
 type outbox struct {
-	// queue are messages that are not acknowledged, of which the first ones are sent.
+	// queue contains the messages that are not acknowledged. The first ones may be sent already.
 	queue []outgoing
 	sent  int
-	// parts are the batch, or the rows, under way, and late fires when the answer to the first one has not come in time.
+	// parts are the batch, or the rows, in flight. late fires when the answer to the first one has not come in time.
 	parts []part
 	late  *time.Timer
 	// alone is true if the server refused the last batch or row: the next message, sent alone,
@@ -53,7 +53,7 @@ const (
 	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which writes each
 	// batch to the disk twice. Several servers keep it in memory, and a batch costs them as much as a message.
 	leastBatch = 16
-	// leastRow is the number of messages for which a second row is sent behind one that is under way: the server need
+	// leastRow is the number of messages for which a second row is sent behind one that is in flight: the server need
 	// not wait.
 	leastRow = 128
 	// crowdedFor is the number of times that no row is sent after one was refused.
@@ -94,7 +94,7 @@ func (p *Publisher) size(follows bool) (n int, batch bool) {
 
 func (p *Publisher) replicated() bool { return p.stream.CachedInfo().Config.Replicas > 1 }
 
-// followable reports whether a row is under way, and another one may follow it.
+// followable reports whether a row is in flight and another row may follow it.
 func (p *Publisher) followable() bool {
 	return p.row && len(p.parts) == 1 && len(p.queue)-p.sent >= leastRow && p.queue[p.sent].kind != ofGap
 }

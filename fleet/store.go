@@ -87,7 +87,7 @@ func leads(c *jetstream.ClusterInfo) bool {
 }
 
 // explain adds facts that the error of a call lacks: why there is no connection, or which permission
-// is missing, since the server then lets the call time out.
+// is missing. Without a permission the server only lets the call time out.
 func explain(conn *nats.Conn, err error) error {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // of the size 0
 		err = nats.ErrDisconnected

@@ -132,7 +132,7 @@ func (p *PLEG) Start(ctx context.Context) {
 // Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.delivery.to }
 
-// Healthy returns what the pipeline's Healthy returns. It reports whether the last successful list
+// Healthy returns the result of the pipeline's Healthy. It reports whether the last successful list
 // of all pods began less than the relist threshold ago, and if not, why. Hung inspections do not
 // delay the lists, but if pods wait and no inspection succeeds, the pipeline is not healthy either.
 func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }

@@ -16,9 +16,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Pipeline is the pipeline of a node: a pipeline.Pipeline or a client.Client. Its methods are
-// safe for concurrent use, and what they return is read-only. New methods may be added in a
-// minor version: do not implement it outside tests.
+// Pipeline is the pipeline of a node: a pipeline.Pipeline or a client.Client. Its methods are safe
+// for concurrent use, and their results are read-only. New methods may be added in a minor version:
+// do not implement it outside tests.
 //
 // PodStatus, RelistPod, Pods and Lookup return an error that wraps [pleg.ErrNotSynced] until the
 // first list of all pods is committed, and [pleg.ErrNoDaemon] if the daemon is away.
@@ -35,9 +35,9 @@ type Pipeline interface {
 	// changed, or ctx ends. If the last inspection of the pod failed, the error wraps a
 	// [*pleg.InspectionError]; for a pod that is unknown or gone it wraps [pleg.ErrUnknownPod].
 	PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.Time) (*pleg.PodStatus, error)
-	// RelistPod requests a list of the pod, and returns what PodStatus does for the present time:
-	// it blocks until the pod is listed, and inspected if it changed. Use it in a program that has
-	// changed the pod.
+	// RelistPod requests a list of the pod, and returns the result of PodStatus for the present
+	// time: it blocks until the pod is listed, and inspected if it changed. Use it in a program
+	// that has changed the pod.
 	RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error)
 	// RequestRelist requests a list of the pod at once, and an inspection if it changed.
 	// RequestReinspect requests an inspection at the next list of all pods, whether or not the pod

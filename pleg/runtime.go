@@ -85,7 +85,7 @@ type EventWatcher interface {
 	// WatchEvents opens the stream, calls opened, and then calls hint for each event until ctx or
 	// the stream ends. It always returns an error, which wraps [ErrNoEvents] if the runtime sends no events.
 	// WatchEvents is then called again ten seconds later. It must not call the two functions at the same time. They
-	// return soon, whatever the rest of the pipeline does, so that the runtime never waits.
+	// always return soon, so that the runtime never waits.
 	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
 }
 

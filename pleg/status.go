@@ -18,8 +18,8 @@ type PodStatus struct {
 	// at the inspection.
 	Containers []*ContainerStatus
 	Sandboxes  []*SandboxStatus
-	// ObservedAt is the time before the list that led to this inspection: whatever happened
-	// earlier is in the status. It is not the time of the inspection itself (kubelet v1.37,
+	// ObservedAt is the time before the list that led to this inspection: the status contains every
+	// earlier change. It is not the time of the inspection itself (kubelet v1.37,
 	// GenericPLEG.Relist).
 	ObservedAt time.Time
 	// Native is the status in the types of an embedder's runtime. It passes

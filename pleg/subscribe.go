@@ -42,7 +42,8 @@ type SubscribeOptions struct {
 
 // Subscription is a position in the log of a pipeline, in this process or in another. Events of one
 // pod arrive in the order in which its states were seen. If the log has moved past the position, the
-// reader gets a Gap that counts what it missed, the present state as replayed events, and Synced.
+// reader gets a Gap with the number of missed events, the present state as replayed events, and
+// Synced.
 //
 // One goroutine at a time may read, always by the same one of Next, All and Events: a second reader
 // gets [ErrTwoReaders], or a closed channel. The other methods are safe for concurrent use.

@@ -195,7 +195,7 @@ func verify(r probe.Report, want map[string]int) error {
 	return nil
 }
 
-// burstMetrics combines what the client saw with what the runtime counted.
+// burstMetrics combines the figures of the client with the counters of the runtime.
 func (l *lab) burstMetrics(r probe.Report, pods int) Metrics {
 	at := l.runtime.Stats()
 	m := Metrics{

@@ -26,8 +26,8 @@ import (
 
 var errNoStatus = errors.New("runtime answered without a status")
 
-// record is what is known of one pod: old as of its last settled inspection,
-// current as of the newest list. A nil pod does not exist.
+// record is the known state of one pod: old as of its last settled inspection, current as of the
+// newest list. A nil pod does not exist.
 type record struct {
 	old, current *pleg.Pod
 	seen         *pleg.Pod       // the newest list that showed the pod

@@ -130,7 +130,7 @@ func check(path string) error {
 	if err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("everybody can replace the socket in %s (%v): use another folder, or chmod o-w it", filepath.Dir(path), folder.Mode())
 	}
-	return nil // a folder that is not there is the error of the lock
+	return nil // acquiring the lock reports a missing folder
 }
 
 // removeStale removes the socket of a process that has ended.

@@ -3,11 +3,11 @@
 //
 // [Differ.Run] waits for an input, lets the machine apply it (machine.go, answer.go, settle.go), and
 // carries out the effects. The record of a pod decides what follows from an input: it contains a
-// phase, and a few doors (record.go). Each of the other files answers one question: which events a
-// difference makes (diff.go), which containers came and went unseen (lives.go), when a hung pod is
-// tried again (quarantine.go), when a pod is inspected again whose status contradicts its list
-// (doubts.go), which listing waits for which pod (backlog.go), and which changes events let expect
-// (expect.go).
+// phase, and a few methods for inputs (record.go). Each of the other files answers one question:
+// which events a difference makes (diff.go), which containers came and went unseen (lives.go), when
+// a hung pod is tried again (quarantine.go), when a pod is inspected again whose status contradicts
+// its list (doubts.go), which listing waits for which pod (backlog.go), and which changes events let
+// expect (expect.go).
 package differ
 
 import (
@@ -22,7 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Cache learns what an answer covers without an inspection.
+// Cache is told which pods an answer covers without an inspection.
 type Cache interface {
 	// Observe notes a listing that covers every pod except the pending pods. The slice is only
 	// lent, the pods may be kept.

@@ -39,9 +39,9 @@ const (
 )
 
 // The start of a container takes 0.1 to 1 s, and seconds on a busy node. A removed container that a list
-// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds, so the pod is
-// listed after the same wait, sameWaits times. A pod whose sandbox is ready may get its next container,
-// as after a restart, so it is listed half as often.
+// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds: the wait doubles
+// only after sameWaits lists. A pod whose sandbox is ready may get its next container, as after a
+// restart, so it is listed half as often.
 const (
 	startWait = time.Second
 	goWait    = 300 * time.Millisecond

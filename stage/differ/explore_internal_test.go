@@ -38,7 +38,7 @@ var smallWorlds = map[string]struct {
 // TestSmallWorldsCopyAll fails if a field is new that clone or encode may have to know.
 func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, machine{}, "records absent early queue quarantines doubts backlog lives",
-		"moved found taken",     // for the report of what waits, see survivors_test.go
+		"moved found taken",     // for the report of waiting pods, see survivors_test.go
 		"streamUp expectations", // they only cause lists
 		"now do")                // of a step in progress
 	fields.Require(t, record{}, "phase old current asked named found unseen next sent need held replaced urgent asksEnd until owes listed",
@@ -62,8 +62,8 @@ func TestSmallWorldsCopyAll(t *testing.T) {
 }
 
 // TestSmallWorlds tries every order of the possible inputs in a few small worlds. In each, a step of a
-// container is reported once and in order, events of the first list are marked, and no state is claimed
-// for a time at which it was another. If all faults end at any moment, everything is reported in the end.
+// container is reported once and in order, events of the first list are marked, and the cache never
+// contains a wrong state for a time. If all faults end at any moment, everything is reported in the end.
 func TestSmallWorlds(t *testing.T) {
 	for name, tc := range smallWorlds {
 		t.Run(name, func(t *testing.T) {

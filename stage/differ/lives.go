@@ -19,8 +19,8 @@ const (
 // lives observes how far each container was reported, and which containers came and went unseen:
 // between two answers, or between an event and an answer.
 type lives struct {
-	// begun is set by the first list that began with the event stream up: what a runtime announces
-	// before may be old.
+	// begun is set by the first list that began with the event stream up: earlier events may be
+	// old.
 	begun bool
 	heard int // containers in all of unseen.heard
 	lost  int // since the last step: not reported, as too many wait
@@ -37,7 +37,7 @@ type one struct {
 	id  pleg.ContainerID
 }
 
-// kubelet reports whether events are the kubelet's, which forgets what it has reported.
+// kubelet reports whether events are the kubelet's: the kubelet forgets reported steps.
 func (l *lives) kubelet() bool { return l.told == nil }
 
 // unseen is the part of lives for one pod.
@@ -159,8 +159,8 @@ func (l *lives) hear(a Announcement) (life, bool) {
 	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
 }
 
-// committed notes what a committed change reports. was and is are the pod before and after the
-// change. The change also reports the first n of the containers that came and went.
+// committed notes the steps that a committed change reports. was and is are the pod before and
+// after the change. The change also reports the first n of the containers that came and went.
 func (l *lives) committed(u *unseen, uid pleg.PodUID, was, is *pleg.Pod, n int) {
 	gone := func(c *pleg.Container, _ bool) {
 		if !hasContainer(is, c.ID) {

@@ -155,7 +155,7 @@ func (m *machine) carryOut(rec *record, do todo) {
 
 // dequeue takes a pod out of the queue.
 func (m *machine) dequeue(rec *record) {
-	if m.queue[0] == rec { // without moving what may be thousands
+	if m.queue[0] == rec { // without moving the rest, which may be thousands
 		pop(&m.queue)
 		return
 	}

@@ -224,8 +224,8 @@ func (r *record) cut(period time.Duration, now time.Time) bool {
 	return true
 }
 
-// consider decides what follows from the newest answer: nothing, an inspection, as soon as there
-// is a slot, or the end of the pod, which needs no inspection.
+// consider decides the consequence of the newest answer: nothing, an inspection as soon as there is
+// a slot, or the end of the pod, which needs no inspection.
 func (r *record) consider(listing uint64, l *lives) (do todo) {
 	if r.busy() {
 		do.cancel = r.obsolete()

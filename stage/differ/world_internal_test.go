@@ -27,7 +27,7 @@ func historyOf(states ...string) (h history) {
 }
 
 // budget is the number of each kind of input in a world: lists of all pods, lists of the pod,
-// events, inspections that do not end well, and requests.
+// events, inspections that fail or hang, and requests.
 type budget struct{ all, one, events, troubles, requests int8 }
 
 // world is a runtime, an inspector and a cache around a machine, for one pod. At each moment its

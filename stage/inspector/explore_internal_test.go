@@ -29,8 +29,8 @@ func TestSmallSkiesCopyAll(t *testing.T) {
 }
 
 // TestSmallSkies tries every order in which four calls on two slots begin, end, are cancelled as their pods
-// are gone, return long after their end, or hang. At each moment the plan follows the design, and changes no
-// earlier than its time again.
+// are gone, return long after their end, or hang. At each moment the plan follows the design. It changes no
+// earlier than it announced.
 func TestSmallSkies(t *testing.T) {
 	for name, s := range map[string]*sky{
 		"a new runtime":           {},

@@ -44,8 +44,8 @@ func (f *flight) over(now time.Time) bool { return !now.Before(f.ends) }
 
 func (f *flight) age(now time.Time) time.Duration { return now.Sub(f.started) }
 
-// hung reports whether the inspection hangs. If none ends, none is hung: the runtime is
-// slow, as far as anyone can tell.
+// hung reports whether the inspection hangs. If none ends, none is hung: the runtime counts as
+// slow.
 func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 	return f.overtaken && f.age(now) >= hungAfter
 }

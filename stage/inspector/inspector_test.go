@@ -216,7 +216,7 @@ func TestHangIsVisibleUntilTheQuarantine(t *testing.T) {
 		f := newFixtureWithBuffer(t, hanging(nil), inspector.Options{HungAfter: hungAfter}, 0)
 		f.inspect <- one("hung")
 		f.end()
-		synctest.Wait() // the differ applies what it received
+		synctest.Wait() // the differ applies its messages
 		if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
 			t.Errorf("overdue %+v, want the inspection that hung", overdue)
 		}

@@ -6,9 +6,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// maxRequestPause bounds the time between two lists on request. RelistPeriod may be
-// much longer, and then a request should not wait for so long; one list a second is
-// what the kubelet does all the time.
+// maxRequestPause bounds the time between two lists on request. RelistPeriod may be much longer,
+// and a request should not wait for so long. The kubelet always makes one list a second.
 const maxRequestPause = time.Second
 
 // schedule says when the next list begins. It uses no clock; the loop owns it.

@@ -137,7 +137,7 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// health is what Healthy must return shortly before the faults end.
+// health is the result that Healthy must return shortly before the faults end.
 type health int
 
 const (
@@ -353,7 +353,7 @@ func (r row) modes() []pipeline.EventsMode {
 	return fit
 }
 
-// healthy is what Healthy returns shortly before the fault ends.
+// healthy returns the result that Healthy must return shortly before the fault ends.
 func (r row) healthy(when string) health {
 	kind := kind(r.Fault)
 	switch {
@@ -371,7 +371,7 @@ func isList(f simruntime.Fault) bool {
 	return strings.HasPrefix(f.RPC, "List")
 }
 
-// promised returns what the pipeline promises about the events of a scenario.
+// promised returns the promises about the events of a scenario.
 func promised(s scenario) promises.Stream {
 	p := promises.Stream{All: s.mode != pipeline.EventsOff}
 	for _, f := range s.faults {

@@ -86,7 +86,7 @@ type History struct{ steps map[container]Step }
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{steps: make(map[container]Step)} }
 
-// Record adds what exists now. It must be called after every change.
+// Record adds the present containers and sandboxes. It must be called after every change.
 func (h *History) Record(truth Truth) {
 	for c := range h.steps {
 		h.steps[c] = Removed

@@ -1,5 +1,5 @@
-// Package process runs the programs of tests as child processes: it waits until they are
-// ready, reads what they use, and ends them.
+// Package process runs the programs of tests as child processes: it waits until they are ready,
+// measures their usage, and ends them.
 package process
 
 import (

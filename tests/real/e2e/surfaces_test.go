@@ -156,7 +156,7 @@ func program(ctx context.Context, args ...string) (string, error) {
 	return process.Output(ctx, path, args...)
 }
 
-// examine returns what the doctor reports about a runtime, and its exit code.
+// examine returns the doctor's report about a runtime, and the exit code.
 func examine(ctx context.Context, t *testing.T, l *lab.Lab) (report string, code int) {
 	t.Helper()
 	report, err := program(ctx, "doctor", "--runtime-endpoint", l.Endpoint())

@@ -155,7 +155,7 @@ func TestEndOfAnOldAgent(t *testing.T) {
 	}
 }
 
-// Another agent takes the place of an agent that was stopped with a message under way, although its
+// Another agent takes the place of an agent that was stopped with a message in flight, although its
 // states were accepted before. Once it comes back, that message and all later ones are refused.
 func TestOldAgentComesBack(t *testing.T) {
 	t.Parallel()

@@ -102,7 +102,8 @@ func TestBadPublisherOptions(t *testing.T) {
 }
 
 // While there is no connection, the status and the log say so, and not that the buffer of nats.go is
-// full. Once the connection is back, the status is well, although there is nothing to publish.
+// full. Once the connection is back, the status contains no error, although there is nothing to
+// publish.
 func TestStatusWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	s, node, log := startServer(t, ""), newNode(t, "node-a", agentOptions{}), &kit.Log{}

@@ -169,7 +169,7 @@ func TestFaults(t *testing.T) {
 				configure(f.t, f.server.URL, func(c *jetstream.StreamConfig) { c.MaxMsgSize = size })
 			}
 			gaps := f.gapsSoFar()
-			f.relay.hold() // what follows the first message comes in one batch
+			f.relay.hold() // the messages after the first one come in one batch
 			f.a.steps(1)
 			time.Sleep(100 * time.Millisecond)
 			setLimit(16 << 10)

@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// relay passes connections on to a server. It can cut them, or hold what clients send.
+// relay passes connections on to a server. It can cut them, or hold the data of clients.
 type relay struct {
 	url    string
 	target string

@@ -50,7 +50,7 @@ const (
 type Process struct {
 	// Args are the arguments without the name of the program.
 	Args []string
-	// Out gets what the user asked for, Err everything else.
+	// Out gets the requested output, Err everything else.
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "". If nil, none is set.
 	Getenv func(string) string
@@ -69,7 +69,7 @@ type Process struct {
 	Sockets []string
 }
 
-// withDefaults completes p with what the system offers.
+// withDefaults completes p with the facilities of the system.
 func (p Process) withDefaults() Process {
 	if p.Dial == nil {
 		p.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
@@ -95,9 +95,9 @@ func (p Process) withDefaults() Process {
 // its signal to the program and then to the program's process group.
 const oneSignal = 100 * time.Millisecond
 
-// gcPercent replaces Go's default of 100. The heap is small, and much of it is what the
-// last list of the runtime left. To collect that sooner saves a daemon of 1,000 pods 2 MiB
-// and costs it at most 1 ms of CPU a second. GOGC overrides it.
+// gcPercent replaces Go's default of 100. The heap is small, and much of it is garbage of the last
+// list. To collect that sooner saves a daemon of 1,000 pods 2 MiB and costs it at most 1 ms of CPU
+// a second. GOGC overrides it.
 const gcPercent = 50
 
 // Main runs the program with the arguments, streams and signals of this process

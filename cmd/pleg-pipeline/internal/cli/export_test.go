@@ -26,8 +26,8 @@ var Shipped = func() *pflag.FlagSet {
 	return cmd.Flags()
 }()
 
-// OptionsOf returns what the flags of the command run make of a pipeline and of the client of its
-// runtime.
+// OptionsOf returns the options of a pipeline and of its runtime's client that the flags of the
+// command run set.
 func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	c, cmd := &runCommand{}, &cobra.Command{}
 	c.addFlags(cmd)

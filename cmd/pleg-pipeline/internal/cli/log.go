@@ -62,7 +62,7 @@ func (c console) say(ctx context.Context, format string, args ...any) {
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
 }
 
-// sayNow prints a notice, and what was held back before.
+// sayNow prints a notice, and those that were held back before.
 func (c console) sayNow(ctx context.Context, format string, args ...any) {
 	if c.held != nil {
 		c.held.release()

@@ -66,7 +66,7 @@ func (r reporting) Report() pleg.Report {
 	return report
 }
 
-// withReport returns a runtime whose report add completes. add may be nil.
+// withReport returns a runtime that calls add for each of its reports. add may be nil.
 func withReport(client *cri.Client, add func(*pleg.Report)) pleg.Runtime {
 	if add == nil {
 		return client

@@ -178,8 +178,8 @@ func otelOff(getenv func(string) string) string {
 	return ""
 }
 
-// resource is what all records share. OpenTelemetry's variables name the service and add to it;
-// the node and the cluster are those of the flags.
+// resource contains the attributes that all records share. OpenTelemetry's variables name the
+// service and add to it; the node and the cluster are those of the flags.
 func (f *publishFlags) resource(node string) (*resource.Resource, error) {
 	service := resource.NewSchemaless(attribute.String("service.name", Name), attribute.String("service.version", programVersion()))
 	place := []attribute.KeyValue{attribute.String("k8s.node.name", node)}

@@ -54,7 +54,7 @@ type trouble struct {
 	cause       verdict.Cause
 	// also is a second trouble.
 	also string
-	// node changes what the doctor sees of the node. partly means that a doctor without the daemon
+	// node changes the doctor's view of the node. partly means that a doctor without the daemon
 	// does not see the trouble.
 	node   func(*testing.T, *kit.Simulation, *doctor.Options)
 	partly bool
@@ -282,7 +282,7 @@ func requireLogged(t *testing.T, logged *kit.Log, v verdict.Verdict, since time.
 	}
 }
 
-// requireExamined examines the runtime, with what the daemon knows or without.
+// requireExamined examines the runtime, with the daemon's status or without.
 func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) {
 	t.Helper()
 	o := doctor.Options{
@@ -457,7 +457,7 @@ func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) 
 	return said
 }
 
-// sayOf returns what a command says, as one line.
+// sayOf returns the output of a command, as one line.
 func sayOf(t *testing.T, command string, dial func(context.Context, string) (net.Conn, error)) string {
 	t.Helper()
 	out, term := newTranscript(), vt.NewMockTerm()
@@ -478,7 +478,7 @@ func sayOf(t *testing.T, command string, dial func(context.Context, string) (net
 	return strings.Join(strings.Fields(clocks.ReplaceAllString(out.String(), "")), " ")
 }
 
-// ofFleet returns what the doctor says of a cluster whose only node has published its status.
+// ofFleet returns the doctor's output for a cluster whose only node has published its status.
 func ofFleet(t *testing.T, status pleg.Status) string {
 	t.Helper()
 	published, err := json.Marshal(verdict.Of(status))

@@ -137,8 +137,8 @@ func printing(ctx context.Context, out console, stdout io.Writer, work func(cont
 
 // waitForReader blocks until the reader of out closes it, and then returns
 // errOutputClosed, or until ctx ends. Without it the program would run until the
-// next event, which may be hours away on a quiet node. Nobody can close a regular
-// file or an out that is not a file.
+// next event, which may be hours away on a quiet node. Regular files have no reader that could
+// close them. Neither has an out that is not a file.
 func waitForReader(ctx context.Context, out io.Writer) error {
 	file, ok := out.(*os.File)
 	if !ok {

@@ -68,8 +68,8 @@ func Examine(ctx context.Context, o Options) *Report {
 	return e.judge(failed)
 }
 
-// Judge returns the report of what the daemon of a node knows, without an examination of
-// the runtime. extra are findings of the caller.
+// Judge returns the report from the status of a node's daemon, without an examination of the
+// runtime. extra are findings of the caller.
 func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 	e := &examination{report: &Report{At: time.Now(), Daemon: d}}
 	return e.judge(extra)

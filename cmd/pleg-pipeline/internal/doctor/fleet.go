@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// Fleet is what the agents of a cluster say of their nodes. Its JSON form is one of the program's
-// outputs.
+// Fleet is the report of a cluster's agents about their nodes. Its JSON form is one of the
+// program's outputs.
 type Fleet struct {
 	At time.Time `json:"at"`
 	// Verdict is the worst verdict of all nodes, in one line.
@@ -82,7 +82,7 @@ func (n NodeVerdict) first() fleet.Finding {
 	return n.Findings[0]
 }
 
-// worst returns the first node; a node that is well if there are none.
+// worst returns the first node; a healthy node if there are none.
 func (f *Fleet) worst() NodeVerdict {
 	if len(f.Nodes) == 0 {
 		return NodeVerdict{Verdict: fleet.Verdict{Severity: "ok"}}
@@ -93,7 +93,7 @@ func (f *Fleet) worst() NodeVerdict {
 // Healthy reports whether all nodes are without a problem.
 func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
 
-// Print writes the verdict, what to do, and a table of the nodes that are not well. It returns the
+// Print writes the verdict, what to do, and a table of the nodes with problems. It returns the
 // error of w.
 func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 	p := &page{width: o.Width}

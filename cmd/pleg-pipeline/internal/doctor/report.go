@@ -24,7 +24,7 @@ type Report struct {
 	Endpoint    string  `json:"endpoint,omitempty"`
 	Source      string  `json:"source,omitempty"`
 	Runtime     string  `json:"runtime,omitempty"`
-	// Daemon is what the daemon of this node knows; nil if none was asked: NoDaemon says why.
+	// Daemon is the knowledge of this node's daemon; nil if none was asked: NoDaemon says why.
 	Daemon   *Daemon `json:"daemon,omitempty"`
 	NoDaemon string  `json:"noDaemon,omitempty"`
 	Counts   Counts  `json:"counts"`

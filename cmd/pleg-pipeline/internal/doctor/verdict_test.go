@@ -35,7 +35,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		fault  *simruntime.Fault               // nil for none
-		daemon func(*pleg.Status, pleg.PodUID) // changes what it knows; nil if there is none
+		daemon func(*pleg.Status, pleg.PodUID) // changes its status; nil without a daemon
 		want   string
 	}{
 		"healthy": {nil, nil, well},

@@ -60,7 +60,7 @@ type Endpoint struct {
 	// Source says where the address comes from, for messages:
 	// "--runtime-endpoint", "/etc/crictl.yaml".
 	Source string
-	// Report, if not nil, adds what was wrong with the node of a recording.
+	// Report, if not nil, adds the problems of a recorded node.
 	Report func(*pleg.Report)
 }
 

@@ -82,7 +82,7 @@ type Facts struct {
 // New returns a watcher that has not looked yet.
 func New(o Options) *Watcher { return &Watcher{o: o} }
 
-// Report adds what was found to a report. It does not block.
+// Report adds the findings to a report. It does not block.
 func (w *Watcher) Report(r *pleg.Report) {
 	var unread []nodestate.Unread
 	nodestate.Change(&r.Details, func(n *nodestate.State) {
@@ -202,8 +202,8 @@ func each(ctx context.Context, period time.Duration, look func(now time.Time)) e
 	}
 }
 
-// fullDisk returns the filesystem of a path if it is almost full. before is what it returned at the
-// last look, or nil.
+// fullDisk returns the filesystem of a path if it is almost full. before is its result of the last
+// look, or nil.
 func fullDisk(before *nodestate.Disk, path string, used, inodes float64, now time.Time) *nodestate.Disk {
 	limit, since := float64(full), now
 	if before != nil && before.Path == path {

@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// listLimit is what the kubelet and the runtimes accept, fullList the share of it at which a
-	// list counts as too large.
+	// listLimit is the largest list that the kubelet and the runtimes accept. fullList is the share
+	// of it at which a list counts as too large.
 	listLimit = 16 << 20
 	fullList  = 0.6
 	// listTimeout bounds both lists.
@@ -60,8 +60,8 @@ type listAnswer struct {
 	replaced bool
 }
 
-// lists makes both list calls at once, as a relist does, and returns their sizes and what is
-// malformed in them.
+// lists makes both list calls at once, as a relist does, and returns their sizes and malformed
+// items.
 func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []pleg.Trouble, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()

@@ -110,7 +110,7 @@ type message struct{ id, event, data string }
 
 var sent = regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
 
-// events returns what a client of /events gets in the next seconds. It needs a bubble.
+// events returns the messages that a client of /events gets in the next seconds. It needs a bubble.
 func events(t *testing.T, l *bufconn.Listener, query, lastID string) (all []message) {
 	t.Helper()
 	client := dial(t, l)

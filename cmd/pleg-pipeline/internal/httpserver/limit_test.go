@@ -147,7 +147,7 @@ func TestServeHTTP2(t *testing.T) {
 	kit.Must(t, err)
 	defer client.Close()
 	request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
-	request.Host = "node.example" // the certificate says which names are right
+	request.Host = "node.example" // the names in the certificate count
 	answer, err := client.RoundTrip(request)
 	kit.Must(t, err)
 	defer answer.Body.Close()

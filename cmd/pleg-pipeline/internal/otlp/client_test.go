@@ -120,7 +120,7 @@ func (s *server) Export(_ context.Context, in *collogsv1.ExportLogsServiceReques
 	}
 }
 
-// serveHTTP answers over HTTP what Export does over gRPC.
+// serveHTTP answers over HTTP as Export does over gRPC.
 func (s *server) serveHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Header.Get("Content-Encoding") == "gzip" {
 		q.Body, _ = gzip.NewReader(q.Body)

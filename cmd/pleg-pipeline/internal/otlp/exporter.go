@@ -94,7 +94,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 	e.loop.Acknowledged()
 	e.logger = sdklog.NewLoggerProvider(
 		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),
-		// No variable of the environment takes away what identifies a record.
+		// No variable of the environment removes the attributes that identify a record.
 		sdklog.WithAttributeCountLimit(-1), sdklog.WithAttributeValueLengthLimit(-1),
 		// The schema defines the attributes without the prefix "pleg.".
 	).Logger("github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))

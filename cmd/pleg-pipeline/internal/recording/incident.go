@@ -134,7 +134,7 @@ func (i *Incidents) writeFile(path string) error {
 	return os.Rename(part, path)
 }
 
-// save writes the last minutes as a whole recording that ends now. Calls under way are in it
+// save writes the last minutes as a whole recording that ends now. Calls in flight are in it
 // without an answer.
 func (i *Incidents) save(to io.Writer) error {
 	i.mu.Lock()

@@ -98,8 +98,8 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	return nil, context.Cause(ctx)
 }
 
-// readLine returns a line with its end, what there is of a truncated line, or nothing at the end of
-// the file.
+// readLine returns a line with its line break, the rest of a truncated line, or nothing at the end
+// of the file.
 func readLine(r *bufio.Reader) (text []byte, err error) {
 	for more := true; more; {
 		var part []byte

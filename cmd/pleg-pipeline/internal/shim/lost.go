@@ -75,8 +75,8 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 	return max(info.Pid, 1)
 }
 
-// verbose is what containerd and CRI-O report of a container if asked to be verbose. Only
-// containerd contains the type of the runtime and its options.
+// verbose is the verbose status of a container in containerd and CRI-O. Only containerd contains
+// the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
 	SandboxID      string `json:"sandboxID"`

@@ -104,7 +104,8 @@ func TestFindsLostEnds(t *testing.T) {
 	}
 }
 
-// stuckLater returns what a watcher finds within nine seconds of a container that the runtime calls running.
+// stuckLater returns the troubles that a watcher finds within nine seconds. The runtime calls the container
+// running.
 func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
 	t.Helper()
 	n := &node{cache: podcache.New()}

@@ -376,8 +376,8 @@ func (n *node) thread(pid, thread int, state string) {
 	n.files.Store(&files)
 }
 
-// TestIdleNode counts what is read while nothing happens: no file is opened, and the state of each shim is
-// read again every 5 s.
+// TestIdleNode counts reads while nothing happens: no file is opened, and the state of each shim is read
+// again every 5 s.
 func TestIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shims = 110
@@ -496,7 +496,7 @@ func TestNodeStaysOverloaded(t *testing.T) {
 	})
 }
 
-// load sets what /proc/loadavg contains.
+// load sets the content of /proc/loadavg.
 func (n *node) load(text string) {
 	files := maps.Clone(*n.files.Load())
 	files["loadavg"] = &fstest.MapFile{Data: []byte(text)}

@@ -25,8 +25,8 @@ import (
 
 // Source is the origin of the view's data: one node, or a cluster.
 type Source interface {
-	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
-	// reports broken connections as [client.Options] says; disconnected may be nil.
+	// Events ranges over the requested events until ctx ends. It resumes by itself, and reports
+	// broken connections as [client.Options] says; disconnected may be nil.
 	Events(ctx context.Context, o pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
 	// State returns the present state. With [pleg.ErrNotSynced], it returns the status.
 	State(ctx context.Context) (State, error)

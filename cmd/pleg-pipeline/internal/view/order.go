@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// ClusterVerdict returns the verdict on the pods of many nodes. problem is what is wrong with a
-// node; empty if there is none.
+// ClusterVerdict returns the verdict on the pods of many nodes. problem is the problem of a node;
+// empty if there is none.
 func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 	var all []verdict.Finding
 	if problem != "" {

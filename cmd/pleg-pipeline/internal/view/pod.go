@@ -36,8 +36,7 @@ type Pod struct {
 	// Stale is true if the pod has probably changed since CurrentAsOf: its last inspection failed,
 	// or its inspection in flight is overdue.
 	Stale bool `json:"stale,omitempty"`
-	// Uninspected is true if no inspection has succeeded yet: the rest is what the
-	// list shows.
+	// Uninspected is true if no inspection has succeeded yet: the rest comes from the list.
 	Uninspected bool `json:"uninspected,omitempty"`
 	// Inspection is the inspection in flight, if it is overdue.
 	Inspection *Inspection `json:"inspection,omitempty"`
@@ -84,7 +83,7 @@ func NewPod(e cache.Entry) Pod {
 	return p
 }
 
-// asListed returns what a list shows of a pod as a status; nil for nil.
+// asListed returns the listed facts of a pod as a status; nil for nil.
 func asListed(pod *pleg.Pod) *pleg.PodStatus {
 	if pod == nil {
 		return nil

@@ -80,7 +80,7 @@ func (p *Pod) judge() {
 	}
 }
 
-// SetFinding sets what is wrong with the inspections of the pod.
+// SetFinding sets the problem of the pod's inspections.
 func (p *Pod) SetFinding(f verdict.Finding) {
 	p.Finding, p.Stale = &f, !p.Uninspected
 	p.judge()

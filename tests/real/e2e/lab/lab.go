@@ -193,7 +193,7 @@ func (l *Lab) importImage(ctx context.Context) error {
 	})
 }
 
-// Traits returns what a test must know about the runtime of this lab.
+// Traits returns the traits of the runtime of this lab.
 func (l *Lab) Traits() Traits { return l.engine.traits }
 
 // Endpoint returns the address of the CRI socket, with scheme unix.

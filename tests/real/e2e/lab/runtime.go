@@ -35,7 +35,7 @@ const RuntimeEnv = "PLEG_E2E_RUNTIME"
 // DefaultRuntime returns the runtime of labs.
 func DefaultRuntime() Runtime { return cmp.Or(Runtime(os.Getenv(RuntimeEnv)), Containerd) }
 
-// Traits are what a test must know about a runtime.
+// Traits are properties of a runtime that a test must know.
 type Traits struct {
 	// Events: the runtime sends CRI events.
 	Events bool
@@ -57,7 +57,7 @@ type Traits struct {
 	Shims bool
 }
 
-// Traits returns what a test must know about a runtime.
+// Traits returns the traits of a runtime.
 func (r Runtime) Traits() Traits { return engines[r].traits }
 
 // end is how a container ends.
@@ -83,7 +83,7 @@ type engine struct {
 	// gives it an image archive, and env the environment variables of both.
 	daemon, env func(b binaries, p place) []string
 	load        func(b binaries, p place, archive string) []string
-	// cgroup is what precedes the id of a container in the name of its cgroup.
+	// cgroup is the text before the id of a container in the name of its cgroup.
 	cgroup string
 	// stopped is the end of a container whose sandbox is stopped, unwatched that of a container
 	// that is killed while the daemon does not run.
