@@ -32,8 +32,8 @@ func (c *Client) forgetUnlisted(orphans []*item) {
 	})
 }
 
-// unlistedSandbox returns a sandbox that is not listed, as the last list showed it or as the runtime
-// answered; nil if neither did.
+// unlistedSandbox returns a sandbox that is missing in the new list, from the last list or from the
+// runtime's answer; nil if neither contains it.
 func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 	if s, ok := c.unlisted.Load(id); ok {
 		return s.(unlistedSandbox).sandbox

@@ -24,7 +24,7 @@ type store struct {
 }
 
 const (
-	// requestTimeout bounds one request, such as to a leader that is gone.
+	// requestTimeout bounds one request: the leader may be gone.
 	requestTimeout = 5 * time.Second
 	// searchTimeout bounds the search of a stream for the last messages of all its subjects: seconds for
 	// 500,000 pods.

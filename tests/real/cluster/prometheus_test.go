@@ -30,7 +30,7 @@ scrape_configs:
     file_sd_configs: [{files: [targets.yaml], refresh_interval: 1s}]
 `
 
-// minutes are the durations of the alerts, which take seconds here.
+// minutes matches the durations of the alerts. The test replaces them by seconds.
 var minutes = regexp.MustCompile(`\b\d+m\b`)
 
 // startPrometheus runs Debian's Prometheus with the alerts of deploy/monitoring.

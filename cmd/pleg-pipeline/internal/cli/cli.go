@@ -29,7 +29,7 @@ import (
 // Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
 
-// exit is an exit code as an error: the output says why.
+// exit is an exit code as an error. The output explains it.
 type exit int
 
 // Error implements error.

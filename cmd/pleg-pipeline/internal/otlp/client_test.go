@@ -165,8 +165,7 @@ func exportTo(t *testing.T, endpoint string) (*prometheus.Registry, *kit.Log) {
 	return registry, log
 }
 
-// Which answers make the clients of OpenTelemetry repeat a request, and which they return as an
-// error.
+// OpenTelemetry's clients repeat a request after some answers, and return an error after others.
 func TestAnswersOfAReceiver(t *testing.T) {
 	const rejected = "pleg_otlp_rejected_requests_total"
 	overEachProtocol(t, func(t *testing.T) {
