@@ -30,7 +30,7 @@ type quarantines struct {
 	changed bool
 }
 
-// quarantine is a pod in quarantine.
+// quarantine is the state of a quarantined pod.
 type quarantine struct {
 	pleg.Quarantined
 	rec *record

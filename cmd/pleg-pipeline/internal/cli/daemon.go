@@ -127,7 +127,7 @@ func sayRuntime(ctx context.Context, out console, client *cri.Client, from endpo
 	}
 }
 
-// host returns where to look on this node, beside the runtime.
+// host returns the sources of facts about this node, beside the runtime.
 func (p Process) host(endpoint string) host.Options {
 	return host.Options{Endpoint: endpoint, Proc: p.Proc, Cgroups: p.Cgroups, Sockets: host.Sockets, Usage: host.Usage}
 }
