@@ -53,7 +53,7 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		of    weight
 		limit int
-		// The lists of sandboxes and containers that a list costs once the whole list has failed.
+		// The calls that list sandboxes and containers in portions, once the whole list has failed.
 		sandboxes, containers int64
 	}{
 		"a state fits":                    {weight{4 << 10, 0}, 36 << 10, 2, 1},

@@ -34,8 +34,8 @@ const (
 // Options are limits that NewGenericPLEG does not get.
 type Options struct {
 	// RuntimeRequestTimeout is the setting of the kubelet's configuration: after it each
-	// call of the runtime ends. The deadlines of a list and of an inspection, which
-	// are several calls, are multiples of it. If zero, [DefaultRuntimeRequestTimeout].
+	// call of the runtime ends. A list and an inspection are several calls: their deadlines are
+	// multiples of this setting. If zero, [DefaultRuntimeRequestTimeout].
 	RuntimeRequestTimeout time.Duration
 	// Inspectors is the maximum number of pods that are inspected at the same time.
 	// If zero, [DefaultInspectors].

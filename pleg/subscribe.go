@@ -24,8 +24,8 @@ type SubscribeOptions struct {
 	After Position
 	// Since asks for the events of this time and later first, and then one Synced. If the log does
 	// not reach back to this time, its events come without a Gap. The time of a start or end is
-	// StartedAt or FinishedAt if it is set, of other events ObservedAt. It is an error with After. If
-	// zero, events from now on.
+	// StartedAt or FinishedAt if set. The time of any other event is ObservedAt. It is an error with
+	// After. If zero, events from now on.
 	Since time.Time
 	// Bookmarks asks for a Bookmark after each list whose changes are delivered, except changes
 	// of pods whose inspection fails or hangs. In another process, a subscription from now on also

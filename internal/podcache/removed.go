@@ -22,8 +22,8 @@ const (
 type removed struct {
 	byID   map[pleg.ContainerID]removedStatus
 	oldest []pleg.ContainerID
-	// announced is set while events say which containers are removed. changed, if not nil, is closed
-	// by the next of them.
+	// announced is set while events announce removed containers. changed, if not nil, is closed by
+	// the next such event.
 	announced bool
 	changed   chan struct{}
 }

@@ -301,7 +301,8 @@ func (r *record) change(l *lives) *stage.Change {
 	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.need == fresh, Events: told}
 }
 
-// behind reports whether the pod is not settled as of a listing that began then.
+// behind reports whether the newest answer of a listing that began at then is not settled for the
+// pod.
 func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
 
 // owesTo reports whether a listing that began then waits for the pod.

@@ -37,7 +37,7 @@ type Options struct {
 // Dispatcher writes the log and the present state of the pods according to the events.
 type Dispatcher struct {
 	epoch   string
-	began   time.Time // the zero time of the log
+	began   time.Time // the time from which the log counts
 	opts    Options
 	metrics *metrics
 	log     *log

@@ -490,7 +490,7 @@ func (w *logWorld) check(r *logReader, ev *pleg.Event, ok bool, published uint64
 	return nil
 }
 
-// clone returns a copy that shares nothing that changes.
+// clone returns a copy that shares only constant parts.
 func (w *logWorld) clone() *logWorld {
 	c := *w
 	c.readers = slices.Clone(w.readers)

@@ -257,7 +257,7 @@ func TestMetrics(t *testing.T) {
 		f.next(t)
 		time.Sleep(period + 3*time.Second)
 		// A bubble starts at 2000-01-01 00:00:00 UTC. The third list began 2.2 s later, the fourth
-		// has been running for 3 s; each list after the first has an interval.
+		// has been running for 3 s; an interval is counted for each list after the first.
 		for name, want := range map[string]float64{
 			"pleg_last_seen_seconds": 946684802.2, "pleg_relist_errors_total": 1, "pleg_relist_running_seconds": 3,
 			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3,

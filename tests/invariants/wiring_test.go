@@ -388,7 +388,7 @@ func TestBetweenTwoLists(t *testing.T) {
 	})
 }
 
-// A loop over the events that ends leaves no subscriber behind.
+// When a loop over the events ends, its subscriber is removed.
 func TestWatchLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})

@@ -108,7 +108,7 @@ func TestScale(t *testing.T) {
 }
 
 // row runs a part, waits until the state of the watch is the union of the states, and prints figures.
-// The CPU says more than the time does on a busy machine.
+// On a busy machine, compare the CPU and not the time.
 func (s *scale) row(name string, run func()) {
 	began, changes, before := time.Now(), s.changes, s.cpu
 	run()

@@ -161,8 +161,8 @@ func (w *Watcher) hasEnded(pid int) bool {
 	return err == nil && namespace == hostPIDs && !w.exists(pid)
 }
 
-// isGone reports whether a scope of systemd is gone although the slice of its pod is there: it goes
-// with its last process.
+// isGone reports whether a scope of systemd is gone although the slice of its pod exists: systemd
+// removes a scope with its last process.
 func isGone(cgroups fs.FS, scope string) bool {
 	if !strings.HasSuffix(scope, ".scope") {
 		return false
