@@ -60,8 +60,8 @@ func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	return r
 }
 
-// misbehaviours are those that a call of the runtime may show instead of a normal answer. want is
-// the end of the resulting error.
+// misbehaviours are ways in which a call of the runtime does not answer normally. want is the end
+// of the resulting error.
 var misbehaviours = map[string]struct {
 	do   func(ctx context.Context) error
 	want string

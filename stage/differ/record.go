@@ -301,11 +301,10 @@ func (r *record) change(l *lives) *stage.Change {
 	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.need == fresh, Events: told}
 }
 
-// behind reports whether the newest answer of a listing that began at then is not settled for the
-// pod.
+// behind reports whether the pod is not settled for a listing that began at this tick.
 func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
 
-// owesTo reports whether a listing that began then waits for the pod.
+// owesTo reports whether a listing that began at this tick waits for the pod.
 func (r *record) owesTo(began uint64) bool { return r.owes > 0 && r.owes <= began }
 
 // empty reports whether the pod is gone and nothing about it waits to be published.

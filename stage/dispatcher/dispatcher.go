@@ -37,7 +37,7 @@ type Options struct {
 // Dispatcher writes the log and the present state of the pods according to the events.
 type Dispatcher struct {
 	epoch   string
-	began   time.Time // the time from which the log counts
+	began   time.Time // the log counts its times from here
 	opts    Options
 	metrics *metrics
 	log     *log

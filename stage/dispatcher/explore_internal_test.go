@@ -83,9 +83,9 @@ func TestSmallLogsCopyAll(t *testing.T) {
 
 // TestSmallLogs tries every order in which four events are appended and published, marks come, subscribers come,
 // read and leave, and the dispatcher stops. Each reader gets its wanted events once and in order, or a Gap that
-// counts them and then the present state. It never waits while there is something for it. Each subscriber is tried
-// alone, with every single step of it and of the loop; then all three, one after the other, once the first list is
-// settled, with whole turns of the loop and reads that take all there is.
+// counts them and then the present state. It never waits while there is something for it. First each subscriber
+// runs alone, with every single step of it and of the loop. Then all three run, one after the other, once the
+// first list is settled, with whole turns of the loop and reads that take all events.
 func TestSmallLogs(t *testing.T) {
 	for name, tc := range smallLogs {
 		for n, o := range tc.subscribers {

@@ -47,7 +47,7 @@ func (w *Watcher) isOverloaded() bool {
 
 // endIsLost reports whether the runtime does not know in time that a container has ended. It adds
 // the beginning to the trouble, and the shim if that is the cause. Only a status counts that began
-// after the time that the runtime may take.
+// after the runtime had enough time.
 func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.Stuck) bool {
 	stuck.Since = c.ended
 	if s := w.shims[c.shim]; s != nil && s.process != nil {
