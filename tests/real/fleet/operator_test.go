@@ -22,11 +22,11 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
-// startFull returns the address of a server whose stream has room for the first of two agents, once the doctor says that the second
-// cannot publish.
+// startFull returns the address of a server, or of three, whose stream is full after the first of two agents, once the doctor says
+// that the second cannot publish.
 func startFull(t *testing.T, replicas int) (url string, first, second *agent) {
 	t.Helper()
-	if url = ""; replicas > 1 {
+	if replicas > 1 {
 		url = urlOf(startCluster(t)...)
 	} else {
 		url = startServer(t, "").URL
@@ -45,7 +45,7 @@ func startFull(t *testing.T, replicas int) (url string, first, second *agent) {
 	return url, first, second
 }
 
-// A stream without room says so, and each pod of which it has something is marked.
+// A full stream is reported, and each pod in it is marked.
 func TestFullStreamIsSeen(t *testing.T) {
 	t.Parallel()
 	url, _, second := startFull(t, 1)
@@ -61,7 +61,7 @@ func TestFullStreamIsSeen(t *testing.T) {
 	}
 }
 
-// Once a full stream has room, the present state comes, with one Gap. With replicas nothing of it comes before.
+// Once a full stream accepts messages again, the present state comes, with one Gap. With replicas nothing of it comes before.
 func TestFullStreamHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{1, 3} {
@@ -199,8 +199,8 @@ var leave = map[string]func(t *testing.T, a *agent){
 	},
 }
 
-// A node that leaves is a Gap with that reason, and has no pods after it. A watch that resumes is told too if the node was
-// forgotten.
+// If a node leaves, a Gap with that reason comes, and no pods after it. A watch that resumes gets the Gap too if the
+// node was forgotten.
 func TestNodeLeaves(t *testing.T) {
 	t.Parallel()
 	for name, leaves := range leave {
@@ -304,8 +304,8 @@ func TestResumeWithAHole(t *testing.T) {
 	}
 }
 
-// What comes between the replay of a hole and the last message that the replay had has no position: who resumed there would get
-// something twice.
+// Events between the replay of a hole and the last message in the replay carry no position: a watch that resumed
+// there would get something twice.
 func TestPositionsInAReplayOfAHole(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
@@ -317,7 +317,7 @@ func TestPositionsInAReplayOfAHole(t *testing.T) {
 			f.converges()
 		}
 	}
-	f.a.stop() // it would publish what is removed again
+	f.a.stop() // it would publish the removed message again
 	own, err := stream.GetLastMsgForSubject(t.Context(), "pleg.v2.test_example.node-a.>")
 	kit.Must(t, err)
 	kit.Must(t, stream.DeleteMsg(t.Context(), removed))
@@ -352,7 +352,7 @@ func TestFirstPosition(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	f.steps(10)
 	f.converges()
-	f.a.stop() // they would publish what is removed again
+	f.a.stop() // they would publish the removed messages again
 	f.b.stop()
 	events, _, _ := f.got()
 	var there []fleet.Position
@@ -452,7 +452,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	}
 	a.stop()
 	kit.Must(t, states.Forget(t.Context(), a.name))
-	until(t, func() error { // the mirror still has the pods of the node
+	until(t, func() error { // the mirror still contains the pods of the node
 		replay := newOracle(true)
 		for ev, err := range fleet.Watch(t.Context(), mirror, fleet.WatchOptions{Cluster: cluster, Stream: "copy", Replay: true}) {
 			kit.Must(t, err)
@@ -464,7 +464,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	})
 }
 
-// What an account requires: a size of each stream. A file contains the user and the password.
+// The account requires a size of each stream. A file contains the user and the password.
 func TestAccountWithSizes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "accounts { A: { users: [{user: a, password: x}], jetstream: {max_bytes_required: true, max_file: 200M} } }")
