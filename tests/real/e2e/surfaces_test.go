@@ -25,6 +25,7 @@ import (
 // Whatever shows health says the same of real processes within ten seconds: the same cause, subject,
 // severity and begin, and names the process. The command that helps ends it. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
+	t.Parallel()
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)
@@ -120,8 +121,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 	must(t, f.lab.StopPod(ctx, pod))
 	report, _ := program(ctx, "doctor", "-o", "json", "--connect", daemon.Socket)
 	silent := first(t, "doctor", report)
-	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", f.lab.Endpoint())
-	report, _ = program(ctx, "doctor", "--connect", daemon.Socket)
+	report, _ = withEndpoint(ctx, t, f.lab, "doctor", "--connect", daemon.Socket)
 	_, err := program(ctx, "pods", "--connect", daemon.Socket)
 	daemon.paused = outage{from, time.Now()}
 	must(t, daemon.Continue())
@@ -153,6 +153,17 @@ func program(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	return process.Output(ctx, path, args...)
+}
+
+// withEndpoint is program with the endpoint of a lab in its environment.
+func withEndpoint(ctx context.Context, t *testing.T, l *lab.Lab, args ...string) (string, error) {
+	t.Helper()
+	path, err := process.Program(static)
+	must(t, err)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+l.Endpoint())
+	out, err := cmd.Output()
+	return string(out), err
 }
 
 // examine returns what the doctor reports about a runtime, and its exit code.
