@@ -17,25 +17,25 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one
-// subscriber gets all events, and a history records what the runtime did.
+// Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one subscriber gets
+// all events, and a history records the changes of the runtime.
 type Simulation struct {
 	*Pipeline
 	Memory  // where the runtime serves
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
-	// Reported is what is reported of the node and of a fallback, in place of what the client reports.
+	// Reported is the report about the node and a fallback, in place of the client's.
 	Reported atomic.Pointer[pleg.Report]
 
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
-	corrections *Subscriber // which a replay has in the events
+	corrections *Subscriber // which a replay includes in the events
 	stopServing func() error
 }
 
-// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o has
+// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains
 // the options of the client.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
 	t.Helper()
@@ -117,7 +117,7 @@ func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 	return s.stream.Events
 }
 
-// reporting is the client of a runtime and what a test says of its node.
+// reporting is the client of a runtime with a test's report about its node.
 type reporting struct {
 	*cri.Client
 	s *Simulation
