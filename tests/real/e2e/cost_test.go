@@ -85,7 +85,7 @@ func costOfChangeWithEvents(t *testing.T, beside int) {
 	must(t, in.awaitStream(ctx))
 	changes, _, calls := spent(ctx, t, in)
 	events, began := in.countEvents(f.pods...), time.Now()
-	for attempt := range uint32(8) {
+	for attempt := range uint32(4) {
 		for _, p := range f.pods {
 			c := f.runContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(3)})
 			must(t, f.lab.Trigger(ctx, c))

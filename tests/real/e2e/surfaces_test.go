@@ -26,6 +26,7 @@ import (
 // severity and beginning, and the process. The advised command ends the trouble. The other troubles and surfaces are
 // in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
+	t.Parallel()
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)
@@ -121,8 +122,7 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 	must(t, f.lab.StopPod(ctx, pod))
 	report, _ := program(ctx, "doctor", "-o", "json", "--connect", daemon.Socket)
 	silent := first(t, "doctor", report)
-	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", f.lab.Endpoint())
-	report, _ = program(ctx, "doctor", "--connect", daemon.Socket)
+	report, _ = withEndpoint(ctx, t, f.lab, "doctor", "--connect", daemon.Socket)
 	_, err := program(ctx, "pods", "--connect", daemon.Socket)
 	daemon.paused = outage{from, time.Now()}
 	must(t, daemon.Continue())
@@ -154,6 +154,17 @@ func program(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	return process.Output(ctx, path, args...)
+}
+
+// withEndpoint is program with the endpoint of a lab in its environment.
+func withEndpoint(ctx context.Context, t *testing.T, l *lab.Lab, args ...string) (string, error) {
+	t.Helper()
+	path, err := process.Program(static)
+	must(t, err)
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+l.Endpoint())
+	out, err := cmd.Output()
+	return string(out), err
 }
 
 // examine returns the doctor's report about a runtime, and the exit code.

@@ -23,6 +23,7 @@ type ContainerSpec struct {
 	Program Program
 	// MemoryLimit is in bytes. If zero, there is none.
 	MemoryLimit int64
+	Annotations map[string]string
 }
 
 // Container is a container of the lab.
@@ -56,10 +57,11 @@ func (l *Lab) RunContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Co
 // CreateContainer creates a container and does not start it.
 func (l *Lab) CreateContainer(ctx context.Context, p *Pod, spec ContainerSpec) (*Container, error) {
 	config := &runtimeapi.ContainerConfig{
-		Metadata: &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
-		Image:    &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image},
-		Command:  spec.Program.command,
-		Args:     spec.Program.args,
+		Metadata:    &runtimeapi.ContainerMetadata{Name: spec.Name, Attempt: spec.Attempt},
+		Image:       &runtimeapi.ImageSpec{Image: Image, UserSpecifiedImage: Image},
+		Command:     spec.Program.command,
+		Args:        spec.Program.args,
+		Annotations: spec.Annotations,
 		Linux: &runtimeapi.LinuxContainerConfig{
 			Resources:       &runtimeapi.LinuxContainerResources{MemoryLimitInBytes: spec.MemoryLimit},
 			SecurityContext: &runtimeapi.LinuxContainerSecurityContext{NamespaceOptions: p.config.GetLinux().GetSecurityContext().GetNamespaceOptions()},
