@@ -129,3 +129,24 @@ func TestTroublesOfRuntimesAreLogged(t *testing.T) {
 		})
 	}
 }
+
+// Of many pods that hang for one reason, ten are logged.
+func TestFewOfManyHungPodsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged kit.Log
+		p := kit.New(t, pipeline.Options{Logger: logged.Logger()})
+		kit.Fill(p.Runtime, 40, "c=running")
+		p.StartBetweenLists(t)
+		for _, uid := range kit.UIDs(12) {
+			p.Runtime.SetPodFault(uid, plegtest.Hang)
+			p.Runtime.Set(uid, "c=exited")
+		}
+		kit.Relist(2)
+		p.Runtime.Set("p39", "c=exited") // overtakes them
+		kit.Relist(60)
+		if v := verdict.Of(p.Look()); len(v.Findings) != 1 || v.Findings[0].Pods != 12 {
+			t.Errorf("the verdict is %q, want 12 pods that hang", v.Text)
+		}
+		logged.RequireLines(t, 10, "trouble begins")
+	})
+}
