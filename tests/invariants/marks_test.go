@@ -179,3 +179,25 @@ func TestGonePodHasItsLabels(t *testing.T) {
 		}
 	})
 }
+
+// The age of a lag is that of the first event that is not read.
+func TestAgeOfALag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		sub, err := p.Subscribe(pleg.SubscribeOptions{})
+		kit.Must(t, err)
+		p.StartBetweenLists(t)
+		p.Runtime.Set("a", "c=running")
+		kit.Relist(10)
+		_, err = sub.Next(t.Context())
+		kit.Must(t, err)
+		if lag := sub.Lag(); lag != (pleg.Lag{}) {
+			t.Errorf("%+v, want none: all is read", lag)
+		}
+		p.Runtime.Set("a", "c=exited")
+		kit.Relist(5)
+		if want := (pleg.Lag{Events: 1, Age: 4500 * time.Millisecond}); sub.Lag() != want {
+			t.Errorf("%+v, want %+v", sub.Lag(), want)
+		}
+	})
+}
