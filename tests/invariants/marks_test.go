@@ -201,3 +201,31 @@ func TestAgeOfALag(t *testing.T) {
 		}
 	})
 }
+
+// Lists that one inspection completes answer all who wait for them.
+func TestListsThatAreCompleteAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("a", "c=running")
+		p.StartBetweenLists(t)
+		release := make(chan struct{})
+		p.Runtime.SetInspectFault(plegtest.Block(release))
+		p.Runtime.Set("a", "c=exited")
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() { ended <- p.RelistAll(t.Context()) }()
+			kit.Relist(2)
+		}
+		if len(ended) > 0 {
+			t.Error("a call ended before the inspection")
+		}
+		close(release)
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Fatalf("%d calls ended with the inspection, want both", len(ended))
+		}
+		for range 2 {
+			kit.Must(t, <-ended)
+		}
+	})
+}
