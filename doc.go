@@ -21,11 +21,11 @@
 //
 // Events of one pod reach every subscriber in the order in which the states were
 // seen. Events of different pods are in no order. Whoever receives an event finds in
-// the cache a status at least as new as the list behind the event. A container that comes
-// and goes between two lists has events only if CRI events announce it.
+// the cache a status at least as new as the list behind the event. A container that comes and goes
+// between two lists is reported only if CRI events announce it.
 //
-// While the inspection of a pod fails, its events wait: the pod is inspected again
-// at each relist, and what has changed by then is delivered.
+// While the inspection of a pod fails, its events wait. The pod is inspected again at each relist.
+// Once an inspection succeeds, the changes up to then are delivered.
 //
 // A subscriber is a position in a log of the last events. Nobody waits for a subscriber. If the
 // log has moved past its position, it gets a Gap and the present state; see [Subscription].

@@ -53,8 +53,8 @@ func TestLookup(t *testing.T) {
 	})
 }
 
-// A container that is not known is not listed yet, or is none of this node. A list that begins
-// later says which.
+// An unknown container is not listed yet, or is not on this node. A list that begins later decides
+// which.
 func TestLookupWaits(t *testing.T) {
 	errStop := errors.New("the test ends it")
 	for name, tc := range map[string]struct {

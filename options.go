@@ -44,15 +44,15 @@ type EventsMode string
 const (
 	// EventsOff does not open the event stream; pods are found by relisting.
 	EventsOff EventsMode = "off"
-	// EventsAuto uses the event stream if the runtime has it, and otherwise only relists.
+	// EventsAuto uses the event stream if the runtime supports it, and otherwise only relists.
 	EventsAuto EventsMode = "auto"
 	// EventsRequire uses the event stream. If Options.Runtime is not a [pleg.EventWatcher], New
-	// returns an error; if the runtime has no events, Run does.
+	// returns an error; if the runtime sends no events, Run does.
 	EventsRequire EventsMode = "require"
 )
 
 // Options configure a [Pipeline]. Only Runtime is required. A negative number or time is an error,
-// except where its comment says what it means.
+// unless the comment of the field defines it.
 type Options struct {
 	// Runtime lists and inspects the pods.
 	Runtime pleg.Runtime
@@ -83,7 +83,8 @@ type Options struct {
 	// MaxQuarantine is the longest wait for the next inspection of a pod whose last inspection
 	// hung, or failed after a second or more; see [pleg.Quarantined]. If zero,
 	// [DefaultMaxQuarantine]. If negative, or at most RelistPeriod, such a pod is inspected at
-	// every relist. With less than four Inspectors, and the defaults, it holds for 28 such pods at most.
+	// every relist. With fewer than four Inspectors, and the defaults, this wait is kept only for up to
+	// 28 such pods.
 	MaxQuarantine time.Duration
 	// History is the number of events in the log, about 300 bytes each. A subscriber that is at
 	// most this number of events behind gets no Gap. If zero, [DefaultHistory]; if negative,
@@ -91,19 +92,20 @@ type Options struct {
 	History int
 	// Store is written beside the pipeline's own cache. If nil, there is none.
 	Store Store
-	// KubeletEvents reports what the kubelet would, for a kubelet. Otherwise a container that is first
-	// seen exited is reported as started and then died, if its status says when it started; each
-	// container starts, dies and is removed at most once, also if its state is unknown meanwhile; what a
-	// list showed is reported, however an inspection of it failed; a pod whose status contradicts its
-	// list is inspected again; and the first list after a break is confirmed if it lacks every pod.
+	// KubeletEvents reports the events that the kubelet's PLEG would, for a kubelet. Otherwise a
+	// container that is first seen exited is reported as started and then died, if its status says when
+	// it started; each container starts, dies and is removed at most once, also if its state is unknown
+	// meanwhile; a change that a list showed is reported, however an inspection of it failed; a pod
+	// whose status contradicts its list is inspected again; and the first list after a break is
+	// confirmed if it lacks every pod.
 	KubeletEvents bool
-	// Logger gets what an operator needs to know. Its handler must not block: every stage logs, and
+	// Logger gets the messages for an operator. Its handler must not block: every stage logs, and
 	// waits for it. If nil, nothing is logged.
 	Logger *slog.Logger
 	// Registerer gets the metrics until Run returns. If nil, they are not registered.
 	Registerer prometheus.Registerer
-	// KubeletMetricNames uses the kubelet's exact names for the metrics that the
-	// kubelet has too, so that its dashboards and alerts work.
+	// KubeletMetricNames uses the kubelet's exact names for the metrics that the kubelet exports
+	// too, so that its dashboards and alerts work.
 	KubeletMetricNames bool
 }
 

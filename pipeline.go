@@ -31,7 +31,7 @@ type Pipeline struct {
 	cache   *podcache.Cache
 	index   *containerindex.Index
 	runtime *border.Runtime
-	// statuses is what the stages write: the cache, the index, and Options.Store.
+	// statuses are the stores that the stages write: the cache, the index, and Options.Store.
 	statuses *stores
 	running  atomic.Bool
 	ended    chan struct{} // closed as Run returns
@@ -72,7 +72,7 @@ func New(o Options) (*Pipeline, error) {
 	return p, nil
 }
 
-// build creates the stages, in an order in which each finds what it calls.
+// build creates each stage after the stages that it calls.
 func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	o := &p.opts
 	p.runtime, err = border.New(o.Runtime, border.Options{ListTimeout: o.ListTimeout, KubeletEvents: o.KubeletEvents, Logger: o.Logger, Metrics: metrics})
@@ -147,8 +147,8 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.running.Swap(true) {
 		return errors.New("run pipeline: it has already run: create a new one")
 	}
-	// All channels except one are unbuffered: what waits, waits in a stage's queue, which is
-	// bounded and has a metric.
+	// All channels except one are unbuffered: messages wait in a stage's queue, which is bounded
+	// and measured by a metric.
 	listings := make(chan stage.Listing)
 	observations := make(chan stage.Observation)
 	inspect := make(chan stage.Change)
@@ -183,7 +183,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		err = nil
 	}
 	p.cache.Close()
-	p.unregister() // so that another pipeline can have the registerer
+	p.unregister() // so that another pipeline can use the registerer
 	close(p.ended)
 	return errors.Join(err, p.runtime.Abandoned(), p.statuses.abandoned())
 }
@@ -199,8 +199,8 @@ func (p *Pipeline) Close() {
 	}
 }
 
-// Epoch returns the name of this pipeline in the positions of its events: [pleg.Event] has it too.
-// No two pipelines have the same epoch, in whatever process.
+// Epoch returns the name of this pipeline, as in its events and positions. No two pipelines share
+// an epoch, in whatever process.
 func (p *Pipeline) Epoch() string { return p.dispatcher.Epoch() }
 
 // WaitSynced blocks until the first list of all pods is committed: each of its pods was
@@ -275,7 +275,8 @@ func (h hints) RequestRelist(uid pleg.PodUID) {
 	h.p.hinter.RequestRelist(uid)
 }
 
-// StreamUp lets ends wait for their events, except the kubelet's, which have no codes of events.
+// StreamUp makes ends wait for their events, except with KubeletEvents: the kubelet takes no exit
+// codes from events.
 func (h hints) StreamUp(up bool) {
 	h.p.cache.AnnounceRemoved(up && !h.p.opts.KubeletEvents)
 	h.Lister.StreamUp(up)

@@ -150,7 +150,7 @@ func relisting(t *testing.T, r *kit.Pipeline) <-chan error {
 	return relisted
 }
 
-// requireRelisted fails unless a relist has ended with an error that is want.
+// requireRelisted fails unless a relist has ended with the error want.
 func requireRelisted(t *testing.T, relisted <-chan error, want error) {
 	t.Helper()
 	synctest.Wait()
@@ -259,7 +259,7 @@ func TestRelistEnds(t *testing.T) {
 // A pipeline that never runs leaves nothing behind once it is closed.
 func TestCloseWithoutRun(t *testing.T) {
 	registry := prometheus.NewPedanticRegistry()
-	for range 2 { // the second can have the registerer
+	for range 2 { // the second can use the registerer
 		p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New(), Registerer: registry})
 		if err != nil {
 			t.Fatal(err)

@@ -15,9 +15,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Status returns what the pipeline does at present, and what it waits for: the list and
-// the inspections in flight, with the runtime call that each waits for if Runtime is a
-// [pleg.Reporter]. Status does not block, and the error is nil.
+// Status returns the present work of the pipeline: the list and the inspections in flight, with the
+// runtime call that each waits for if Runtime is a [pleg.Reporter]. Status does not block, and the
+// error is nil.
 func (p *Pipeline) Status(context.Context) (pleg.Status, error) { return p.status(), nil }
 
 func (p *Pipeline) status() pleg.Status {
@@ -67,8 +67,8 @@ func failed(s pleg.Status, all []cache.Pending) (failed []pleg.Failed) {
 	return failed
 }
 
-// Healthy reports whether the pipeline works, and if not, why. It does not block. What works only
-// by a fallback is in [Pipeline.Status]. Healthy returns false
+// Healthy reports whether the pipeline works, and if not, why. It does not block. [Pipeline.Status]
+// names the parts that work only by a fallback. Healthy returns false
 //
 //   - before the first successful relist;
 //   - if the last successful relist began longer ago than Options.RelistThreshold, as the

@@ -59,8 +59,8 @@ func TestFailedNewRegistersNothing(t *testing.T) {
 	}
 }
 
-// A program that restarts its pipeline, its server and its client of the runtime has one
-// registry for the process.
+// A program that restarts its pipeline, its server and its client of the runtime uses one registry
+// for the process.
 func TestNextPipelineUsesTheRegisterer(t *testing.T) {
 	reg := prometheus.NewPedanticRegistry()
 	for range 2 {
@@ -177,7 +177,7 @@ func (r *reporting) Report() pleg.Report {
 	}
 }
 
-// The status contains what the runtime reports: its address and fallbacks, its process if that is in
+// The status contains the runtime's report: its address and fallbacks, its process if that is in
 // trouble, and the call that a list or an inspection waits for.
 func TestStatusHasWhatTheRuntimeReports(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -15,9 +15,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Store is a status cache of the embedder, such as the kubelet's kubecontainer.Cache, that is
-// written beside the pipeline's own. Its methods must be safe for concurrent use and return soon:
-// two stages wait for them. A call that takes a second is logged with its method; if it still runs a
+// Store is a status cache of the embedder, such as the kubelet's kubecontainer.Cache. The pipeline
+// writes it beside its own cache. Its methods must be safe for concurrent use and return soon: two
+// stages wait for them. A call that takes a second is logged with its method; if it still runs a
 // second after the context of Run has ended, Run names it and returns. Calls for one pod come in the
 // order of their times, each before the events that follow from it. If a call panics, that is logged,
 // and the pipeline goes on.
@@ -145,8 +145,8 @@ func (s *stores) Observe(at time.Time, pending []*pleg.Pod) {
 
 // Lookup says which container and pod a container id, a process or a cgroup belongs to. A container
 // is known before the event of its start is delivered, and for [lookup.KeepRemoved] after its
-// removal. If the inspection of its pod fails, or hangs for a second, Lookup returns what the list
-// says.
+// removal. If the inspection of its pod fails, or hangs for a second, Lookup returns the facts of
+// the list.
 //
 // A call takes microseconds, and milliseconds for a Query.Cgroup without CAP_DAC_READ_SEARCH: then
 // all cgroups are searched. With Query.Wait it blocks for at most that time while the container is

@@ -26,9 +26,9 @@ func (p *Pipeline) Subscribe(o pleg.SubscribeOptions) (pleg.Subscription, error)
 
 var _ node.Pipeline = (*Pipeline)(nil)
 
-// Watch is [Pipeline.Subscribe] once the range begins, All of that subscription, and Close when the
-// range ends. An error of Subscribe ends the range. To miss no event of a pipeline that is about to
-// run, use Subscribe.
+// Watch ranges over the events of a subscription: it subscribes when the range begins and closes
+// when the range ends. An error of [Pipeline.Subscribe] ends the range. To miss no event of a
+// pipeline that is about to run, use Subscribe.
 func (p *Pipeline) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		sub, err := p.Subscribe(o)
@@ -55,9 +55,9 @@ func (p *Pipeline) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan tim
 	return status, err
 }
 
-// RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns what
-// [Pipeline.PodStatus] does for the present time: it blocks until the pod is listed, and inspected
-// if it changed, or ctx ends. If the list fails, RelistPod waits for the next list.
+// RelistPod requests a list of the pod as [Pipeline.RequestRelist] does, and returns the result of
+// [Pipeline.PodStatus] for the present time: it blocks until the pod is listed, and inspected if it
+// changed, or ctx ends. If the list fails, RelistPod waits for the next list.
 func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodStatus, error) {
 	now := time.Now()
 	time.Sleep(time.Nanosecond) // the list must begin after now, on a fake clock too
@@ -69,14 +69,14 @@ func (p *Pipeline) RelistPod(ctx context.Context, uid pleg.PodUID) (*pleg.PodSta
 // sorted by UID. A pod that is unknown or gone is left out. The error wraps [pleg.ErrNotSynced]
 // until the first list of all pods is committed. Pods does not block.
 //
-// The pods contain what every event up to the position says. A subscriber with After that position
-// gets all later events and no replay: together they miss nothing. A pod may be newer than the position,
-// so that an event can say what the list already contains.
+// The pods contain the changes of every event up to the position. A subscriber with After that position
+// gets all later events and no replay: together they miss nothing. A pod may be newer than the position:
+// an event can then repeat a change that the list already contains.
 func (p *Pipeline) Pods(_ context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error) {
 	if !p.cache.IsSynced() {
 		return nil, pleg.Position{}, fmt.Errorf("list pods: %w", pleg.ErrNotSynced)
 	}
-	position := p.dispatcher.Position() // before the cache is read, which is written before the event
+	position := p.dispatcher.Position() // taken before the cache is read: the cache is written before the event
 	if len(uids) == 0 {
 		return p.cache.List(), position, nil
 	}

@@ -9,16 +9,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Reader reads the cache of a pipeline. Its methods are safe for concurrent use, and what they
-// return is read-only. Only GetNewerThan waits. It corresponds to the kubelet's
-// kubecontainer.ROCache.
+// Reader reads the cache of a pipeline. Its methods are safe for concurrent use. Their results are
+// read-only. Only GetNewerThan waits. It corresponds to the kubelet's kubecontainer.ROCache.
 type Reader interface {
 	// Get returns the newest status of the pod. If the last inspection failed, the status is nil
 	// and the error a [*pleg.InspectionError]. For a pod that is gone or unknown, the error is
 	// [pleg.ErrUnknownPod], or [pleg.ErrNotSynced] before the first list of all pods is committed.
 	Get(uid pleg.PodUID) (*pleg.PodStatus, error)
 	// GetNewerThan blocks until the cache contains the answer of a list of the pod, or of all pods,
-	// that began after t, and then returns what Get does. If the list shows a change, the cache
+	// that began after t, and then returns the result of Get. If the list shows a change, the cache
 	// contains the answer once the pod has been inspected, successfully or not. GetNewerThan returns
 	// the cause of ctx if ctx ends first, and [pleg.ErrStopped] if it would wait after Run has
 	// returned.
@@ -27,10 +26,10 @@ type Reader interface {
 	// nil if there was none, or if neither an inspection nor an event showed its end. It may also
 	// return the status of an ended container that is not removed yet.
 	GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus
-	// List returns what is known of every pod that is not gone, sorted by UID. A pod whose
-	// first inspection has not ended is included.
+	// List returns the entry of every pod that is not gone, sorted by UID. A pod whose first
+	// inspection has not ended is included.
 	List() []Entry
-	// Entry returns what is known of one pod; false if the pod is gone or unknown.
+	// Entry returns the entry of one pod; false if the pod is gone or unknown.
 	Entry(uid pleg.PodUID) (Entry, bool)
 	// Pending returns the pods whose change, shown by a list of all pods, is not inspected yet, the
 	// longest wait first.
@@ -40,7 +39,7 @@ type Reader interface {
 // ErrNotInspected is wrapped by Entry.Err of a pod whose first inspection has not ended yet.
 var ErrNotInspected = errors.New("the first inspection has not ended yet")
 
-// Entry is what the cache knows of one pod.
+// Entry is the content of the cache about one pod.
 type Entry struct {
 	UID pleg.PodUID
 	// Status is the result of the last inspection; nil if it failed, or if no inspection has ended

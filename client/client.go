@@ -13,8 +13,8 @@
 // [Client.Watch] keeps the contract of a subscription when connections break and the
 // server restarts: it reconnects and resumes after its last event. If the server no
 // longer contains the next events, the watch gets a Gap and a replay of the current state.
-// It starts no goroutine; [Client.Subscribe] starts one when it is first read, [Client.RequestRelist]
-// one while requests are on their way.
+// Watch starts no goroutine. [Client.Subscribe] starts one when the subscription is first read,
+// [Client.RequestRelist] one while requests are being sent.
 //
 // All other calls end with an error that wraps [pleg.ErrNoDaemon] while the daemon is away:
 // within a minute if it is stopped and answers nothing. They can be made again.
@@ -111,9 +111,9 @@ func (c *Client) Close() error { return c.calls.Close() }
 // inspection of the pod has ended yet. The error of Pods wraps [pleg.ErrNotSynced] until the daemon
 // has committed its first list of all pods, and [pleg.ErrNoDaemon] if the daemon is away.
 //
-// The pods contain what every event up to the position says. A watch with After that position gets
-// all later events and no replay. A daemon that is too old for positions has one of no epoch of
-// its own: that watch begins with a Gap and a replay.
+// The pods contain the changes of every event up to the position. A watch with After that position
+// gets all later events and no replay. If the daemon is too old for positions, the returned
+// position names no epoch of its own: that watch begins with a Gap and a replay.
 func (c *Client) Pods(ctx context.Context, uids ...pleg.PodUID) ([]cache.Entry, pleg.Position, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -165,8 +165,8 @@ func newEntry(m *plegv1.Pod) cache.Entry {
 	return p
 }
 
-// Status returns what the pipeline does at present, and what it waits for. Its errors
-// consist of their texts only.
+// Status returns the present work of the pipeline, and the causes of its waits. The errors in it
+// contain only their texts.
 func (c *Client) Status(ctx context.Context) (pleg.Status, error) {
 	m, err := c.calls.pleg.GetStatus(ctx, &plegv1.GetStatusRequest{})
 	if err != nil {
@@ -205,7 +205,7 @@ func (c *Client) PodStatus(ctx context.Context, uid pleg.PodUID, newerThan time.
 	return c.podStatus(ctx, &plegv1.GetPodStatusRequest{PodUid: string(uid), NewerThan: wire.FromTime(newerThan)})
 }
 
-// RelistPod asks the daemon to list the pod, and returns what [Client.PodStatus] does for the
+// RelistPod asks the daemon to list the pod, and returns the result of [Client.PodStatus] for the
 // present time: it blocks until the pod is listed, and inspected if it changed, or ctx ends. The
 // daemon begins at most 10 such lists a second, for all clients together; the call waits longer
 // then.
@@ -251,5 +251,5 @@ func inspectionError(text string) error {
 	return &pleg.InspectionError{Err: errors.New(text)}
 }
 
-// limits bound what a broken server can send as the list of pods. Only tests change them.
+// limits bound the list of pods that a broken server can send. Only tests change them.
 var limits = struct{ pods, bytes int }{100_000, 256 << 20}

@@ -160,8 +160,8 @@ func (f *fixture) watch() *watch {
 	return w
 }
 
-// freeze stops what the daemon does with its connections, as SIGSTOP does, until thaw: they stay,
-// and new ones are accepted, but nothing is answered.
+// freeze makes the daemon stop answering, as SIGSTOP does, until thaw: connections stay, and new
+// ones are accepted.
 func (f *fixture) freeze() (thaw func()) {
 	frozen := make(chan struct{})
 	f.frozen.Store(&frozen)

@@ -87,7 +87,7 @@ func TestEventsOfHostileServer(t *testing.T) {
 	}
 }
 
-// What the client can check itself is not sent.
+// The client does not send a request that it can refuse itself.
 func TestBadOptions(t *testing.T) {
 	c := clientOf(t, &hostile.Daemon{OnWatch: func(r *plegv1.WatchRequest, _ hostile.WatchStream) error {
 		t.Errorf("%v was sent", r)
@@ -114,7 +114,7 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A watch ends with the errors that no later attempt can mend, and asks again after all others.
+// A watch ends after an error that no later attempt can mend. After any other error it tries again.
 func TestFinalErrors(t *testing.T) {
 	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {

@@ -87,7 +87,7 @@ func (f *fixture) kill(seed uint64) {
 	}
 }
 
-// program stores its position with what it got, as docs/subscriptions.md says.
+// program stores its position together with its state, as docs/subscriptions.md says.
 type program struct {
 	t          *testing.T
 	rng        *rand.Rand

@@ -30,7 +30,7 @@ const maxMessage = 16 << 20
 const maxHeaders = 64 << 10
 
 // maxTries and retryRefused repeat a refused call for the status of a pod: a server bounds the calls
-// at the same time, and a caller that gave up would lose what a PodSync stands for.
+// at the same time, and a caller that gave up would lose the change behind a PodSync.
 const (
 	maxTries     = 100
 	retryRefused = `{"methodConfig": [{

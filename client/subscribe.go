@@ -12,9 +12,9 @@ import (
 )
 
 // Subscribe returns a subscription across all connections, which are retried. It connects when it is
-// read for the first time, and gets what is published from then on. After a broken connection it gets
-// the events published since, and then a Synced. If they are no longer available, it first gets a
-// Gap, and then a replay that replaces everything before.
+// read for the first time, and gets the events that are published from then on. After a broken
+// connection it gets the events published since, and then a Synced. If they are no longer available,
+// it first gets a Gap, and then a replay that replaces everything before.
 //
 // The error wraps [pleg.ErrInvalidOption]. Next returns an error only if no attempt can succeed, for
 // example because the selector is bad, the socket belongs to another user, or the daemon is too old

@@ -12,8 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// everyServer is the number of the last field of a request that every server knows: those that say
-// nothing of their fields know it. Only tests change it.
+// everyServer is the number of the last field of a request that every server knows, also a server
+// that does not report its fields. Only tests change it.
 var everyServer protoreflect.FieldNumber = 13
 
 // knows returns an error if the server does not know a field of the request, which it would ignore. It

@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
-// A server ignores a field that it does not know, and would send what was not asked for.
+// A server ignores an unknown field, and would send events that were not requested.
 func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 	client.AnOlderServerKnowsLess(t, 9)
 	omit := pleg.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}}
@@ -51,7 +51,7 @@ func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 	}
 }
 
-// A daemon without positions must not make a hole.
+// With a daemon that is too old for positions, a watch misses no event silently.
 func TestListOfAServerWithoutPositions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := clientOf(t, &hostile.Daemon{OnList: func(stream hostile.ListStream) error {

@@ -19,8 +19,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Watch is [Client.Subscribe] once the range begins, All of that subscription, and Close when the
-// range ends, without a goroutine. An error of Subscribe ends the range.
+// Watch ranges over the events of a subscription without a goroutine: it subscribes when the range
+// begins and closes when the range ends. An error of [Client.Subscribe] ends the range.
 func (c *Client) Watch(ctx context.Context, o pleg.SubscribeOptions) iter.Seq2[pleg.Event, error] {
 	return func(yield func(pleg.Event, error) bool) {
 		request, err := newRequest(o)

@@ -60,7 +60,7 @@ func TestEndOfContextIsNoDisconnection(t *testing.T) {
 	})
 }
 
-// A daemon that is away is an error of its own, and so is a socket that is not ours.
+// A daemon that is away causes an error of its own, and so does another user's socket.
 func TestDaemonIsAway(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		calls := func(c *client.Client) map[string]error {
@@ -111,8 +111,8 @@ func TestDaemonIsAway(t *testing.T) {
 	})
 }
 
-// A socket that refuses a watch for a moment, as its folder does until systemd has set the mode, ends
-// no watch.
+// If permissions forbid the socket for a moment, such as until systemd has set the mode of its
+// folder, the watch does not end.
 func TestForbiddenForAMoment(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
 		attempts := 0
@@ -239,8 +239,8 @@ func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
 	return sub
 }
 
-// While the first list is not settled, because a pod hangs, a watch from now on gets what happens to
-// other pods. What the first list found is marked, also if it is known late.
+// While a hung pod keeps the first list from being settled, a watch from now on gets the events of
+// other pods. Events of the first list are marked Replayed, also if they come late.
 func TestWatchFromNowOnBeforeSynced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{T: t, runtime: plegtest.New()}

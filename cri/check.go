@@ -114,7 +114,7 @@ func (c *Client) diagnose(ctx context.Context, err error, connected, late bool) 
 	return e
 }
 
-// gone says what it means that the socket of a runtime was removed.
+// gone explains the effect of a removed socket.
 const gone = "is gone: the runtime answers only on connections that are open"
 
 // listens reports whether a process listens on a socket that may have been removed. It sees the
@@ -143,7 +143,7 @@ func resolved(path string) string {
 	return filepath.Join(folder, filepath.Base(path))
 }
 
-// diagnoseSocket returns what is wrong with a socket; 0 if it accepts a connection.
+// diagnoseSocket returns the problem of a socket; 0 if it accepts a connection.
 func diagnoseSocket(ctx context.Context, path string) (Problem, string) {
 	noPermission := "permission denied"
 	if os.Geteuid() != 0 {

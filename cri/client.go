@@ -52,7 +52,7 @@ type Client struct {
 	lists chan *lists
 	// last is the result of the last list; nil before the first.
 	last atomic.Pointer[lastList]
-	// unlisted are the sandboxes that a container names and no list has, each an
+	// unlisted are the sandboxes that a container names and no list contains, each an
 	// unlistedSandbox by its id.
 	unlisted sync.Map
 	// degraded says which lists are made in portions; nil if none is.
@@ -179,7 +179,7 @@ func dial(socket string, opts Options, own ...grpc.DialOption) (*grpc.ClientConn
 	return grpc.NewClient(target.String(), slices.Concat(dialOptions, own, opts.DialOptions)...)
 }
 
-// connection is a connection to a runtime, and what was learnt of that runtime: the next connection
+// connection is a connection to a runtime, and the facts about that runtime: the next connection
 // may be to an upgraded runtime, or to another one.
 type connection struct {
 	// made is zero for the first connection: older statuses do not exist.
@@ -197,7 +197,7 @@ type connection struct {
 // observed notes the last connection.
 type observed struct {
 	credentials.TransportCredentials
-	first *connection // stands for the first connection until that is made
+	first *connection // stands for the first connection until that exists
 	last  atomic.Pointer[connection]
 }
 
@@ -217,5 +217,5 @@ func (o *observed) ClientHandshake(ctx context.Context, authority string, conn n
 	return o.TransportCredentials.ClientHandshake(ctx, authority, conn)
 }
 
-// Clone keeps what is observed: grpc clones the credentials it is given.
+// Clone keeps the observed connection: grpc clones the credentials it is given.
 func (o *observed) Clone() credentials.TransportCredentials { return o }

@@ -19,8 +19,8 @@ func (unnamed) Name() string { return "" }
 var protobuf = unnamed{encoding.GetCodecV2(proto.Name)}
 
 // eventCodec decodes the CRI events of a stream with the generated code, also if text in
-// them is not UTF-8. Then it removes what identifies the container, so that the event is only a
-// reason to list the pod.
+// them is not UTF-8. Then it removes the names of the container, so that the event is only a reason
+// to list the pod.
 type eventCodec struct {
 	unnamed
 	notUTF8 func() // called for each such event

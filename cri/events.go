@@ -25,9 +25,9 @@ const (
 	// offWithin is how soon a runtime ends a stream if its events are switched off. A runtime whose
 	// events have worked may also do so, because it restarts.
 	offWithin = time.Second
-	// oldWithin is how long after the first stream was opened the events of before may come: containerd
-	// hands out those of five minutes, and a busy node takes seconds for them. After it the times of events
-	// count for nothing, as a clock may be set back.
+	// oldWithin is how long after the first stream was opened earlier events may come: containerd sends
+	// those of five minutes, which takes seconds on a busy node. After it the times of events are ignored,
+	// because a clock may be set back.
 	oldWithin = time.Minute
 )
 
@@ -86,7 +86,7 @@ func (c *Client) WatchEvents(ctx context.Context, opened func(), hint func(pleg.
 		}
 		h := c.hint(event)
 		if at := event.GetCreatedAt(); at > 0 && at < first.UnixNano() && time.Since(first) < oldWithin {
-			h.Name = "" // what was over before is not new
+			h.Name = "" // a change that was over before is not new
 		}
 		hint(h)
 	}

@@ -155,8 +155,8 @@ func TestSlowReaderDoesNotBlockRuntime(t *testing.T) {
 	})
 }
 
-// A stream ends with its context, however much of it has come: a runtime that floods must not
-// keep the daemon from its end.
+// A stream ends with its context, however many events have come: a flood must not keep the daemon
+// from ending.
 func TestFloodEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := connect(t, &rawruntime.Runtime{Events: largeEvents(4000)}, cri.Options{})
@@ -224,8 +224,8 @@ func TestEventThatIsNotUTF8(t *testing.T) {
 	kit.RequireMetric(t, registry, 3, "pleg_malformed_items_total")
 }
 
-// What happened before the first stream was opened is not new: its hints name no container. A clock that
-// is set back later changes nothing.
+// Events from before the first stream are not new: their hints name no container. A clock that is set
+// back later changes nothing.
 func TestEventsFromBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		before := time.Now()

@@ -63,7 +63,7 @@ func (c *Client) podOf(h pleg.Hint, e *runtimeapi.ContainerEventResponse) pleg.P
 	return cmp.Or(last.owner(h.Container), last.owner(h.Sandbox))
 }
 
-// owner returns the pod of a sandbox or container; empty if it is not there.
+// owner returns the pod of a sandbox or container; empty if it is not listed.
 func (l *lastList) owner(id pleg.ContainerID) pleg.PodUID {
 	has := func(listed *pleg.Container) bool { return listed.ID == id }
 	for _, p := range l.pods {

@@ -13,8 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// These tests are inside the package because the same events over the wire prove
-// no more, and fuzzing them would be slow.
+// These tests are inside the package: tests over the wire would prove no more, and fuzzing would be
+// slow.
 
 const (
 	createdEvent = runtimeapi.ContainerEventType_CONTAINER_CREATED_EVENT

@@ -32,11 +32,10 @@ type item struct {
 	podName      string
 	podNamespace string
 	label        pleg.PodUID       // the pod in the kubelet's label
-	labels       map[string]string // the pod's; nil for a container, unless its sandbox has told them
+	labels       map[string]string // the pod's; nil for a container, unless known from its sandbox
 	// skip is why the item cannot be used as it is, or empty.
 	skip string
-	// labelled is true if the metadata is missing and the kubelet's labels have
-	// the same data.
+	// labelled is true if the metadata is missing and the kubelet's labels contain the same data.
 	labelled bool
 	sandbox  bool // otherwise a container
 	// bytes is the encoded size, annotations that of the annotations.
@@ -114,8 +113,8 @@ func containerItem(c *runtimeapi.Container) *item {
 
 func (it *item) key() podKey { return podKey{it.podUID, it.podNamespace, it.podName} }
 
-// checkText marks an item with replaced text. What it says of itself cannot be used, since
-// no call can ask for it.
+// checkText marks an item with replaced text. Its own text cannot be used, since no call can ask
+// for it.
 func (it *item) checkText(replaced bool) {
 	if replaced && it.skip != noID {
 		it.skip, it.labelled = notUTF8, false

@@ -10,14 +10,14 @@ import (
 // joiner joins sandboxes and containers to pods. It keeps the pods of the last list and returns the
 // same pointers for pods that did not change.
 type joiner struct {
-	// unlisted returns what is known of a sandbox that is not listed, or nil.
+	// unlisted returns a sandbox that is known but not listed, or nil.
 	unlisted   func(pleg.ContainerID) *item
 	groups     map[podKey]*group
 	byUID      map[pleg.PodUID]*group // by the UID under which the pod is listed
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 
-	// What follows is of the last list and new in each.
+	// Each list sets the fields below anew.
 
 	homeless []*item // containers that belong to no pod
 	// orphans are the containers whose sandbox is not listed.
@@ -120,7 +120,7 @@ func (j *joiner) pods() []*pleg.Pod {
 	return pods
 }
 
-// complete returns a container whose sandbox is not listed with what is known of that sandbox.
+// complete returns a container whose sandbox is not listed, with the known data of that sandbox.
 func (j *joiner) complete(c *item) *item {
 	j.orphans = append(j.orphans, c)
 	s := j.unlisted(c.SandboxID)

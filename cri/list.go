@@ -37,8 +37,8 @@ type list struct {
 	what   string // for errors
 	method string
 	whole  proto.Message // the request
-	// tooLarge is the error of the whole list if that is too large. The client tries it again on
-	// another connection than on, or at retry.
+	// tooLarge is the error of the whole list if that is too large. The client tries the whole list
+	// again at retry, or on another connection than on.
 	tooLarge error
 	on       *connection
 	retry    time.Time
@@ -93,8 +93,8 @@ func (c *Client) ListPods(ctx context.Context) ([]*pleg.Pod, error) {
 	return slices.Clone(l.last), nil
 }
 
-// listBoth lists the sandboxes and the containers at the same time, and then in portions what is too
-// large for one answer.
+// listBoth lists the sandboxes and the containers at the same time. It then lists in portions those
+// that are too large for one answer.
 func (c *Client) listBoth(ctx context.Context, l *lists) error {
 	calls, callCtx := errgroup.WithContext(ctx)
 	defer func() { _ = calls.Wait() }() // also if the list of containers panics
@@ -154,8 +154,8 @@ func (c *Client) invoke(ctx context.Context, uid pleg.PodUID, l *list, request p
 	return c.conn.Invoke(ctx, l.method, request, l.table, grpc.StaticMethod(), grpc.ForceCodecV2(listCodec{protobuf}))
 }
 
-// join joins the items of both tables, and what the runtime says of sandboxes that they lack. It
-// reports whether something changed.
+// join joins the items of both tables, and the statuses of sandboxes that they lack. It reports
+// whether something changed.
 func (c *Client) join(ctx context.Context, l *lists) bool {
 	changed := l.join()
 	if c.askUnlisted(ctx, l.joiner) {

@@ -60,8 +60,8 @@ func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) ti
 	return time.Since(back)
 }
 
-// A runtime whose socket was removed still answers on open connections, and nobody else. A socket
-// that replaces it is found. Interceptors, such as a recorder's, change nothing.
+// A runtime whose socket was removed still answers on open connections, but accepts no new ones. A
+// socket that replaces it is found. Interceptors, such as a recorder's, change nothing.
 func TestRemovedSocketIsReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "cri.sock")
 	stop := rawruntime.Serve(t, &rawruntime.Runtime{}, listen(t, path))
@@ -102,8 +102,8 @@ func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 }
 
 // TestSilentRuntimeHangs uses a runtime that is stopped by a signal before the first connection: its
-// kernel accepts it, and nothing answers. It does not count as gone before it is: then a list
-// does not wait any longer.
+// kernel accepts it, and nothing answers. It counts as gone only once its process is gone: then a
+// list does not wait any longer.
 func TestSilentRuntimeHangs(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)

@@ -16,11 +16,12 @@ import (
 const podCalls = 2
 
 // PodStatus fetches the status of the sandboxes and containers of pod, two at a time. It leaves out
-// what the runtime no longer knows, and ObservedAt, which is when the caller listed the pod.
+// containers and sandboxes that the runtime no longer knows. It leaves out ObservedAt, the time of
+// the caller's list.
 //
-// What cannot have changed, as ADR 11 says, is taken from last, the status of an earlier call, unless
-// that is nil or from before the client reconnected. Statuses of containers that a sandbox status
-// carries, as CRI-O's does, are not asked for.
+// Statuses that cannot have changed (ADR 11) are taken from last, the status of an earlier call,
+// unless that is nil or from before the client reconnected. Statuses of containers that a sandbox
+// status carries, as CRI-O's does, are not asked for.
 //
 // It blocks until all calls have answered, one has failed, or ctx has ended. The error is a
 // [pleg.CallError] with the call, and wraps the grpc status.
@@ -74,7 +75,7 @@ func newQuery(c *Client, on *connection, pod *pleg.Pod, last *pleg.PodStatus) *q
 	return q
 }
 
-// fetch asks for some sandboxes and containers at the same time, and then uses what the
+// fetch asks for some sandboxes and containers at the same time. Then it uses the statuses that the
 // answers of the sandboxes carry.
 func (q *query) fetch(ctx context.Context, sandboxes, containers []int) error {
 	carried := make([][]*runtimeapi.ContainerStatus, len(sandboxes))
@@ -149,8 +150,9 @@ func mayBeOutOfMemory(st *pleg.ContainerStatus, observed time.Time) bool {
 	return st.ExitCode == 137 && st.Reason == "Error" && observed.Sub(st.FinishedAt) < time.Second
 }
 
-// settledSandbox is settledContainer for a sandbox, which had its addresses if it is ready. A pod that
-// fails to start may have thousands that are not ready (containerd#10865).
+// settledSandbox is settledContainer for a sandbox. A ready sandbox is settled once its addresses are
+// known. A pod that fails to start may contain thousands of sandboxes that are not ready
+// (containerd#10865).
 func settledSandbox(listed *pleg.Container, last *pleg.PodStatus) *pleg.SandboxStatus {
 	if listed.State != pleg.StateRunning && listed.State != pleg.StateExited {
 		return nil

@@ -19,8 +19,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// What one inspection asks for, of a pod with a sandbox and two containers, which run. last makes
-// the last status from the status of the inspection before.
+// The calls of one inspection of a pod with a sandbox and two running containers. last makes the
+// last status from the status of the inspection before.
 func TestPodStatusCalls(t *testing.T) {
 	same := func(*pleg.PodStatus) {}
 	state := func(of pleg.State) func(*pleg.PodStatus) {
@@ -71,7 +71,7 @@ func TestPodStatusCalls(t *testing.T) {
 			populate(t, rt, 1, 2)
 			client := clientOf(t, m, cri.Options{})
 			listed := listPods(t, client)[0]
-			last, err := client.PodStatus(t.Context(), listed, nil) // the client learns what is carried
+			last, err := client.PodStatus(t.Context(), listed, nil) // the client learns which statuses are carried
 			must(t, err)
 			if n := rt.Stats().RPCs["ContainerStatus"].Calls; test.carries && n != 0 {
 				t.Errorf("the first inspection asked for %d containers, want none", n)
@@ -105,8 +105,8 @@ func TestPodStatusCalls(t *testing.T) {
 	}
 }
 
-// What was learnt on one connection is asked again on the next: the addresses of a sandbox, the status
-// of a container that is listed as before, and whether sandbox statuses carry it.
+// Facts from one connection are asked for again on the next: the addresses of a sandbox, the status of
+// a container that is listed as before, and whether sandbox statuses carry it.
 func TestNewConnectionIsAskedForEverything(t *testing.T) {
 	var sandboxes, containers atomic.Int32 // asked for
 	answer := func(ip string, carried ...*runtimeapi.ContainerStatus) *runtimeapi.PodSandboxStatusResponse {
@@ -168,9 +168,9 @@ func TestNewConnectionIsAskedForEverything(t *testing.T) {
 }
 
 // On random histories, an inspection that uses the last status of the pod returns the same as an
-// inspection that asks for everything, except that a container has the state that the list shows if it
-// has ended since. The runtime carries statuses never, always, or now and then,
-// and some of what it carries is unusable.
+// inspection that asks for everything, except that a container that has ended since is in the state
+// that the list shows. The runtime carries statuses never, always, or now and then, and some of them
+// are unusable.
 func TestPodStatusEqualsAllCalls(t *testing.T) {
 	for carries, name := range []string{"never", "always", "sometimes"} {
 		kit.Bubble(t, name, func(t *testing.T) {

@@ -129,7 +129,7 @@ func (l *lists) sandboxIDs() map[string]struct{} {
 	return ids
 }
 
-// noteTooLarge notes which list is made in portions, and what makes it large.
+// noteTooLarge notes which list is made in portions, and its largest pods.
 func (c *Client) noteTooLarge(l *lists) {
 	err := cmp.Or(l.sandboxes.tooLarge, l.containers.tooLarge)
 	if err == nil {

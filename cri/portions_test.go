@@ -47,13 +47,13 @@ func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	must(t, err)
 }
 
-// TestTooLargeListIsListedInPortions uses lists that are too large as a whole, and lists of which a
-// portion is too large too, and requires the runtime's state for all.
+// TestTooLargeListIsListedInPortions uses lists that are too large as a whole, and lists with a
+// portion that is too large. All must show the runtime's state.
 func TestTooLargeListIsListedInPortions(t *testing.T) {
 	for name, tt := range map[string]struct {
 		of    weight
 		limit int
-		// The lists of sandboxes and containers that a list costs once the whole list has failed.
+		// The calls that list sandboxes and containers in portions, once the whole list has failed.
 		sandboxes, containers int64
 	}{
 		"a state fits":                    {weight{4 << 10, 0}, 36 << 10, 2, 1},
@@ -189,7 +189,7 @@ func TestNewConnectionIsAskedForTheWholeList(t *testing.T) {
 }
 
 // TestSandboxSeenElsewhereIsInPortions uses a sandbox without a container, whose id no
-// list contains. If a single-pod list has shown it, the next list of all must have it, or the
+// list contains. If a single-pod list has shown it, the next list of all must contain it, or the
 // pod would count as gone.
 func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	listBare := func(t *testing.T, client *cri.Client) {

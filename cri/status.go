@@ -52,10 +52,10 @@ func sandboxCall(uid pleg.PodUID, id pleg.ContainerID) pleg.Call {
 	return pleg.Call{Method: "PodSandboxStatus", PodUID: uid, ID: id}
 }
 
-// checkStatus returns the error of a call, or an error if its answer is not a status of what was
-// listed. A status whose state is unknown is an error if the listed state is known: no later
-// change would cause an inspection once the runtime has recovered. If both are unknown, the state
-// may be from a later CRI.
+// checkStatus returns the error of a call, or an error if its answer is not a status of the listed
+// item. A status whose state is unknown is an error if the listed state is known: no later change
+// would cause an inspection once the runtime has recovered. If both are unknown, the state may be
+// from a later CRI.
 func checkStatus[N ~int32, S interface {
 	comparable
 	GetId() string

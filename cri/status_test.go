@@ -101,8 +101,8 @@ func TestPodStatusErrors(t *testing.T) {
 	noSandbox, noContainer := &runtimeapi.PodSandboxStatusResponse{}, container(nil)
 	for _, tt := range []struct {
 		name      string
-		sandbox   *runtimeapi.PodSandboxStatusResponse // of the sandbox s, if the pod has one
-		container *runtimeapi.ContainerStatusResponse  // of the container c, if the pod has one
+		sandbox   *runtimeapi.PodSandboxStatusResponse // of the sandbox s, if there is one
+		container *runtimeapi.ContainerStatusResponse  // of the container c, if there is one
 		fails     error                                // in place of these
 		words     string
 		code      codes.Code
@@ -155,8 +155,8 @@ func TestPodStatusErrors(t *testing.T) {
 	}
 }
 
-// TestCallsNameWhatHangs requires that the calls in flight are known by their pod, method
-// and container until they have returned.
+// TestCallsNameWhatHangs requires that each call in flight names its pod, method and container
+// until it has returned.
 func TestCallsNameWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})

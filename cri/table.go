@@ -16,7 +16,7 @@ import (
 const itemsField protowire.Number = 1
 
 // maxItems is the greatest number of sandboxes, of containers, and of malformed items in a list. No
-// node has as many, and a runtime that invents them must not fill the memory: a malformed item of
+// node contains as many. A runtime that invents them must not fill the memory: a malformed item of
 // two bytes costs some 250 here.
 const maxItems = 100_000
 
@@ -52,7 +52,7 @@ type knownItem struct {
 func newSandboxTable() *table   { return newTable(sandboxFields, sandboxItem) }
 func newContainerTable() *table { return newTable(containerFields, containerItem) }
 
-// newTable returns a table of the items that convert makes of messages.
+// newTable returns a table of the items that convert makes from messages.
 func newTable[T any, M interface {
 	*T
 	proto.Message
@@ -143,8 +143,8 @@ func (t *table) add(raw []byte) error {
 }
 
 // addMalformed adds an incomplete item. The item exists, so addMalformed completes it
-// from the list before or, if it is new, from the kubelet's labels. If neither has the
-// data, the item is skipped. known is the item with its id in the list before.
+// from the list before or, if it is new, from the kubelet's labels. If neither contains the data,
+// the item is skipped. known is the item with its id in the list before.
 func (t *table) addMalformed(it *item, known *knownItem) {
 	t.skipped = append(t.skipped, it.skipped(it.skip))
 	switch {

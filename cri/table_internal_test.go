@@ -23,9 +23,9 @@ import (
 // These tests are inside the package because they read bytes that no gRPC server
 // sends.
 
-// reference joins what the generated code decodes, without an earlier list and without the
-// items that the code refuses for their text alone. completed is true if an item is incomplete:
-// the client then completes it from earlier lists.
+// reference joins the items that the generated code decodes, without an earlier list. It omits the
+// items that the code refuses for their text alone. completed is true if an item is incomplete: the
+// client then completes it from earlier lists.
 func reference(sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, completed bool, err error) {
 	sandboxes, badSandboxes := withoutBadText(sandboxes, &runtimeapi.PodSandbox{})
 	containers, badContainers := withoutBadText(containers, &runtimeapi.Container{})
@@ -66,7 +66,7 @@ func testLists(t testing.TB) *lists {
 	return newLists(&Client{opts: Options{Logger: slog.New(slog.DiscardHandler)}, metrics: m})
 }
 
-// readBoth does what ListPods does with two answers.
+// readBoth handles two answers as ListPods does.
 func (l *lists) readBoth(t testing.TB, sandboxes, containers []byte) (pods []*pleg.Pod, skipped int, err error) {
 	t.Helper()
 	return l.readPieces(t, pieces(sandboxes), pieces(containers))
@@ -184,8 +184,8 @@ func TestShortFieldsAreSplitLikeOthers(t *testing.T) {
 	}
 }
 
-// TestManyItemsAreRefused reads lists in several answers, as a stream has them, of items that
-// are well-formed, empty, or one many times.
+// TestManyItemsAreRefused reads lists in several answers, as from a stream. The items are
+// well-formed, empty, or all the same.
 func TestManyItemsAreRefused(t *testing.T) {
 	const most = 100
 	items := 0

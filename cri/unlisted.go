@@ -12,14 +12,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// askWithin bounds how long a list waits for sandboxes that it lacks. It leaves a
-// sandbox alone for askAgain if the runtime did not tell it.
+// askWithin bounds how long a list waits for sandboxes that it lacks. If the runtime did not return
+// a sandbox, the list does not ask for it again until askAgain has passed.
 const askWithin, askAgain = time.Second, time.Minute
 
 // unlistedSandbox is a sandbox that a container names and that is not listed.
 type unlistedSandbox struct {
 	sandbox *item     // nil if it is not known
-	asked   time.Time // when the runtime did not tell it
+	asked   time.Time // when the runtime did not return it
 }
 
 // forgetUnlisted forgets all sandboxes except the ones that these containers name.
@@ -32,8 +32,8 @@ func (c *Client) forgetUnlisted(orphans []*item) {
 	})
 }
 
-// unlistedSandbox returns a sandbox that is not listed, as the last list showed it or as the runtime
-// answered; nil if neither did.
+// unlistedSandbox returns a sandbox that is missing in the new list, from the last list or from the
+// runtime's answer; nil if neither contains it.
 func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 	if s, ok := c.unlisted.Load(id); ok {
 		return s.(unlistedSandbox).sandbox
@@ -55,8 +55,8 @@ func (c *Client) unlistedSandbox(id pleg.ContainerID) *item {
 
 // askUnlisted asks the runtime for the sandboxes that containers name, that are not listed, and
 // that would name a pod or give it its labels. It reports whether the runtime knew any of them. It
-// waits for at most askWithin; a pod of which it learns nothing keeps what the kubelet's labels of
-// its containers say.
+// waits for at most askWithin. If it learns nothing of a pod, the name and labels stay those in the
+// kubelet's labels of its containers.
 func (c *Client) askUnlisted(ctx context.Context, j *joiner) bool {
 	var ids []pleg.ContainerID
 	for _, o := range j.orphans {

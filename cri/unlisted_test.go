@@ -23,8 +23,8 @@ import (
 
 const unlistedPod = "u1 ns-s1/name-s1 map[app:web of:s1] c1<s1 name-c1#2 running@2\n"
 
-// unlistedSandbox is a runtime with the container c1 in the sandbox s1 and does not list that.
-// asked counts the calls for it.
+// unlistedSandbox is a runtime with the container c1 in the sandbox s1. It does not list the
+// sandbox. asked counts the calls for it.
 func unlistedSandbox(asked *atomic.Int64, fail func(context.Context) error) *rawruntime.Runtime {
 	s := sandbox("s1", "u1", 0, 1)
 	return &rawruntime.Runtime{
@@ -78,7 +78,7 @@ func TestSandboxThatWasListedIsNotAskedFor(t *testing.T) {
 	}
 }
 
-// If the runtime does not tell the sandbox, the pod has the name in the kubelet's labels. The
+// If the runtime does not return the sandbox, the pod's name is that in the kubelet's labels. The
 // sandbox is asked for again after a minute.
 func TestSandboxThatIsNotTold(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -110,8 +110,8 @@ func TestSandboxThatIsNotTold(t *testing.T) {
 	}
 }
 
-// Pods that share a UID keep their names, in whatever order they come and go. It is counted in
-// each list and logged once.
+// Pods that share a UID keep their names, in whatever order they come and go. The shared UID is
+// counted in each list and logged once.
 func TestPodsThatShareAUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second, third := sandbox("s1", "u1", 0, 1), sandbox("s2", "u1", 0, 2), sandbox("s3", "u1", 0, 3)
@@ -139,7 +139,8 @@ func TestPodsThatShareAUID(t *testing.T) {
 	})
 }
 
-// A pod that comes with the list that lacks the first takes the UID over, and keeps it beside a pod that follows.
+// Once a list lacks the first pod, a new pod in this list takes the UID over. It keeps the UID beside a later
+// pod.
 func TestSharedUIDIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pods := make([]*runtimeapi.PodSandbox, 4)

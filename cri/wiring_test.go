@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/rawruntime"
 )
 
-// Each option acts: a row gives it a value that no other option has.
+// Each option acts: a row gives it a value of its own.
 func TestOptionsAct(t *testing.T) {
 	var log kit.Log
 	registry, renamed, calls := prometheus.NewRegistry(), prometheus.NewRegistry(), 0

@@ -15,7 +15,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Verdict says what is wrong on a node.
+// Verdict names the problems of a node.
 type Verdict = verdict.Verdict
 
 // Finding is one cause of a [Verdict].
@@ -23,7 +23,7 @@ type Finding = verdict.Finding
 
 // agentState is the value of a node in [AgentBucket].
 type agentState struct {
-	// Layout is the layout of the stream; the first layout has none.
+	// Layout is the layout of the stream; 0 for the first layout.
 	Layout int `json:"layout"`
 	// Agent names the process that publishes.
 	Agent string `json:"agent"`
@@ -42,7 +42,7 @@ type fault struct {
 	Why   string    `json:"why"`
 }
 
-// lastingFault returns what is wrong unless it has just begun.
+// lastingFault returns the fault unless it has just begun.
 func (l *lease) lastingFault() *fault {
 	if l.fault == nil || time.Since(l.fault.Since) < renewPeriod {
 		return nil
@@ -57,9 +57,9 @@ func (f *fault) cause() string {
 	return f.Why
 }
 
-// health is what an agent says of its node.
+// health is an agent's report about its node.
 type health struct {
-	// Verdict is what is wrong on the node; nil if the agent does not say.
+	// Verdict names the problems of the node; nil if the agent does not report any verdict.
 	Verdict *Verdict `json:"verdict,omitempty"`
 	// Pods are the pods whose inspections hang, are slow or fail.
 	Pods []Finding `json:"pods,omitempty"`
@@ -74,13 +74,13 @@ const (
 	// renewPeriod is the time between two renewals of the lease.
 	renewPeriod   = 4 * time.Second
 	statusTimeout = time.Second
-	// maxHealth is the size of what an agent says of its node. If it is larger, the findings are left out.
+	// maxHealth is the largest size of an agent's health. If it is larger, the findings are left out.
 	maxHealth = 64 << 10
 	// maxPods bounds the findings of pods.
 	maxPods = 100
 )
 
-// examine returns what is wrong on the node; nothing if there is no Health.
+// examine returns the health of the node; nothing if there is no Health function.
 func (p *Publisher) examine(ctx context.Context) (h health) {
 	if p.o.Health == nil {
 		return h
@@ -104,7 +104,7 @@ func (p *Publisher) examine(ctx context.Context) (h health) {
 	return h
 }
 
-// causes returns what distinguishes two healths, without their times and numbers.
+// causes returns the parts that distinguish two healths, without times and numbers.
 func (h health) causes() (all []string) {
 	if h.Verdict == nil {
 		return nil
@@ -117,7 +117,7 @@ func (h health) causes() (all []string) {
 	return all
 }
 
-// of returns what an agent says of a pod; nil for nothing.
+// of returns an agent's finding about a pod; nil for none.
 func (h health) of(uid pleg.PodUID) *Finding {
 	if i := slices.IndexFunc(h.Pods, func(f Finding) bool { return f.PodUID == uid }); i >= 0 {
 		return &h.Pods[i]
@@ -125,19 +125,19 @@ func (h health) of(uid pleg.PodUID) *Finding {
 	return nil
 }
 
-// lease is what the publisher has in AgentBucket.
+// lease is the publisher's value in AgentBucket.
 type lease struct {
 	bucket jetstream.KeyValue
-	// revision is that of the value of this agent; 0 if it has none.
+	// revision is the revision of this agent's value; 0 if there is no value.
 	revision uint64
 	renewed  time.Time
-	// rival is the revision of the value of another agent, since when it is known.
+	// rival is the revision of another agent's value, and since when that is known.
 	rival      uint64
 	rivalSince time.Time
 	// owned is true once this publisher has published as its node.
 	owned bool
 	health
-	// fault is why nothing is published; nil while it works. named is what of it is in the bucket.
+	// fault is why nothing is published; nil while it works. named is the fault in the bucket.
 	fault *fault
 	named string
 }
@@ -147,9 +147,9 @@ var (
 	errLease = errors.New("renew lease")
 )
 
-// renew writes this agent into AgentBucket, and what it says of its node. The first time it replaces another
-// agent, so that an agent which restarts does not wait for the lease of its dead self. Later the other agent is
-// the newer of the two, and this agent waits until the lease of the other has expired.
+// renew writes this agent and the health of its node into AgentBucket. The first time it replaces another
+// agent: an agent that restarts must not wait for the lease of its earlier process. Later another agent is the
+// newer of the two, and this agent waits until the other's lease has expired.
 func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
@@ -163,7 +163,7 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 			return err
 		}
 	}
-	if len(p.queue) == 0 && !p.currentAsOf.IsZero() { // otherwise it is behind what waits
+	if len(p.queue) == 0 && !p.currentAsOf.IsZero() { // otherwise it is behind the messages that wait
 		p.publishedAsOf = p.currentAsOf
 	}
 	text, err := json.Marshal(agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.publishedAsOf, Fault: p.lastingFault(), health: h})
@@ -190,7 +190,7 @@ func (p *Publisher) claim(ctx context.Context) (uint64, error) {
 		return 0, fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
 	}
 	var holder agentState
-	known := json.Unmarshal(entry.Value(), &holder) == nil // what cannot be read is replaced
+	known := json.Unmarshal(entry.Value(), &holder) == nil // an unreadable value is replaced
 	if known && p.owned && holder.Agent != p.agent && !holder.Ended {
 		if p.pods = nil; p.rival != entry.Revision() {
 			p.rival, p.rivalSince = entry.Revision(), time.Now()
@@ -213,12 +213,13 @@ func (p *Publisher) endLease(ctx context.Context) {
 	_, _ = p.bucket.Update(ctx, p.key, text, p.revision)
 }
 
-// due reports whether the lease is to be renewed: in time, or because the agent says something else.
+// due reports whether the lease is to be renewed: because of its age, or because the health changed.
 func (p *Publisher) due(now health) bool {
 	return time.Since(p.renewed) >= renewPeriod || !slices.Equal(now.causes(), p.causes()) || p.lastingFault().cause() != p.named
 }
 
-// beat renews the lease if that is due, looks at what the server has, and publishes old states again.
+// beat renews the lease if that is due, verifies the server's messages, and publishes old states
+// again.
 func (p *Publisher) beat(ctx context.Context) error {
 	if now := p.examine(ctx); p.due(now) {
 		if err := p.renew(ctx, now); err != nil {

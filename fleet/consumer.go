@@ -13,10 +13,12 @@ import (
 )
 
 const (
-	// messageBuffer is the number of messages that may wait while the reader is busy. It is not a size: a
-	// server loses the state that does not fit into the rest of a size, without a hole in the numbers.
+	// messageBuffer is the number of messages that may wait while the reader is busy. It limits the
+	// number, not the bytes: with a limit of bytes, a server loses a state that does not fit, without a
+	// hole in the numbers.
 	messageBuffer = 1000
-	// agentBuffer is that of an agent, which has a limit of memory: a message may have a megabyte.
+	// agentBuffer is the buffer of an agent, whose memory is limited: a message may take a
+	// megabyte.
 	agentBuffer = 50
 	// maxHeartbeat is less than half of the time for which nats.go asks for messages at once.
 	maxHeartbeat = 12 * time.Second
@@ -30,18 +32,19 @@ type consumer struct {
 	release  func() bool // of the context that ends it
 	subjects []string
 	received uint64
-	// last is the sequence number up to which it has everything.
+	// last is the sequence number up to which the consumer has received everything.
 	last uint64
-	// pending is the number of messages that waited when the consumer began, and left how many wait behind the last one.
+	// pending is the number of messages that waited when the consumer began. left is how many wait behind the last
+	// one.
 	pending, left uint64
-	// quiet is how long nothing comes until the leader is asked what is the last message. It is
-	// longer than two heartbeats: nats.go looks for them only during one wait.
+	// quiet is how long no message comes until the leader is asked for the number of the last one.
+	// It is longer than two heartbeats: nats.go looks for them only during one wait.
 	quiet time.Duration
 }
 
-// consume makes a consumer. It is not jetstream's ordered consumer, which goes on after a loss of
-// messages even if other messages have their numbers meanwhile, and waits 10 s while the servers
-// have no leader.
+// consume makes a consumer. It is not jetstream's ordered consumer. That one continues after lost
+// messages even if other messages got their numbers, and waits 10 s while the servers are without a
+// leader.
 func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*consumer, error) {
 	bound, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -76,8 +79,8 @@ var (
 	errBehind       = errors.New("the server does not send what the leader has")
 )
 
-// next returns the next message; nil if nothing comes for a time and the leader has nothing else. A server
-// that follows the leader may stay behind, although its heartbeats come.
+// next returns the next message; nil if none comes for a time and the leader stores no further one. A
+// server that follows the leader may stay behind, although its heartbeats come.
 func (c *consumer) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	for behind := false; ; behind = true {
 		m, err := c.wait(ctx)
@@ -94,7 +97,7 @@ func (c *consumer) next(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	}
 }
 
-// hasAll reports whether the consumer has all that the leader has.
+// hasAll reports whether the consumer has received every message that the leader stores.
 func (c *consumer) hasAll(ctx context.Context) (bool, error) {
 	last, err := c.lastSequence(ctx, c.subjects...)
 	if counted := last; err == nil && len(c.subjects) == 0 && last > c.last { // the last messages may be removed
@@ -125,8 +128,8 @@ func (c *consumer) wait(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	return &jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: c.last, Header: m.Headers(), Data: m.Data(), Time: metadata.Timestamp}, nil
 }
 
-// snapshot calls each with the last message of each subject, and with what is written meanwhile, in
-// their order. It returns the sequence number up to which it has everything.
+// snapshot calls each with the last message of each subject, and with later messages, in their
+// order. It returns the sequence number up to which it has received everything.
 func (s *store) snapshot(ctx context.Context, subjects []string, each func(*jetstream.RawStreamMsg)) (until uint64, err error) {
 	messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: subjects, DeliverPolicy: jetstream.DeliverLastPerSubjectPolicy})
 	if err != nil {
@@ -136,10 +139,10 @@ func (s *store) snapshot(ctx context.Context, subjects []string, each func(*jets
 	return messages.receive(ctx, 0, func(m *jetstream.RawStreamMsg) error { each(m); return nil })
 }
 
-// receive calls each with the next messages, until the consumer has everything up to the sequence number
-// that it returns. What proves that is a message that the leader had after the consumer began: any replica
-// may send the messages, also one that does not have yet what the leader has acknowledged. The number is not
-// below least.
+// receive calls each with the next messages, until the consumer has received everything up to the sequence
+// number that it returns. The proof is a message that the leader stored after the consumer began: any
+// replica may send the messages, also one that lacks messages that the leader has acknowledged. The number
+// is not below least.
 func (c *consumer) receive(ctx context.Context, least uint64, each func(*jetstream.RawStreamMsg) error) (until uint64, err error) {
 	until, err = c.lastSequence(ctx, c.subjects...)
 	until = max(until, least)

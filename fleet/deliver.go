@@ -14,28 +14,30 @@ import (
 
 // The reasons of a Gap beside those of package pleg.
 const (
-	// NodeNew means that the stream had nothing of the node: no events are missing.
+	// NodeNew means that the stream contained no message of the node: no events are missing.
 	NodeNew = "NodeNew"
-	// NodeGone means that the stream has nothing of the node any more. Its pods are gone.
+	// NodeGone means that the stream no longer contains a message of the node. Its pods are gone.
 	NodeGone = "NodeGone"
 )
 
 // progress is how far a watch has come with one node.
 type progress struct {
-	// last is the sequence number up to which the watch has the node's messages.
+	// last is the sequence number up to which the watch has received the node's messages.
 	last uint64
 	// epoch and seq are of the last event that was delivered or replayed; empty before the first one, and once the node is gone.
 	epoch string
 	seq   uint64
-	// doubted is true after a message with a number that the node cannot have yet. After a second one its state is read again.
+	// doubted is true after a message with a number that the node cannot have reached yet. After a second one its
+	// state is read again.
 	doubted bool
 	// replaying is true from the Gap of an agent until it has published the states of all pods.
 	replaying bool
-	// owes is true if a Synced of the node waits for the end of the replay of all: a server that is behind has more to send.
+	// owes is true if a Synced of the node waits for the end of the replay of all nodes: a server that is behind must
+	// send more.
 	owes bool
 }
 
-// note takes over what a message that was delivered or replayed says of its node.
+// note takes the progress of the node from a message that was delivered or replayed.
 func (p *progress) note(m *message) {
 	if m.kind == ofEvent || m.kind == ofState || m.kind == ofSynced {
 		if p.seq = m.Seq; p.epoch != m.Epoch {
@@ -44,8 +46,8 @@ func (p *progress) note(m *message) {
 	}
 }
 
-// hole returns the Gap that the next message of the node shows; nil if nothing is missing between the message with the number
-// until, up to which the watch has everything, and this one.
+// hole returns the Gap that the next message of the node shows; nil if no message is missing before it. The watch has
+// received everything up to the number until.
 func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
 	if previous <= max(p.last, until) && (m.kind != ofSynced || p.replaying) { // otherwise its Gap came before the watch
 		return nil
@@ -57,8 +59,8 @@ func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
 	return &hole
 }
 
-// beyond reports whether a message has a number that its node cannot have yet: somebody else wrote it. Without a hole, each event has
-// the next number; a Gap has that of the newest event that is missing.
+// beyond reports whether the number of a message is one that its node cannot have reached yet: somebody else wrote
+// it. Without a hole, each event carries the next number; a Gap carries the number of the newest missing event.
 func (p *progress) beyond(m *message) bool {
 	next := p.seq
 	if m.kind == ofEvent {
@@ -76,7 +78,7 @@ func previous(m *jetstream.RawStreamMsg) uint64 {
 	return number
 }
 
-// handle delivers what one message says.
+// handle delivers the content of one message.
 func (w *watch) handle(ctx context.Context, m *jetstream.RawStreamMsg) error {
 	at := place{w.end.stream, m.Sequence, m.Time.UnixNano()}
 	if w.at == (place{}) && w.seen == nil {
@@ -95,7 +97,7 @@ func (w *watch) handle(ctx context.Context, m *jetstream.RawStreamMsg) error {
 	return err
 }
 
-// passOver notes that something cannot be read.
+// passOver notes that a message cannot be read.
 func (w *watch) passOver(subject string, err error) {
 	if w.o.Unreadable != nil {
 		w.o.Unreadable(fmt.Errorf("cannot read %s: %w", subject, err))
@@ -109,7 +111,7 @@ func (w *watch) unread(ctx context.Context, m *jetstream.RawStreamMsg, at place)
 		return nil
 	}
 	own, err := w.newest(ctx, nodeSubject(w.o.Cluster, node))
-	if err != nil || own.Sequence == 0 { // nobody publishes as it
+	if err != nil || own.Sequence == 0 { // nobody publishes for this node
 		return err
 	}
 	return w.replayNode(ctx, node, &pleg.Event{Reason: pleg.HistoryTooShort}, at)
@@ -129,9 +131,9 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 		if _, again := w.seen[raw.Subject]; !again {
 			w.seen[raw.Subject] = struct{}{}
 			switch {
-			case m.kind == ofGap: // what follows is not complete before its Synced
+			case m.kind == ofGap: // the state is not complete before its Synced
 				return w.beginStates(node, p, m, at)
-			case m.kind == ofGone && p.last > 0: // a mirror still has its pods
+			case m.kind == ofGone && p.last > 0: // a mirror still contains its pods
 				return w.sendGone(node, at)
 			}
 			p.last = at.message
@@ -141,7 +143,7 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 		if at.message <= w.known.message {
 			return errBehind // the state is older than what the watch has delivered
 		}
-		w.seen = nil // from here on it is what happens
+		w.seen = nil // from here on events are new
 	}
 	if m.kind == ofGone {
 		return w.sendGone(node, at)
@@ -233,7 +235,7 @@ func (w *watch) sendGone(node string, at place) error {
 // lookPeriod is the time between two looks for nodes that have left.
 const lookPeriod = 20 * time.Second
 
-// look delivers a mark for each node of which the stream has nothing any more: its messages were purged, or were too old.
+// look delivers a mark for each node without a message in the stream: its messages were purged, or were too old.
 func (w *watch) look(ctx context.Context) error {
 	there := make(map[string]bool)
 	for _, subject := range subjects(subjectPrefix, w.o.Cluster, w.o.Nodes, "."+nodeToken) {

@@ -28,7 +28,7 @@ func ExamplePublisher() {
 	_ = publish
 }
 
-// The present state of all nodes, and then what happens.
+// The present state of all nodes, and then their events.
 func ExampleWatch() {
 	watch := func(ctx context.Context, js jetstream.JetStream) error {
 		for ev, err := range fleet.Watch(ctx, js, fleet.WatchOptions{Cluster: "prod", Replay: true}) {

@@ -66,18 +66,20 @@ type podTimed struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// data is what a message says: an event, or something else; Seq is then the number of the node's last event.
+// data is the content of a message: an event, or something else with the number of the node's last event as
+// Seq.
 type data struct {
 	pleg.Event
 
-	// Pod is the pod as it is after the event; nil in a message about the node, which names its agent.
+	// Pod is the pod as it is after the event; nil in a message about the node. Such a message names
+	// the node's agent.
 	Pod   *podState `json:"pod"`
 	Agent string    `json:"agent"`
 	// body is the message.
 	body []byte
 }
 
-// podLabels and podStatuses are what most readers do not need of a pod.
+// podLabels and podStatuses are the parts of a pod that most readers do not need.
 type podLabels struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
@@ -93,13 +95,14 @@ type podState struct {
 	// Gone is true for a pod without containers and sandboxes.
 	Gone bool `json:"gone"`
 	// Events are the last event of each container and sandbox that is not removed, in the order
-	// of their numbers. What they have in common with the event of the message is left out.
+	// of their numbers. Fields that equal those of the message's event are left out.
 	Events []pleg.Event `json:"events"`
-	// Error says what was too large to publish.
+	// Error names the parts that were too large to publish.
 	Error string `json:"error"`
 }
 
-// podStatus, containerStatus and sandboxStatus are what is published of those of package pleg.
+// podStatus, containerStatus and sandboxStatus are the published parts of those types of package
+// pleg.
 type podStatus struct {
 	IPs        []string          `json:"ips,omitempty"`
 	Containers []containerStatus `json:"containers"`
@@ -132,7 +135,7 @@ type sandboxStatus struct {
 	HostNetwork bool             `json:"hostNetwork,omitempty"`
 }
 
-// encodeStatus returns what is published of a status. Most readers do not need it.
+// encodeStatus returns the published part of a status. Most readers do not need it.
 func encodeStatus(status *pleg.PodStatus) []byte {
 	published := podStatus{IPs: status.IPs, ObservedAt: stamp(status.ObservedAt), Containers: []containerStatus{}, Sandboxes: []sandboxStatus{}}
 	for _, c := range status.Containers {
@@ -154,7 +157,7 @@ func newestSandbox(status *pleg.PodStatus) *pleg.SandboxStatus {
 	return slices.MaxFunc(status.Sandboxes, func(a, b *pleg.SandboxStatus) int { return cmp.Compare(a.Attempt, b.Attempt) })
 }
 
-// kind is what a message is.
+// kind is the kind of a message.
 type kind string
 
 const (
@@ -165,7 +168,7 @@ const (
 	// says that these are complete.
 	ofGap    kind = "node.gap"
 	ofSynced kind = "node.synced"
-	// ofAgent says again that an agent publishes.
+	// ofAgent says that an agent still publishes.
 	ofAgent kind = "node.agent"
 	// ofGone says that the node was forgotten.
 	ofGone kind = "node.gone"
@@ -180,7 +183,7 @@ func ceSource(cluster, node string) string {
 	return "/clusters/" + url.PathEscape(cluster) + "/nodes/" + url.PathEscape(node)
 }
 
-// newMessage returns a message with what all have.
+// newMessage returns a message with the fields that all messages contain.
 func newMessage(source string, k kind, ev *pleg.Event) *cloudEvent {
 	name, id := string(k), ev.Epoch+"/"+strconv.FormatUint(ev.Seq, 10)
 	if k == ofEvent {
@@ -203,13 +206,13 @@ func encode(value any) []byte {
 	return text
 }
 
-// message is what a reader makes of a message. Its texts are parts of the body.
+// message is a decoded message. Its texts are parts of the body.
 type message struct {
 	kind kind
 	data
 }
 
-// maxObjects bounds what a message contains: its size does not bound what a reader makes of it.
+// maxObjects bounds the objects in a message: its size alone does not bound the memory of a reader.
 const maxObjects = 5000
 
 func decode(body []byte) (message, error) {
@@ -242,7 +245,8 @@ func decode(body []byte) (message, error) {
 	return m, nil
 }
 
-// restore adds to the events what they have in common with the event of the message.
+// restore adds to the events the fields that were left out because the message's event contains
+// them.
 func (s *podState) restore(ev *pleg.Event) {
 	for i := range s.Events {
 		last := &s.Events[i]
@@ -259,7 +263,7 @@ func podIn[P any](m *message) (P, error) {
 	return ce.Data.Pod, err
 }
 
-// statuses returns the labels of the pod in a message, and its status; nil if it has none.
+// statuses returns the labels of the pod in a message, and its status; nil without a status.
 func (m *message) statuses() (podStatuses, error) {
 	pod, err := podIn[podStatuses](m)
 	if status := pod.Status; status != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A message has the whole event, and the whole pod as it is after the event.
+// A message contains the whole event, and the whole pod as it is after the event.
 func TestMessageKeepsEventAndPod(t *testing.T) {
 	at := time.Date(2026, 8, 1, 12, 0, 0, 5e6, time.UTC)
 	base := pleg.Event{Epoch: "e", Type: pleg.ContainerStarted, PodUID: "u", PodName: "web", PodNamespace: "shop", ObservedAt: at}
@@ -83,7 +83,7 @@ func TestBadMessages(t *testing.T) {
 	}
 }
 
-// What a message makes a reader keep is bounded, whatever it has.
+// The memory that a message costs a reader is bounded, whatever the message contains.
 func TestLargeMessages(t *testing.T) {
 	const size = 750_000
 	for name, of := range map[string]string{"objects": "{},", "nulls": "null,", "events": `{"type":"ContainerStarted"},`} {
@@ -99,10 +99,10 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-// An agent that begins with the largest messages of its node, which are good, takes little for each: sixty of them stay
+// An agent that begins with the largest valid messages of its node needs little memory for each: sixty of them stay
 // below the 256 MiB of the manifest.
 func TestBeginWithLargeMessages(t *testing.T) {
-	const size, messages, allowed = 750_000, 10, 40 << 20 // a sixth of 256 MiB without what the daemon takes besides
+	const size, messages, allowed = 750_000, 10, 40 << 20 // a sixth of 256 MiB, without the daemon's other memory
 	fill := func(format string, most int) string {
 		var text strings.Builder
 		for n := 0; text.Len() < size-1000 && n < most; n++ {
@@ -170,8 +170,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// What is sent together: a Gap begins a batch, a single server gets a row unless other nodes publish, and after a refusal the next
-// event is tried alone.
+// Which messages are sent together: a Gap begins a batch, a single server gets a row unless other nodes publish, and
+// after a refusal the next event is tried alone.
 func TestSize(t *testing.T) {
 	for name, tt := range map[string]struct {
 		queue    string // e is an event, g a Gap, s the other messages of a replay
@@ -225,7 +225,8 @@ type cachedInfo struct {
 
 func (c cachedInfo) CachedInfo() *jetstream.StreamInfo { return c.info }
 
-// A message shows whether messages of its node are missing before it: it names the number of the one before.
+// A message shows whether messages of its node are missing before it: it contains the number of the node's
+// message before it.
 func TestHole(t *testing.T) {
 	known := progress{last: 20, epoch: "e", seq: 7}
 	header := func(last string, batch string) nats.Header {
@@ -258,7 +259,8 @@ func TestHole(t *testing.T) {
 	}
 }
 
-// A number that the node cannot have yet is of somebody else, and changes nothing.
+// A message with a number that the node cannot have reached yet is from somebody else, and changes
+// nothing.
 func TestNumberBeyondTheLast(t *testing.T) {
 	for name, tt := range map[string]struct {
 		kind   kind
@@ -338,7 +340,8 @@ func TestEventWithinTheStates(t *testing.T) {
 	}
 }
 
-// The state of a replica that lags behind is older than what the watch has delivered: what the replica catches up with is not news.
+// The state of a replica that lags behind is older than the delivered events: those that the replica sends later are
+// not news.
 func TestStateOfAReplicaBehind(t *testing.T) {
 	w := watch{
 		nodes: make(map[string]*progress), seen: make(map[string]struct{}), known: place{message: 20},
@@ -357,8 +360,8 @@ func TestStateOfAReplicaBehind(t *testing.T) {
 	}
 }
 
-// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then one Synced. What a
-// server that is behind sends after it was there before the watch: all Synced wait for the end.
+// The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then
+// one Synced. A server that is behind then sends messages from before the watch: all Synced wait for the end.
 func TestReplayUnderWay(t *testing.T) {
 	all, err := filter.New(pleg.Filter{})
 	kit.Must(t, err)
@@ -395,7 +398,8 @@ func TestReplayUnderWay(t *testing.T) {
 	}
 }
 
-// The stream has only one message of a node that was forgotten, and a mirror its pods too: they are gone.
+// The stream contains only one message of a node that was forgotten. A mirror also contains its pods:
+// they are gone.
 func TestForgottenNodeOfAMirror(t *testing.T) {
 	all, err := filter.New(pleg.Filter{})
 	kit.Must(t, err)
@@ -424,7 +428,7 @@ func TestForgottenNodeOfAMirror(t *testing.T) {
 	}
 }
 
-// Only a leader that is in touch with most of the others knows what the stream has.
+// Only a leader that hears from most of the others knows the content of the stream.
 func TestLeads(t *testing.T) {
 	replica := func(name string, active time.Duration) *jetstream.PeerInfo {
 		return &jetstream.PeerInfo{Name: name, Active: active}

@@ -21,7 +21,7 @@ const (
 // pleg.v2.CLUSTER.NODE.UID, one for each pod, and pleg.v2.CLUSTER.NODE.= for each node.
 func StreamName(cluster string) string { return "pleg-v2-" + token(cluster) }
 
-// nodeToken is the last token of a node's own message. No pod has it.
+// nodeToken is the last token of a node's own message. No UID of a pod equals it.
 const nodeToken = "="
 
 func nodeKey(cluster, node string) string { return token(cluster) + "." + token(node) }
@@ -50,8 +50,8 @@ func subjects(prefix, cluster string, nodes []string, suffix string) (all []stri
 	return all
 }
 
-// allOf returns the filters for all messages of some nodes of a cluster; none without nodes: a stream has one
-// cluster.
+// allOf returns the filters for all messages of some nodes of a cluster; none without nodes: a stream belongs
+// to one cluster.
 func allOf(cluster string, nodes ...string) []string {
 	if len(nodes) == 0 {
 		return nil
@@ -84,7 +84,7 @@ const (
 	maxCluster = 80
 )
 
-// checkName returns an error if something cannot have this name.
+// checkName returns an error if a name is invalid.
 func checkName(what, name string, most int) error {
 	switch {
 	case name == "":

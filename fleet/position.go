@@ -24,15 +24,15 @@ func ParsePosition(text string) (Position, error) {
 	return Position(text), nil
 }
 
-// place is what a position says.
+// place is a decoded position.
 type place struct {
-	// stream is when the stream was created. A stream that was deleted and created again has
-	// another time.
+	// stream is when the stream was created. If a stream was deleted and created again, its time
+	// differs.
 	stream int64
-	// message is the sequence number of the last message that the watch has.
+	// message is the sequence number of the last message that the watch has received.
 	message uint64
-	// stored is when the server stored the message. It tells the message from another message with its
-	// number, which there is if the server has lost its last messages.
+	// stored is when the server stored the message. It distinguishes the message from another one with
+	// the same number, which exists if the server has lost its last messages.
 	stored int64
 }
 
@@ -48,8 +48,8 @@ func parsePlace(text string) (p place, err error) {
 	return p, err
 }
 
-// begin decides where the connection begins. If it begins with the present state because messages are
-// missing, it delivers the Gap.
+// begin chooses the first message of a new connection. If it begins with the present state because
+// messages are missing, it delivers the Gap.
 func (w *watch) begin(ctx context.Context) (config jetstream.ConsumerConfig, err error) {
 	info, err := w.info(ctx)
 	if err != nil {
@@ -97,8 +97,8 @@ func (w *watch) beginReplay(config jetstream.ConsumerConfig) jetstream.ConsumerC
 	return config
 }
 
-// continues reports whether the watch can go on with the stream. If that has another message in the
-// place of the last delivered message, the servers have lost their last messages and got others.
+// continues reports whether the watch can go on with the stream. If another message is in the place
+// of the last delivered one, the servers have lost their last messages and got others.
 func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool, error) {
 	if w.broken || w.at.stream != info.Created.UnixNano() || w.at.message+1 < info.State.FirstSeq || w.at.message > info.State.LastSeq {
 		return false, nil
@@ -118,11 +118,12 @@ func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool
 	return false, fmt.Errorf("read message: %w", explain(w.js.Conn(), err))
 }
 
-// behindTime is how long a watch waits for a stream of several servers to have again what the watch has of it. A server that is
-// stopped, or has just become the leader, may be behind. Later the servers have lost it.
+// behindTime is how long a watch waits for a stream of several servers to contain again the messages that the watch
+// has received. A server that is stopped, or has just become the leader, may be behind. Later the servers have lost
+// it.
 const behindTime = 15 * time.Second
 
-// waitBehind returns an error if the stream may be behind what the watch has of it.
+// waitBehind returns an error if the stream may lack messages that the watch has received.
 func (w *watch) waitBehind(info *jetstream.StreamInfo) error {
 	if w.at.stream == w.end.stream && w.at.message > w.known.message {
 		w.known = w.at

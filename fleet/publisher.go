@@ -27,7 +27,7 @@ import (
 const (
 	minBackoff = 250 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// fullBackoff is the least time until a server that has no room is asked again.
+	// fullBackoff is the least time until a full server is asked again.
 	fullBackoff = time.Minute
 )
 
@@ -42,8 +42,8 @@ type PublisherOptions struct {
 	Domain string
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
-	// Health returns what the pipeline knows of itself: the verdict on it is published every ten
-	// seconds, and within a second if it has changed. If nil, none is published.
+	// Health returns the status of the pipeline: the verdict on it is published every ten seconds,
+	// and within a second if it has changed. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
 	// Limits apply to the stream and the bucket if they do not exist yet.
 	Limits Limits
@@ -77,8 +77,8 @@ func (o *PublisherOptions) complete() error {
 // [NewPublisher].
 //
 // It keeps no file. It begins with a Gap and the present state of all pods, and continues after each
-// lost connection with what the history of the pipeline still has. If that is too short, or the server
-// refused or lost something, it begins again.
+// lost connection with the events in the history of the pipeline. If the history is too short, or the
+// server refused or lost something, it begins again.
 type Publisher struct {
 	o       PublisherOptions
 	js      jetstream.JetStream
@@ -132,7 +132,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 	return p, nil
 }
 
-// PublisherStatus is how publishing goes.
+// PublisherStatus is the state of publishing.
 type PublisherStatus struct {
 	// LastAck is when the stream last acknowledged something, or the start.
 	LastAck time.Time
@@ -142,14 +142,14 @@ type PublisherStatus struct {
 	Cut uint64
 }
 
-// Status returns how publishing goes. It does not block and is safe for concurrent use.
+// Status returns the state of publishing. It does not block and is safe for concurrent use.
 func (p *Publisher) Status() PublisherStatus {
 	lastAck, err := p.loop.Status()
 	return PublisherStatus{LastAck: lastAck, Err: err, Cut: p.cuts.Load()}
 }
 
-// cut counts what was too large and is published in part. Only the first is logged: a pod that is
-// too large is so with each of its events.
+// cut counts the events and states that were too large and are published in part. Only the first is
+// logged: a pod that is too large remains so.
 func (p *Publisher) cut(ctx context.Context, ev *pleg.Event, why string) {
 	p.metrics.cut.Inc()
 	if p.cuts.Add(1) == 1 {

@@ -11,23 +11,23 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// record is what the publisher knows of a pod. What the messages of a pod have in common is encoded once.
+// record is the publisher's state of a pod. The common part of a pod's messages is encoded once.
 type record struct {
 	uid             pleg.PodUID
 	name, namespace string
-	// stored is when its last message was acknowledged, sequence the number of that, and count how many messages the server has
-	// of it.
+	// stored is when its last message was acknowledged, sequence the number of that message, count the number of its
+	// messages on the server.
 	stored   time.Time
 	sequence uint64
 	count    uint64
-	// podTimed is what is published of the pod, with the encoded status; Labels are of the status too.
+	// podTimed is the published part of the pod, with the encoded status and its labels.
 	podTimed
 
 	status  *pleg.PodStatus
 	encoded []byte
 }
 
-// newRecord returns the record of a pod of which nothing is there.
+// newRecord returns the record of a pod without events.
 func newRecord(uid pleg.PodUID, name, namespace string) *record {
 	return &record{uid: uid, name: name, namespace: namespace, podTimed: podTimed{Gone: true}}
 }
@@ -66,8 +66,8 @@ func (r *record) setStatus(status *pleg.PodStatus) {
 	}
 }
 
-// encode returns a message with the pod. If it would have more bytes than limit, it leaves something out, and says
-// so, also in cut.
+// encode returns a message with the pod. If the message would be longer than limit, encode leaves something out,
+// and says so, also in cut.
 func (r *record) encode(m *cloudEvent, limit int) (body []byte, cut string) {
 	pod, text := r.podTimed, withStatus{status: r.encoded}
 	m.Data.Pod = &pod
@@ -97,12 +97,12 @@ func (w *withStatus) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// maxText is the length of one text of an event in bytes. CRI bounds no name, and the server refuses what
-// is larger than its max_payload, however often it is sent.
+// maxText is the length of one text of an event in bytes. CRI bounds no name, and the server always
+// refuses a message that is larger than its max_payload.
 const maxText = 4 << 10
 
-// fit cuts the texts of an event that are too long, and reports whether there were any. What is
-// cut ends with a hash of the whole, so that two ids stay two.
+// fit cuts the texts of an event that are too long, and reports whether there were any. A cut text
+// ends with a hash of the whole, so that two ids stay distinct.
 func fit(ev *pleg.Event) (cut bool) {
 	for _, text := range []*string{
 		(*string)(&ev.PodUID), &ev.PodName, &ev.PodNamespace, (*string)(&ev.ContainerID), &ev.ContainerName, &ev.Reason, &ev.Image,

@@ -15,17 +15,20 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// outbox is what is not acknowledged. One batch or one message is under way at a time, or two rows.
+// outbox contains the messages that are not acknowledged. One batch, one message or two rows are in
+// flight at a time.
 type outbox struct {
-	// queue are messages that are not acknowledged, of which the first ones are sent.
+	// queue contains the messages that are not acknowledged. The first ones may be sent already.
 	queue []outgoing
 	sent  int
-	// parts are the batch, or the rows, under way, and late fires when the answer to the first one has not come in time.
+	// parts are the batch, or the rows, in flight. late fires when the answer to the first one has not come in time.
 	parts []part
 	late  *time.Timer
-	// alone is true if the server refused what was sent last: the next message shows why.
+	// alone is true if the server refused the last batch or row: the next message, sent alone,
+	// shows why.
 	alone bool
-	// row is true if what is under way are rows, and crowded the number of times that none is sent because other nodes publish.
+	// row is true if rows are in flight. crowded is the number of times that no row is sent because other nodes
+	// publish.
 	row     bool
 	crowded int
 }
@@ -50,14 +53,14 @@ const (
 	// leastBatch is the number of messages for which a batch is worth its cost on a single server, which writes each
 	// batch to the disk twice. Several servers keep it in memory, and a batch costs them as much as a message.
 	leastBatch = 16
-	// leastRow is the number of messages for which a second row is sent behind one that is under way: the server need
+	// leastRow is the number of messages for which a second row is sent behind one that is in flight: the server need
 	// not wait.
 	leastRow = 128
 	// crowdedFor is the number of times that no row is sent after one was refused.
 	crowdedFor = 32
 )
 
-// The headers of a batch. Package jetstream has none of them yet.
+// The headers of a batch. Package jetstream contains none of them yet.
 const (
 	batchID       = "Nats-Batch-Id"
 	batchSequence = "Nats-Batch-Sequence"
@@ -65,9 +68,9 @@ const (
 )
 
 // size returns how many messages of the queue are sent together, and whether as a batch or as a row. A Gap begins a batch, with
-// the states that belong to it. A row costs a single server half as much as a batch: each message names the one before, with the
-// number that this has if no other node publishes meanwhile. Otherwise the server refuses the rest, as each message that it takes
-// has its number. follows is true right after an acknowledgement, whose number is probably still the last one.
+// the states that belong to it. A row costs a single server half as much as a batch. Each of its messages names the
+// expected number of the one before. If another node publishes meanwhile, that number is wrong, and the server
+// refuses the rest. follows is true right after an acknowledgement: its number is probably still the last one.
 func (p *Publisher) size(follows bool) (n int, batch bool) {
 	waiting := p.queue[p.sent:]
 	n = min(len(waiting), maxBatch)
@@ -91,7 +94,7 @@ func (p *Publisher) size(follows bool) (n int, batch bool) {
 
 func (p *Publisher) replicated() bool { return p.stream.CachedInfo().Config.Replicas > 1 }
 
-// followable reports whether a row is under way, and another one may follow it.
+// followable reports whether a row is in flight and another row may follow it.
 func (p *Publisher) followable() bool {
 	return p.row && len(p.parts) == 1 && len(p.queue)-p.sent >= leastRow && p.queue[p.sent].kind != ofGap
 }
@@ -113,7 +116,7 @@ func (p *Publisher) send(follows bool) error {
 			m.Header[jetstream.ExpectedLastSubjSeqSubjHeader] = []string{before}
 		}
 		switch {
-		case p.row: // the subject alone does not tell a message from an earlier one of the row that has its number
+		case p.row: // an earlier message of the row may be at its number: the subject alone does not show it
 			m.Header[jetstream.ExpectedLastSeqHeader] = m.Header[jetstream.ExpectedLastSubjSeqHeader]
 		case batch:
 			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
@@ -141,7 +144,8 @@ func (p *Publisher) send(follows bool) error {
 	return nil
 }
 
-// acknowledged notes that the server has the first n messages of the queue, the last one with this sequence number.
+// acknowledged notes that the server has stored the first n messages of the queue, the last one with this sequence
+// number.
 func (p *Publisher) acknowledged(n int, sequence uint64) {
 	now := time.Now()
 	for i, o := range p.queue[:n] {
@@ -177,8 +181,8 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *ple
 	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, body, r})
 }
 
-// enqueueReplay makes the messages with a Gap, the states of all pods, and that they are complete. Of what waits before them,
-// events are counted and left out if they are many.
+// enqueueReplay makes the messages of a replay: a Gap, the states of all pods, and the end. If many events wait
+// before them, it counts the events and leaves them out.
 func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 	gap := *p.gap
 	p.at, p.gap = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}, nil
@@ -192,7 +196,7 @@ func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 	}
 	begin := len(p.queue)
 	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
-	if gap.Reason == NodeNew && !p.replicated() { // nobody has an older state of the node: the states need not come together
+	if gap.Reason == NodeNew && !p.replicated() { // no reader knows an older state of the node: the states need not come together
 		p.queue[begin].kind = ofState
 	}
 	for subject, r := range p.pods {
@@ -210,7 +214,7 @@ func (p *Publisher) enqueueState(ctx context.Context, subject string, r *record)
 	p.enqueue(ctx, ofState, subject, &ev, r)
 }
 
-// refresh publishes again what had no message for half of the age at which the server removes it.
+// refresh publishes each state again whose last message is older than half of MaxAge.
 func (p *Publisher) refresh(ctx context.Context) {
 	age := p.stream.CachedInfo().Config.MaxAge
 	old := func(r *record) bool { return age > 0 && time.Since(r.stored) > age/2 }
@@ -227,7 +231,7 @@ func (p *Publisher) refresh(ctx context.Context) {
 	}
 }
 
-// verifyPeriod is the time between two looks at what the server has of the node.
+// verifyPeriod is the time between two looks at the server's messages of the node.
 const verifyPeriod = 20 * time.Second
 
 // verify makes the agent begin again if the newest message of a pod, or of the node, was removed or overwritten. The

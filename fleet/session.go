@@ -16,17 +16,18 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// session is what the loop of a publisher knows. Each session ends with an error, and the next one sends
-// again what was not acknowledged. Each publication names the node's newest message, so that the
-// server refuses it if it has it, or something of another agent, or has lost something.
+// session is the state of a publisher's loop. Each session ends with an error, and the next one sends
+// the messages again that were not acknowledged. Each publication names the node's newest message. So
+// the server refuses a message that it has stored already, and any message after one of another agent or
+// after a loss.
 type session struct {
 	*store // nil until the stream is open
 	lease
 	patience
 	outbox
 
-	// own is the record of the messages about the node, and pods are those of the pods that the server may have,
-	// by their subjects. If pods is nil, the next session finds out what the server has.
+	// own is the record of the messages about the node. pods are the records of pods with messages on the
+	// server, by subject. If pods is nil, the next session asks the server.
 	own  record
 	pods map[string]*record
 	// last is the sequence number of the node's newest message.
@@ -47,8 +48,8 @@ var (
 	errLost        = errors.New("the server no longer has what it acknowledged, or has something of another agent")
 )
 
-// untilReconnected returns a context that ends when the connection is made again: what was under way
-// then has no answer, and the server may have lost something. The caller calls stop.
+// untilReconnected returns a context that ends when the connection is made again: messages in flight
+// then get no answer, and the server may have lost some. The caller calls stop.
 func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	connected := conn.StatusChanged(nats.CONNECTED)
@@ -82,7 +83,8 @@ func (p *Publisher) publishOnce(ctx context.Context) error {
 	return err
 }
 
-// resume finds out what the server has of what was under way. If it is not what the last session left, it begins.
+// resume finds out which messages in flight the server has stored. If its messages are not those of the last
+// session, resume begins.
 func (p *Publisher) resume(ctx context.Context) error {
 	if p.pods == nil {
 		return p.begin(ctx)
@@ -99,13 +101,13 @@ func (p *Publisher) resume(ctx context.Context) error {
 	return nil
 }
 
-// settle finds out what the server has of what was under way.
+// settle finds out which messages in flight the server has stored.
 func (p *Publisher) settle(ctx context.Context) error {
 	m, err := p.newest(ctx, p.all)
 	if err != nil {
 		return err
 	}
-	// It may be the last message of an earlier attempt, which had fewer messages.
+	// It may be the last message of an earlier attempt with fewer messages.
 	i := slices.IndexFunc(p.queue, func(o outgoing) bool { return bytes.Equal(o.body, m.Data) })
 	switch {
 	case m.Sequence > p.last && i >= 0:
@@ -117,13 +119,14 @@ func (p *Publisher) settle(ctx context.Context) error {
 	return nil
 }
 
-// lost makes the next session find out what the server has.
+// lost makes the next session ask for the server's messages.
 func (p *Publisher) lost() error {
 	p.pods = nil
 	return errLost
 }
 
-// begin makes this publisher the publisher of its node, and finds out which pods the server has.
+// begin makes this publisher the publisher of its node, and finds the pods with messages on the
+// server.
 func (p *Publisher) begin(ctx context.Context) (err error) {
 	first := p.store == nil
 	if p.store, err = openStream(ctx, p.js, &p.patience, p.o.Cluster, "", &p.o.Limits); err != nil {
@@ -184,8 +187,8 @@ func (p *Publisher) run(ctx context.Context, events <-chan pleg.Event) (err erro
 	return err
 }
 
-// step sends what waits unless something is under way, and then acts on what comes next: an event, an answer,
-// or the time to beat.
+// step sends waiting messages unless some are in flight, and then acts on the next input: an event, an
+// answer, or the time to beat.
 func (p *Publisher) step(ctx context.Context, events <-chan pleg.Event) error {
 	if p.sent == 0 && len(p.queue) > 0 || p.followable() {
 		if err := p.send(p.sent > 0); err != nil {
@@ -293,7 +296,7 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	return nil
 }
 
-// forgetStates prepares for the present state. Pods that it does not have are gone.
+// forgetStates prepares for the present state. Pods that are not in it are gone.
 func (p *Publisher) forgetStates() {
 	for subject, r := range p.pods {
 		p.pods[subject] = newRecord(r.uid, r.name, r.namespace)

@@ -25,7 +25,7 @@ type States struct {
 	cluster string
 }
 
-// thorough is the patience of who reads once, and does not try again.
+// thorough is the patience of a reader that does not try again.
 var thorough = &patience{unanswered: 6}
 
 // OpenStates returns the states of a cluster. mirror is the name of a mirror of its stream; if empty, the stream itself is read. It fails if the server cannot be reached, or if nothing
@@ -46,13 +46,13 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
-	// LastSeen is when its agent last said that it lives, by the clock of the server.
+	// LastSeen is when its agent last renewed its lease, by the clock of the server.
 	LastSeen time.Time
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.
 	CurrentAsOf time.Time
-	// Verdict is what is wrong on the node, such as that nobody publishes; nil if its agent does
-	// not say.
+	// Verdict names the problems of the node, such as that nobody publishes; nil if its agent
+	// reports no verdict.
 	Verdict *Verdict
 
 	// Silent is true if nobody publishes for the node, or not all of it: its pods may have changed since CurrentAsOf.
@@ -61,7 +61,7 @@ type Node struct {
 	health health
 }
 
-// Nodes returns all nodes that have published, or have an agent, sorted by name.
+// Nodes returns all nodes that have published, or whose agent runs, sorted by name.
 func (s *States) Nodes(ctx context.Context) ([]Node, error) {
 	known, err := s.nodes(ctx, nil)
 	return slices.SortedFunc(maps.Values(known), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) }), err
@@ -111,7 +111,7 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 
 const noAgent = "has no agent"
 
-// nodeIn returns what the value of an agent says at a time of the server.
+// nodeIn returns the node in an agent's value, as of a time of the server.
 func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 	var agent agentState
 	n := Node{Name: nodeOf(m.Subject), LastSeen: m.Time, Silent: true}
@@ -135,7 +135,7 @@ func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 	return n
 }
 
-// ill returns the verdict on a node of which nothing new comes.
+// ill returns the verdict on a node without new messages.
 func ill(f Finding) *Verdict {
 	f.Cause, f.Subject = verdict.NodeSilent, "the node"
 	return new(verdict.New([]Finding{f.Completed(time.Now())}, ""))
@@ -148,12 +148,12 @@ type Pod struct {
 	Node            string
 	Name, Namespace string
 	Labels          map[string]string
-	// Finding is what is wrong with the inspections of the pod, or that nobody publishes for its node;
-	// nil if nothing is known to be wrong.
+	// Finding is the problem of the pod's inspections, or that nobody publishes for its node; nil if
+	// no problem is known.
 	Finding *Finding
 	// Silent is true if the node is: the pod may have changed since CurrentAsOf.
 	Silent bool
-	// Partial says what of the pod was too large to publish; empty if it is whole.
+	// Partial names the parts of the pod that were too large to publish; empty if it is whole.
 	Partial string
 }
 
@@ -216,7 +216,7 @@ func podOf(nodes map[string]Node, of *jetstream.RawStreamMsg) (Pod, bool) {
 }
 
 // Check returns an error unless all these nodes have published; without nodes, unless some node of the
-// cluster has.
+// cluster has published.
 func (s *States) Check(ctx context.Context, nodes []string) error {
 	known, err := s.nodes(ctx, nodes)
 	if err == nil && len(known) == 0 && len(nodes) == 0 {
@@ -266,7 +266,7 @@ func (s *States) purge(ctx context.Context, node string) error {
 	return explain(s.js.Conn(), err)
 }
 
-// Size returns how many bytes the stream has, and its limit; 0 if it has none.
+// Size returns the bytes in the stream, and its limit; 0 without a limit.
 func (s *States) Size(ctx context.Context) (bytes, limit uint64, err error) {
 	info, err := s.info(ctx)
 	if err != nil {

@@ -24,7 +24,7 @@ type store struct {
 }
 
 const (
-	// requestTimeout bounds one request, such as to a leader that is gone.
+	// requestTimeout bounds one request: the leader may be gone.
 	requestTimeout = 5 * time.Second
 	// searchTimeout bounds the search of a stream for the last messages of all its subjects: seconds for
 	// 500,000 pods.
@@ -32,8 +32,8 @@ const (
 )
 
 // patience is the time that a request may take, by the number of attempts in a row that got no answer. The first
-// three have the shortest: within them servers elect another leader. Later the server is busy: who gives up and
-// asks again keeps it so.
+// three are the shortest: within them servers elect another leader. Later the server is busy, and a request that
+// is given up and repeated keeps it so.
 type patience struct{ unanswered int }
 
 // note notes the error of an attempt.
@@ -47,8 +47,8 @@ func (p *patience) timeout() time.Duration {
 	return min(requestTimeout<<min(max(0, p.unanswered-2), 4), searchTimeout)
 }
 
-// info returns the present state of the stream. With a filter it has the subjects that have messages, for which the
-// server need not read these.
+// info returns the present state of the stream. With a filter it contains the subjects with messages; the server
+// need not read the messages for that.
 func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -67,8 +67,9 @@ const electionTime = 4 * time.Second
 
 var errNotLeader = errors.New("the server that answered no longer leads it")
 
-// leads reports whether the server that answered leads the stream: it has just heard from most of the others. One that was stopped
-// does not know at first that there is another leader, and answers with what the stream had before.
+// leads reports whether the server that answered leads the stream: it has just heard from most of the others. A
+// former leader that was stopped does not know at first that there is another leader. It answers with the old content
+// of the stream.
 func leads(c *jetstream.ClusterInfo) bool {
 	if c == nil { // a server on its own
 		return true
@@ -85,8 +86,8 @@ func leads(c *jetstream.ClusterInfo) bool {
 	return c.Leader != "" && heard > len(c.Replicas)/2
 }
 
-// explain adds what the error of a call does not say: why there is no connection, or what the server
-// does not permit: it then lets the call time out.
+// explain adds facts that the error of a call lacks: why there is no connection, or which permission
+// is missing. Without a permission the server only lets the call time out.
 func explain(conn *nats.Conn, err error) error {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // of the size 0
 		err = nats.ErrDisconnected
@@ -116,7 +117,7 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, nats.ErrTimeout)
 }
 
-// The errors with which the server refuses messages, as far as package jetstream has no names for them.
+// The errors with which the server refuses messages. Package jetstream does not name them.
 const (
 	noRoomInAccount jetstream.ErrorCode = 10002
 	noRoomOnServer  jetstream.ErrorCode = 10023
@@ -134,13 +135,13 @@ func refusal(err error) jetstream.ErrorCode {
 	return 0
 }
 
-// isFull reports whether the server has no room for a message. It is asked again after minutes: room comes as messages age.
+// isFull reports whether the server is full. It is asked again after minutes: old messages leave with time.
 func isFull(code jetstream.ErrorCode) bool {
 	return slices.Contains([]jetstream.ErrorCode{noRoomInAccount, noRoomOnServer, noRoomOnDisk, noRoomInStream}, code)
 }
 
-// newest returns the last message of a subject, which may have wildcards; without a sequence number if there is
-// none.
+// newest returns the last message of a subject, which may contain wildcards; without a sequence number if there
+// is none.
 func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStreamMsg, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout())
 	defer cancel()
@@ -150,7 +151,7 @@ func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStr
 		return m, nil
 	case errors.Is(err, jetstream.ErrMsgNotFound):
 		return new(jetstream.RawStreamMsg), nil
-	case errors.Is(err, nats.ErrBadHeaderMsg): // nobody else can read it either, but a consumer has its number
+	case errors.Is(err, nats.ErrBadHeaderMsg): // nobody else can read it either, but a consumer knows its number
 		messages, err := s.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: []string{subject}, DeliverPolicy: jetstream.DeliverLastPolicy})
 		if err != nil {
 			return nil, err
@@ -164,8 +165,8 @@ func (s *store) newest(ctx context.Context, subject string) (m *jetstream.RawStr
 	return nil, fmt.Errorf("read message: %w", explain(s.js.Conn(), err))
 }
 
-// lastSequence returns the sequence number of the last message of some subjects that the leader has;
-// 0 if there is none. Without subjects it is that of the stream, of which the server need not look for any message.
+// lastSequence returns the sequence number of the leader's last message of some subjects; 0 if there is none.
+// Without subjects it is the last of the stream, for which the server searches no message.
 func (s *store) lastSequence(ctx context.Context, subjects ...string) (last uint64, err error) {
 	info, err := s.info(ctx)
 	if err != nil {

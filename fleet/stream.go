@@ -24,8 +24,8 @@ type Limits struct {
 	// MaxAgentBytes is the size of the bucket. If zero, there is no limit, or [DefaultMaxAgentBytes] if MaxBytes is set: an
 	// account may require that each size is.
 	MaxAgentBytes int64
-	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With
-	// fewer than 3, a server that is lost takes what it had acknowledged with it.
+	// Replicas is the number of servers that keep each message: 1, 3 or 5. If zero, 1. With fewer
+	// than 3, messages that a server has acknowledged are lost with that server.
 	Replicas int
 }
 
@@ -54,8 +54,8 @@ func (l *Limits) complete() error {
 	)
 }
 
-// Create creates the stream of a cluster and the bucket, for agents that may not. It is an error if
-// the stream exists with other limits: an agent that was faster has created it.
+// Create creates the stream of a cluster and the bucket, for agents without the permission. It is
+// an error if the stream exists with other limits, such as one that an agent created before.
 func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits Limits) error {
 	if err := errors.Join(checkName("cluster", cluster, maxCluster), limits.complete()); err != nil {
 		return fmt.Errorf("create fleet: %w", err)

@@ -28,11 +28,11 @@ type WatchOptions struct {
 
 	// Replay requests the present state of all nodes first, and then a Synced.
 	Replay bool
-	// After requests the events after this position first, and then a Synced. If the
-	// stream no longer has them, the watch gets a Gap and then a replay.
+	// After requests the events after this position first, and then a Synced. If the stream no
+	// longer contains them, the watch gets a Gap and then a replay.
 	After *Position
-	// Since requests the events that the server has stored since this time first, as far as it still
-	// has them, and then a Synced.
+	// Since requests the events first that the server has stored since this time, as far as the
+	// stream still contains them, and then a Synced.
 	Since time.Time
 	// Bookmarks requests a mark about every ten seconds while nothing comes: a watch with few
 	// events gets new positions too. The first mark comes at once, unless the watch begins with
@@ -57,19 +57,19 @@ type WatchOptions struct {
 type Event struct {
 	pleg.Event
 
-	// Node is the node of the pod. A Gap has it unless it is about all nodes; the
-	// Synced that ends the replay of one node has it too.
+	// Node is the node of the pod. It is set in a Gap unless that is about all nodes, and in the
+	// Synced that ends the replay of one node.
 	Node string `json:"node,omitempty"`
-	// At is the position after which a watch can resume. A Gap and the events of a replay have no
-	// position; the Synced that follows them has one.
+	// At is the position after which a watch can resume. It is empty in a Gap and in the events of
+	// a replay, and set in the Synced that follows them.
 	At Position `json:"at,omitempty"`
 }
 
 // Watch ranges over the events of a cluster until ctx ends. For each node, the contract is the same
-// as of a subscription: events of a pod arrive in order and none comes twice. What the stream no
-// longer has is announced by a Gap, and the present state follows: of one node if the Gap names it,
-// otherwise of all. The Synced after it means that the replay is complete: the watch has everything
-// that was published before the state was read.
+// as of a subscription: events of a pod arrive in order and none comes twice. If the stream no
+// longer contains some events, a Gap comes, then the present state: of one node if the Gap names
+// it, otherwise of all. The Synced after it means that the replay is complete: it contains
+// everything that was published before the state was read.
 //
 // Lost connections and restarts of the server are retried. The range ends with an error
 // only if no attempt can succeed, such as for a bad option.
@@ -125,26 +125,27 @@ type watch struct {
 	patience
 
 	nodes map[string]*progress
-	// at is how far the watch has come: it has every message up to there; zero before it has any. end is the end
+	// at is the position up to which the watch has received every message; zero before the first. end is the end
 	// of the stream when the connection began.
 	at, end place
-	// seen are the subjects whose states the watch has, while it receives the present state of all nodes;
-	// otherwise nil.
+	// seen are the subjects whose states the watch has received, while it receives the present state of
+	// all nodes; otherwise nil.
 	seen map[string]struct{}
-	// owes is true until the Synced for what was there at the beginning.
+	// owes is true until the Synced for the state at the beginning.
 	owes bool
-	// start is the sequence number up to which it has everything from its beginning: a node of which it knows nothing has its
-	// next message after it.
+	// start is the sequence number at which the watch began: the next message of a node that it does not know comes
+	// after that.
 	start uint64
-	// known is the place of the largest sequence number that it has seen, and behindSince since when the stream does not have that.
+	// known is the place of the largest sequence number that the watch has seen. behindSince is since when the stream
+	// lacks that message.
 	known       place
 	behindSince time.Time
-	// withheld is the sequence number below which there are no positions: a replay may have
-	// included what is between.
+	// withheld is the sequence number below which events carry no position: a replay may have
+	// included these events.
 	withheld uint64
 	// broken is true from a Gap, or the beginning of a replay, until the state after it has been delivered.
-	// If the connection breaks meanwhile, the next one begins with a Gap and a replay. What comes has no
-	// position: it is not in the order in which it happened.
+	// If the connection breaks meanwhile, the next one begins with a Gap and a replay. These events carry
+	// no position: they are not in the order in which they happened.
 	broken bool
 }
 
@@ -215,7 +216,7 @@ func (w *watch) connect(ctx context.Context) (err error) {
 	return err
 }
 
-// catchUp delivers what was there when the connection began, and the Synced.
+// catchUp delivers the messages from before the connection, and the Synced.
 func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstream.ConsumerConfig) error {
 	if config.OptStartTime != nil && messages.pending == 0 { // everything is older
 		messages.last = w.end.message

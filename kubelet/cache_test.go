@@ -10,7 +10,7 @@ import (
 	kubecontainer "k8s.io/kubernetes/pkg/kubelet/container"
 )
 
-// A removed pod has times of its own while another pod is being inspected.
+// A removed pod gets times of its own while another pod is being inspected.
 func TestRemovedPodDuringAHungInspection(t *testing.T) {
 	runFixture(t, func(r *fakeRuntime) {
 		r.set("hung", "h1=running")
@@ -64,8 +64,8 @@ func TestStatusBesideError(t *testing.T) {
 	})
 }
 
-// A request for a pod that has no containers any more, because it was removed before the next
-// relist, ends with a PodSync, and the pod cache forgets the pod.
+// A request for a pod without containers, because it was removed before the next relist, ends with
+// a PodSync, and the pod cache forgets the pod.
 func TestReinspectOfRemovedPodWithoutContainers(t *testing.T) {
 	runFixture(t, func(r *fakeRuntime) { r.set("1", " ") }, func(f *fixture) {
 		f.events()

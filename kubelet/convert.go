@@ -60,10 +60,10 @@ func stateOf(s kubecontainer.State) pleg.State {
 // inspected is the Native of a status.
 type inspected struct {
 	status *kubecontainer.PodStatus
-	listed time.Time // when its pod was
+	listed time.Time // when its pod was listed
 }
 
-// statusOf converts a status. Like GenericPLEG it takes no name from it.
+// statusOf converts a status. Like GenericPLEG it ignores the name in the status.
 func statusOf(native *kubecontainer.PodStatus, pod *kubecontainer.Pod) *pleg.PodStatus {
 	if native == nil {
 		return nil

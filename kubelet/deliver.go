@@ -11,10 +11,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// delivery passes events to the kubelet's channel. Unlike GenericPLEG it waits for the kubelet,
-// which delays nothing but this goroutine: what has not been passed yet stays in the log of the
-// pipeline. If the log has moved past it, the present state of all pods follows, so that the
-// kubelet syncs them.
+// delivery passes events to the kubelet's channel. Unlike GenericPLEG it waits for the kubelet.
+// That delays only this goroutine: the waiting events stay in the log of the pipeline. If the log
+// no longer contains them, the present state of all pods follows, so that the kubelet syncs them.
 type delivery struct {
 	from pleg.Subscription
 	to   chan *kubepleg.PodLifecycleEvent

@@ -13,8 +13,8 @@ import (
 )
 
 // If the kubelet's channel is full, nothing is discarded and nothing is delayed: the events wait
-// in the log. If the kubelet reads nothing for longer than the log reaches, what it misses is counted
-// and logged, and the state of every pod follows.
+// in the log. If the kubelet reads nothing for longer than the log reaches, the missed events are
+// counted and logged, and the state of every pod follows.
 func TestFullChannel(t *testing.T) {
 	const room = 10
 	for _, tc := range []struct{ pods, containers, missed, lines int }{{30, 2, 0, 0}, {100, 100, 5000, 1}} {

@@ -16,8 +16,8 @@
 // GenericPLEG sets the time of the pod cache once it has inspected every changed
 // pod. The pipeline inspects several pods at the same time, also during the next
 // list. The time of the cache must not include a pod that is still being inspected.
-// During such an inspection each other pod of a list gets the list's time
-// individually, and the cache has the time of the oldest pod.
+// During such an inspection each other pod of a list gets the list's time individually, and the
+// cache gets the time of the oldest pod.
 //
 // # Concurrency
 //

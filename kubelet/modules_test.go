@@ -11,8 +11,9 @@ import (
 // added are the modules that the drop-in brings into a kubelet, beside itself.
 var added = []string{"github.com/sourcegraph/conc"}
 
-// A kubelet with the drop-in has the versions of all modules that a kubelet without it has, whether
-// they are linked or not. The modules of k8s.io/kubernetes itself are released with it.
+// A kubelet with the drop-in uses each module in the version that a kubelet without it uses,
+// whether the module is linked or not. The modules of k8s.io/kubernetes itself are released with
+// it.
 func TestModules(t *testing.T) {
 	own := requirements(t)
 	if len(own) < 200 {

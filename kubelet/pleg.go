@@ -34,8 +34,8 @@ const (
 // Options are limits that NewGenericPLEG does not get.
 type Options struct {
 	// RuntimeRequestTimeout is the setting of the kubelet's configuration: after it each
-	// call of the runtime ends. The deadlines of a list and of an inspection, which
-	// are several calls, are multiples of it. If zero, [DefaultRuntimeRequestTimeout].
+	// call of the runtime ends. A list and an inspection are several calls: their deadlines are
+	// multiples of this setting. If zero, [DefaultRuntimeRequestTimeout].
 	RuntimeRequestTimeout time.Duration
 	// Inspectors is the maximum number of pods that are inspected at the same time.
 	// If zero, [DefaultInspectors].
@@ -132,7 +132,7 @@ func (p *PLEG) Start(ctx context.Context) {
 // Watch returns the event channel that was passed to [New].
 func (p *PLEG) Watch() chan *kubepleg.PodLifecycleEvent { return p.delivery.to }
 
-// Healthy returns what the pipeline's Healthy returns. It reports whether the last successful list
+// Healthy returns the result of the pipeline's Healthy. It reports whether the last successful list
 // of all pods began less than the relist threshold ago, and if not, why. Hung inspections do not
 // delay the lists, but if pods wait and no inspection succeeds, the pipeline is not healthy either.
 func (p *PLEG) Healthy() (bool, error) { return p.pipeline.Healthy() }

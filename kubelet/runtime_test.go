@@ -27,8 +27,8 @@ type fakeRuntime struct {
 	lists  time.Duration
 }
 
-// podFault is how the inspections of a pod go: how long they take, the error, the status beside it,
-// and whether the pod has no address.
+// podFault describes the inspections of a pod: their duration, the error, the status beside it, and
+// whether the address is missing.
 type podFault struct {
 	delay       time.Duration
 	err         error
@@ -42,7 +42,7 @@ func newFakeRuntime() *fakeRuntime {
 
 // set sets the containers of a pod, newest first, or removes the pod if words is
 // empty. "c1=running" is a container and its state, "/s1=running" a sandbox. A blank is a pod
-// that has neither.
+// without either.
 func (r *fakeRuntime) set(uid types.UID, words string) {
 	r.Lock()
 	defer r.Unlock()
@@ -73,7 +73,7 @@ func (r *fakeRuntime) fail(err error) {
 	r.Err = err
 }
 
-// disturb changes how inspections of the pod go.
+// disturb sets the fault of the pod's inspections.
 func (r *fakeRuntime) disturb(uid types.UID, change func(f *podFault)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -121,8 +121,8 @@ func dated(pod *kubecontainer.Pod, at time.Time) *kubecontainer.Pod {
 	return &fresh
 }
 
-// GetPodStatus returns a status for each container and sandbox. Exited containers have
-// code 3, and a pod with a ready sandbox has an address.
+// GetPodStatus returns a status for each container and sandbox. It contains code 3 for an exited
+// container, and an address if a sandbox is ready.
 func (r *fakeRuntime) GetPodStatus(_ context.Context, pod *kubecontainer.Pod) (*kubecontainer.PodStatus, error) {
 	r.mu.Lock()
 	fault := r.faults[pod.ID]
@@ -250,7 +250,7 @@ func (r *recorder) UpdateTime(at time.Time) {
 	r.Cache.UpdateTime(at)
 }
 
-// statusTime returns the time of the pod's status, and whether it has a status.
+// statusTime returns the time of the pod's status, and whether there is one.
 func (r *recorder) statusTime(uid types.UID) (time.Time, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

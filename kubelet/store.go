@@ -105,7 +105,7 @@ func (s *store) Touch(uid pleg.PodUID, at time.Time) {
 	s.applied(uid, at)
 }
 
-// setPodTime sets the time of a pod, unless it has a newer time.
+// setPodTime sets the time of a pod, unless its time is newer.
 func (s *store) setPodTime(uid pleg.PodUID, at time.Time) {
 	if have, ok := s.known[uid]; ok {
 		if have.After(at) {

@@ -16,9 +16,9 @@ import (
 )
 
 // TestTimesAgainstGenericPLEG changes pods whose inspections take time, with callers
-// that wait for them in GetNewerThan, in GenericPLEG and in this generator. While the
-// inspections run, it checks what the pod cache claims and what the callers get. The
-// pipeline must be as correct as GenericPLEG, and never later.
+// that wait for them in GetNewerThan, in GenericPLEG and in this generator. While the inspections
+// run, it checks the times of the pod cache and the statuses that the callers get. The pipeline
+// must be as correct as GenericPLEG, and never later.
 func TestTimesAgainstGenericPLEG(t *testing.T) {
 	for i := range max(1, *sequences/3) {
 		seed := *firstSeed + uint64(i)
@@ -204,8 +204,8 @@ func (h *history) watch(d time.Duration) {
 	}
 }
 
-// checkClaim checks that the status of a pod is at least as new as the last change
-// before the time up to which the cache claims to be correct about the pod.
+// checkClaim checks that the status of a pod contains the last change before the time up to which
+// the cache claims to be correct about the pod.
 func (h *history) checkClaim(s *side, uid types.UID) {
 	claim := s.cache.newest(uid)
 	last, ok := lastBefore(h.changes[uid], claim)

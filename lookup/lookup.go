@@ -20,9 +20,9 @@ var (
 	// process of the host, a cgroup without a container, or, with Query.Wait, an id that the
 	// runtime does not list.
 	ErrNoContainer = errors.New("no container of this node")
-	// ErrNotYet is wrapped by the error for a container that is not known yet. It is known once
-	// its pod has been listed and inspected. If the inspection fails or takes longer than a second,
-	// what the list says is known.
+	// ErrNotYet is wrapped by the error for a container that is not known yet. A container is known
+	// once its pod has been listed and inspected. If the inspection fails or takes longer than a
+	// second, the facts of the list are returned.
 	ErrNotYet = errors.New("the container is not known yet")
 )
 

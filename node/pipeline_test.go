@@ -145,7 +145,7 @@ func TestListAndWatch(t *testing.T) {
 		kit.Must(t, p.WaitSynced(t.Context()))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		var all []pleg.Event // which everybody who missed nothing got
+		var all []pleg.Event // which every subscriber that missed nothing got
 		sub, err := p.Subscribe(pleg.SubscribeOptions{Bookmarks: true})
 		kit.Must(t, err)
 		defer sub.Close()
@@ -251,7 +251,7 @@ func stateIn(list []cache.Entry, uid pleg.PodUID, id pleg.ContainerID) (pleg.Sta
 	return 0, false
 }
 
-// includes reports whether a container in a list is as far in its life as an event says.
+// includes reports whether the state of a container in a list includes an event.
 func includes(state pleg.State, listed bool, event pleg.EventType) bool {
 	switch event {
 	case pleg.ContainerStarted:
@@ -263,7 +263,7 @@ func includes(state pleg.State, listed bool, event pleg.EventType) bool {
 	}
 }
 
-// What a sync loop needs works in this process and over the socket.
+// The calls of a sync loop work in this process and over the socket.
 func TestRequests(t *testing.T) {
 	onBoth(t, func(t *testing.T, runtime *plegtest.Runtime, p node.Pipeline) {
 		if ok, err := p.Healthy(); ok || err == nil {

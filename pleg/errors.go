@@ -21,8 +21,8 @@ var (
 	ErrStopped = errors.New("the pipeline has stopped")
 	// ErrClosed is returned by Next of a subscription that has been closed.
 	ErrClosed = errors.New("the subscription is closed")
-	// ErrTwoReaders is returned by Next of a subscription that is read in another way at the same
-	// time: by another call of Next, or through the channel of Events.
+	// ErrTwoReaders is returned by Next if another reader reads the subscription at the same time:
+	// another call of Next, or the channel of Events.
 	ErrTwoReaders = errors.New("the subscription has another reader")
 	// ErrUnavailable is wrapped by the error of a [Runtime] that cannot be reached or is
 	// not ready.

@@ -16,8 +16,8 @@ const (
 // Event is one step in the life of a pod. Its JSON form is one of the
 // program's outputs.
 type Event struct {
-	// Seq is the number of the event in its pipeline; the first event is 1. What a subscriber did
-	// not ask for, or missed, leaves holes. A replayed event keeps its number.
+	// Seq is the number of the event in its pipeline; the first event is 1. Events that a
+	// subscriber filtered out or missed leave holes. A replayed event keeps its number.
 	Seq          uint64    `json:"seq"`
 	Type         EventType `json:"type"`
 	PodUID       PodUID    `json:"podUID,omitempty"`

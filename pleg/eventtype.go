@@ -1,6 +1,6 @@
 package pleg
 
-// EventType says what happened. The names are the kubelet's.
+// EventType is the kind of an event. The names are the kubelet's.
 type EventType string
 
 const (
@@ -18,10 +18,10 @@ const (
 	// ContainerCreated means that a container exists that has not been started. A runtime
 	// may start it before the pipeline sees it. Only subscribers that name the type get it.
 	ContainerCreated EventType = "ContainerCreated"
-	// ContainerCorrected means that a status knows what the event of a container did not: the status
-	// before contradicted its list, so that a start or an exit code was missing, or the runtime has
-	// changed the exit code or the reason since (containerd may learn of OOMKilled after the end; an
-	// inspection of the pod for another reason finds that). Only subscribers that name the type get it.
+	// ContainerCorrected completes an earlier event of a container. Either the earlier status
+	// contradicted its list, so that a start or an exit code was missing, or the runtime has changed
+	// the exit code or the reason since (containerd may learn of OOMKilled after the end; an inspection
+	// of the pod for another reason finds that). Only subscribers that name the type get it.
 	ContainerCorrected EventType = "ContainerCorrected"
 	// NetworkSetupCompleted means that a sandbox is ready and got an address.
 	// Only subscribers that ask for network events or name the type get it.

@@ -1,6 +1,6 @@
 package pleg
 
-// Filter says which events a subscriber or a watch gets: an event must meet all of its fields. The
+// Filter selects the events of a subscriber or a watch: an event must match all of its fields. The
 // zero value asks for all events of the default types. Marks always come.
 type Filter struct {
 	// Types are the wanted event types. If empty, the default types: [ContainerStarted],

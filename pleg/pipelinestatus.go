@@ -2,12 +2,12 @@ package pleg
 
 import "time"
 
-// Status is what a pipeline does at one time, and what it waits for.
+// Status is the work of a pipeline at one time, and the causes of its waits.
 type Status struct {
 	// At is the time of this status.
 	At time.Time
 	// Version is the version of the daemon that the client asked; empty for a pipeline of this
-	// process, and if the daemon does not say it.
+	// process, and if the daemon does not report it.
 	Version string
 	// Endpoint is the address of the runtime, if that is a [Reporter].
 	Endpoint string
@@ -37,7 +37,8 @@ type Status struct {
 	Quarantined []Quarantined
 	// Failed are the other pods whose last inspection failed, the longest first.
 	Failed []Failed
-	// Contradictions are what lists and statuses say differently, the longest first.
+	// Contradictions are the containers and sandboxes whose lists and statuses differ, the longest
+	// first.
 	Contradictions []Contradiction
 }
 
@@ -111,10 +112,9 @@ type Failed struct {
 	Err   error
 }
 
-// Contradiction is a container or sandbox of which the runtime's lists and statuses say different
-// things, in at least two inspections in a row. Its events go by the lists. Its pod is inspected
-// again until they agree, after a wait that doubles from Options.RelistPeriod to
-// Options.MaxQuarantine.
+// Contradiction is a container or sandbox whose state in the runtime's lists and statuses differs,
+// in at least two inspections in a row. Its events follow the lists. Its pod is inspected again
+// until they agree, after a wait that doubles from Options.RelistPeriod to Options.MaxQuarantine.
 type Contradiction struct {
 	UID       PodUID
 	Namespace string
@@ -145,7 +145,7 @@ type Trouble struct {
 	Subject, What, Detail string
 }
 
-// Call is a call to the runtime that has not returned, or had not when it was cancelled.
+// Call is a call to the runtime that has not returned, or that was cancelled before it returned.
 type Call struct {
 	// Method is the name of the call, such as ContainerStatus.
 	Method string

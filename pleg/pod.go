@@ -12,9 +12,8 @@ type PodUID string
 // the bare CRI id, without a scheme such as "containerd://".
 type ContainerID string
 
-// State is the state of a container as its runtime lists it. A pod sandbox has
-// one too: it is [StateRunning] while the sandbox is READY and [StateExited]
-// once it is NOTREADY.
+// State is the state of a container as its runtime lists it. The state of a pod sandbox is
+// [StateRunning] while the sandbox is READY and [StateExited] once it is NOTREADY.
 type State uint8
 
 const (
@@ -58,8 +57,7 @@ type Container struct {
 	CreatedAt time.Time
 }
 
-// Pod is a pod as the runtime listed it: every container and every sandbox it
-// has, the dead ones too.
+// Pod is a pod as the runtime listed it: with all its containers and sandboxes, dead ones too.
 type Pod struct {
 	UID       PodUID
 	Name      string

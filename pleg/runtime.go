@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Runtime is what the pipeline needs of a container runtime. Package cri implements
+// Runtime contains the calls of a container runtime that the pipeline needs. Package cri implements
 // it for every CRI endpoint; an embedder may bring its own.
 //
 // Both methods must be safe for concurrent use: ListPods runs beside any number of PodStatus calls
@@ -13,21 +13,21 @@ import (
 // ctx has ended counts as failed, and until it returns, no other call of this method for this pod
 // begins. A panic or a runtime.Goexit counts as an error of the call.
 //
-// What a call returns must not change later, and all text is UTF-8. plegtest.CheckRuntime tests a
+// The result of a call must not change later, and all text is UTF-8. plegtest.CheckRuntime tests a
 // runtime.
 type Runtime interface {
 	// ListPods returns every pod with all its containers and sandboxes in all states. No two pods
 	// share a UID, and no two containers or sandboxes an id. For a pod that did not
 	// change since the last call, ListPods may return the same pointer, which saves the
-	// comparison. After an error the pipeline keeps what it knew.
+	// comparison. After an error the pipeline keeps its last state.
 	ListPods(ctx context.Context) ([]*Pod, error)
 
-	// PodStatus returns the status of each container and sandbox in pod. It leaves out what the
-	// runtime no longer knows, without an error. The pipeline sets ObservedAt.
+	// PodStatus returns the status of each container and sandbox in pod. It leaves out those that
+	// the runtime no longer knows, without an error. The pipeline sets ObservedAt.
 	//
-	// last is the pod's last good status, from which PodStatus may take what cannot have changed: a
-	// container that is listed in the state that it had in last, and a sandbox that is as ready as it
-	// was, with its addresses if it is ready. If last is nil, the runtime must be asked for everything.
+	// last is the pod's last good status. PodStatus may take parts from it that cannot have changed: a
+	// container that is listed in the same state as in last, and a sandbox that is as ready as in last,
+	// with its addresses if it is ready. If last is nil, the runtime must be asked for everything.
 	PodStatus(ctx context.Context, pod *Pod, last *PodStatus) (*PodStatus, error)
 }
 
@@ -52,7 +52,7 @@ type Reporter interface {
 	Report() Report
 }
 
-// Report is what a runtime knows about itself. Unknown fields are zero.
+// Report contains the facts that a runtime knows about itself. Unknown fields are zero.
 type Report struct {
 	// Endpoint is the address, such as unix:///run/containerd/containerd.sock: whoever asks for the
 	// status of the pipeline can ask the runtime too.
@@ -83,9 +83,9 @@ func (e *CallError) Unwrap() error { return e.Err }
 // EventWatcher is a [Runtime] with an event stream.
 type EventWatcher interface {
 	// WatchEvents opens the stream, calls opened, and then calls hint for each event until ctx or
-	// the stream ends. It always returns an error, which wraps [ErrNoEvents] if the runtime has no
-	// events, and is called again ten seconds later. It must not call the two functions at the same time. They return soon, whatever the
-	// rest of the pipeline does, so that the runtime never waits.
+	// the stream ends. It always returns an error, which wraps [ErrNoEvents] if the runtime sends no events.
+	// WatchEvents is then called again ten seconds later. It must not call the two functions at the same time. They
+	// always return soon, so that the runtime never waits.
 	WatchEvents(ctx context.Context, opened func(), hint func(Hint)) error
 }
 
@@ -108,10 +108,10 @@ type Hint struct {
 	Name                  string
 	Attempt               uint32
 	PodName, PodNamespace string
-	// Status is the final status of a container that has exited; nil if the event has none.
+	// Status is the final status of a container that has exited; nil if the event contains none.
 	Status *ContainerStatus
 	// Others are the final statuses of the pod's other containers that have exited, as far as the event
-	// has them. A container may be removed before the runtime gathers the statuses for its own event:
-	// then only these say how it ended.
+	// contains them. A container may be removed before the runtime gathers the statuses for its own
+	// event: then only the event of another container contains its exit code.
 	Others []*ContainerStatus
 }

@@ -18,8 +18,8 @@ type PodStatus struct {
 	// at the inspection.
 	Containers []*ContainerStatus
 	Sandboxes  []*SandboxStatus
-	// ObservedAt is the time before the list that led to this inspection: whatever happened
-	// earlier is in the status. It is not the time of the inspection itself (kubelet v1.37,
+	// ObservedAt is the time before the list that led to this inspection: the status contains every
+	// earlier change. It is not the time of the inspection itself (kubelet v1.37,
 	// GenericPLEG.Relist).
 	ObservedAt time.Time
 	// Native is the status in the types of an embedder's runtime. It passes
@@ -65,8 +65,8 @@ type ContainerStatus struct {
 	Name    string
 	Attempt uint32
 	State   State
-	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero if
-	// the container has not come so far.
+	// CreatedAt, StartedAt and FinishedAt are times of the runtime's wall clock; zero before it was
+	// created, started or ended.
 	CreatedAt  time.Time
 	StartedAt  time.Time
 	FinishedAt time.Time

@@ -16,16 +16,16 @@ type SubscribeOptions struct {
 	// Replay asks for the present state first: for each container and sandbox the last event about
 	// its state, marked as replayed, in the order of the sequence numbers, and then one Synced.
 	// Before the first list is committed, the events of this list are the replay. With After, the
-	// replay contains only what has not changed since, so that no event comes twice.
+	// replay contains only states that have not changed since, so that no event comes twice.
 	Replay bool
 	// After asks for the events after this position first, and then one Synced. If the log no
 	// longer contains these events, a Gap comes first and a replay follows. If zero, events from
 	// now on. A position without an epoch is an error.
 	After Position
-	// Since asks for the events of this time and later first, and then one Synced; if the log does
-	// not reach back to this time, for what it contains, without a Gap. The time of a start or end is
-	// StartedAt or FinishedAt if it is set, of other events ObservedAt. It is an error with After.
-	// If zero, events from now on.
+	// Since asks for the events of this time and later first, and then one Synced. If the log does
+	// not reach back to this time, its events come without a Gap. The time of a start or end is
+	// StartedAt or FinishedAt if set. The time of any other event is ObservedAt. It is an error with
+	// After. If zero, events from now on.
 	Since time.Time
 	// Bookmarks asks for a Bookmark after each list whose changes are delivered, except changes
 	// of pods whose inspection fails or hangs. In another process, a subscription from now on also
@@ -36,13 +36,14 @@ type SubscribeOptions struct {
 	// kilobytes in each event.
 	Statuses bool
 
-	// Filter says which events come.
+	// Filter selects the events.
 	Filter Filter
 }
 
 // Subscription is a position in the log of a pipeline, in this process or in another. Events of one
 // pod arrive in the order in which its states were seen. If the log has moved past the position, the
-// reader gets a Gap that counts what it missed, the present state as replayed events, and Synced.
+// reader gets a Gap with the number of missed events, the present state as replayed events, and
+// Synced.
 //
 // One goroutine at a time may read, always by the same one of Next, All and Events: a second reader
 // gets [ErrTwoReaders], or a closed channel. The other methods are safe for concurrent use.
@@ -66,7 +67,7 @@ type Subscription interface {
 	// lag when the last event came.
 	Lag() Lag
 	// Close ends the subscription, also before the pipeline runs. It does not block and may be
-	// called more than once. Who does not read to the end calls it.
+	// called more than once. A reader that does not read to the end must call it.
 	Close()
 }
 

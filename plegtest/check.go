@@ -21,8 +21,8 @@ const callTimeout = time.Minute
 // soon is how long a call may take whose context has ended.
 const soon = 10 * time.Second
 
-// CheckRuntime tests that a runtime keeps what [pleg.Runtime], and as far as it implements them
-// [pleg.PodLister] and [pleg.EventWatcher], ask for:
+// CheckRuntime tests that a runtime follows the rules of [pleg.Runtime], and of [pleg.PodLister]
+// and [pleg.EventWatcher] if it implements them:
 //
 //   - the UID of each pod is unique, and so is the id of each container and sandbox; a SandboxID is that of a
 //     sandbox of the pod; all text is UTF-8; no time is before 1970 or after 2200;
@@ -47,7 +47,7 @@ func CheckRuntime(t testing.TB, rt pleg.Runtime) {
 		return
 	}
 	if !c.list(pods) {
-		return // the other calls are about what the list shows
+		return // the other calls are about the listed pods
 	}
 	pods = slices.Clone(pods) // the runtime may use its slice again
 	was := snapshot(pods)
@@ -248,8 +248,8 @@ func (c *check) disagrees(pod *pleg.Pod, status *pleg.PodStatus) (what string) {
 	return what
 }
 
-// stale inspects each pod with a last status from before the states that are listed, which says
-// nothing about them.
+// stale inspects each pod with a last status that is older than the listed states: it must not be
+// used.
 func (c *check) stale(pods []*pleg.Pod) {
 	c.Helper()
 	const code = 113 // which nothing has
@@ -367,8 +367,8 @@ func (c *check) endedContext(pods []*pleg.Pod) {
 	}
 }
 
-// returns reports whether a call returns soon whose context has ended, or ends at once. The call says
-// what is wrong with its answer.
+// returns reports whether a call returns soon if its context has ended, or ends at once. The call
+// returns the error in its answer.
 func (c *check) returns(method string, call func() (wrong string)) bool {
 	c.Helper()
 	ended := make(chan string, 1)

@@ -233,7 +233,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 			calls.Store(0)
 			found := &reporter{TB: t}
 			plegtest.CheckRuntime(found, tc.rt)
-			time.Sleep(2 * time.Hour) // until what hangs has ended
+			time.Sleep(2 * time.Hour) // until the hanging calls have ended
 			if len(found.errs) == 0 {
 				t.Error("found nothing")
 			}

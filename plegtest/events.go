@@ -65,8 +65,8 @@ func (r *Runtime) EndWatches(err error) {
 }
 
 // Announce sends a CRI event with the present state of a container or sandbox, or with Removed if
-// the pod does not have it. The event of a container that has exited carries its status. Announce
-// blocks as [Runtime.AnnounceHint] does.
+// the pod does not contain it. The event of a container that has exited carries its status.
+// Announce blocks as [Runtime.AnnounceHint] does.
 func (r *Runtime) Announce(uid pleg.PodUID, id pleg.ContainerID) {
 	r.AnnounceHint(r.hint(uid, id))
 }
@@ -144,8 +144,8 @@ func Delay(d time.Duration) Fault {
 	}
 }
 
-// Block returns the fault of a call that waits until release is closed and
-// ignores its context, as a call does that cannot be cancelled.
+// Block returns the fault of a call that waits until release is closed and ignores its context, as
+// a call that cannot be cancelled.
 func Block(release <-chan struct{}) Fault {
 	return func(context.Context) error {
 		<-release

@@ -16,7 +16,7 @@ var states = map[string]pleg.State{
 	"exited":  pleg.StateExited,
 }
 
-// exit is how a container ended. A pod keeps in Native what its words name.
+// exit is the exit code and reason of a container. A pod keeps those of its words in Native.
 type exit struct {
 	code   int32
 	reason string
@@ -32,8 +32,8 @@ type exits map[pleg.ContainerID]exit
 //
 // The pod's name is "name-" and the UID, its namespace "ns"; a UID such as "web/a" gives the
 // namespace "web" and the label pod=a. A container's name is "of-" and its id, a sandbox's is the
-// pod's. All else is zero: a test sets what it needs before [Runtime.SetPod], and what is only in a
-// status, such as images, with [Runtime.SetDetails].
+// pod's. All else is zero: a test sets other fields before [Runtime.SetPod], and fields that only a
+// status contains, such as images, with [Runtime.SetDetails].
 func Pod(uid pleg.PodUID, words string) *pleg.Pod {
 	p := &pleg.Pod{UID: uid, Name: "name-" + string(uid), Namespace: "ns"}
 	if namespace, name, ok := strings.Cut(string(uid), "/"); ok {

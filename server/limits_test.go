@@ -119,8 +119,8 @@ func TestCallsOfAConnectionAreBounded(t *testing.T) {
 	})
 }
 
-// A watcher that does not read costs nobody else an event: it is a position in the log, and
-// learns what it missed.
+// A watcher that does not read costs nobody else an event: it is a position in the log, and learns
+// how many events it missed.
 func TestUnreadWatch(t *testing.T) {
 	inBubble(t, pipeline.Options{History: 5}, server.Options{}, func(t *testing.T, f *fixture) {
 		reads, unread := f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{}), f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
@@ -182,7 +182,7 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 }
 
 // A client that does not answer pings loses its connection. An idle client that answers them keeps
-// it, and calls that wait by their nature.
+// its connection, and its calls that wait.
 func TestKeepalive(t *testing.T) {
 	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
 	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"

@@ -48,8 +48,8 @@ type Options struct {
 	// and also the time in which the client must answer. If zero,
 	// [DefaultKeepalive]; if negative, the server never pings.
 	Keepalive time.Duration
-	// Version is what GetStatus says as the version of the program. If empty, GetStatus does not say
-	// it.
+	// Version is the version of the program in the answer of GetStatus. If empty, GetStatus reports
+	// none.
 	Version string
 	// Logger logs when the server starts and stops. If nil, nothing is logged.
 	Logger *slog.Logger

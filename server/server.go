@@ -14,8 +14,8 @@
 // The server limits connections, calls per connection, watchers, other calls and the size of a
 // request. Above the limit of watchers or calls it returns RESOURCE_EXHAUSTED and names the limit;
 // above the limit of connections it closes the new connection. Calls of the health service count
-// towards no limit of calls. Of the lists of one pod that clients request, at most 10 begin in a
-// second: further requests get RESOURCE_EXHAUSTED, and package client makes them again.
+// towards no limit of calls. Clients may request at most 10 lists of one pod in a second: further
+// requests get RESOURCE_EXHAUSTED, and package client repeats them.
 //
 // Each watcher is a position in the log of the pipeline. A goroutine of its own reads the log and
 // waits for the client, so that a client that does not read, or is stopped, delays nobody. A
@@ -62,8 +62,9 @@ const (
 	maxIdle = 10 * time.Minute
 	// maxHeaderBytes is the greatest size of the headers of a call.
 	maxHeaderBytes = 16 << 10
-	// readBuffer is the size of the buffer behind each connection, in bytes: requests are
-	// small, there may be many connections, and each read may begin a call for each few bytes.
+	// readBuffer is the size of the buffer of each connection, in bytes. It is small: requests are
+	// small, there may be many connections, and a full buffer could begin a call for each few
+	// bytes.
 	readBuffer = 512
 	// relistsPerSecond is how many lists of one pod the clients may request together.
 	relistsPerSecond = 10

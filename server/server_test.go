@@ -238,7 +238,7 @@ func TestCloseWithoutServe(t *testing.T) {
 	p, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
 	kit.Must(t, err)
 	defer p.Close()
-	for range 2 { // the second can have the registerer
+	for range 2 { // the second can use the registerer
 		s, err := server.New(p, server.Options{Registerer: registry})
 		kit.Must(t, err)
 		s.Close()

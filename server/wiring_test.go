@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each option acts: the third of what a row limits to two is refused or waits.
+// Each option acts: a row limits something to two: the third is refused or waits.
 func TestOptionsAct(t *testing.T) {
 	var log kit.Log
 	waits := func(t *testing.T, c plegv1.PLEGClient) <-chan error {
@@ -90,7 +90,7 @@ func TestOptionsAct(t *testing.T) {
 				t.Errorf("the status has the version %q, %v", s.GetVersion(), err)
 			}
 		}},
-		"Registerer": {server.Options{}, func(t *testing.T, f *fixture) { // the fixture has one
+		"Registerer": {server.Options{}, func(t *testing.T, f *fixture) { // the fixture uses one
 			f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 			kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")
 		}},

@@ -31,12 +31,11 @@ type ChurnOptions struct {
 	// Pods is the number of pods to stay around. If zero, the number at the
 	// start, or 30 if there are none.
 	Pods int
-	// Keep are the UIDs of pods that are left alone.
+	// Keep are the UIDs of pods that Churn does not change.
 	Keep []pleg.PodUID
 	// Actions is the number of actions after which the churn ends. If zero, it goes on.
 	Actions int
-	// Observe, if set, is called after each action, with the UID of the pod, by the
-	// goroutine of Churn, which waits for it.
+	// Observe, if set, is called after each action with the UID of the pod. Churn waits for it.
 	Observe func(pleg.PodUID)
 }
 

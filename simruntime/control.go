@@ -38,10 +38,10 @@ func (rt *Runtime) RemovePod(uid pleg.PodUID) (err error) {
 	return err
 }
 
-// Population is the pods that [Runtime.Populate] adds.
+// Population describes the pods that [Runtime.Populate] adds.
 type Population struct {
 	Pods       int // Pods to add.
-	Containers int // Containers that run, in each pod.
+	Containers int // Containers is the number of containers in each pod.
 	Exited     int // Of the containers, how many have exited instead (code 0).
 	Dead       int // Earlier, exited attempts of each container.
 }

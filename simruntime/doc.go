@@ -1,7 +1,7 @@
 // Package simruntime is a simulated container runtime: a real gRPC server of CRI v1 on a
-// unix socket, or on any listener, without containers behind it. A test or a benchmark can
-// do what it cannot do to a real runtime: make pods by the thousand, change all of them at
-// one moment, and make calls slow, hang, fail or answer nonsense.
+// unix socket, or on any listener, without containers behind it. A test or a benchmark can make
+// pods by the thousand, change all of them at one moment, and make calls slow, hang, fail or answer
+// nonsense: a real runtime does not allow this.
 //
 //	control API (Update, AddPod, Burst, Churn ...)     CRI client
 //	        |                                              | gRPC
@@ -28,11 +28,10 @@
 // with all filters, and GetContainerEvents. All other calls answer Unimplemented, except the call
 // of ImageService that crictl begins with.
 //
-// Pods, containers and their states are the types of package pleg; wire.go makes what clients see of
-// them. Objects carry the labels and annotations of the kubelet, times in
-// nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that
-// is not ready is without addresses, as in containerd. Ids and names depend on
-// Options.Seed alone.
+// Pods, containers and their states are the types of package pleg; wire.go converts them to the
+// messages that clients get. Objects carry the labels and annotations of the kubelet, times in
+// nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that is not ready is
+// without addresses, as in containerd. Ids and names depend on Options.Seed alone.
 //
 // A container does nothing: it runs until the control API ends it.
 //

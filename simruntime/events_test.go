@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// watcher is a client of GetContainerEvents that keeps what it gets.
+// watcher is a client of GetContainerEvents that keeps its events.
 type watcher struct {
 	cancel context.CancelFunc
 	done   chan struct{}

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Malform is a way to malform an answer. The zero value does not change it.
+// Malform is a way to malform an answer. The zero value changes nothing.
 type Malform int
 
 // The ways. In an unfiltered list a fault that names a pod or an object affects
@@ -99,8 +99,8 @@ func (rt *Runtime) SetProfile(p Profile) {
 	rt.faults.profile = maps.Clone(p)
 }
 
-// SetMaxConcurrent replaces the bound of calls that execute at once; zero or
-// less means none. Calls that have arrived keep the bound that they found.
+// SetMaxConcurrent replaces the bound of calls that execute at once; zero or less means none. The
+// new bound does not affect calls that have arrived.
 func (rt *Runtime) SetMaxConcurrent(n int) {
 	if n <= 0 {
 		n = math.MaxInt
@@ -115,8 +115,8 @@ type rule struct {
 	pass int           // matches still to pass
 	left int           // matches to come, if Times is set
 	gone chan struct{} // closed when the rule is cleared
-	// rng decides which matches are hit. It is the rule's own, so that this does
-	// not depend on calls that the rule is not about.
+	// rng decides which matches are hit. Each rule uses its own, so that calls that do not match
+	// change nothing.
 	rng *rand.Rand
 }
 
@@ -166,7 +166,7 @@ type verdict struct {
 	code    codes.Code
 	message string
 	malform []Fault
-	// messages is how many messages of a stream come before all this.
+	// messages is the number of messages of a stream before latency, hang and error.
 	messages int
 }
 

@@ -36,8 +36,8 @@ func TestFaultHitsSomeCalls(t *testing.T) {
 	})
 }
 
-// TestFaultWithProbability requires that the number of a call alone determines whether it is
-// hit, whatever other calls there are.
+// TestFaultWithProbability requires that only the number of a call determines whether it is hit,
+// not the other calls.
 func TestFaultWithProbability(t *testing.T) {
 	hits := func(seed uint64, others bool) (failed []int) {
 		simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {

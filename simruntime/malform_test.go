@@ -64,7 +64,7 @@ func TestMalformedAnswers(t *testing.T) {
 				for _, sb := range listPods(t, client) {
 					sandboxes = append(sandboxes, problems(sb, known))
 				}
-				// The other pod is newer, and so comes first.
+				// The other pod is newer: it comes first.
 				for what, list := range map[string][2]string{
 					"containers": {strings.Join(containers, " "), ". " + want.container},
 					"sandboxes":  {strings.Join(sandboxes, " "), ". " + want.sandbox},

@@ -13,8 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// service is the CRI of a Runtime. What it does not define answers
-// Unimplemented.
+// service is the CRI of a Runtime. Other methods answer Unimplemented.
 type service struct {
 	cri.UnimplementedRuntimeServiceServer
 	rt *Runtime

@@ -12,9 +12,9 @@ import (
 // RPCStats count the calls of one RPC since the last reset.
 type RPCStats struct {
 	Calls   int64         // That arrived.
-	Verbose int64         // That asked for details that only debugging needs.
+	Verbose int64         // Calls that asked for verbose details.
 	Time    time.Duration // Sum of the time executing, latency included.
-	Spoiled int64         // That a fault affected.
+	Spoiled int64         // Calls that a fault affected.
 }
 
 // Stats are the counters of a [Runtime] at one moment. Calls in flight do not

@@ -12,12 +12,12 @@
 // others are channels.
 //
 // A Change takes one of four channels. If it needs an inspection, it waits for a free
-// slot. If the pod is quarantined, it may take only half of the slots. If it was found after all
-// others began, one slot is kept for it. If the pod is gone, it never waits.
+// slot. Changes of quarantined pods take at most half of the slots. One slot is kept for a pod that
+// changed after all others began. If the pod is gone, its change never waits.
 //
-// A message belongs to its receiver once it is sent; what it points to is read-only
-// for both. The sender of a channel closes it; Inspect stands for all that the differ sends
-// to the inspector.
+// A message belongs to its receiver once it is sent; the values that it points to are read-only for
+// both. The sender of a channel closes it; the end of Inspect is the end of all channels from the
+// differ to the inspector.
 //
 // This package and the packages below it may change in any version: embedders use the root package.
 package stage
@@ -29,9 +29,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// ContainerChanged means that a container is in a state that is none of the others. It only
-// causes an inspection: the dispatcher drops it, as the kubelet does (v1.37,
-// reconcilePodRecord), so that pleg has no such type.
+// ContainerChanged means that a container is in a state that is neither running, exited nor gone.
+// It only causes an inspection: the dispatcher drops it, as the kubelet does (v1.37,
+// reconcilePodRecord). So package pleg does not declare it.
 const ContainerChanged pleg.EventType = "ContainerChanged"
 
 // ContainerRan comes before the end of a container that no list has shown running. The inspector
@@ -53,7 +53,7 @@ type Asked struct {
 	At              time.Time
 }
 
-// Listing is all pods of the runtime at one moment.
+// Listing contains all pods of the runtime at one moment.
 type Listing struct {
 	Asked
 	Pods []*pleg.Pod
@@ -82,8 +82,8 @@ type Change struct {
 	Last *pleg.Pod
 	// At is a time just before that answer began.
 	At time.Time
-	// Events are the events of the change, in order, without sequence numbers. The
-	// inspector adds what only the inspection knows.
+	// Events are the events of the change, in order, without sequence numbers. The inspector adds
+	// the facts that only the inspection knows.
 	Events []pleg.Event
 	// Reinspect serves a request: every status is fetched, final ones too.
 	Reinspect bool
@@ -96,14 +96,14 @@ type Change struct {
 // Cancel asks for the end of a pod's inspection in flight.
 type Cancel struct {
 	UID pleg.PodUID
-	// Gone is set if nothing of what is inspected exists any more. The inspection is cancelled
-	// at once. Otherwise it ends only if it hangs or is older than After.
+	// Gone is set if the inspected pod no longer exists. The inspection is cancelled at once.
+	// Otherwise it ends only if it hangs or is older than After.
 	Gone  bool
 	After time.Duration
 }
 
-// Mark says that everything listed until some time is published. The outcomes of the
-// changes that it counts on were sent before it.
+// Mark says that everything listed until some time is published. The outcomes of these changes were
+// sent before it.
 type Mark struct {
 	// Current is the time of a listing: all of it is settled, except of the pods in
 	// Behind. The first mark says that the initial state is complete.
@@ -136,7 +136,7 @@ type Settled struct {
 type Ending uint8
 
 const (
-	// NoEnding says nothing: whoever receives it has applied the one before.
+	// NoEnding carries no news: its receiver has applied the ending before.
 	NoEnding Ending = iota
 	// Committed says that the cache has been written, and that the events are on their way.
 	Committed
@@ -166,6 +166,6 @@ type Outcome struct {
 	Pod, Last *pleg.Pod
 	// Status is its status in the cache; nil once it is gone.
 	Status *pleg.PodStatus
-	// Events are what to deliver, in order, without sequence number.
+	// Events are the events to deliver, in order, without sequence numbers.
 	Events []pleg.Event
 }

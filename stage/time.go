@@ -2,7 +2,7 @@ package stage
 
 import "time"
 
-// Earlier returns the earlier of two times, of which zero is none.
+// Earlier returns the earlier of two times; zero means no time.
 func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b

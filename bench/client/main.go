@@ -62,7 +62,7 @@ func (c config) candidate(runtime *cri.Client) probe.Candidate {
 		opts := pipeline.Options{
 			Runtime: runtime, RelistPeriod: c.period, InspectTimeout: c.timeout,
 			Inspectors: c.inspectors, History: history,
-			KubeletEvents: true, // GenericPLEG tells no start that it has not seen
+			KubeletEvents: true, // GenericPLEG reports no start that it has not seen
 		}
 		if c.events {
 			opts.Events = pipeline.EventsRequire

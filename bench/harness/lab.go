@@ -57,7 +57,7 @@ func inLab(period, timeout time.Duration, carried bool, do func(context.Context,
 	}
 }
 
-// connect starts the process of the candidate, which will connect to the socket.
+// connect starts the process of the candidate. It will connect to the socket.
 func (l *lab) connect(ctx context.Context, b *bench, socket string, period, timeout time.Duration) {
 	args := []string{"-socket", socket, "-period", period.String(), "-timeout", timeout.String()}
 	program, c := "client", l.candidate
@@ -107,8 +107,8 @@ func (l *lab) startClient(want map[string]int) probe.Report {
 	return l.window(want, func() { l.call("Start", nil) })
 }
 
-// streamUp is how long a candidate with CRI events gets until it relies on its
-// event stream and has made the list after that.
+// streamUp is the time in which a candidate must rely on its event stream and make the list after
+// that.
 const streamUp = 2 * time.Second
 
 // populate adds pods and starts the candidate, which then knows all of them and, if
@@ -195,7 +195,7 @@ func verify(r probe.Report, want map[string]int) error {
 	return nil
 }
 
-// burstMetrics combines what the client saw with what the runtime counted.
+// burstMetrics combines the figures of the client with the counters of the runtime.
 func (l *lab) burstMetrics(r probe.Report, pods int) Metrics {
 	at := l.runtime.Stats()
 	m := Metrics{

@@ -138,7 +138,7 @@ func readResults(dir string) (*Results, error) {
 // cpuModel is a line of /proc/cpuinfo.
 var cpuModel = regexp.MustCompile(`model name\s*: (.*)`)
 
-// thisMachine leaves empty what the system does not report.
+// thisMachine leaves fields empty that the system does not report.
 func thisMachine() Machine {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
 	info, _ := os.ReadFile("/proc/cpuinfo")

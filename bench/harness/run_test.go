@@ -194,7 +194,7 @@ func TestIdleNodeFailsCandidateWithOtherWork(t *testing.T) {
 	}
 }
 
-// A client follows the runtime through what scenarios do with it.
+// A client follows the runtime through the changes that scenarios make.
 func TestLab(t *testing.T) {
 	bin := t.TempDir()
 	build := exec.Command("go", "build", "-o", bin, "github.com/pleg-pipeline/pleg-pipeline/bench/client")

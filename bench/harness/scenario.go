@@ -14,7 +14,7 @@ import (
 type Scenario struct {
 	// Name begins with the group.
 	Name string
-	// Candidates have a figure in a table.
+	// Candidates are those with a figure in a table.
 	Candidates []Candidate
 	// Measure does the work once with one candidate. An error fails the run.
 	Measure func(context.Context, *bench, Candidate) (Metrics, error)
@@ -45,7 +45,7 @@ const (
 // hang. The kubelet's two minutes would only make the benchmark longer.
 const hangTimeout = 5 * time.Second
 
-// The names of scenarios that tables have more than once.
+// The names of scenarios that are in tables more than once.
 const (
 	burst110     = "burst/profile=node/containers=2/pods=110"
 	burstOfOne   = "burst/profile=node/containers=1/pods=110"
@@ -108,7 +108,7 @@ func choose(patterns []string) ([]Scenario, error) {
 	}), nil
 }
 
-// Candidate names a measured generator: one of the constants, "pipeline-N" with N
+// Candidate is the name of a measured generator: one of the constants, "pipeline-N" with N
 // inspectors, or "events-N", a pipeline-N that follows CRI events.
 type Candidate string
 
@@ -145,7 +145,7 @@ func (c Candidate) inspectors() int {
 	return n
 }
 
-// width is the most status calls the candidate has in flight.
+// width is the greatest number of status calls in flight.
 func (c Candidate) width() int {
 	if c == kubelet || c == dropIn || c == smallStep {
 		return c.inspectors() // the kubelet's runtime manager asks for one status after the other

@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
-// burst is pods whose containers all exit at once.
+// burst measures pods whose containers all exit at once.
 type burst struct {
 	pods, containers int
 	profile          string
@@ -67,8 +67,8 @@ func startCold(_ context.Context, l *lab) Metrics {
 	return m
 }
 
-// restart is pods whose containers restart a number of times; the exited ones stay. The figures are
-// of the last restart.
+// restart restarts the containers of pods a number of times; the exited containers stay. It
+// measures the last restart.
 func restart(times int) func(context.Context, *lab) Metrics {
 	const pods, containers = 110, 2
 	return func(ctx context.Context, l *lab) Metrics {
@@ -90,7 +90,7 @@ const longest = 6 * time.Minute
 // time between them.
 const idlePeriod = 50 * time.Millisecond
 
-// idle is relists in which nothing changes. The figures are those of one relist.
+// idle measures relists without a change. The figures are those of one relist.
 func idle(pods int) func(context.Context, *lab) Metrics {
 	const relists = 40
 	return func(ctx context.Context, l *lab) Metrics {
@@ -124,7 +124,7 @@ func idleMetrics(r probe.Report, n float64) Metrics {
 
 const quietSpan = 10 * time.Second
 
-// quiet is a node on which nothing changes for a time. The figures are those of a minute.
+// quiet measures a node on which nothing changes for a time. The figures are those of a minute.
 func quiet(ctx context.Context, l *lab) Metrics {
 	l.populate(ctx, 110, 2)
 	l.call("Expect", nil)
@@ -145,7 +145,7 @@ func requireLists(c Candidate, lists int64) error {
 	return nil
 }
 
-// change is containers that are replaced one after the other, ten a second.
+// change replaces containers one after the other, ten a second.
 func change(ctx context.Context, l *lab) Metrics {
 	const times, rate = 100, 10
 	l.populate(ctx, 110, 2)

@@ -1,8 +1,8 @@
-// Package probe measures a candidate inside its client process: the kubelet's own
-// generator or the pipeline. All candidates use it, so that it costs each of them the
-// same. It depends on nothing, so that the module with Kubernetes in it can import it.
+// Package probe measures a candidate inside its client process: the kubelet's own generator or the
+// pipeline. All candidates use it: it costs each of them the same. It depends on no other package,
+// so that the module with Kubernetes can import it.
 //
-// A [Child] is such a process, as the harness sees it. The protocol is JSON-RPC on standard
+// A [Child] is such a client process, as the harness sees it. The protocol is JSON-RPC on standard
 // input and output.
 package probe
 

@@ -8,8 +8,9 @@ import (
 // gone is the state of a container that is not in a list.
 const gone pleg.State = 255
 
-// Events returns the changes from old to current, either of which may be nil: first of what the old
-// pod has, containers before sandboxes, then of what only the current pod has.
+// Events returns the changes from old to current. Either may be nil. First come those of the old
+// pod's containers, then of its sandboxes, then those of containers and sandboxes that only the
+// current pod contains.
 func Events(old, current *pleg.Pod) []pleg.Event {
 	var events []pleg.Event
 	seen := make(map[pleg.ContainerID]bool)

@@ -9,8 +9,7 @@
 //
 // Four differences from the kubelet are intended. Events have typed fields and a
 // number. The known addresses of a pod survive a failed inspection. An answer
-// without a status is an error, not a crash. A removed pod that never had a
-// container leaves no record.
+// without a status is an error, not a crash. A removed pod without a container leaves no record.
 //
 // As in the kubelet, a panic in the runtime is not caught.
 package serial
@@ -27,8 +26,8 @@ import (
 
 var errNoStatus = errors.New("runtime answered without a status")
 
-// record is what is known of one pod: old as of its last settled inspection,
-// current as of the newest list. A nil pod does not exist.
+// record is the known state of one pod: old as of its last settled inspection, current as of the
+// newest list. A nil pod does not exist.
 type record struct {
 	old, current *pleg.Pod
 	seen         *pleg.Pod       // the newest list that showed the pod
@@ -144,8 +143,8 @@ func (p *PLEG) send(events []pleg.Event, status *pleg.PodStatus, at time.Time) {
 	}
 }
 
-// describe adds what the last inspection knows of the container that started or died;
-// how it died only if the inspection saw it exited.
+// describe adds the last inspection's facts about the container that started or died. It adds the
+// exit code only if the inspection saw the container exited.
 func describe(e *pleg.Event, c *pleg.ContainerStatus) {
 	died := e.Type == pleg.ContainerDied
 	if c == nil || !died && e.Type != pleg.ContainerStarted {

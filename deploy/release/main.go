@@ -147,8 +147,8 @@ func (o options) layer(file string) (v1.Layer, error) {
 		tarball.WithMediaType(types.OCILayer))
 }
 
-// writeLayout writes an index as an OCI layout. An archive of it is what "ctr images import"
-// and skopeo read.
+// writeLayout writes an index as an OCI layout. "ctr images import" and skopeo read an archive of
+// it.
 func (o options) writeLayout(dir string, index v1.ImageIndex) error {
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {

@@ -157,7 +157,8 @@ func TestWebConfig(t *testing.T) {
 	}
 }
 
-// TestEgress requires that the daemon may connect to what the settings name, and to nothing else.
+// TestEgress requires that the daemon may connect to the addresses in the settings, and to nothing
+// else.
 func TestEgress(t *testing.T) {
 	for folder, want := range map[string]string{
 		"base":               "",
@@ -211,8 +212,8 @@ func TestUnitHasNoCapability(t *testing.T) {
 	}
 }
 
-// requireFolder requires that the folder of the runtime's socket is mounted where the
-// settings have it: a mounted socket would not survive a restart of the runtime.
+// requireFolder requires that the folder of the runtime's socket is mounted at the path in the
+// settings: a mounted socket would not survive a restart of the runtime.
 func requireFolder(t *testing.T, pod corev1.PodSpec, folder string) {
 	t.Helper()
 	host := make(map[string]string)

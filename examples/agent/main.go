@@ -1,5 +1,4 @@
-// Command agent is a minimal node agent: it prints what happens to the pods of a
-// container runtime.
+// Command agent is a minimal node agent: it prints the events of the pods of a container runtime.
 //
 //	agent unix:///run/containerd/containerd.sock
 package main

@@ -130,7 +130,7 @@ func (s *shipper) finish(l *log) {
 }
 
 // path returns the file to which the runtime writes the log of the container of an event. If no
-// status has it, it is where the kubelet makes the runtime write it.
+// status contains the path, it is the kubelet's usual one.
 func (s *shipper) path(ev pleg.Event) string {
 	for _, c := range []*pleg.ContainerStatus{ev.Status.Container(ev.ContainerID), s.removed(ev.ContainerID)} {
 		if c != nil && c.LogPath != "" {

@@ -76,8 +76,8 @@ const (
 	// unhealthyPause is the time after which the loop asks again whether the pipeline is
 	// healthy. The answer costs the runtime no call.
 	unhealthyPause = time.Second
-	// resyncPeriod is the time between two syncs of all pods. They find what no
-	// event reports, such as a failed probe.
+	// resyncPeriod is the time between two syncs of all pods. They find problems that no event
+	// reports, such as a failed probe.
 	resyncPeriod = 10 * time.Second
 )
 

@@ -195,7 +195,7 @@ func TestBrokenStreamIsReopenedWithBackoff(t *testing.T) {
 	})
 }
 
-// Once a list succeeds again, so may the stream, even if it does not do so at once.
+// Once a list succeeds again, the stream may work too, even if not at once.
 func TestStreamIsReopenedWhenListsRecover(t *testing.T) {
 	follow(t, "", func(rt *plegtest.Runtime) { rt.SetWatchFault(plegtest.Fail(errUnavailable)) }, func(f *fixture) {
 		f.requireTold(time.Hour, "")

@@ -61,8 +61,8 @@ func New(embedded pleg.Runtime, o Options) (*Runtime, error) {
 	return r, s.Register()
 }
 
-// ListPods lists all pods. Items of the list without an id, or with that of another one, are
-// counted and logged, and left out if their pod cannot hold them.
+// ListPods lists all pods. Items of the list without an id, or with the id of another item, are
+// counted and logged. They are left out if their pod cannot contain them.
 func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 	ctx, cancel := r.withListTimeout(ctx)
 	defer cancel()
@@ -77,9 +77,9 @@ func (r *Runtime) ListPods(ctx context.Context) (pods []*pleg.Pod, err error) {
 // yields is more than the goroutines between the connection and the consumer of its events.
 const yields = 8
 
-// yield lets the ready goroutines run first: what the event stream holds has arrived before
-// the answer, and is applied before it. On a node without CPU time it would otherwise come too late:
-// a removed container has its exit code only there.
+// yield lets the ready goroutines run first: events that arrived before the answer are applied
+// before it. On a node without CPU time they would otherwise come too late: only they contain the
+// exit code of a removed container.
 func yield() {
 	for range yields {
 		runtime.Gosched()

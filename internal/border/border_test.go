@@ -60,8 +60,8 @@ func guard(t *testing.T, rt pleg.Runtime) *border.Runtime {
 	return r
 }
 
-// misbehaviours are what a call of the runtime may do instead of a normal answer.
-// want is the end of the resulting error.
+// misbehaviours are ways in which a call of the runtime does not answer normally. want is the end
+// of the resulting error.
 var misbehaviours = map[string]struct {
 	do   func(ctx context.Context) error
 	want string
@@ -131,7 +131,8 @@ func TestMisbehaviourEndsTheStream(t *testing.T) {
 	}
 }
 
-// What is malformed is counted and named once, what no stage could place is skipped, and nothing of the runtime's own is changed.
+// A malformed item is counted and named once. An item that no stage could place is skipped. The runtime's own data is
+// not changed.
 func TestMalformedItemsOfAListAreSkipped(t *testing.T) {
 	c := func(ids ...pleg.ContainerID) (list []*pleg.Container) {
 		for _, id := range ids {
@@ -216,7 +217,8 @@ func words(pods []*pleg.Pod) (words []string) {
 	return words
 }
 
-// A list of one pod leaves out what the list of all pods does: its containers must not come and go.
+// A list of one pod leaves out the same items as the list of all pods: its containers must not come
+// and go.
 func TestListOfOnePodLeavesOutTheSame(t *testing.T) {
 	shared := &pleg.Pod{UID: "b", Containers: []*pleg.Container{nil, {ID: "c"}, {}, {ID: "d"}, {ID: "d"}}}
 	log := &strings.Builder{}
@@ -324,7 +326,7 @@ func TestSliceThatTheRuntimeUsesAgain(t *testing.T) {
 	}
 }
 
-// An event must be expressible in JSON and in protobuf, whatever times a runtime has.
+// An event must be expressible in JSON and in protobuf, whatever times a runtime sends.
 func TestTimesAreCut(t *testing.T) {
 	latest := time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 	good := time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))

@@ -25,7 +25,7 @@ const (
 	maxAbandoned = 256
 )
 
-// subject is what a call is about: a method, and a pod if that is not all of them.
+// subject is a method, and the pod that the call is about; empty if it is about all pods.
 type subject struct {
 	method string
 	uid    pleg.PodUID
@@ -184,8 +184,8 @@ func await[T any](returns <-chan T, wait time.Duration, after func(time.Duration
 	return got, returned, time.Since(began)
 }
 
-// late reports whether a wait took so much longer than it should that this process got no CPU: the embedder's code then had none
-// either, and is not to blame.
+// late reports whether a wait took so long that this process was without CPU. So was the embedder's code,
+// which is not to blame.
 func late(took, wait time.Duration) bool { return took > wait+max(wait/2, reportWithin) }
 
 // timeoutError is the cause of a context that has timed out. Its text is made when somebody asks.

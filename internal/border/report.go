@@ -13,8 +13,9 @@ const reportWithin = 50 * time.Millisecond
 
 var errNoReport = errors.New("the runtime's Report panics")
 
-// Report returns what the runtime reports, nothing if it is no [pleg.Reporter]. While the runtime
-// does not return, Report returns what it reported last, and after a second that it does not return.
+// Report returns the runtime's report, an empty one if it is no [pleg.Reporter]. While the runtime
+// does not return, Report returns its last report, and after a second also says that it does not
+// return.
 func (r *Runtime) Report() pleg.Report {
 	reporter, ok := r.embedded.(pleg.Reporter)
 	if !ok {

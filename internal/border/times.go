@@ -10,7 +10,7 @@ import (
 // latest is the last time that JSON and protobuf can express.
 var latest = time.Date(9999, 12, 31, 23, 59, 59, 999_999_999, time.UTC)
 
-// maxOffset is more than the offset of any time zone, and less than what JSON refuses.
+// maxOffset is more than the offset of any time zone, and less than an offset that JSON refuses.
 const maxOffset = 18 * 60 * 60
 
 // cut returns a time that JSON and protobuf can express: the zero time for a time before year 1, and the

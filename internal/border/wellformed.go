@@ -44,10 +44,10 @@ type owner struct {
 	shared bool
 }
 
-// wellFormed leaves out items without an id or with the id of another item of its pod, and a pod with
-// the UID of another one. An id in two pods is kept in both, as pods do not depend on each other. An
-// id that was in one pod, and is in another one now, stays in the first while that is listed.
-// The returned slice is never the runtime's, which may use that again.
+// wellFormed leaves out items without an id or with the id of another item of the pod. It leaves out
+// a pod with the UID of another pod. An id in two pods is kept in both, because pods do not depend on
+// each other. If an id moves from one pod to another, it stays in the first while that is listed. The
+// returned slice is never the runtime's, which may use that again.
 func (r *Runtime) wellFormed(ctx context.Context, pods []*pleg.Pod) []*pleg.Pod {
 	x := &r.items
 	x.mu.Lock()
@@ -105,8 +105,8 @@ func (x *items) has(uid pleg.PodUID) bool {
 	return twice
 }
 
-// clean returns the pod without what is left out, and adds its malformed items to bad. A pod of
-// which nothing is left out is returned as it is.
+// clean returns the pod without its malformed items, and adds these to bad. A pod without malformed
+// items is returned as it is.
 func (o owners) clean(pod *pleg.Pod, bad []badItem) (*pleg.Pod, []badItem) {
 	leaveOut := func(c *pleg.Container) bool {
 		item, left := badItem{podUID: pod.UID, reason: "it is nil"}, true

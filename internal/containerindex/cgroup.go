@@ -27,8 +27,8 @@ type Host struct {
 func (h Host) proc() string   { return cmp.Or(h.Proc, "/proc") }
 func (h Host) cgroup() string { return cmp.Or(h.Cgroup, "/sys/fs/cgroup") }
 
-// watchedBy returns what a process watches if it is a shim or a conmon, whose cgroup is that of its
-// pod, or of no pod; "" for any other.
+// watchedBy returns the id of the sandbox or container that a shim or conmon watches; "" for any
+// other process. The cgroup of a shim or conmon is that of its pod, or of no pod.
 func (h Host) watchedBy(pid int) pleg.ContainerID {
 	proc := os.DirFS(h.proc())
 	p, _ := process.Read(proc, pid)

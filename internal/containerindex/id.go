@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// parseID returns the id in what people paste: as Kubernetes prints it (containerd://ID), with
-// white space or quotes around it.
+// parseID returns the id in a text that people paste: as Kubernetes prints it (containerd://ID),
+// with white space or quotes around it.
 func parseID(text string) pleg.ContainerID {
 	text = strings.Trim(text, " \t\r\n\"'`,")
 	if _, id, ok := strings.Cut(text, "://"); ok {
@@ -17,8 +17,8 @@ func parseID(text string) pleg.ContainerID {
 	return pleg.ContainerID(text)
 }
 
-// idsIn returns what may be the ids of containers in the path of a cgroup, the innermost
-// first: a container may make cgroups of its own, and a node may be a container.
+// idsIn returns the possible ids of containers in the path of a cgroup, the innermost first: a
+// container may make cgroups of its own, and a node may be a container.
 func idsIn(path string) (ids []pleg.ContainerID) {
 	for _, part := range slices.Backward(strings.Split(path, "/")) {
 		if id := idOf(part); id != "" {
@@ -34,8 +34,8 @@ var monitors = []string{"conmon", "conmonrs", "monitor", "shim"}
 
 // idOf returns the id of the container whose cgroup has a directory of this name: the id alone, or
 // after the name of the runtime, as in cri-containerd-ID.scope, crio-ID or
-// kubepods-podUID.slice:cri-containerd:ID. Other names contain the id of a container too, and are
-// not its cgroup: cgroups of monitors, and systemd's mount units (...-ID-rootfs.mount).
+// kubepods-podUID.slice:cri-containerd:ID. Other names that contain the id of a container are not
+// its cgroup: cgroups of monitors, and systemd's mount units (...-ID-rootfs.mount).
 func idOf(name string) pleg.ContainerID {
 	name = strings.TrimSuffix(name, ".scope")
 	at := strings.LastIndexAny(name, "-:") + 1

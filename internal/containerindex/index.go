@@ -27,7 +27,7 @@ type Index struct {
 	changed chan struct{}
 	// listing is the list that waiting lookups share; nil if none was asked for.
 	listing *listing
-	// searching has room for one search of the cgroups.
+	// searching bounds the searches of the cgroups to one at a time.
 	searching chan struct{}
 }
 
@@ -37,7 +37,7 @@ type entry struct {
 	removedAt time.Time // zero while the container exists
 }
 
-// Source is where an [Index] learns whether there is a container that it does not know.
+// Source tells an [Index] whether a container exists that the index does not contain.
 type Source struct {
 	// Relist requests a list of all pods. The channel gets the error of that list, or nil
 	// once the pods that changed are inspected, successfully or not.

@@ -12,11 +12,11 @@ import (
 type Class uint8
 
 const (
-	// ClassNormal is of events that every subscriber gets, unless it filters them out.
+	// ClassNormal marks events that every subscriber gets, unless it filters them out.
 	ClassNormal Class = iota
-	// ClassOnRequest is of events that only subscribers get that ask for them.
+	// ClassOnRequest marks events that only subscribers get that ask for them.
 	ClassOnRequest
-	// ClassMark is of events about the subscription. No filter applies to them.
+	// ClassMark marks events about the subscription. No filter applies to them.
 	ClassMark
 )
 
@@ -24,13 +24,13 @@ const (
 type Severity uint8
 
 const (
-	// SeverityRoutine is of events that need no attention.
+	// SeverityRoutine marks events that need no attention.
 	SeverityRoutine Severity = iota
-	// SeverityGood is of events that show that something works.
+	// SeverityGood marks events that show that something works.
 	SeverityGood
-	// SeverityNotice is of events that are worth a look.
+	// SeverityNotice marks events that are worth a look.
 	SeverityNotice
-	// SeverityBad is of events that show that something failed or is missing.
+	// SeverityBad marks events that show that something failed or is missing.
 	SeverityBad
 )
 

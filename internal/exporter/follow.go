@@ -22,8 +22,8 @@ var (
 // everything is the filter for all events: a receiver takes a missing number for a lost event.
 var everything = pleg.Filter{Types: eventtype.Types(eventtype.ClassNormal, eventtype.ClassOnRequest)}
 
-// follow sends all events that the options ask for until ctx ends, with bookmarks and what comes only
-// on request. It returns nil once there will be no more events.
+// follow sends all events that the options ask for until ctx ends, with bookmarks and the types that
+// come only on request. It returns nil once there will be no more events.
 func follow(ctx context.Context, source node.Pipeline, o pleg.SubscribeOptions, events chan<- pleg.Event) error {
 	o.Bookmarks, o.Filter = true, everything
 	for ev, err := range source.Watch(ctx, o) {
@@ -41,8 +41,8 @@ func follow(ctx context.Context, source node.Pipeline, o pleg.SubscribeOptions, 
 	return ctx.Err()
 }
 
-// buffer is the number of events that wait for what was sent to be acknowledged before the
-// source has to wait too.
+// buffer is the number of events that wait for the acknowledgement of earlier ones. If it is full,
+// the source waits.
 const buffer = 256
 
 // Session calls export with the events that the options ask of a source, until one of the two fails. The

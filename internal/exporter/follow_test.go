@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Nothing is missing for an exporter, whatever happens to pods.
+// An exporter misses no event, however pods change.
 func TestSessionLeavesNothingOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -48,7 +48,7 @@ func TestLoop(t *testing.T) {
 	log.RequireLines(t, 1, "sends again")
 }
 
-// Whoever runs the exporter beside other parts has ended it: that is no failure.
+// If the caller ends the exporter, that is no failure.
 func TestEndOfContextIsNoError(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	l := exporter.Loop{Log: slog.New(slog.DiscardHandler), Failed: "cannot send", Count: func(error) time.Duration { return time.Hour }, Ended: func() {}}

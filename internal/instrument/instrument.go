@@ -29,7 +29,7 @@ func (r Registry) Name(ours, kubelet string) string {
 }
 
 // Undoable returns a registerer that passes everything on to another registerer, and a function
-// that unregisters what it has registered.
+// that unregisters all of it.
 func Undoable(to prometheus.Registerer) (prometheus.Registerer, func()) {
 	u := &undoable{Registerer: to}
 	return u, u.undo

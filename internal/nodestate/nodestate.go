@@ -1,6 +1,6 @@
-// Package nodestate is what the program knows of a runtime and its node beside lists and inspections:
-// processes, filesystems, and when troubles began. It travels in the field Details of [pleg.Report]
-// and [pleg.Status], so that the library need not name it.
+// Package nodestate contains the facts about a runtime and its node that are not in lists and
+// inspections: processes, filesystems, and when troubles began. It travels in the field Details of
+// [pleg.Report] and [pleg.Status], so that the library need not name it.
 package nodestate
 
 import (
@@ -24,7 +24,7 @@ type State struct {
 	Since Since
 }
 
-// Of returns the state in the field Details of a report or a status; a zero state if it has none.
+// Of returns the state in the field Details of a report or a status; a zero state if there is none.
 func Of(details any) State {
 	s, _ := details.(State)
 	return s
@@ -54,8 +54,8 @@ type Process struct {
 	State string
 }
 
-// Stuck is a pod of which the runtime does not learn what happens, because the process that
-// watches its containers (containerd's shim, CRI-O's conmon) does not run.
+// Stuck is a pod whose changes the runtime does not learn, because the process that watches its
+// containers (containerd's shim, CRI-O's conmon) does not run.
 type Stuck struct {
 	UID       pleg.PodUID
 	Namespace string
@@ -70,8 +70,8 @@ type Stuck struct {
 	ID        pleg.ContainerID
 }
 
-// Unread is a client of the runtime that does not read what the runtime sends it. A runtime that
-// sends it events may wait for it.
+// Unread is a client that does not read from the runtime. A runtime that sends it events may wait
+// for it.
 type Unread struct {
 	// Since is when it was first seen not to read.
 	Since time.Time

@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// CheckQuery returns an error that says what is wrong with a query and wraps
-// [pleg.ErrInvalidOption], or nil.
+// CheckQuery returns an error that names the mistake in a query and wraps [pleg.ErrInvalidOption],
+// or nil.
 func CheckQuery(q lookup.Query) error {
 	set := 0
 	for _, is := range []bool{q.Container != "", q.PID != 0, q.Cgroup != 0} {

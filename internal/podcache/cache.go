@@ -2,7 +2,7 @@
 // new enough.
 //
 // It is the one structure of the pipeline that goroutines share. Two stages write it: the inspector
-// writes what an inspection returned, the differ writes which pods a listing covers without an
+// writes the result of an inspection, the differ writes which pods a listing covers without an
 // inspection. It corresponds to the kubelet's kubecontainer.Cache, with one difference: a listing
 // does not cover the pods that wait for an inspection.
 package podcache
@@ -114,7 +114,7 @@ func (c *Cache) GetNewerThan(ctx context.Context, uid pleg.PodUID, t time.Time) 
 // once.
 func (c *Cache) Close() { close(c.closed) }
 
-// Set stores what an inspection returned: a status, or its error. at is the time of the observation
+// Set stores the result of an inspection: a status, or its error. at is the time of the observation
 // that led to it; a status older than the entry's is ignored.
 func (c *Cache) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	c.put(uid, entry{status: status, err: err, at: at})
@@ -260,8 +260,8 @@ func (c *Cache) get(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	}
 }
 
-// isUnsynced reports whether nothing can be said of a pod yet: no list has been answered, or the
-// pod is in the first list and not inspected. e may be nil.
+// isUnsynced reports whether nothing is known of a pod yet: no list has been answered, or the pod
+// is in the first list and not inspected. e may be nil.
 func (c *Cache) isUnsynced(e *entry) bool {
 	return !c.IsSynced() && (e == nil && c.listings == 0 || e != nil && c.isPending(e))
 }

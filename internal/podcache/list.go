@@ -8,9 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// List returns what the cache knows of every pod that is not gone, ordered by
-// UID. A pod whose first inspection has not ended is included. List does not
-// wait for the runtime.
+// List returns the entry of every pod that is not gone, ordered by UID. A pod whose first
+// inspection has not ended is included. List does not wait for the runtime.
 func (c *Cache) List() []cache.Entry {
 	c.mu.Lock()
 	entries := make([]cache.Entry, 0, len(c.entries))
@@ -41,8 +40,8 @@ func (c *Cache) entry(uid pleg.PodUID, e *entry) cache.Entry {
 	}
 }
 
-// Entry returns what the cache knows of one pod; false if the pod is gone or unknown.
-// It does not wait for the runtime.
+// Entry returns the entry of one pod; false if the pod is gone or unknown. It does not wait for the
+// runtime.
 func (c *Cache) Entry(uid pleg.PodUID) (cache.Entry, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -24,7 +24,7 @@ func (c *Cache) Pending() []cache.Pending {
 	return pending
 }
 
-// Waiting is what the pods say that wait for an inspection, as [Cache.Pending] returns them.
+// Waiting summarizes the pods that wait for an inspection, as [Cache.Pending] returns them.
 type Waiting struct {
 	Pods int
 	// First are those that wait longest, at most [MaxFirst]; Failed those whose last inspection failed,
@@ -46,7 +46,7 @@ func (c *Cache) Waiting() Waiting {
 			w.First = append(w.First, c.pendingOf(c.order[looked].uid, e))
 		}
 	}
-	c.order = c.order[looked-len(w.First):] // those between, which wait no more, are not looked at again
+	c.order = c.order[looked-len(w.First):] // those between no longer wait and are not looked at again
 	for n, p := range w.First {
 		c.order[n] = wait{p.UID, p.Since}
 	}
@@ -73,7 +73,7 @@ func (c *Cache) waiting(w wait) *entry {
 	return nil
 }
 
-// queue appends the pods that the newest listing is the first not to cover.
+// queue appends the pods that the newest listing does not cover, and the one before did.
 func (c *Cache) queue(fresh []wait) {
 	c.order = slices.DeleteFunc(c.order, func(w wait) bool { return c.waiting(w) == nil })
 	slices.SortFunc(fresh, func(a, b wait) int { return cmp.Compare(a.uid, b.uid) })

@@ -9,7 +9,7 @@ import (
 
 const (
 	// keepRemoved is how long the status of a removed container is kept, maxRemoved how many
-	// are.
+	// statuses are kept.
 	keepRemoved = time.Minute
 	maxRemoved  = 1024
 	// lateEnd is how long after the event of a container's removal the event of its end may come:
@@ -22,14 +22,14 @@ const (
 type removed struct {
 	byID   map[pleg.ContainerID]removedStatus
 	oldest []pleg.ContainerID
-	// announced is set while events say which containers are removed. changed, if not nil, is closed
-	// by the next of them.
+	// announced is set while events announce removed containers. changed, if not nil, is closed by
+	// the next such event.
 	announced bool
 	changed   chan struct{}
 }
 
-// removedStatus is without a status if events without one said that the container has ended, or is
-// removed.
+// removedStatus contains no status if events without a status announced the end or the removal of
+// the container.
 type removedStatus struct {
 	status         *pleg.ContainerStatus
 	ended, removed bool
@@ -78,7 +78,7 @@ func (r *removed) forgetOldest() {
 	r.oldest = r.oldest[1:]
 }
 
-// AnnounceRemoved notes whether events say from now on which containers are removed.
+// AnnounceRemoved notes whether events announce removed containers from now on.
 func (c *Cache) AnnounceRemoved(on bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,8 @@ func (c *Cache) AnnounceRemoved(on bool) {
 }
 
 // AwaitRemoved returns a channel that is closed when more may be known of the end of a container that is
-// not listed any more: then ask again, and from time to time. It returns nil if nothing more will be known.
+// not listed any more. Call GetRemoved then, and from time to time. AwaitRemoved returns nil if nothing
+// more will be known.
 func (c *Cache) AwaitRemoved(id pleg.ContainerID) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,8 +112,8 @@ func (r *removed) wake() {
 }
 
 // GetRemoved returns the final status of a container that was removed within the last minute, or
-// nil. It may have the status of a container that has ended and is still there. A container whose
-// end was not reported is without one. GetRemoved does not wait.
+// nil. It may return the status of a container that has ended and is still there. It returns nil
+// for a container whose end was not reported. GetRemoved does not wait.
 func (c *Cache) GetRemoved(id pleg.ContainerID) *pleg.ContainerStatus {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	newer a3            a call of GetNewerThan begins
 //	get a, entry a, list, pending   what is in the cache
 //
-// What is in the cache, and what each call returns when it ends, is written down: the name of a
-// status or of an error, and the times until which it and the last good status are known.
+// The test records the content of the cache and the result of each call: the name of a status or of
+// an error, and the times up to which it and the last good status are known.
 var scripts = map[string]struct{ script, want string }{
 	"before the first list":                                   {"get a", "unsynced"},
 	"listed, its first inspection has not ended":              {"list 1 a; get a; entry a", "unsynced a=uninspected,listed"},
@@ -121,7 +121,7 @@ func TestScripts(t *testing.T) {
 type script struct {
 	*podcache.Cache
 	t     *testing.T
-	calls []chan string // of GetNewerThan, that wait
+	calls []chan string // calls of GetNewerThan that wait
 	got   []string
 }
 
@@ -188,7 +188,7 @@ func (s *script) note(n int) {
 	}
 }
 
-// collect writes down the calls that have ended.
+// collect records the calls that have ended.
 func (s *script) collect() {
 	synctest.Wait()
 	waiting := s.calls[:0]

@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Waiting and Len say in short what Pending and List say, without looking at every pod.
+// Waiting and Len agree with Pending and List, without looking at every pod.
 func TestWaitingIsPendingInShort(t *testing.T) {
 	errBroken := errors.New("broken")
 	random := rand.New(rand.NewPCG(7, 0))
@@ -51,7 +51,7 @@ func TestWaitingIsPendingInShort(t *testing.T) {
 
 func sliceOf(p []cache.Pending) []cache.Pending { return append([]cache.Pending{}, p...) }
 
-// BenchmarkWaiting is what a look at the status costs while every pod waits for its first inspection.
+// BenchmarkWaiting is the cost of reading the status while every pod waits for its first inspection.
 func BenchmarkWaiting(b *testing.B) {
 	for _, pods := range []int{10_000, 40_000, 100_000} {
 		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {

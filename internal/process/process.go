@@ -1,5 +1,5 @@
-// Package process reads what the kernel says of the processes of this node, in /proc. On a system
-// without it nothing is known.
+// Package process reads the state of this node's processes from /proc. On a system without /proc
+// nothing is known.
 package process
 
 import (
@@ -28,10 +28,10 @@ func Read(proc fs.FS, pid int) (of *nodestate.Process, parent int) {
 	return Parse(pid, stat)
 }
 
-// Parse does what [Read] does for the text of a file named stat of a process or a thread.
+// Parse is [Read] for the text of the file stat of a process or a thread.
 func Parse(pid int, stat []byte) (of *nodestate.Process, parent int) {
 	of = &nodestate.Process{PID: pid}
-	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may have any byte
+	from, to := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')') // the name may contain any byte
 	if from < 0 || to < from {
 		return of, 0
 	}

@@ -29,7 +29,7 @@ func acquire(socket string) (*lock, error) {
 			}
 			return nil, fmt.Errorf("lock the socket: %w", err)
 		}
-		// The process that had it may have removed the file after it was opened here.
+		// The process that held the lock may have removed the file after it was opened here.
 		if l := (&lock{file}); l.isPresent() {
 			return l, nil
 		}

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setMode sets the mode of a socket and returns what it is. It does not follow a link that
-// another user of the folder has put in its place.
+// setMode sets the mode of a socket and returns it. It does not follow a link that another user of
+// the folder has put in its place.
 func setMode(path string, mode fs.FileMode) (fs.FileInfo, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// setMode sets the mode of a socket and returns what it is.
+// setMode sets the mode of a socket and returns it.
 func setMode(path string, mode fs.FileMode) (fs.FileInfo, error) {
 	err := os.Chmod(path, mode)
 	info, statErr := os.Lstat(path)

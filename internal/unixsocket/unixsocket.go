@@ -18,7 +18,7 @@ import (
 const (
 	// mode lets the owner and the group connect.
 	mode fs.FileMode = 0o660
-	// suffix is that of the name under which a socket is made.
+	// suffix ends the name under which a socket is created.
 	suffix = "~"
 	// maxPath is the longest path that fits in sockaddr_un on Linux, with the suffix.
 	maxPath = 107 - len(suffix)
@@ -72,8 +72,9 @@ func listen(ctx context.Context, path string) (_ net.Listener, err error) {
 	return &listener{Listener: l, path: path, created: created, lock: lock}, nil
 }
 
-// bind listens on a new socket and sets its mode. Until then the socket has another name than
-// clients use: the umask is off its mode, so a member of the group would be refused.
+// bind listens on a new socket and sets its mode. Until the mode is set, the socket's name is not
+// the one that clients use: with the mode that the umask leaves, a member of the group would be
+// refused.
 func bind(ctx context.Context, path string) (net.Listener, fs.FileInfo, error) {
 	// Fchmod sets the mode before the socket has a name, so that nobody else can
 	// connect before Chmod, whatever the umask is.
@@ -129,7 +130,7 @@ func check(path string) error {
 	if err == nil && folder.Mode().Perm()&0o002 != 0 && folder.Mode()&fs.ModeSticky == 0 {
 		return fmt.Errorf("everybody can replace the socket in %s (%v): use another folder, or chmod o-w it", filepath.Dir(path), folder.Mode())
 	}
-	return nil // a folder that is not there is the error of the lock
+	return nil // acquiring the lock reports a missing folder
 }
 
 // removeStale removes the socket of a process that has ended.

@@ -24,7 +24,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestModeIsRightFromTheStart watches a socket while it is created. Other users can never connect,
-// even if the umask forbids nothing, and the group always can, even if it forbids that.
+// even if the umask forbids nothing. The group always can, even if the umask forbids it.
 func TestModeIsRightFromTheStart(t *testing.T) {
 	for _, umask := range []int{0, 0o077} {
 		watchMode(t, umask)
@@ -82,7 +82,7 @@ func TestCloseRemovesOnlyItsOwn(t *testing.T) {
 	}
 }
 
-// TestListenAndCloseInTurn: a lock that was removed while it was waited for counts for nothing.
+// TestListenAndCloseInTurn: a lock that was removed during the wait for it does not count.
 func TestListenAndCloseInTurn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	var listening atomic.Int32
@@ -111,8 +111,8 @@ func TestListenAndCloseInTurn(t *testing.T) {
 // nobody is a user without files.
 const nobody = 65534
 
-// TestListenRejectsBadPaths: what is in the place of the socket or of its lock stays as it is, and
-// a file behind a link is neither created nor locked.
+// TestListenRejectsBadPaths: a file in the place of the socket or of its lock stays as it is. A
+// file behind a link is neither created nor locked.
 func TestListenRejectsBadPaths(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, name) }

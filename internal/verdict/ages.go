@@ -9,31 +9,32 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Ages remember when each trouble began of which a status does not say it. The zero value is ready
-// to use, also concurrently.
+// Ages remember the beginnings of troubles that are not in a status. The zero value is ready to
+// use, also concurrently.
 type Ages struct {
 	mu    sync.Mutex
 	since nodestate.Since
 	// silent is true while lists hang or fail, answering is the time since when they do not.
 	silent    bool
 	answering time.Time
-	// lists are those of the last minute that did not hang, without those that a later one took
-	// longer than.
+	// lists are the lists of the last minute that did not hang, without each list that was shorter
+	// than a later one.
 	lists []ended
 }
 
-// ended is when something ended and how long it took.
+// ended is when a list ended and how long it took.
 type ended struct {
 	at   time.Time
 	took time.Duration
 }
 
-// settle is the time in which a runtime that answers lists again answers what waited for it.
+// settle is the time in which a runtime that answers lists again also answers the waiting
+// inspections.
 const settle = time.Second
 
-// Answering returns the end of the last time in which lists hung or failed, and what waited for
-// their runtime. The inspections that ended before say only that. It must be called as often as
-// [Ages.Complete].
+// Answering returns the end of the last time in which lists hung or failed and inspections waited
+// for the runtime. The durations of inspections that ended before then mean nothing more. It must
+// be called as often as [Ages.Complete].
 func (a *Ages) Answering(s pleg.Status) time.Time {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -45,8 +46,8 @@ func (a *Ages) Answering(s pleg.Status) time.Time {
 	return a.answering
 }
 
-// Complete sets Since in the details of a status. What was not there at the last call begins now, so that it must
-// be called often.
+// Complete sets Since in the details of a status. A trouble that the last call did not see begins now: call it
+// often.
 func (a *Ages) Complete(s *pleg.Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

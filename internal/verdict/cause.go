@@ -74,8 +74,8 @@ var advice = map[Cause]string{
 // Advice returns what to do about the cause, on a node with containerd or CRI-O.
 func (c Cause) Advice() string { return advice[c] }
 
-// elsewhere is what to do about a cause if the runtime is not one of CRI: of its processes, units and
-// containers nothing is known.
+// elsewhere is the advice if the runtime is not a CRI runtime: its processes, units and containers
+// are not known.
 var elsewhere = map[Cause]string{
 	RuntimeStopped: "start the runtime and read its log",
 	RuntimeHangs:   "find out what the runtime waits for, and restart it",
@@ -117,7 +117,7 @@ func (f Finding) WithRuntime(p *nodestate.Process) Finding {
 
 const waits = "look for a disk or a network filesystem that does not answer (dmesg, ps -eLo pid,stat,wchan,comm); no signal ends such a wait"
 
-// stateOf says what a process does that does not run.
+// stateOf describes the state of a process that does not run.
 func stateOf(p *nodestate.Process) string {
 	does := map[string]string{"T": "is stopped by a signal", "t": "is stopped by a debugger", "D": "waits in the kernel, state D"}[p.State]
 	return fmt.Sprintf("%s, PID %d, %s", p.Name, p.PID, does)

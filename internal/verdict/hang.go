@@ -65,7 +65,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 // maxNamed is the number of pods that a finding names, with the first.
 const maxNamed = 3
 
-// others is the evidence of a finding of several: what is wrong with those after the first.
+// others is the evidence of a finding about several pods: the problems of all but the first.
 func others(of []Finding, complaint func(*Finding) string) string {
 	var texts []string
 	for i := range of[:min(len(of), maxNamed)] {
@@ -78,8 +78,8 @@ func others(of []Finding, complaint func(*Finding) string) string {
 	return text
 }
 
-// hangs finds pods whose inspections hang or are slow, or that the runtime answers for hardly
-// any pod.
+// hangs finds pods whose inspections hang or are slow, or a runtime that answers for hardly any
+// pod.
 func (l Limits) hangs(s pleg.Status) []Finding {
 	late := slices.DeleteFunc(l.pods(s), func(f Finding) bool {
 		age := s.At.Sub(f.Since)
@@ -110,8 +110,7 @@ func (l Limits) hangs(s pleg.Status) []Finding {
 	return []Finding{first}
 }
 
-// slowFactor times the usual duration is what an inspection of a slow runtime may take before it
-// counts.
+// An inspection of a slow runtime may take slowFactor times the usual duration before it counts.
 const slowFactor = 4
 
 func isSlow(s pleg.Status) bool { return s.InspectionTook >= slowInspection }
@@ -124,7 +123,7 @@ func overtaken(s pleg.Status, uid pleg.PodUID) bool {
 		slices.ContainsFunc(s.Overdue, func(i pleg.Inspection) bool { return i.Hung && is(i.UID) })
 }
 
-// Others says what the pods do that are not in a finding.
+// Others describes the pods that are not in a finding.
 func Others(pods int) string {
 	switch {
 	case pods <= 0:

@@ -10,10 +10,11 @@ import (
 )
 
 const (
-	// maxRecent is the number of inspections whose median counts, recentFor how long it does.
+	// maxRecent is the number of inspections whose median counts, recentFor how long each of them
+	// counts.
 	maxRecent = 8
 	recentFor = time.Minute
-	// minRecent is how many a median needs: one slow pod is no slow runtime.
+	// minRecent is the number of inspections that a median needs: one slow pod is no slow runtime.
 	minRecent = 3
 )
 

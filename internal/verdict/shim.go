@@ -49,7 +49,7 @@ func Stuck(s nodestate.Stuck, now time.Time) Finding {
 	return f
 }
 
-// lostEnds returns the containers that have ended without any reason for why the runtime does not know.
+// lostEnds returns the containers whose end the runtime does not know for no visible reason.
 func lostEnds(s pleg.Status) (all []nodestate.Stuck) {
 	for _, stuck := range nodestate.Of(s.Details).Stuck {
 		if stuck.Shim == nil {

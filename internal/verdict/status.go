@@ -16,7 +16,7 @@ import (
 // Limits are the ages at which a call that does not return is a warning, and a problem.
 type Limits struct {
 	Warning, Problem time.Duration
-	// Watched is when the caller began to look at the runtime, if that is not long ago: what
+	// Watched is when the caller began to look at the runtime, if that is not long ago: a call that
 	// hangs since then may have hung before.
 	Watched time.Time
 }
@@ -24,8 +24,8 @@ type Limits struct {
 // DefaultLimits are several relist periods of a second.
 var DefaultLimits = Limits{Warning: 3 * time.Second, Problem: 5 * time.Second}
 
-// manyPods that hang at the same time, if they are half of all, none was overtaken by another, or the
-// lists are slow too, mean a slow runtime, not a few hung containers.
+// manyPods or more pods that hang at the same time mean a slow runtime, not a few hung containers: if
+// they are half of all pods, no inspection was overtaken, or the lists are slow too.
 const manyPods = 3
 
 // Of returns the verdict on a pipeline, with [DefaultLimits].
@@ -145,7 +145,7 @@ const (
 	contradictionLasts = time.Minute
 )
 
-// contradictions finds pods of which lists and statuses say different things.
+// contradictions finds pods whose lists and statuses differ.
 func (l Limits) contradictions(s pleg.Status) []Finding {
 	all := contradicted(s)
 	if len(all) == 0 {
@@ -188,15 +188,15 @@ func (l Limits) slowList(r pleg.RelistStatus) bool {
 	return longest(r) > min(l.Warning, max(time.Second, r.Period))
 }
 
-// longest is how long lists take: a runtime that gets too little of a processor answers some of them
+// longest is the longest of the last lists: a runtime with too little CPU answers some lists
 // quickly.
 func longest(r pleg.RelistStatus) time.Duration { return max(r.Took, r.Longest) }
 
 // hang is the age at which a list of a slow runtime hangs.
 func (l Limits) hang(r pleg.RelistStatus) time.Duration { return max(l.Problem, 2*longest(r)) }
 
-// slow finds a runtime that answers, but takes long. However long, it is a warning: the time
-// that calls take changes from one to the next.
+// slow finds a runtime that answers, but takes long. That is always a warning: the durations of
+// calls vary.
 func (l Limits) slow(s pleg.Status) []Finding {
 	var signs []string
 	if s.Relist.Failures == 0 && l.slowList(s.Relist) {
@@ -258,7 +258,7 @@ func (f Finding) in(c *pleg.Call) Finding {
 	return f
 }
 
-// frames are what gRPC adds to the text of an error; the quotes are around the rest of it.
+// frames are the texts that gRPC adds to an error; the quotes are around the original text.
 var (
 	frames = regexp.MustCompile(`rpc error: code = \w+ desc = `)
 	quoted = regexp.MustCompile(`connection error: desc = "(?:transport: Error while dialing: )?(.*)"$`)

@@ -1,6 +1,6 @@
-// Package verdict decides what is wrong with the runtime of a node: the cause, since when,
-// whose call it is, and what to do. Whoever shows health to people or to other programs
-// shows this verdict, so that all name the same cause and the same age.
+// Package verdict decides what is wrong with the runtime of a node: the cause, its beginning, the
+// call that shows it, and what to do. Every output about health shows this verdict, so that all
+// name the same cause and the same age.
 package verdict
 
 import (
@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Severity says how bad a finding is.
+// Severity ranks a finding.
 type Severity string
 
 // The severities.
@@ -34,11 +34,11 @@ type Verdict struct {
 	Severity Severity `json:"severity"`
 	// Text is the verdict in one line, such as "PROBLEM: shop/web-0 hangs since 17:36 (6m, 9
 	// attempts) in ContainerStatus of nginx". It can name pods. Times are in the time zone of this
-	// process: a program in another time zone makes the line from the findings.
+	// process. A program in another time zone makes the line from the findings.
 	Text string `json:"text"`
 	// Findings are the known causes that fit, the worst first.
 	Findings []Finding `json:"findings"`
-	// Good is what the text says without findings.
+	// Good is the text without findings.
 	Good string `json:"-"`
 }
 
@@ -53,8 +53,8 @@ type Finding struct {
 	Advice   string `json:"advice"`
 
 	// Subject names the pod or process in trouble, such as "shop/web-0", What the trouble, such as "hangs",
-	// Detail where or why, such as " in ContainerStatus of nginx". Rest is what the others do,
-	// such as "; the other 109 pods answer". All are empty if only the summary is known.
+	// Detail where or why, such as " in ContainerStatus of nginx". Rest describes the other pods, such as
+	// "; the other 109 pods answer". All are empty if only the summary is known.
 	Subject string `json:"subject,omitempty"`
 	What    string `json:"what,omitempty"`
 	Detail  string `json:"detail,omitempty"`
@@ -83,7 +83,7 @@ type Error struct{ Finding }
 // Error says what is wrong, and what to do.
 func (e Error) Error() string { return e.Summary + "; " + e.Advice }
 
-// New returns the verdict of findings. good is what it says without findings.
+// New returns the verdict of findings. good is its text without findings.
 func New(findings []Finding, good string) Verdict {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank[a.Severity], rank[b.Severity]) })
 	v := Verdict{Severity: OK, Text: "OK: " + good, Findings: append([]Finding{}, findings...), Good: good}
@@ -139,8 +139,7 @@ func (f *Finding) lasting() string {
 	return text + f.Detail
 }
 
-// Anonymous returns the first cause and its age. It names neither pods nor what the runtime
-// says.
+// Anonymous returns the first cause and its age. It names no pod and quotes no text of the runtime.
 func (v *Verdict) Anonymous() string {
 	if v.Severity == OK {
 		return v.Text
@@ -149,7 +148,7 @@ func (v *Verdict) Anonymous() string {
 	return strings.TrimSpace(strings.ToUpper(string(v.Severity)) + ": " + string(f.Cause) + " " + f.age(time.Now()))
 }
 
-// Complaint says what is wrong without the subject, and when it is tried again.
+// Complaint names the problem without its subject, and the next try.
 func (f *Finding) Complaint(now time.Time) string {
 	text := f.text(now)
 	if !f.NextTry.IsZero() {

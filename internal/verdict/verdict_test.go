@@ -363,8 +363,8 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 	}
 }
 
-// What took long before the runtime failed is no second finding. A hang is as old as the look of
-// whoever saw it begin, and may be older if nobody looked before.
+// An inspection that took long before the runtime failed is no second finding. A hang began when it
+// was first seen, and is reported as "at least" that old if nobody watched before.
 func TestFindings(t *testing.T) {
 	s := pleg.Status{At: noon, Endpoint: "unix:///run/s", Relist: pleg.RelistStatus{
 		Success: ago(time.Minute), Took: 4 * time.Second, Period: time.Second, Pods: 1, Failing: ago(10 * time.Second), Failures: 2, Err: errBroken,

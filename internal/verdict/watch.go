@@ -40,7 +40,8 @@ type trouble struct {
 // mostLogged is the number of pods of one trouble that are logged.
 const mostLogged = 10
 
-// ofEachPod returns the findings. After one of several pods come those of the others.
+// ofEachPod returns the findings. A finding about several pods is followed by one for each of the
+// others.
 func ofEachPod(s pleg.Status) (all []Finding) {
 	pods := slices.SortedFunc(maps.Values(Pods(s)), func(a, b Finding) int { return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Pod, b.Pod)) })
 	for _, f := range Of(s).Findings {
@@ -59,8 +60,8 @@ func ofEachPod(s pleg.Status) (all []Finding) {
 	return all
 }
 
-// tell logs what has begun and what has ended. A warning begins once it is as old as a problem is,
-// because most become problems by then.
+// tell logs the troubles that began and those that ended. It logs a warning only at the age of a
+// problem, because most warnings become problems by then.
 func tell(ctx context.Context, s pleg.Status, told map[trouble]Finding, log *slog.Logger) {
 	now := make(map[trouble]bool)
 	for _, f := range ofEachPod(s) {

@@ -55,7 +55,7 @@ func TestAgesStayWithTheTrouble(t *testing.T) {
 }
 
 // TestSlowListsAreOneTrouble requires that a runtime is slow for as long as one list of each minute
-// is. A list that hung says nothing about those that follow.
+// is slow. A list that hung does not make the later ones slow.
 func TestSlowListsAreOneTrouble(t *testing.T) {
 	var ages verdict.Ages
 	for _, test := range []struct {

@@ -11,7 +11,7 @@ import (
 // notSynced distinguishes [pleg.ErrNotSynced] from the other reasons of UNAVAILABLE.
 var notSynced = &errdetails.ErrorInfo{Reason: "NOT_SYNCED", Domain: "pleg.v1"}
 
-// NotSynced returns the error of a call that [pleg.ErrNotSynced] ends.
+// NotSynced returns the status of a call that ends with [pleg.ErrNotSynced].
 func NotSynced() error {
 	s := status.New(codes.Unavailable, pleg.ErrNotSynced.Error())
 	if detailed, err := s.WithDetails(notSynced); err == nil {

@@ -172,7 +172,8 @@ func toRelist(m *plegv1.RelistStatus) pleg.RelistStatus {
 	}
 }
 
-// toDegraded returns the error of a text, which begins with that of [pleg.ErrListTooLarge] if it is one.
+// toDegraded returns the error with this text. It wraps [pleg.ErrListTooLarge] if the text begins with
+// that error's.
 func toDegraded(text string) error {
 	if strings.HasPrefix(text, pleg.ErrListTooLarge.Error()) {
 		return known{toError(text), pleg.ErrListTooLarge}

@@ -22,7 +22,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// fillWith sets every field of a struct, and of what it points to, to a value that is not zero.
+// fillWith sets every field of a struct, and of structs behind its pointers, to a value that is not
+// zero.
 func fillWith(t *testing.T, v reflect.Value, text string) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[time.Time]() {
@@ -136,7 +137,7 @@ func TestOptionsKeepEveryField(t *testing.T) {
 	}
 }
 
-// What is missing or unknown stays so.
+// A missing or unknown value stays so.
 func TestAbsentValues(t *testing.T) {
 	if wire.ToStatus(wire.FromStatus(nil)) != nil || wire.FromPod(nil) != nil || wire.ToPod(nil) != nil {
 		t.Error("no pod became one")

@@ -23,9 +23,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/kubelet/internal/surroundings"
 )
 
-// eventBuffer has room for every event of the largest burst: the benchmark
-// compares how fast events arrive, not how many are discarded. The kubelet has
-// 1000 (plegChannelCapacity).
+// eventBuffer is enough for every event of the largest burst: the benchmark compares how fast
+// events arrive, not how many are discarded. The kubelet's buffer is 1000 (plegChannelCapacity).
 const eventBuffer = 1 << 15
 
 type config struct {
@@ -85,8 +84,8 @@ func (l *listTimes) GetPods(ctx context.Context, all bool) ([]*kubecontainer.Pod
 	return l.Runtime.GetPods(ctx, all)
 }
 
-// candidate runs the generator as the kubelet does. Its events do not say which relist made
-// them: they get the time of the last list.
+// candidate runs the generator as the kubelet does. Its events do not name their relist: they get
+// the time of the last list.
 func (c config) candidate(runtime kubecontainer.Runtime) probe.Candidate {
 	return func(ctx context.Context, emit func(probe.Event)) error {
 		lists := &listTimes{Runtime: runtime}

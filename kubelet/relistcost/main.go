@@ -1,7 +1,7 @@
-// Command relistcost measures what a relist of the kubelet's GenericPLEG costs the kubelet on a
-// large node: kubernetes#142022. It runs in the kubelet's surroundings against a simulated runtime,
-// which is a process of its own, and prints a row of a table. With -churn, a container of one pod in
-// a hundred is replaced before each relist: the kubelet relists once a second.
+// Command relistcost measures the cost of a relist of the kubelet's GenericPLEG on a large node:
+// kubernetes#142022. It runs in the kubelet's surroundings against a simulated runtime, which is a
+// process of its own, and prints a row of a table. With -churn, a container of one pod in a hundred
+// is replaced before each relist: the kubelet relists once a second.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// node is a simulated runtime with as many pods as no real one on this machine can have.
+// node is a simulated runtime with more pods than a real one on this machine can run.
 type node struct {
 	pods, containers, annotations int
 	churn, projection             bool
@@ -29,7 +29,8 @@ type node struct {
 	next      int // the container that is replaced next
 }
 
-// portion is the most items of a streamed response. containerd has 5000, which these do not fit into.
+// portion is the greatest number of items in a streamed response. containerd's 5000 of these do not
+// fit into one message.
 const portion = 1000
 
 func (n *node) serve(socket string) error {
@@ -112,7 +113,7 @@ func identity(labels map[string]string) map[string]string {
 	return kept
 }
 
-// annotate adds annotations of 400 bytes, until all have the size.
+// annotate adds annotations of 400 bytes, until they reach the size.
 func (n *node) annotate(prefix string, m map[string]string) map[string]string {
 	size := 0
 	for key, value := range m {

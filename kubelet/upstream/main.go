@@ -25,8 +25,8 @@ import (
 //go:embed *.patch
 var patches embed.FS
 
-// features contains the gates. A kubelet ignores a gate of a later release than its own, so that the copy
-// gets the one in gateTested.
+// features contains the gates. A kubelet ignores a gate of a later release. So the copy gets the release
+// in gateTested.
 const (
 	features   = "pkg/features/kube_features.go"
 	gateSent   = `"1.39"), Default: true, PreRelease: featuregate.Beta`

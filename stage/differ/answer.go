@@ -56,7 +56,7 @@ func (o *observation) apply(m *machine) {
 	if m.absent.Answered > 0 {
 		o.answer(m)
 	} else if len(m.early) < maxHeard {
-		m.early = append(m.early, *o) // until the first listing shows what is not new
+		m.early = append(m.early, *o) // until the first listing shows the initial state
 	}
 }
 

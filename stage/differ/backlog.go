@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// backlog is the listings that are not complete. A listing is complete once the inspection of each
-// changed pod has ended, with or without success, or hangs.
+// backlog contains the listings that are not complete. A listing is complete once the inspection of
+// each changed pod has ended, with or without success, or hangs.
 type backlog struct{ open []open }
 
 type open struct {

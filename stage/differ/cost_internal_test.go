@@ -53,7 +53,7 @@ func TestUnchangedListingAllocatesNothing(t *testing.T) {
 	}
 }
 
-// A node may have thousands of pods that have ended: those that run do not wait for them.
+// A node may contain thousands of ended pods: running pods do not wait for them.
 func TestPodsThatRunComeFirst(t *testing.T) {
 	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
 	now := time.Unix(1, 0)
@@ -65,7 +65,7 @@ func TestPodsThatRunComeFirst(t *testing.T) {
 	}
 }
 
-// Pods that wait cost little at each list, and the change that is inspected is that of the newest.
+// Pods that wait cost little at each list. The inspected change is that of the newest list.
 func TestPodsThatWait(t *testing.T) {
 	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
 	var ticks stage.Ticks

@@ -28,13 +28,13 @@ func transition(from, to kind) []pleg.EventType {
 	}
 }
 
-// events returns what happened to a pod between two answers; either may be nil. over are
-// the containers that have come and gone in between. The order is the kubelet's
-// (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the
-// new pod has.
+// events returns the events of a pod between two answers; either answer may be nil. over are the
+// containers that have come and gone in between. The order is the kubelet's
+// (getContainersFromPods): the old pod's containers, its sandboxes, then those that only the new
+// pod contains.
 //
-// The kubelet knows no more than the two answers. Otherwise the steps of a container lead from what
-// was reported of it: each is reported once, whatever is listed of its state in between.
+// The kubelet knows no more than the two answers. Otherwise the steps of a container continue from
+// its last reported state: each step is reported once, whatever states are listed in between.
 func events(old, cur *pleg.Pod, over []passed, l *lives, at time.Time) []pleg.Event {
 	if same(old, cur) && len(over) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (d *diff) tell(c *pleg.Container, sandbox bool, from, to kind) {
 }
 
 // start reports the start of a container that no list showed running. If no event announced it, a
-// status may say when it was; none says it of a sandbox.
+// status may contain the time of the start, except for a sandbox.
 func (d *diff) start(c *pleg.Container, sandbox bool) {
 	t := stage.ContainerRan
 	if i := slices.IndexFunc(d.over, func(p passed) bool { return p.container.ID == c.ID }); i >= 0 {
@@ -120,7 +120,7 @@ func podEvent(t pleg.EventType, pod *pleg.Pod, at time.Time) pleg.Event {
 	return pleg.Event{Type: t, PodUID: pod.UID, PodName: pod.Name, PodNamespace: pod.Namespace, ObservedAt: at}
 }
 
-// markFound marks the events that describe what the first listing found of a pod.
+// markFound marks the events that describe the pod's state in the first listing.
 func markFound(told []pleg.Event, found *pleg.Pod) {
 	kinds := kindsOf(found)
 	for i := range told {

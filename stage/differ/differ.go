@@ -1,12 +1,13 @@
 // Package differ is the second stage: it keeps the old and the current record of
-// every pod and computes what changed between two answers. It may change in any version.
+// every pod and computes the changes between two answers. It may change in any version.
 //
 // [Differ.Run] waits for an input, lets the machine apply it (machine.go, answer.go, settle.go), and
 // carries out the effects. The record of a pod decides what follows from an input: it contains a
-// phase, and a few doors (record.go). Each of the other files answers one question: which events a
-// difference makes (diff.go), which containers came and went unseen (lives.go), when a hung pod is
-// tried again (quarantine.go), when a pod is inspected again whose status contradicts its list
-// (doubts.go), which listing waits for which pod (backlog.go), and what events let expect (expect.go).
+// phase, and a few methods for inputs (record.go). Each of the other files answers one question:
+// which events a difference makes (diff.go), which containers came and went unseen (lives.go), when
+// a hung pod is tried again (quarantine.go), when a pod is inspected again whose status contradicts
+// its list (doubts.go), which listing waits for which pod (backlog.go), and which changes events let
+// expect (expect.go).
 package differ
 
 import (
@@ -21,7 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Cache learns what an answer covers without an inspection.
+// Cache is told which pods an answer covers without an inspection.
 type Cache interface {
 	// Observe notes a listing that covers every pod except the pending pods. The slice is only
 	// lent, the pods may be kept.
@@ -43,7 +44,7 @@ type Options struct {
 	MaxQuarantine time.Duration
 	// Inspectors is the number of pods inspected at once.
 	Inspectors int
-	// KubeletEvents: events are those that two answers show, as in the kubelet.
+	// KubeletEvents: only differences between two answers cause events, as in the kubelet.
 	KubeletEvents bool
 	Logger        *slog.Logger
 	Metrics       instrument.Registry
@@ -71,7 +72,7 @@ type Differ struct {
 	hints    *mailbox.Box[*Announcement]
 
 	machine machine
-	// gone, cancel and marks hold what the other stages have not accepted yet.
+	// gone, cancel and marks contain messages that the other stages have not accepted yet.
 	gone        []stage.Change
 	cancel      []stage.Cancel
 	marks       []stage.Mark
@@ -92,7 +93,7 @@ func New(o Options) (*Differ, error) {
 
 // RequestReinspect requests an inspection of the pod at the next relist, whether or not
 // it changed, even if it is quarantined or its inspection hangs; without a change its
-// subscribers get a PodSync. A pod that the next relist does not show is not waited for.
+// subscribers get a PodSync. If the next relist does not show the pod, the request is dropped.
 func (d *Differ) RequestReinspect(uid pleg.PodUID) { d.requests.Put(request{uid, true, true}) }
 
 // RequestRetry ends the wait of a quarantined pod, and an inspection that hangs.
@@ -101,16 +102,16 @@ func (d *Differ) RequestRetry(uid pleg.PodUID) { d.requests.Put(request{uid, tru
 // EndWait ends the wait of a quarantined pod.
 func (d *Differ) EndWait(uid pleg.PodUID) { d.requests.Put(request{uid, false, false}) }
 
-// Announce notes a CRI event. A list that begins after Announce has returned answers it.
+// Announce notes a CRI event. A list that begins after Announce has returned serves the event.
 func (d *Differ) Announce(a Announcement) { d.hints.Put(&a) }
 
 // Quarantined returns the quarantined pods in the order in which their waits end.
 // The slice must not be modified.
 func (d *Differ) Quarantined() []pleg.Quarantined { return *d.quarantined.Load() }
 
-// Run compares every listing and every observation with the records and sends what changed,
-// until both channels are closed. It then closes Inspect and Marks, and returns once settled
-// is closed too.
+// Run compares every listing and every observation with the records and sends the changes, until
+// both channels are closed. It then closes Inspect and Marks, and returns once settled is closed
+// too.
 //
 // One select feeds the inspector and listens to it. While the inspector is busy,
 // changes wait in the queues, so that neither side ever waits for the other.

@@ -21,7 +21,7 @@ type doubt struct {
 	due  time.Time
 }
 
-// add notes that a status contradicts its list, once more perhaps.
+// add notes that a status contradicts its list, perhaps again.
 func (d *doubts) add(rec *record, now time.Time) {
 	next := &doubt{rec: rec, wait: d.first}
 	if i := d.of(rec); i >= 0 {
@@ -44,8 +44,8 @@ func (d *doubts) of(rec *record) int {
 	return slices.IndexFunc(d.pods, func(one *doubt) bool { return one.rec == rec })
 }
 
-// next returns a change of the first pod whose wait has ended, and that an answer has shown unchanged
-// since. If nothing happens, ask again at the time again; zero if never.
+// next returns a change of the first pod whose wait has ended and that an answer has shown unchanged
+// since. again is the time to call next again if no input comes; zero if never.
 func (d *doubts) next(now time.Time) (c *stage.Change, again time.Time) {
 	for _, one := range d.pods {
 		if one.due.After(now) {

@@ -7,8 +7,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// expectations are what events let expect of the lists of a pod, and what no event will announce. If
-// the newest answer does not show it after a while, the pod is listed again, later with a wait that doubles.
+// expectations are changes that a pod's lists must show soon, and that no event will announce. If the newest
+// answer does not show such a change after a while, the pod is listed again, later with a wait that doubles.
 // After mostWait the lists of all pods are enough.
 type expectations struct {
 	waits map[one]*expectation
@@ -39,9 +39,9 @@ const (
 )
 
 // The start of a container takes 0.1 to 1 s, and seconds on a busy node. A removed container that a list
-// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds, so the pod is
-// listed after the same wait, sameWaits times. A pod whose sandbox is ready may get its next container,
-// as after a restart, so it is listed half as often.
+// still shows is gone some 0.1 s later. A start and the end of a pod may take seconds: the wait doubles
+// only after sameWaits lists. A pod whose sandbox is ready may get its next container, as after a
+// restart, so it is listed half as often.
 const (
 	startWait = time.Second
 	goWait    = 300 * time.Millisecond
@@ -69,8 +69,8 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 	}
 }
 
-// answered notes what an answer lets expect that came while the event stream was up. A pod that had
-// ended in the answer before, as of a job, may stay for days.
+// answered notes the expectations that follow from an answer while the event stream is up. A pod
+// that had ended in the answer before, such as that of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
 	of := one{pod: rec.uid}
 	switch {
@@ -92,7 +92,7 @@ func (e *expectations) add(of one, what expected, wait time.Duration, now time.T
 	}
 }
 
-// check returns the pods to list again, because what was expected of them is not there.
+// check returns the pods to list again, because their lists do not show the expected change.
 func (e *expectations) check(records map[pleg.PodUID]*record, now time.Time) (again []pleg.PodUID) {
 	if e.next.IsZero() || e.next.After(now) {
 		return nil
@@ -117,8 +117,8 @@ func (e *expectations) check(records map[pleg.PodUID]*record, now time.Time) (ag
 	return again
 }
 
-// done reports whether the newest answer shows what is expected. A container that was created has to
-// be listed once.
+// done reports whether the newest answer shows the expected change. A container that was created has
+// to be listed once.
 func (x *expectation) done(rec *record, id pleg.ContainerID) bool {
 	var pod *pleg.Pod
 	if rec != nil {

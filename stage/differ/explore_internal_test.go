@@ -19,9 +19,9 @@ var runs = flag.Int("differ.runs", 2_000, "number of ways that TestExplore takes
 
 var large = flag.Bool("differ.large", false, "more may happen in the worlds of TestSmallWorlds")
 
-// smallWorlds are short lives of a pod with two containers and a sandbox, and what may happen meanwhile.
-// The first contains everything: two lists of all pods and a list of this pod, two CRI events, an inspection that
-// fails, hangs or contradicts the list, and a request.
+// smallWorlds are short lives of a pod with two containers and a sandbox, with the possible inputs. The first
+// contains everything: two lists of all pods and a list of this pod, two CRI events, an inspection that fails,
+// hangs or contradicts the list, and a request.
 var smallWorlds = map[string]struct {
 	history history
 	left    budget
@@ -38,8 +38,8 @@ var smallWorlds = map[string]struct {
 // TestSmallWorldsCopyAll fails if a field is new that clone or encode may have to know.
 func TestSmallWorldsCopyAll(t *testing.T) {
 	fields.Require(t, machine{}, "records absent early queue quarantines doubts backlog lives",
-		"moved found taken",     // for the report of what waits, see survivors_test.go
-		"streamUp expectations", // they only have pods listed
+		"moved found taken",     // for the report of waiting pods, see survivors_test.go
+		"streamUp expectations", // they only cause lists
 		"now do")                // of a step in progress
 	fields.Require(t, record{}, "phase old current asked named found unseen next sent need held replaced urgent asksEnd until owes listed",
 		"uid") // the same in all
@@ -61,9 +61,9 @@ func TestSmallWorldsCopyAll(t *testing.T) {
 		"tick last err") // the order of ticks counts; of the last step; ends the search
 }
 
-// TestSmallWorlds tries every order of what may happen in a few small worlds. In any of them a step of a
-// container is reported once and in order, what the first list found is marked, and nothing is said to be
-// as of a time at which it was something else. Wherever peace begins, all is reported in the end.
+// TestSmallWorlds tries every order of the possible inputs in a few small worlds. In each, a step of a
+// container is reported once and in order, events of the first list are marked, and the cache never
+// contains a wrong state for a time. If all faults end at any moment, everything is reported in the end.
 func TestSmallWorlds(t *testing.T) {
 	for name, tc := range smallWorlds {
 		t.Run(name, func(t *testing.T) {
@@ -79,8 +79,8 @@ func TestSmallWorlds(t *testing.T) {
 	}
 }
 
-// TestExplore takes random ways through a long life: for a moment the runtime does not know in which state a
-// container is, and in the end a new pod has the UID.
+// TestExplore takes random ways through a long life: for a moment the runtime does not know the state of a
+// container, and in the end a new pod uses the UID.
 func TestExplore(t *testing.T) {
 	long := historyOf(
 		"", "a=created /s=running", "a=running /s=running", "a=unknown /s=running", "a=exited b=running /s=running", "b=running /s=running",
@@ -102,7 +102,7 @@ func TestExplore(t *testing.T) {
 
 // explorer tries every order of the possible steps.
 type explorer struct {
-	// seen are the worlds that were explored, with what was left to happen: with less, nothing new happens.
+	// seen are the explored worlds with their remaining budget: with less, nothing new happens.
 	seen     map[uint64][]budget
 	peaceful map[uint64]struct{}
 	seed     maphash.Seed
@@ -185,12 +185,12 @@ func (w *world) clone() *world {
 	m.backlog.open = slices.Clone(m.backlog.open)
 	m.lives.told = maps.Clone(m.lives.told)
 	m.lives.removed = removed{maps.Clone(m.lives.removed.last), maps.Clone(m.lives.removed.before)}
-	m.expectations = expectations{waits: make(map[one]*expectation)} // they only have pods listed
+	m.expectations = expectations{waits: make(map[one]*expectation)} // they only cause lists
 	return &c
 }
 
-// encoder writes a world so that two worlds that behave alike are equal. Only the order of ticks counts,
-// and of most only whether they come after the begin of a list in progress.
+// encoder writes a world so that two worlds that behave alike are equal. Only the order of ticks counts.
+// For most ticks only their order relative to the begin of each list in progress counts.
 type encoder struct {
 	w      *world
 	out    []byte
@@ -225,7 +225,7 @@ func (e *encoder) after(tick uint64) {
 	}
 }
 
-// at writes which state of the history was true then.
+// at writes which state of the history was true at a time.
 func (e *encoder) at(t time.Time) {
 	n := 0
 	for n < e.w.at && e.w.until[n] <= uint64(t.Unix()) {

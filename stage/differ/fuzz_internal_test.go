@@ -29,9 +29,9 @@ func FuzzEvents(f *testing.F) {
 		want := serial.Events(old, cur)
 		same := func(got, want pleg.Event) bool {
 			if got.Type == pleg.ContainerCreated {
-				got.Type = stage.ContainerChanged // the reference has no name for it
+				got.Type = stage.ContainerChanged // the reference cannot name it
 			}
-			want.ObservedAt, want.Sandbox = time.Unix(1, 0), got.Sandbox // an id may be one, then the other
+			want.ObservedAt, want.Sandbox = time.Unix(1, 0), got.Sandbox // an id may be a container, then a sandbox
 			return got == want
 		}
 		got := events(old, cur, nil, &lives{}, time.Unix(1, 0))
@@ -42,8 +42,8 @@ func FuzzEvents(f *testing.F) {
 }
 
 // fuzzedPod returns a pod with one container for each byte, which encodes the id,
-// the state and whether it is a sandbox. If the first byte is 0xff, it returns nil. It has no id
-// twice, as the border leaves the second one out.
+// the state and whether it is a sandbox. If the first byte is 0xff, it returns nil. It contains no
+// id twice, because the border leaves the second one out.
 func fuzzedPod(bytes []byte) *pleg.Pod {
 	if len(bytes) > 0 && bytes[0] == 0xff {
 		return nil
@@ -64,8 +64,8 @@ func fuzzedPod(bytes []byte) *pleg.Pod {
 	return p
 }
 
-// What was reported of a container is not reported again, and what was not is, however lists showed
-// it in between.
+// A step of a container that was reported is not reported again, and one that was not is reported,
+// however lists showed the container in between.
 func TestEachStepIsReportedOnce(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reported    kind

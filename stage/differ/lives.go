@@ -17,26 +17,27 @@ const (
 )
 
 // lives observes how far each container was reported, and which containers came and went unseen:
-// between two answers, or between an event and an answer. It is the only place that knows.
+// between two answers, or between an event and an answer.
 type lives struct {
-	// begun is set by the first list that began with the event stream up: what a runtime announces
-	// before may be old.
+	// begun is set by the first list that began with the event stream up: earlier events may be
+	// old.
 	begun bool
 	heard int // containers in all of unseen.heard
 	lost  int // since the last step: not reported, as too many wait
-	// told is how far each container was reported that has not been removed; nil if events are the
-	// kubelet's.
+	// told is the last reported step of each container that has not been removed; nil if events are
+	// the kubelet's.
 	told    map[one]kind
 	removed removed
 }
 
-// one is a container or sandbox. The ids of a runtime are unique, those of an embedder may not be.
+// one identifies a container or sandbox. The ids of a CRI runtime are unique, those of an
+// embedder's runtime may not be.
 type one struct {
 	pod pleg.PodUID
 	id  pleg.ContainerID
 }
 
-// kubelet reports whether events are the kubelet's, which forgets what it has reported.
+// kubelet reports whether events are the kubelet's: the kubelet forgets reported steps.
 func (l *lives) kubelet() bool { return l.told == nil }
 
 // unseen is the part of lives for one pod.
@@ -55,8 +56,8 @@ type passed struct {
 	start     pleg.EventType
 }
 
-// life is a container that events announced as started, and that no list has shown. Of an event
-// it keeps what names the container, and when it came.
+// life is a container that events announced as started, and that no list has shown. It keeps from
+// an event the names of the container, and the tick.
 type life struct {
 	passed
 	heard uint64 // the tick of its first event
@@ -64,7 +65,7 @@ type life struct {
 
 // view is the knowledge of a pod when an answer came.
 type view struct {
-	// old is what was reported, shown the answer before.
+	// old is the reported pod, shown the pod in the answer before.
 	old, shown *pleg.Pod
 	// sent is the pod that is being inspected; nil if none is.
 	sent *pleg.Pod
@@ -72,8 +73,8 @@ type view struct {
 	waits bool
 }
 
-// answered takes the next answer about a pod, which began then: it may lack containers that the
-// one before showed, or that only events announced. Nothing is forgotten before it is reported.
+// answered takes the next answer about a pod, which began at then. It may lack containers that the
+// answer before showed, or that only events announced. These are kept until they are reported.
 func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 	if v.waits && v.shown != next && v.shown != v.sent {
 		l.overlooked(u, v, next)
@@ -88,8 +89,8 @@ func (l *lives) answered(u *unseen, v view, next *pleg.Pod, began uint64) {
 	})
 }
 
-// overlooked adds the containers that an answer showed running or exited, that neither the log nor the
-// inspection has, and that the next answer does not show as that.
+// overlooked adds the containers that an answer showed running or exited, if neither the log nor the
+// inspection contains that, and the next answer does not show it.
 func (l *lives) overlooked(u *unseen, v view, next *pleg.Pod) {
 	each(v.shown, func(c *pleg.Container, sandbox bool) {
 		if kindOf(c.State) < running || max(kindIn(v.old, c.ID), kindIn(v.sent, c.ID), kindIn(next, c.ID)) >= running {
@@ -122,7 +123,7 @@ func (u *unseen) pod() *pleg.Pod {
 	return u.passed[0].pod
 }
 
-// has reports whether only its life knows a container of the pod.
+// has reports whether a container of the pod is known only from its life.
 func (u *unseen) has(id pleg.ContainerID) bool {
 	return slices.ContainsFunc(u.passed, func(p passed) bool { return p.container.ID == id }) ||
 		slices.ContainsFunc(u.heard, func(l life) bool { return l.container.ID == id })
@@ -141,7 +142,7 @@ func (a Announcement) started() bool {
 	return h.UID != "" && h.Container != "" && h.Name != "" && (h.State == pleg.StateRunning || h.Status != nil && !h.Status.StartedAt.IsZero())
 }
 
-// hear returns the life that an event begins, and whether there is room for it.
+// hear returns the life that an event begins, and whether the limits allow it.
 func (l *lives) hear(a Announcement) (life, bool) {
 	if l.heard >= maxHeard {
 		l.lost++
@@ -158,8 +159,8 @@ func (l *lives) hear(a Announcement) (life, bool) {
 	return life{passed{pod, c, sandbox, pleg.ContainerStarted}, a.Tick}, true
 }
 
-// committed notes what a committed change reports. was and is are the pod before it and with it; it
-// also reports the first n of the containers that came and went.
+// committed notes the steps that a committed change reports. was and is are the pod before and
+// after the change. The change also reports the first n of the containers that came and went.
 func (l *lives) committed(u *unseen, uid pleg.PodUID, was, is *pleg.Pod, n int) {
 	gone := func(c *pleg.Container, _ bool) {
 		if !hasContainer(is, c.ID) {
@@ -171,7 +172,7 @@ func (l *lives) committed(u *unseen, uid pleg.PodUID, was, is *pleg.Pod, n int) 
 	for _, p := range u.passed[:n] {
 		gone(p.container, p.sandbox)
 	}
-	// What is reported as removed is not reported again for an event of before.
+	// A container that is reported as removed is not reported again for an earlier event.
 	u.passed = slices.DeleteFunc(u.passed[n:], func(p passed) bool { return l.removed.has(one{uid, p.container.ID}) })
 	if len(u.passed) == 0 {
 		u.passed = nil

@@ -18,8 +18,8 @@ type machine struct {
 	early []observation
 
 	queue []*record // pods that wait for an inspector
-	moved time.Time // when one was last accepted, or ended
-	// found is when the last pod of the queue was found, taken when one was last accepted.
+	moved time.Time // when a change was last accepted, or ended
+	// found is when the last pod of the queue was found, taken when a change was last accepted.
 	found, taken time.Time
 	quarantines  quarantines
 	doubts       doubts
@@ -82,12 +82,13 @@ func (m *machine) step(in input, now time.Time) effects {
 	return m.do
 }
 
-// patience is the time without a move after which the last pod of the queue comes first: where the
-// first ones hang, it may be well, and then shows that they do.
+// patience is the time without an accepted or ended change after which the last pod of the queue
+// comes first. If the first pods hang, the last one may be healthy, and its inspection then shows
+// that they hang.
 const patience = 500 * time.Millisecond
 
-// next returns the changes that the inspector may accept now: of a pod in the queue, and of one that
-// is in quarantine or in doubt. If nothing happens, it has another answer at the time again. It changes nothing.
+// next returns the changes that the inspector may accept now: of a pod in the queue, and of one that is in
+// quarantine or in doubt. again is when the result changes if no input comes. It changes nothing.
 func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.Time) {
 	retry, again = m.quarantines.next(len(m.queue) > 0, now)
 	if retry == nil && len(m.queue) == 0 {
@@ -107,7 +108,7 @@ func (m *machine) next(now time.Time) (inspect, retry *stage.Change, again time.
 	return inspect, retry, again
 }
 
-// late returns the change that was found after the last one was accepted; nil if there is none.
+// late returns the change that was found after the last change was accepted; nil if there is none.
 func (m *machine) late() *stage.Change {
 	if len(m.queue) == 0 || !m.found.After(m.taken) {
 		return nil
@@ -127,7 +128,7 @@ func (a accepted) apply(m *machine) {
 	rec.accepted(a.change)
 }
 
-// carryOut does what a door of a record asks for.
+// carryOut does the work that a method of a record returned.
 func (m *machine) carryOut(rec *record, do todo) {
 	if do.relist {
 		m.do.relist = append(m.do.relist, rec.uid)
@@ -154,7 +155,7 @@ func (m *machine) carryOut(rec *record, do todo) {
 
 // dequeue takes a pod out of the queue.
 func (m *machine) dequeue(rec *record) {
-	if m.queue[0] == rec { // without moving what may be thousands
+	if m.queue[0] == rec { // without moving the rest, which may be thousands
 		pop(&m.queue)
 		return
 	}
@@ -173,8 +174,8 @@ func (m *machine) release(rec *record, inspected bool) {
 // touch notes that the cache contains the newest answer.
 func (m *machine) touch(rec *record) { m.do.touch = append(m.do.touch, touch{rec.uid, rec.asked.At}) }
 
-// recordOf returns the record of a pod, a new one if there is none. It stays until a listing shows
-// that there is no such pod.
+// recordOf returns the record of a pod, a new one if there is none. The record stays until a
+// listing shows that there is no such pod.
 func (m *machine) recordOf(uid pleg.PodUID) *record {
 	rec := m.records[uid]
 	if rec == nil {

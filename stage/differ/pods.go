@@ -15,7 +15,7 @@ const (
 	changed
 	running
 	exited
-	never // of what the first listing found: an end that no list can show
+	never // of the first listing's state: an end that no list can show
 )
 
 func kindOf(s pleg.State) kind {

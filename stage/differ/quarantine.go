@@ -9,13 +9,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// firstDeadline is the timeout of the first retry. It doubles with each retry, but among many pods
-// for one retry at a time only, so that hung pods hand the slots on by themselves.
+// firstDeadline is the timeout of the first retry. It doubles with each retry. Among many pods only
+// one retry at a time gets the longer timeout, so that hung pods free their slots.
 const firstDeadline = 10 * time.Second
 
-// quarantines are the pods whose last inspection hung. A wait that doubles goes before each
-// retry, and pods that are well go first. Neither makes a pod wait longer than longest: half of
-// it is for the wait, half for a slot.
+// quarantines are the pods whose last inspection hung. A wait that doubles precedes each retry, and
+// healthy pods go first. No pod waits longer than longest: half of that is for the wait, half for a
+// slot.
 //
 // If an inspection only takes long before it fails, the runtime may be slow: such pods wait for a
 // relist period, and one of them is inspected at a time, as by the serial kubelet.
@@ -26,11 +26,11 @@ type quarantines struct {
 	slots int
 	// pods are in the order in which their waits end.
 	pods []*quarantine
-	// changed is set when what is published has changed.
+	// changed is set when the published list has changed.
 	changed bool
 }
 
-// quarantine is a pod in quarantine.
+// quarantine is the state of a quarantined pod.
 type quarantine struct {
 	pleg.Quarantined
 	rec *record
@@ -83,8 +83,8 @@ func (q *quarantines) wait(rec *record, until time.Time) {
 	q.changed = true
 }
 
-// release removes a pod that was inspected with success, or is gone, and returns what it was. After
-// a success others may succeed too: the next pod in line waits no longer.
+// release removes a pod that was inspected with success, or is gone, and returns its quarantine.
+// After a success others may succeed too: the next pod in line waits no longer.
 func (q *quarantines) release(rec *record, inspected bool, now time.Time) pleg.Quarantined {
 	i := q.of(rec)
 	was := q.pods[i].Quarantined
@@ -112,9 +112,9 @@ func (q *quarantines) patience(rec *record) time.Duration {
 }
 
 // next returns the retry of the first pod whose wait has ended and that an answer has shown since
-// its last inspection began: as after any failure, a retry inspects what the pod is then. It returns
-// nil if there is none. Pods that are well go first, but for no longer than the longest wait. If
-// nothing happens, ask again at the time again; zero if never.
+// its last inspection began: as after any failure, a retry inspects the pod as it is now. It returns
+// nil if there is none. Healthy pods go first, but for no longer than the longest wait. again is the
+// time to call next again if no input comes; zero if never.
 func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change, again time.Time) {
 	slow := slices.ContainsFunc(q.pods, func(h *quarantine) bool { return h.late && h.rec.busy() })
 	for _, h := range q.pods {
@@ -135,9 +135,9 @@ func (q *quarantines) next(othersWait bool, now time.Time) (retry *stage.Change,
 }
 
 // timeout returns the deadline of a retry; 0 is that of every inspection. Each pod is to be tried
-// within the longest wait, however many there are. One retry at a time may take longer (with a
-// single slot, one in each longest wait, for what the others leave of it): otherwise nothing would ever
-// end on a runtime that was stuck and now is slow.
+// within the longest wait, however many there are. One retry at a time may take longer (with a single
+// slot, one in each longest wait, for the time that the others leave): otherwise no retry would ever
+// end on a runtime that was stuck and is now slow.
 func (q *quarantines) timeout(h *quarantine, now time.Time) time.Duration {
 	if h.late {
 		return 0

@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// phase is where a pod is on the way from an answer to the log:
+// phase is the stage of a pod between an answer and the log:
 //
 //	   +----------------- committed ----------------+
 //	   v                                            |
@@ -16,15 +16,15 @@ import (
 //	                        ^                       |
 //	                        +--answer--- failed <---+
 //
-// From each of them an answer that lacks the pod leads to leaving, which needs no slot, and from
-// there to settled. If its pod is gone or replaced, an inspection is cancelled first.
+// In each phase, an answer that lacks the pod leads to leaving, which needs no slot, and then to
+// settled. If the pod is gone or replaced, its inspection is cancelled first.
 type phase uint8
 
 const (
 	settled    phase = iota // the log contains the newest answer
 	queued                  // next waits for a slot
 	inspecting              // sent is at the inspector
-	failed                  // its inspection failed; if it is held, next is its retry, once an answer has come
+	failed                  // its inspection failed; if it is held, next is its retry after the next answer
 	leaving                 // the pod is gone, sent is at the inspector
 )
 
@@ -37,9 +37,9 @@ const (
 	fresh      // a request: every status is fetched
 )
 
-// record is what the differ knows of one pod (the kubelet's podRecord). Its phase says what comes
-// next. answered, accepted, ended, requested and cut are its doors: what happened to the pod enters
-// by them, and they return the work to do. Only this file writes a record.
+// record is the differ's state of one pod (the kubelet's podRecord). Its phase decides what comes
+// next. Inputs about the pod enter by the methods answered, accepted, ended, requested and cut,
+// which return the work to do. Only this file writes a record.
 type record struct {
 	uid   pleg.PodUID
 	phase phase
@@ -63,9 +63,9 @@ type record struct {
 	need need
 	// held is set while the pod is in quarantine, during retries too.
 	held bool
-	// replaced is set once an inspection was not waited for because other containers use the UID.
-	// Until the pod is settled the next inspections are waited for: otherwise a pod that is
-	// replaced at each list gets no status.
+	// replaced is set once nobody waits for an inspection because other containers use the UID.
+	// Until the pod is settled the next inspections are not cancelled for that: otherwise a pod
+	// that is replaced at each list gets no status.
 	replaced bool
 	// urgent is set by a request until the next inspection: in quarantine, it does not wait for
 	// other pods. asksEnd is when a request last asked for the end of an inspection.
@@ -93,7 +93,7 @@ type todo struct {
 	relist  bool          // the pod is to be listed again
 	found   bool          // the answer shows a change
 	enqueue bool          // next waits for a slot
-	dequeue bool          // it does not wait any more
+	dequeue bool          // it no longer waits
 	cancel  bool          // nobody waits for the inspection
 	release bool          // out of quarantine
 	touch   bool          // the cache contains the newest answer
@@ -109,7 +109,7 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 		return todo{relist: asked.Began > r.asked.Began}
 	}
 	was := r.current
-	// The kubelet reports nothing of what one list alone has shown if the inspection fails.
+	// If the inspection fails, the kubelet reports no change that only one list has shown.
 	v := view{old: r.old, shown: was, waits: r.next != nil || r.busy() || r.phase == failed && !l.kubelet()}
 	if r.busy() {
 		v.sent = r.sent.pod
@@ -126,7 +126,7 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 	return do
 }
 
-// renew makes the change that waits one to the newest answer, which equals the one before.
+// renew makes the waiting change lead to the newest answer, which equals the one before.
 func (r *record) renew() {
 	r.next.Pod, r.next.Last, r.next.At = r.current, r.named, r.asked.At
 	for i := range r.next.Events {
@@ -150,9 +150,9 @@ func (r *record) accepted(c *stage.Change) {
 	r.need, r.urgent = none, false
 }
 
-// ended takes how the change at the inspector ended, and compares the pod with the newest answer. If
-// it failed, the record stays where it was: the next answer finds the change again, or the retry of
-// a pod that hangs. If the pod is gone, nobody waits for another inspection.
+// ended takes the end of the change at the inspector, and compares the pod with the newest answer.
+// If the inspection failed, the record stays where it was: the next answer finds the change again,
+// or the retry of a pod that hangs. If the pod is gone, nobody waits for another inspection.
 func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	switch how {
 	case stage.Hangs:
@@ -164,7 +164,7 @@ func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 		if r.owes > 0 {
 			r.owes = max(r.owes, r.sent.asked.Began+1)
 		}
-	case stage.Superseded: // what was being inspected is reported as it was listed
+	case stage.Superseded: // the inspected change is reported as it was listed
 		if r.sent.need == fresh {
 			r.need = fresh
 		}
@@ -214,8 +214,8 @@ func (r *record) requested(q request, listing uint64, l *lives) (do todo) {
 	return do
 }
 
-// cut notes that a request asks for the end of the inspection, and reports whether it may: once a
-// period is enough.
+// cut notes that a request asks for the end of the inspection, and reports whether it may: once in
+// each period.
 func (r *record) cut(period time.Duration, now time.Time) bool {
 	if !r.busy() || now.Sub(r.asksEnd) < period {
 		return false
@@ -224,8 +224,8 @@ func (r *record) cut(period time.Duration, now time.Time) bool {
 	return true
 }
 
-// consider decides what follows from the newest answer: nothing, an inspection, as soon as there
-// is a slot, or the end of the pod, which needs no inspection.
+// consider decides the consequence of the newest answer: nothing, an inspection as soon as there is
+// a slot, or the end of the pod, which needs no inspection.
 func (r *record) consider(listing uint64, l *lives) (do todo) {
 	if r.busy() {
 		do.cancel = r.obsolete()
@@ -237,7 +237,7 @@ func (r *record) consider(listing uint64, l *lives) (do todo) {
 		do.release, r.held = r.held, false
 	}
 	switch {
-	case c == nil: // only the order differs, or nothing was told of it
+	case c == nil: // only the order differs, or nothing was reported of it
 		r.settle()
 	case r.held: // nobody waits for it
 		c.Retry = true
@@ -301,10 +301,10 @@ func (r *record) change(l *lives) *stage.Change {
 	return &stage.Change{UID: r.uid, Pod: r.current, Last: r.named, At: at, Reinspect: r.need == fresh, Events: told}
 }
 
-// behind reports whether the pod is not settled as of a listing that began then.
+// behind reports whether the pod is not settled for a listing that began at this tick.
 func (r *record) behind(began uint64) bool { return r.named != nil && r.until.Began < began }
 
-// owesTo reports whether a listing that began then waits for the pod.
+// owesTo reports whether a listing that began at this tick waits for the pod.
 func (r *record) owesTo(began uint64) bool { return r.owes > 0 && r.owes <= began }
 
 // empty reports whether the pod is gone and nothing about it waits to be published.
@@ -315,13 +315,13 @@ func (r *record) empty() bool {
 // hear adds a life, which an event began.
 func (r *record) hear(h life) { r.unseen.heard = append(r.unseen.heard, h) }
 
-// shows reports whether an answer about the pod has shown that a container started, or an event has.
+// shows reports whether an answer about the pod, or an event, has shown that a container started.
 func (r *record) shows(id pleg.ContainerID) bool {
 	return isBeyondCreated(r.current, id) || isBeyondCreated(r.old, id) || isBeyondCreated(r.sent.pod, id) || r.unseen.has(id)
 }
 
-// obsolete reports whether nobody waits for an inspection, because nothing of what it inspects
-// exists any more: the pod is gone, or its UID belongs to a new pod.
+// obsolete reports whether nobody waits for an inspection, because the inspected pod no longer
+// exists: it is gone, or its UID belongs to a new pod.
 func (r *record) obsolete() bool {
 	if r.current == nil || r.sent.pod == nil {
 		return r.sent.pod != nil

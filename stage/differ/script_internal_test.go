@@ -30,8 +30,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	reinspect, request   the request of a caller
 //	wait DURATION        time passes
 //
-// What happens is written down: events, cancel, gone (the pod leaves), relist (of the pod alone),
-// soon (of all pods), covered or pending (a list of all, for the cache), touch, and mark.
+// The effects are recorded: events, cancel, gone (the pod leaves), relist (of the pod alone), soon
+// (of all pods), covered or pending (a list of all, for the cache), touch, and mark.
 var scripts = map[string]struct{ script, want string }{
 	"a pod starts, dies and is removed": {
 		"list a=running; inspect; ok; list a=exited; inspect; ok; list -; left; list -",
@@ -353,8 +353,8 @@ func hintOf(words string) pleg.Hint {
 	return h
 }
 
-// With many hung pods each retry but one gets less time, so that all are tried within the longest
-// wait.
+// With many hung pods, all retries except one get less time, so that all pods are tried within the
+// longest wait.
 func TestRetriesShareTheLongestWait(t *testing.T) {
 	now := time.Unix(0, 0)
 	for _, pods := range []int{1, 4, 40} {
@@ -377,7 +377,7 @@ func TestRetriesShareTheLongestWait(t *testing.T) {
 	}
 }
 
-// Only what the first list showed is marked as found, however late its change is committed.
+// Only the state in the first list is marked as found, however late the change is committed.
 func TestFoundByTheFirstList(t *testing.T) {
 	for script, want := range map[string]string{
 		"list a=running b=exited; inspect":                                "Started(a) Ran(b) Died(b)",
@@ -432,7 +432,7 @@ func TestQuarantineIsReported(t *testing.T) {
 }
 
 // The first of the queue is inspected next, and the last only once nothing was accepted and nothing ended for
-// a while: each move starts it again.
+// a while. Each accepted or ended change starts this time again.
 func TestLastOfTheQueueComesFirstAfterAPause(t *testing.T) {
 	m := newMachine(Options{RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 8})
 	start := time.Unix(1000, 0)

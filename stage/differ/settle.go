@@ -46,8 +46,8 @@ func (m *machine) failed(rec *record, s stage.Settled) {
 	}
 }
 
-// request is an input: what is asked for one pod, which is the end of its wait, of an inspection
-// that hangs, or a reinspection.
+// request is an input: a request for one pod. It asks for the end of a wait, for the end of an
+// inspection that hangs, or for a reinspection.
 type request struct {
 	uid            pleg.PodUID
 	cut, reinspect bool

@@ -26,12 +26,12 @@ func historyOf(states ...string) (h history) {
 	return h
 }
 
-// budget is what may happen in a world: lists of all pods, lists of the pod, events, inspections
-// that do not end well, and requests.
+// budget is the number of each kind of input in a world: lists of all pods, lists of the pod,
+// events, inspections that fail or hang, and requests.
 type budget struct{ all, one, events, troubles, requests int8 }
 
 // world is a runtime, an inspector and a cache around a machine, for one pod. At each moment its
-// choices are what may happen next. It is copied by clone, and compared by key.
+// choices are the possible next inputs. It is copied by clone, and compared by key.
 type world struct {
 	m       machine
 	history history
@@ -44,7 +44,7 @@ type world struct {
 
 	sent            *stage.Change // at the inspector
 	hangs, canceled bool          // it hangs, or is cancelled because its pod is gone
-	waited          bool          // since the pod was settled, one was not waited for
+	waited          bool          // an inspection was not waited for since the pod was settled
 	covered         time.Time     // the cache is as of then
 	leaving         *stage.Change
 	// first is the pod as the first list of all pods showed it; alone is set if that was the first answer,
@@ -53,7 +53,7 @@ type world struct {
 	first                    *pleg.Pod
 	told                     [mostContainers]kind
 	ran                      [mostContainers]bool // an answer that counted showed it running or exited, or an event announced it
-	vague                    [mostContainers]bool // one showed it in a state that the runtime does not know
+	vague                    [mostContainers]bool // an answer showed it in a state that the runtime does not know
 	last                     what
 	err                      error
 }
@@ -146,11 +146,11 @@ func (w *world) choices() (all []choice) {
 	return all
 }
 
-// quiet reports whether the machine has not seen what happened last: that the world went on, or a list
-// began. Only their order among what takes a tick matters, so that they come just before it.
+// quiet reports whether the last choice was invisible to the machine: the history went on, or a list
+// began. Only its order relative to choices that take a tick matters, so it comes just before one.
 func (w *world) quiet() bool { return w.last <= listBegins }
 
-// do has something happen.
+// do carries out a choice.
 func (w *world) do(c choice) {
 	w.last = c.what
 	switch c.what {
@@ -386,8 +386,8 @@ func (w *world) step(in input) {
 }
 
 // checkWait checks that the cache is as new as the newest answer once the pod is settled. Before, nobody waits
-// for an inspection if the pod is gone, or if other containers use its UID. Of those, the next one is waited
-// for: it gets a status.
+// for an inspection if the pod is gone, or if other containers use its UID. The next inspection of these is
+// waited for: the new pod gets a status.
 func (w *world) checkWait(rec *record) {
 	if rec == nil || rec.phase == settled {
 		w.waited = false
@@ -406,7 +406,8 @@ func (w *world) checkWait(rec *record) {
 	}
 }
 
-// inPeace has everything end well, and requires that nothing is left to do and nothing is missing.
+// inPeace makes everything end well, and requires that nothing is left to do and no event is
+// missing.
 func (w *world) inPeace() {
 	w.left, w.at = budget{all: 8}, len(w.history)-1
 	for n := range w.until[:w.at] {

@@ -37,7 +37,7 @@ type Options struct {
 // Dispatcher writes the log and the present state of the pods according to the events.
 type Dispatcher struct {
 	epoch   string
-	began   time.Time // zero of the times in the log
+	began   time.Time // the log counts its times from here
 	opts    Options
 	metrics *metrics
 	log     *log
@@ -52,9 +52,9 @@ type Dispatcher struct {
 
 	// The loop owns the fields below.
 
-	last    state // the last published, or what is to be published next
+	last    state // the last published state, or the next one
 	present present
-	// pods keeps the present state for the next of many subscribers; nil if it has changed.
+	// pods caches the present state for further subscribers; nil if it has changed.
 	pods []*presentPod
 	// warned are the subscribers that the log names as slow.
 	warned map[*Subscription]bool
@@ -87,9 +87,9 @@ func (d *Dispatcher) Position() pleg.Position {
 }
 
 // Subscribe adds a subscriber. It gets every event appended to the log after Subscribe has
-// returned, not one that is appended already and about to be published; if Run has not begun, it
-// gets all. Subscribe does not block and is safe for concurrent use. It returns an error if an
-// option is bad, and [pleg.ErrStopped] once Run has returned.
+// returned, but no event that was appended before and is not published yet. If Run has not begun,
+// it gets all events. Subscribe does not block and is safe for concurrent use. It returns an error
+// if an option is bad, and [pleg.ErrStopped] once Run has returned.
 func (d *Dispatcher) Subscribe(o pleg.SubscribeOptions) (*Subscription, error) {
 	f, err := check(&o)
 	if err != nil {
@@ -145,7 +145,7 @@ func (d *Dispatcher) appendWaiting(in <-chan stage.Outcome) {
 
 // append appends the events of an outcome.
 func (d *Dispatcher) append(o stage.Outcome) {
-	d.answer(d.callers.Take()) // who subscribed before it was sent must not miss it
+	d.answer(d.callers.Take()) // a subscriber from before it was sent must not miss it
 	d.pods = nil
 	labels, now := d.present.labels(o.UID, cmp.Or(o.Pod, o.Last)), d.now()
 	known := d.present[o.UID] != nil

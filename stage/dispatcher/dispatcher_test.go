@@ -54,7 +54,7 @@ func TestBeginning(t *testing.T) {
 					}
 					f.in <- o
 				}
-				found := outcome("a", "Started(c) Changed(d) Other(e)") // what only causes an inspection takes no number
+				found := outcome("a", "Started(c) Changed(d) Other(e)") // an event that only causes an inspection takes no number
 				found.Events[0].Replayed = true
 				publish(found, began(3))
 				f.mark(stage.Mark{Current: at(1)})
@@ -79,8 +79,8 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
-// A subscriber at any position within the log has lost nothing, and at any position before gets a
-// Gap.
+// A subscriber whose position is within the log misses nothing. A subscriber whose position is
+// before the log gets a Gap.
 func TestPlaceInTheLog(t *testing.T) {
 	const length = 8
 	for behind := range 2 * length {
@@ -103,7 +103,7 @@ func TestPlaceInTheLog(t *testing.T) {
 			if lag := s.Lag(); lag != (pleg.Lag{}) {
 				t.Errorf("the lag is %+v after everything was read", lag)
 			}
-			if behind > length { // what the log has of a time comes without a Gap
+			if behind > length { // events in the log since a time come without a Gap
 				requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Since: at(0)}), strings.Repeat("a:PodSync ", length)+":Synced()")
 			}
 		})
@@ -121,9 +121,9 @@ func inUse() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Subscribers of different speed, over many lives: what each got and what its gaps count adds up to
-// everything, a subscriber that stays within the log gets no Gap, and memory does not grow with what
-// was not read.
+// Subscribers of different speed, over many lives: the events of each and the numbers in its Gaps
+// add up to all events. A subscriber that stays within the log gets no Gap. Memory does not grow
+// with unread events.
 func TestThreeSpeeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const perSecond = 100
@@ -284,7 +284,7 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// At the end the channel says how much of the log its reader did not take.
+// At the end the channel reports how many events its reader did not take.
 func TestEventsAtTheEnd(t *testing.T) {
 	for events := range 5 {
 		testDispatcher(t, func(t *testing.T, f *fixture) {
@@ -311,8 +311,8 @@ func TestEventsAtTheEnd(t *testing.T) {
 	}
 }
 
-// What a publication costs does not grow with subscribers that do not read, and memory not
-// with the unread events.
+// The cost of a publication does not grow with subscribers that do not read, and memory does not
+// grow with unread events.
 func TestUnreadCostsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, history, discard)
@@ -337,7 +337,7 @@ func TestUnreadCostsNothing(t *testing.T) {
 
 var _ pleg.Subscription = (*dispatcher.Subscription)(nil)
 
-// What was sent before a mark is published before it, and a caller that waits for a list goes on
+// Outcomes from before a mark are published before it, and a caller that waits for a list continues
 // after that.
 func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 	for range 20 { // a select takes either channel
@@ -366,8 +366,8 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 	}
 }
 
-// A subscriber gets the newest mark once it got every event of before, and each once: also if
-// the mark came before the subscriber.
+// A subscriber gets the newest mark after every earlier event, and each mark once: also if the mark
+// came before the subscriber.
 func TestBookmarks(t *testing.T) {
 	testDispatcher(t, func(t *testing.T, f *fixture) {
 		s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})

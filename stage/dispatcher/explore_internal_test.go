@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// fact is an event of the history of TestSmallLogs, and what the labels of its pod are then.
+// fact is an event of the history of TestSmallLogs, with the labels of its pod at that time.
 type fact struct {
 	uid, id string
 	what    pleg.EventType
@@ -28,8 +28,8 @@ type fact struct {
 	last    bool
 }
 
-// facts are the events in the order of the log: fact n-1 has the number n. The second event happened before
-// the first; the pod b is gone in the end.
+// facts are the events in the order of the log: fact n-1 is number n. The second event happened before the
+// first; the pod b is gone in the end.
 var facts = []fact{
 	{"a", "c", pleg.ContainerStarted, "web", 2, false},
 	{"b", "d", pleg.ContainerStarted, "mail", 1, false},
@@ -82,10 +82,10 @@ func TestSmallLogsCopyAll(t *testing.T) {
 }
 
 // TestSmallLogs tries every order in which four events are appended and published, marks come, subscribers come,
-// read and leave, and the dispatcher stops. Each reader gets what it wants of the log once and in order, or a Gap
-// that counts it and the state of then, and never waits while there is something for it. Each subscriber is tried
-// alone, with every single step of it and of the loop; then all three, one after the other, once the first list is settled, with whole
-// turns of the loop and reads that take all there is.
+// read and leave, and the dispatcher stops. Each reader gets its wanted events once and in order, or a Gap that
+// counts them and then the present state. It never waits while there is something for it. First each subscriber
+// runs alone, with every single step of it and of the loop. Then all three run, one after the other, once the
+// first list is settled, with whole turns of the loop and reads that take all events.
 func TestSmallLogs(t *testing.T) {
 	for name, tc := range smallLogs {
 		for n, o := range tc.subscribers {
@@ -153,12 +153,12 @@ type logReader struct {
 	left    bool
 	ended   bool
 
-	last   uint64   // it has all that it wants up to this number, or knows that it missed it
+	last   uint64   // it got all wanted events up to this number, or a Gap for them
 	newest uint64   // the last event that was appended when it got its position
-	since  uint64   // of the events up to this number it wants only those since a time
+	since  uint64   // up to this number it wants only events since a time
 	gap    string   // the reason of the Gap that must come first
-	state  []uint64 // what must come of the state
-	syncs  bool     // Synced must come once it has the newest
+	state  []uint64 // the events of the state that must come
+	syncs  bool     // Synced must come after the newest
 	mark   int      // the last Bookmark
 	missed uint64
 }
@@ -311,7 +311,7 @@ func (r *logReader) stateOf(newest, until uint64) (state []uint64) {
 // lost returns whether the log does not contain an event any more.
 func (w *logWorld) lost(seq uint64) bool { return seq+uint64(len(w.d.log.ring)) <= w.appended }
 
-// place notes that the loop answers whoever waits for a position.
+// place notes that the loop answers a reader that waits for a position.
 func (w *logWorld) place() {
 	for i := range w.readers {
 		r := &w.readers[i]
@@ -323,7 +323,7 @@ func (w *logWorld) place() {
 		switch {
 		case r.placed:
 			r.gap = pleg.HistoryTooShort
-		case after.Epoch == "": // with Since it goes by what the log has when it begins to read
+		case after.Epoch == "": // with Since, the log at the first read counts
 			r.last = w.appended
 		case after.Epoch != w.d.epoch, after.Seq > w.appended:
 			r.gap = pleg.OtherEpoch
@@ -490,7 +490,7 @@ func (w *logWorld) check(r *logReader, ev *pleg.Event, ok bool, published uint64
 	return nil
 }
 
-// clone returns a copy that shares nothing that changes.
+// clone returns a copy that shares only constant parts.
 func (w *logWorld) clone() *logWorld {
 	c := *w
 	c.readers = slices.Clone(w.readers)
@@ -612,7 +612,7 @@ func (w *logWorld) encode(out []byte) []byte {
 	return out
 }
 
-// A replay has all that a ContainerCorrected says of an end.
+// A replay contains the end as a ContainerCorrected completed it.
 func TestReplayHasWhatWasCorrected(t *testing.T) {
 	code := int32(137)
 	died := pleg.Event{Seq: 1, Type: pleg.ContainerDied, ContainerID: "c", Image: "old", Reason: "Error"}

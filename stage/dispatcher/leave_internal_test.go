@@ -11,7 +11,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// Nothing is left of subscribers that have left and of pods that are gone.
+// No memory is kept for subscribers that have left, or for pods that are gone.
 func TestNothingIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(Options{History: 1, SlowAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)})

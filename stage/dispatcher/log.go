@@ -14,7 +14,7 @@ type entry struct {
 	at     time.Duration // when it was published, see [Dispatcher.now]
 }
 
-// state is what readers of the log know. It never changes: the loop publishes another state.
+// state is the readers' view of the log. It never changes: the loop publishes another state.
 type state struct {
 	newest uint64 // the number of the last event
 	// synced is set once the first list is settled: the events up to this number are the
@@ -69,8 +69,8 @@ func (l *log) oldest(first, last uint64) time.Duration {
 	return 0
 }
 
-// before returns the number just before the first event, of the events up to a number, that
-// happened at a time or later. If there is none, it returns that number.
+// before returns the number just before the first event that happened at a time or later, among the
+// events up to a number. If there is none, it returns that number.
 func (l *log) before(since time.Time, until uint64) uint64 {
 	for seq := l.first(until); seq <= until; seq++ {
 		if e := l.at(seq); e != nil && !happened(&e.event).Before(since) {
@@ -83,8 +83,8 @@ func (l *log) before(since time.Time, until uint64) uint64 {
 // first returns the number of the oldest event in the log if the newest is last.
 func (l *log) first(last uint64) uint64 { return last + 1 - min(last, uint64(len(l.ring))) }
 
-// happened returns when what an event describes took place. A pipeline that starts finds
-// what began and ended long before.
+// happened returns the time of the change that an event describes. A pipeline that starts finds
+// changes from long before.
 func happened(ev *pleg.Event) time.Time {
 	switch {
 	case ev.Type == pleg.ContainerStarted && !ev.StartedAt.IsZero():

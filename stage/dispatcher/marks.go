@@ -10,7 +10,7 @@ import (
 
 // bookmark is a Bookmark for the subscribers that ask for bookmarks.
 type bookmark struct {
-	seq     uint64 // what it counts on is this number or a lower number
+	seq     uint64 // the events that it covers end at this number or before
 	current time.Time
 	behind  []behind
 }
@@ -42,8 +42,8 @@ func (d *Dispatcher) mark(m stage.Mark) {
 	}
 }
 
-// currentFor returns the time of the newest listing of which everything about a subscriber's
-// pods has been published; zero if there is none.
+// currentFor returns the time of the newest listing whose changes of a subscriber's pods have all
+// been published; zero if there is none.
 func (b *bookmark) currentFor(s *Subscription) time.Time {
 	i := slices.IndexFunc(b.behind, func(b behind) bool {
 		return s.filter.WantsPod(b.pod.Namespace, b.pod.UID) && s.filter.WantsLabels(b.labels)

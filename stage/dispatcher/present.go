@@ -66,8 +66,8 @@ func (p *presentPod) add(e *entry) {
 	}
 }
 
-// replay returns what a filter wants of the state of pods, in the order of the numbers, up to the
-// number of an event.
+// replay returns the events of the state that a filter wants, in the order of the numbers, up to
+// the number of an event.
 func replay(pods []*presentPod, f *filter.Filter, until uint64) []*entry {
 	var wanted []*entry
 	for _, pod := range pods {

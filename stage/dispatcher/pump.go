@@ -55,8 +55,8 @@ func (p *pump) run(s *Subscription) {
 	}
 }
 
-// finish puts a Gap in the place of what the reader has not taken: what waits in the channel, and
-// all events behind it.
+// finish puts a Gap in the place of the events that the reader has not taken: the one in the
+// channel, and all later ones.
 func (p *pump) finish(s *Subscription, before uint64) {
 	select {
 	case <-p.events:

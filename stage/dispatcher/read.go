@@ -115,7 +115,7 @@ func (s *Subscription) wants(e *entry) bool {
 }
 
 // fallenOut asks for the present state, because the log has moved past the position. If no more
-// comes, the subscriber only learns what it missed.
+// events come, the subscriber only gets the Gap.
 func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	if !s.reader.seen.stopped && s.d.callers.Put(s) {
 		s.reader.placed = false
@@ -126,7 +126,7 @@ func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	return ev, true
 }
 
-// stopped returns the Gap that stands for the events after a number once no more come.
+// stopped returns the Gap in place of the events after a number, once no more events come.
 func (s *Subscription) stopped(after uint64) pleg.Event {
 	newest := s.d.log.state.Load().newest
 	ev := s.newMark(pleg.Gap, newest)

@@ -11,7 +11,7 @@ import (
 )
 
 // Subscription is a position in the log. Its reader reads the log, applies the filter and waits,
-// all in its own goroutine: the loop only says where it begins.
+// all in its own goroutine. The loop only sets its first position.
 type Subscription struct {
 	d       *Dispatcher
 	options pleg.SubscribeOptions
@@ -35,7 +35,8 @@ type Subscription struct {
 
 // reader is the state of the goroutine that reads a subscription; nobody else touches it.
 type reader struct {
-	// placed is set unless it waits for a position, seen is the last state that it has seen.
+	// placed is set unless the reader waits for a position. seen is the last state that it has
+	// seen.
 	placed bool
 	seen   *state
 	gap    *pleg.Event // comes next
@@ -51,7 +52,7 @@ type reader struct {
 // position is where a subscriber goes on.
 type position struct {
 	at, seq uint64 // where it reads on, and the last event that was published
-	// gap is the reason of the Gap that comes first, if any, and missed what it counts.
+	// gap is the reason of the Gap that comes first, if any, and missed its number of events.
 	gap    string
 	missed uint64
 	pods   []*presentPod // the state at seq, if it is needed

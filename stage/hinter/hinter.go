@@ -1,9 +1,9 @@
 // Package hinter lists single pods, because a CRI event, the kernel or a caller hints that
 // something happened to them. It may change in any version.
 //
-// A hint is never data: what it causes is a list, whose answer passes through the
-// same differ as the listings. The kubelet's Evented PLEG wrote the pod cache
-// from two places and lost that race for years (kubernetes#139262).
+// A hint is never data: it causes a list, whose answer passes through the same differ as the
+// listings. The kubelet's Evented PLEG wrote the pod cache from two places and lost that race for
+// years (kubernetes#139262).
 package hinter
 
 import (
@@ -55,8 +55,8 @@ type Hinter struct {
 	metrics  *metrics
 	requests *mailbox.Box[pleg.PodUID]
 
-	// due are the pods that wait for a list, requested is when it was last requested of
-	// each. busy are the pods being listed.
+	// due are the pods that wait for a list. requested is when the list of each was last requested.
+	// busy are the pods being listed.
 	due       []pleg.PodUID
 	requested map[pleg.PodUID]uint64
 	busy      map[pleg.PodUID]struct{}
@@ -181,8 +181,8 @@ func (h *Hinter) list(ctx context.Context, uid pleg.PodUID) listed {
 	return listed{stage.Observation{UID: uid}, true}
 }
 
-// finishRelist queues the answer that a worker got. A pod that was requested again
-// meanwhile is due again, because what was found may be too old.
+// finishRelist queues the answer that a worker got. A pod that was requested again meanwhile is due
+// again, because the answer may be too old.
 func (h *Hinter) finishRelist(l listed) {
 	delete(h.busy, l.UID)
 	if _, again := h.requested[l.UID]; again {

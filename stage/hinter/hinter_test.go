@@ -27,7 +27,7 @@ func TestRequestsOfOnePodShareOneList(t *testing.T) {
 		f.slow()
 		f.request("w x y z a a a b c d e") // four lists run at a time
 		time.Sleep(time.Minute)
-		f.requireCalls(4, 0) // until the differ has their answers
+		f.requireCalls(4, 0) // until the differ has received their answers
 		f.requireObserved(0, "w x y z")
 		f.requireObserved(time.Second, "a b c d")
 		f.requireObserved(time.Second, "e")

@@ -32,9 +32,10 @@ func observed[S any](statuses []S, has []*pleg.Container, id func(S) pleg.Contai
 }
 
 // fillFromStatus copies the image and the time of the start from the status into the events of
-// containers, and how and when a container ended into its end and its correction. If the container
-// was removed before this inspection, an earlier status may contain that. A [stage.ContainerRan]
-// becomes a start if the status says when it was, and otherwise is dropped.
+// containers, and the exit code, reason and time of an end into the events of the end and of its
+// correction. If the container was removed before this inspection, an earlier status may contain
+// these fields. A [stage.ContainerRan] becomes a start if the status says when it was, and
+// otherwise is dropped.
 func (i *Inspector) fillFromStatus(events []pleg.Event, status, last *pleg.PodStatus) []pleg.Event {
 	kept := events[:0]
 	for _, ev := range events {
@@ -78,9 +79,9 @@ func (i *Inspector) statusFor(ev *pleg.Event, status, last *pleg.PodStatus) *ple
 	return c
 }
 
-// corrections returns an event for each container of which the status knows what the event of an
-// earlier change did not: because the status before contradicted its list, or because the exit code
-// or the reason has changed since.
+// corrections returns an event for each container whose status completes the event of an earlier
+// change: because the status before contradicted its list, or because the exit code or the reason
+// has changed since.
 func (i *Inspector) corrections(c stage.Change, before contradicted, last, status *pleg.PodStatus) []pleg.Event {
 	var events []pleg.Event
 	for _, now := range status.Containers {
@@ -99,8 +100,8 @@ func (i *Inspector) corrections(c stage.Change, before contradicted, last, statu
 	return events
 }
 
-// keepRemoved makes the cache keep the final statuses of containers that the pod no
-// longer has. Both statuses may be nil: the pod is new, or gone.
+// keepRemoved makes the cache keep the final statuses of containers that the pod no longer
+// contains. Both statuses may be nil: the pod is new, or gone.
 func (i *Inspector) keepRemoved(last, status *pleg.PodStatus) {
 	if last == nil {
 		return
@@ -135,7 +136,7 @@ func networkEvents(c stage.Change, last, status *pleg.PodStatus, began time.Time
 		events = append(events, pleg.Event{
 			Type: t, PodUID: c.UID, PodName: c.Pod.Name, PodNamespace: c.Pod.Namespace,
 			ContainerID: s.ID, ContainerName: c.Pod.Name, Attempt: s.Attempt, Sandbox: true, ObservedAt: c.At,
-			// As the sandbox itself: it was there when the pipeline began.
+			// Replayed, as the sandbox itself: it existed when the pipeline began.
 			Replayed: slices.ContainsFunc(c.Events, func(ev pleg.Event) bool { return ev.Replayed && ev.ContainerID == s.ID }),
 		})
 	}

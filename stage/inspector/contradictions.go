@@ -36,8 +36,8 @@ func (c contradicted) find(id pleg.ContainerID) int {
 	return slices.IndexFunc(c.found, func(one pleg.Contradiction) bool { return one.Container == id })
 }
 
-// contradictions returns the containers and sandboxes that the status of a pod lacks, or has in
-// another state than the list. A list that does not know a state says nothing.
+// contradictions returns the containers and sandboxes that the status of a pod lacks, or shows in
+// another state than the list. An unknown state in a list contradicts nothing.
 func contradictions(pod *pleg.Pod, status *pleg.PodStatus) (found []pleg.Contradiction) {
 	add := func(c *pleg.Container, sandbox bool, state pleg.State, known bool) {
 		if c.State == pleg.StateUnknown || known && c.State == state {

@@ -29,8 +29,8 @@ func TestSmallSkiesCopyAll(t *testing.T) {
 }
 
 // TestSmallSkies tries every order in which four calls on two slots begin, end, are cancelled as their pods
-// are gone, return long after their end, or hang. At each moment the plan is what the design says, and it changes
-// no earlier than it says.
+// are gone, return long after their end, or hang. At each moment the plan follows the design. It changes no
+// earlier than it announced.
 func TestSmallSkies(t *testing.T) {
 	for name, s := range map[string]*sky{
 		"a new runtime":           {},
@@ -46,7 +46,7 @@ func TestSmallSkies(t *testing.T) {
 	}
 }
 
-// sky is the flights, and what a reader of the design notes of them.
+// sky is the flights, and the state of a second, simple implementation of the design.
 type sky struct {
 	flights flights
 	now     time.Time

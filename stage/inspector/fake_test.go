@@ -128,7 +128,7 @@ func (f *fixture) do(c stage.Change) (stage.Settled, stage.Outcome, bool) {
 	}
 }
 
-// end waits for the end of an inspection, and passes over inspections that hang and what says nothing.
+// end waits for the end of an inspection. It skips reports of hung inspections and empty ones.
 func (f *fixture) end() stage.Settled {
 	for s := range f.settled {
 		if s.How != stage.Hangs && s.How != stage.NoEnding {

@@ -34,7 +34,7 @@ type flight struct {
 	// overtaken is set once an inspection that began later has ended by itself in at most half of
 	// the age of this inspection.
 	overtaken bool
-	// superseded is set once it was cancelled because its pod is gone, cut once it was on
+	// superseded is set once it was cancelled because its pod is gone, cut once it was cancelled on
 	// request, reported once the differ knows that it hangs.
 	superseded, cut, reported bool
 }
@@ -44,8 +44,8 @@ func (f *flight) over(now time.Time) bool { return !now.Before(f.ends) }
 
 func (f *flight) age(now time.Time) time.Duration { return now.Sub(f.started) }
 
-// hung reports whether the inspection hangs. If none ends, none is hung: the runtime is
-// slow, as far as anyone can tell.
+// hung reports whether the inspection hangs. If none ends, none is hung: the runtime counts as
+// slow.
 func (f *flight) hung(now time.Time, hungAfter time.Duration) bool {
 	return f.overtaken && f.age(now) >= hungAfter
 }
@@ -66,10 +66,10 @@ type flights struct {
 	begun, cancelled int
 }
 
-// plan is what to do now, and when to ask again.
+// plan is the permitted steps, and when to ask again.
 type plan struct {
-	// begin and retry: another pod may be inspected, or a quarantined pod. late: only a pod whose change
-	// was found after the newest of the inspections began.
+	// begin and retry: another pod, or a quarantined pod, may be inspected. late: only a pod whose
+	// change was found after the newest of the inspections began.
 	begin, retry, late bool
 	cancel             *flight
 	// again is when the plan changes although nothing happens; zero if never.
@@ -96,7 +96,8 @@ func (s *flights) next(now time.Time) (p plan) {
 			}
 		}
 	}
-	// While none is known to hang, one slot is kept for a pod that comes later: it shows whether they do.
+	// While none is known to hang, one slot is kept for a later pod: its inspection shows whether the
+	// others hang.
 	kept := s.slots > 1 && well == len(s.all) && well == 2*s.slots-1
 	if kept || len(s.all) >= 2*s.slots {
 		p.late, p.cancel = kept, s.victim(&p, now)
@@ -104,17 +105,17 @@ func (s *flights) next(now time.Time) (p plan) {
 	}
 	// While nothing ends, one more begins: if it ends, the older ones hang.
 	p.begin = well < s.slots || p.due(s.moved.Add(s.hungAfter), now)
-	// Of retries that begin together, a slow runtime that serves the last call first serves only the
-	// newest: there they begin one after the other.
+	// A slow runtime that serves the last call first serves only the newest of several retries:
+	// there retries begin one after the other.
 	quick, apart := s.took < s.hungAfter, min(s.took, 2*s.hungAfter)
 	p.retry = p.begin && (retries == 0 || retries < s.slots/2 && (quick || p.due(s.moved.Add(apart), now)))
 	return p
 }
 
-// victim returns what to cancel, as all slots are taken: the oldest hung inspection, or else the
-// youngest of all. Never the oldest of all: a runtime that serves its calls in order works on it.
-// Few inspections that do not hang are cancelled: a slow runtime must not pay for what cannot be
-// known.
+// victim returns the inspection to cancel when all slots are taken: the oldest hung one, or else
+// the youngest of all. Never the oldest of all: a runtime that serves its calls in order works on
+// it. Few inspections that do not hang are cancelled: a slow runtime must not lose many inspections
+// to a guess.
 func (s *flights) victim(p *plan, now time.Time) *flight {
 	var hung, young, oldest *flight
 	for _, f := range s.all {

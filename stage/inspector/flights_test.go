@@ -96,8 +96,8 @@ func TestHungInspectionsTakeNoSlots(t *testing.T) {
 	})
 }
 
-// An inspection that took more than half of the age of an older inspection says nothing about it:
-// both may wait for the same thing.
+// An inspection that took more than half of the age of an older one does not show that the older
+// one hangs: both may wait for the same thing.
 func TestWhatIsOvertaken(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second time.Duration // begins a second later and takes this long
@@ -118,9 +118,9 @@ func TestWhatIsOvertaken(t *testing.T) {
 	}
 }
 
-// If every slot is taken and nothing ends, the youngest inspection is cancelled each four times
-// HungAfter, and the oldest never: a runtime that serves its calls in order works on it. If the
-// runtime answered before, it is more likely to be slow, and few are cancelled.
+// If every slot is taken and nothing ends, the youngest inspection is cancelled, once in four times
+// HungAfter. The oldest is never cancelled: a runtime that serves its calls in order works on it.
+// If the runtime answered before, it is more likely to be slow, and few are cancelled.
 func TestCancelledWhileNothingEnds(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before int // healthy pods
@@ -247,7 +247,7 @@ func TestLateError(t *testing.T) {
 	}
 }
 
-// On a slow runtime more than Inspectors are in flight only as long as none ends.
+// On a slow runtime more than Inspectors inspections are in flight only as long as none ends.
 func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const inspectors = 4

@@ -69,8 +69,8 @@ type Inspector struct {
 	flights      flights
 	workers      conc.WaitGroup // bounded by the flights, and one for each change that waits
 	results      chan result
-	// waiting is how many changes wait for what events say of their ends, at most one of each pod. Each
-	// comes back by told.
+	// waiting is how many changes wait for the events of their containers' ends, at most one of each
+	// pod. Each comes back by told.
 	waiting int
 	told    chan unsaid
 	// startedAt is when Run began, answered State.Answered.
@@ -106,7 +106,7 @@ type Inputs struct {
 // Run inspects pods, a bounded number at once, and immediately settles pods that are gone. For each
 // change Run writes the cache, then sends the outcome, then settles the change. It closes out and
 // settled and returns when Inspect is closed and every call of the runtime has returned.
-// Inspections end with ctx; what they then return is not an outcome.
+// Inspections end with ctx; their results then are no outcomes.
 func (i *Inspector) Run(ctx context.Context, in Inputs, out chan<- stage.Outcome, settled chan<- stage.Settled) error {
 	defer close(settled)
 	defer close(out)
@@ -184,7 +184,7 @@ type result struct {
 	cancelled bool
 }
 
-// inspect runs on a worker: it reads what never changes, and touches nothing that the loop owns.
+// inspect runs on a worker: it reads only fields that never change.
 func (i *Inspector) inspect(ctx context.Context, f *flight, last *pleg.PodStatus) result {
 	start := time.Now()
 	status, err := i.opts.Runtime.PodStatus(ctx, f.change.Pod, last, f.timeout)

@@ -25,7 +25,7 @@ func TestEventsHaveImageAndTimesOfTheStatus(t *testing.T) {
 		status   *pleg.ContainerStatus
 		image    string
 		from, to time.Time
-		code     bool // it has an exit code
+		code     bool // with an exit code
 	}{
 		"created":                       {event: pleg.Event{Type: pleg.ContainerCreated}, status: &pleg.ContainerStatus{ID: "c", Image: image}, image: image},
 		"started":                       {event: pleg.Event{Type: pleg.ContainerStarted}, status: running, image: image, from: started},
@@ -209,14 +209,14 @@ func TestHangIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Between the end of a hung inspection and the quarantine of its pod, no look may find the pod in
-// neither: it would count as failed, and the trouble as over.
+// Between the end of a hung inspection and the quarantine of its pod, the pod is always in one of
+// the two: otherwise it would count as failed, and the trouble as over.
 func TestHangIsVisibleUntilTheQuarantine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixtureWithBuffer(t, hanging(nil), inspector.Options{HungAfter: hungAfter}, 0)
 		f.inspect <- one("hung")
 		f.end()
-		synctest.Wait() // the differ applies what it received
+		synctest.Wait() // the differ applies its messages
 		if overdue := f.inspector.State().Overdue; len(overdue) != 1 {
 			t.Errorf("overdue %+v, want the inspection that hung", overdue)
 		}

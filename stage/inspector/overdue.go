@@ -13,7 +13,8 @@ type State struct {
 	// Overdue are the inspections in flight that are older than Options.HungAfter, the oldest
 	// first, without their calls.
 	Overdue []pleg.Inspection
-	// Contradictions are what lists and statuses say differently, the longest first.
+	// Contradictions are the containers and sandboxes whose lists and statuses differ, the longest
+	// first.
 	Contradictions []pleg.Contradiction
 	// Answered is when an inspection last succeeded, or failed before it was as old as
 	// Options.HungAfter; zero before the first.

@@ -8,8 +8,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// sayWait is the longest wait for an event that a list has overtaken, in ticks of which none comes while
-// this process is stopped. A process that gets 2 % of a CPU reads it up to a second later than the list.
+// sayWait is the longest wait for an event that a list has overtaken, in ticks. No tick comes while this
+// process is stopped. A process that gets 2 % of a CPU reads the event up to a second later than the
+// list.
 const (
 	sayWait  = 2 * time.Second
 	sayTicks = 20
@@ -19,13 +20,13 @@ const (
 type unsaid struct {
 	outcome stage.Outcome // its events are not filled
 	network []pleg.Event
-	// status and last are what the events are filled from; both may be nil.
+	// The events are filled from status and last; both may be nil.
 	status, last *pleg.PodStatus
 	settled      stage.Settled
 }
 
-// sayWhenKnown publishes a change. If it reports the end of a container that is removed, and an event
-// that is on its way may say how it ended, a worker waits for that first.
+// sayWhenKnown publishes a change. If it reports the end of a removed container, and an event that is
+// still to come may contain the exit code, a worker waits for that event first.
 func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	var ended []pleg.ContainerID
 	for _, ev := range u.outcome.Events {
@@ -47,8 +48,8 @@ func (i *Inspector) sayWhenKnown(ctx context.Context, u unsaid, out chan<- stage
 	})
 }
 
-// awaitEnds waits until more is known of each container, for sayTicks at most: what the runtime sent while
-// this process was stopped is still to be read.
+// awaitEnds waits until more is known of each container, for sayTicks at most: events that the runtime
+// sent while this process was stopped must still be read.
 func (i *Inspector) awaitEnds(ctx context.Context, ended []pleg.ContainerID, tick <-chan time.Time) {
 	left := sayTicks
 	for _, id := range ended {
@@ -71,5 +72,5 @@ func (i *Inspector) say(u unsaid, out chan<- stage.Outcome, settled chan<- stage
 	settled <- u.settled
 }
 
-// hasEnded reports whether a status says how its container ended; it may be nil.
+// hasEnded reports whether a status shows the end of its container; the status may be nil.
 func hasEnded(c *pleg.ContainerStatus) bool { return c != nil && c.State == pleg.StateExited }

@@ -10,7 +10,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// While the process is stopped, time passes and no ticks come: what the runtime sent is still read.
+// While the process is stopped, time passes and no ticks come: events that the runtime sent
+// meanwhile are still read.
 func TestEndWaitsForTicks(t *testing.T) {
 	for name, tc := range map[string]struct {
 		ticks int
@@ -51,7 +52,7 @@ func TestEndWaitsForTicks(t *testing.T) {
 	}
 }
 
-// Of a pod that is gone nothing is kept.
+// No state of a pod that is gone is kept.
 func TestNothingIsKeptOfAGonePod(t *testing.T) {
 	i := &Inspector{
 		opts: Options{Cache: podcache.New()}, good: map[pleg.PodUID]*pleg.PodStatus{"p": {}},

@@ -10,8 +10,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// finishInspection writes and sends what a worker returned, and settles it. What the differ ended,
-// or the end of Run, is no answer of the runtime: the cache keeps the status before.
+// finishInspection writes and sends the result of a worker, and settles the change. An inspection
+// that the differ or the end of Run ended is no answer of the runtime: the cache keeps the status
+// before.
 func (i *Inspector) finishInspection(ctx context.Context, r result, out chan<- stage.Outcome, settled chan<- stage.Settled) {
 	f, c, now := r.flight, r.flight.change, time.Now()
 	i.flights.all = slices.DeleteFunc(i.flights.all, func(other *flight) bool { return other == f })
@@ -101,12 +102,12 @@ func (i *Inspector) remove(ctx context.Context, c stage.Change, out chan<- stage
 	}, out, settled)
 }
 
-// cancelInspection ends an inspection whose pod is gone, or that hangs and that somebody asks
-// for.
+// cancelInspection ends an inspection whose pod is gone, or that hangs while a request for the pod
+// comes.
 func (i *Inspector) cancelInspection(c stage.Cancel, now time.Time) {
 	f, s := i.flights.find(c.UID), &i.flights
 	switch {
-	case f == nil || f.superseded: // each list says so
+	case f == nil || f.superseded: // each list reports it
 	case c.Gone:
 		f.superseded = true
 		s.cancel(f, now, fmt.Errorf("the pod is gone, cancelled after %v", f.age(now).Round(time.Millisecond)))

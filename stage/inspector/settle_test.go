@@ -13,7 +13,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// What the differ ends is no answer of the runtime: the cache keeps the status before.
+// An inspection that the differ ends is no answer of the runtime: the cache keeps the status
+// before.
 func TestCancelledInspection(t *testing.T) {
 	const old = 3 * hungAfter
 	cut := stage.Settled{How: stage.FailedLate}
@@ -21,7 +22,7 @@ func TestCancelledInspection(t *testing.T) {
 		cancel    stage.Cancel
 		age       time.Duration
 		overtaken bool
-		want      stage.Settled // without what all have; zero if it goes on
+		want      stage.Settled // without the common prefix; zero if it goes on
 	}{
 		"its pod is gone":      {stage.Cancel{Gone: true}, 1, false, stage.Settled{How: stage.Superseded}},
 		"on request":           {stage.Cancel{After: old}, old, false, cut},
@@ -88,7 +89,7 @@ func TestCacheIsWrittenBeforeTheOutcomeAndSettledAfter(t *testing.T) {
 	})
 }
 
-// The cache stays readable after Run, with what was known last.
+// The cache stays readable after Run, with its last content.
 func TestEndOfRunFailsNoInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})

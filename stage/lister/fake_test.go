@@ -51,7 +51,7 @@ func newFixture(t *testing.T, rt *plegtest.Runtime, period time.Duration) *fixtu
 	return newFixtureWith(t, rt, nil, period, 0)
 }
 
-// newFixtureWith has room for some listings that nobody receives.
+// newFixtureWith buffers some listings that nobody receives.
 func newFixtureWith(t *testing.T, rt *plegtest.Runtime, prober pleg.Prober, period time.Duration, room int) *fixture {
 	t.Helper()
 	f := &fixture{runtime: rt, metrics: prometheus.NewPedanticRegistry(), listings: make(chan stage.Listing, room), start: time.Now()}

@@ -23,7 +23,7 @@ type Runtime interface {
 // Options configure a [Lister]. The durations must be positive.
 type Options struct {
 	Runtime Runtime
-	// Prober is asked while no list is due for long; nil if there is none.
+	// Prober is asked while the next list is far away; nil if there is none.
 	Prober pleg.Prober
 	Ticks  *stage.Ticks
 	// RelistPeriod is the time from the end of one list to the start of the next.
@@ -57,16 +57,16 @@ type Lister struct {
 	// callers wait for the next list that begins.
 	callers []chan<- error
 	// pods is the newest listing. broke is set by a failed list, and by a change of the event stream,
-	// until the next listing; doubted once a list lacked every pod after that.
+	// until the next listing. doubted is set while broke is, once a list lacked every pod.
 	pods           []*pleg.Pod
 	broke, doubted bool
 }
 
-// request asks the lister for a list, or tells it a fact. One that waits in the mailbox covers the same that
-// comes after it.
+// request asks the lister for a list, or reports a fact. A request that waits in the mailbox covers later
+// equal ones.
 type request struct {
 	what what
-	// caller waits for the list. tick tells changes of the stream apart: each one counts.
+	// caller waits for the list. tick distinguishes changes of the stream: each one counts.
 	caller chan<- error
 	tick   uint64
 }
@@ -111,8 +111,8 @@ func (l *Lister) RelistNow() { l.requests.Put(request{what: listNow}) }
 // with events applies.
 func (l *Lister) RelistSoon() { l.requests.Put(request{what: listSoon}) }
 
-// StreamUp reports that the event stream is up, or that it has ended. A list follows at once,
-// for what happened before, or was lost with it.
+// StreamUp reports that the event stream is up, or that it has ended. A list follows at once, to
+// find changes from before, or whose events were lost.
 func (l *Lister) StreamUp(up bool) {
 	r := request{what: streamDown, tick: l.opts.Ticks.Next()}
 	if up {
@@ -166,7 +166,7 @@ func (l *Lister) Run(ctx context.Context, out chan<- stage.Listing) error {
 		}
 		l.schedule.listEnded(time.Now())
 		if l.doubted || l.last.Load().Took > longList && before <= longList {
-			l.schedule.requestSoon(time.Now()) // the runtime may answer otherwise, or at once again
+			l.schedule.requestSoon(time.Now()) // the runtime may answer differently now, or promptly again
 		}
 	}
 	return context.Cause(ctx)

@@ -6,9 +6,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
 )
 
-// maxRequestPause bounds the time between two lists on request. RelistPeriod may be
-// much longer, and then a request should not wait for so long; one list a second is
-// what the kubelet does all the time.
+// maxRequestPause bounds the time between two lists on request. RelistPeriod may be much longer,
+// and a request should not wait for so long. The kubelet always makes one list a second.
 const maxRequestPause = time.Second
 
 // schedule says when the next list begins. It uses no clock; the loop owns it.
@@ -16,7 +15,7 @@ type schedule struct {
 	// period is the relist period without events, pause the time between two lists on
 	// request.
 	period, pause time.Duration
-	// ended is when the last list ended, answered when the last list or probe did.
+	// ended is when the last list ended, answered when the last list or probe ended.
 	ended, answered time.Time
 	// atOnce is set by a change of the event stream, requested by requests for a list at once, soon
 	// by requests for a list within the period. served is when a list for a request last ended:
@@ -48,7 +47,7 @@ const probePeriod = 2 * time.Second
 // probe returns when the next probe is due.
 func (s *schedule) probe() time.Time { return s.answered.Add(probePeriod) }
 
-// listEnded notes the end of a list, which served a request if that waited.
+// listEnded notes the end of a list, and whether it served a request.
 func (s *schedule) listEnded(now time.Time) {
 	s.ended, s.answered = now, now
 	if s.requested {

@@ -29,7 +29,7 @@ import (
 //	hints 4.5s         a list is requested at once every 100 ms until then
 //	status, recovered, logged TEXT   what the lister says
 //
-// Each list is written down by the second in which it began: with ! if it failed.
+// Each list is recorded as the second in which it began, with ! if it failed.
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
@@ -82,7 +82,7 @@ type script struct {
 	period   time.Duration
 
 	mu sync.Mutex // the lister runs beside the script
-	// each is what happens to each list, next to the next one, if it is not nil.
+	// each is the fault of each list, next that of the next list, if not nil.
 	each took
 	next *took
 	got  []noted
@@ -257,7 +257,7 @@ func TestMetrics(t *testing.T) {
 		f.next(t)
 		time.Sleep(period + 3*time.Second)
 		// A bubble starts at 2000-01-01 00:00:00 UTC. The third list began 2.2 s later, the fourth
-		// has been running for 3 s; each list after the first has an interval.
+		// has been running for 3 s; an interval is counted for each list after the first.
 		for name, want := range map[string]float64{
 			"pleg_last_seen_seconds": 946684802.2, "pleg_relist_errors_total": 1, "pleg_relist_running_seconds": 3,
 			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3,

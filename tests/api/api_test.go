@@ -1,5 +1,5 @@
 // Package api_test keeps a list of the exported API of each package that docs/operations.md
-// promises, so that a change of it is a decision.
+// promises, so that no change of the API goes unnoticed.
 package api_test
 
 import (

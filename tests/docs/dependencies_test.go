@@ -18,8 +18,8 @@ var library = []string{"", "/pleg", "/cache", "/cri", "/server", "/client", "/no
 
 const ours = "github.com/pleg-pipeline/pleg-pipeline"
 
-// An embedder pays for what docs/dev/dependencies.md names, and for nothing else: neither for what the
-// program or a fleet needs, nor for an HTTP server.
+// An embedder links only the modules that docs/dev/dependencies.md names: no dependency of the program
+// or of a fleet, and no HTTP server.
 func TestEmbeddingIsLight(t *testing.T) {
 	args := []string{"list", "-deps", "-f", `{{with .Module}}{{.Path}} {{$.ImportPath}} {{join $.Imports " "}}{{end}}`}
 	for _, path := range library {

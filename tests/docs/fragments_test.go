@@ -36,7 +36,7 @@ func _(%s) error {
 }
 `
 
-// names are those that fragments use without a declaration.
+// names are identifiers that fragments use without a declaration.
 var names = []struct{ name, is, uses string }{
 	{"ctx", "context.Context", "context"},
 	{"pipe", "*pipeline.Pipeline", ""},
@@ -47,8 +47,8 @@ var names = []struct{ name, is, uses string }{
 }
 
 // TestFragmentsCompile builds the Go fragments of the pages, each as the body of a function.
-// Full programs, a change to the kubelet's own source, and the nested module fleet have
-// tests of their own.
+// Other tests cover full programs, a change to the kubelet's own source, and the nested module
+// fleet.
 func TestFragmentsCompile(t *testing.T) {
 	dir := t.TempDir()
 	var sources []string
@@ -68,8 +68,8 @@ func TestFragmentsCompile(t *testing.T) {
 	build(t, os.DevNull, sources...)
 }
 
-// build builds sources. It uses the race detector if this test does: then most of what they
-// need is compiled already.
+// build builds sources. It uses the race detector if this test does: then most packages are
+// compiled already.
 func build(t *testing.T, to string, sources ...string) {
 	t.Helper()
 	args := []string{"build", "-o", to}

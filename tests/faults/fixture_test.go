@@ -19,7 +19,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// scenario says what happens to a simulated runtime. The seed determines the pods
+// scenario describes the changes and faults of a simulated runtime. The seed determines the pods
 // and their changes.
 type scenario struct {
 	seed       uint64
@@ -72,8 +72,8 @@ func newFixture(t *testing.T, s scenario) *fixture {
 	return f
 }
 
-// wait waits for a status of the pod that is newer than its last change. It must show every
-// container at least as far in its life as at the call, or that the inspection has failed.
+// wait waits for a status of the pod that is newer than its last change. Its containers must be at
+// least as far in their lives as at the call, or the inspection must have failed.
 func (f *fixture) wait(uid pleg.PodUID) {
 	f.waits.Go(func() {
 		time.Sleep(time.Millisecond) // the clock of the test stands still during a change

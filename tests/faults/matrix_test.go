@@ -52,7 +52,7 @@ const (
 	faultsUntil = 8900 * time.Millisecond
 	// healthAt is when Healthy is called, shortly before the fault ends.
 	healthAt = 8800 * time.Millisecond
-	// rest is long enough for a list, and for what waits for a list.
+	// rest is long enough for a list, and for the inspections after it.
 	rest = 6 * time.Second
 	// restAfterStream is the longest backoff of a stream, and the list after it.
 	restAfterStream = 25 * time.Second
@@ -103,7 +103,7 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-// regressions are mixes of faults each of which has found a bug.
+// regressions are mixes of faults. Each of them has found a bug.
 var regressions = map[string]scenario{
 	"late events": {seed: 4, pods: 3, containers: 2, rate: 3, faults: []row{
 		{simruntime.Fault{RPC: "ContainerStatus", Times: 1, Latency: latency(1417)}, 0, 6246 * time.Millisecond},
@@ -137,7 +137,7 @@ func TestRegressions(t *testing.T) {
 	}
 }
 
-// health is what Healthy must return shortly before the faults end.
+// health is the result that Healthy must return shortly before the faults end.
 type health int
 
 const (
@@ -181,8 +181,8 @@ func (s scenario) run(t *testing.T, want health) (spoiled int64) {
 	return spoiled
 }
 
-// reinspectDenied requests an inspection of each pod if a status call answered
-// NotFound for something that is listed: the pipeline believes that answer.
+// reinspectDenied requests an inspection of each pod if a status call returned NotFound for a
+// listed container or sandbox: the pipeline believes that answer.
 func (f *fixture) reinspectDenied() {
 	for _, fault := range f.scenario.faults {
 		if fault.Code != codes.NotFound {
@@ -218,8 +218,8 @@ type row struct {
 	from, until time.Duration
 }
 
-// errorCodes are the RPCs of a pipeline, and the codes that each fails with. They include texts
-// that have a meaning for a client of Kubernetes or gRPC.
+// errorCodes are the RPCs of a pipeline, and the codes that each fails with. Some texts mean
+// something to a client of Kubernetes or gRPC.
 var errorCodes = []struct {
 	rpc   string
 	codes []codes.Code
@@ -353,7 +353,7 @@ func (r row) modes() []pipeline.EventsMode {
 	return fit
 }
 
-// healthy is what Healthy returns shortly before the fault ends.
+// healthy returns the result that Healthy must return shortly before the fault ends.
 func (r row) healthy(when string) health {
 	kind := kind(r.Fault)
 	switch {
@@ -371,7 +371,7 @@ func isList(f simruntime.Fault) bool {
 	return strings.HasPrefix(f.RPC, "List")
 }
 
-// promised returns what the pipeline promises about the events of a scenario.
+// promised returns the promises about the events of a scenario.
 func promised(s scenario) promises.Stream {
 	p := promises.Stream{All: s.mode != pipeline.EventsOff}
 	for _, f := range s.faults {

@@ -34,7 +34,7 @@ type streamFault struct {
 	breaks int // after how many events each stream breaks
 	// all: every event arrives in the end, and no list of all pods is needed for it.
 	all bool
-	// lossy: lists of all pods find what no event announced.
+	// lossy: lists of all pods find the changes that no event announced.
 	lossy   bool
 	actions int // 200 if zero
 	// drops: the runtime's channel overflows, or no stream is open.

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// logLength is less than what a scenario publishes.
+	// logLength is less than the number of events in a scenario.
 	logLength = 80
 	// slowest is the longest pause of a slow subscriber after an event; timeToRead is enough for it.
 	slowest, timeToRead = 100 * time.Millisecond, 30 * time.Second
@@ -57,8 +57,8 @@ func newAudience(f *fixture) *audience {
 	return a
 }
 
-// subscribe returns a subscriber that pauses after each event, unless pause is nil. wants is what its
-// filter wants.
+// subscribe returns a subscriber that pauses after each event, unless pause is nil. wants is the part
+// of its filter about containers.
 func (a *audience) subscribe(o pleg.SubscribeOptions, wants func(promises.Pod, promises.Container) bool, pause func(), overSocket bool) *subscriber {
 	p := promised(a.f.scenario)
 	s := &promises.Stream{
@@ -81,7 +81,7 @@ func (a *audience) subscribe(o pleg.SubscribeOptions, wants func(promises.Pod, p
 }
 
 // unread adds a subscriber that reads one event, and the next once the pipeline has ended. It is in the
-// process: a socket has buffers that would read for it.
+// process: over a socket, buffers would read for it.
 func (a *audience) unread(o pleg.SubscribeOptions) {
 	s := a.subscribe(o, nil, func() { <-a.ended }, false)
 	s.stream.Unread = true
@@ -127,7 +127,7 @@ func (a *audience) change() {
 	}
 }
 
-// join adds a subscriber. In turn they begin at each kind of place.
+// join adds a subscriber. In turn they begin with a replay, at a position, and so on.
 func (a *audience) join() {
 	o := pleg.SubscribeOptions{Bookmarks: a.rng.IntN(2) == 0, Replay: a.rng.IntN(4) > 0}
 	switch a.joined++; a.joined % 4 {

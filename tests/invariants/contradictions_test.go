@@ -19,7 +19,7 @@ import (
 func TestContradictions(t *testing.T) {
 	for name, tc := range map[string]struct {
 		before, now string // what lists show
-		says        string // what the status says meanwhile
+		says        string // the state in the status meanwhile
 		events      string // with the corrections
 		named       string
 	}{

@@ -13,8 +13,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A change costs what changed, however many containers its pod has: with events two lists of the pod and
-// a status, by polling a status. The calls that are made without changes do not count.
+// The cost of a change does not depend on the number of containers in its pod: with events it is two
+// lists of the pod and a status, with polling a status. The calls that are made without changes do not
+// count.
 func TestChangeCostsWhatChanged(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

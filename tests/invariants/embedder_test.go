@@ -28,7 +28,7 @@ func (s store) Observe(at time.Time, pending []pleg.PodUID) {
 	s.Cache.Observe(at, pods)
 }
 
-// The embedder's store gets what the cache gets, before the event that it is about.
+// The embedder's store gets each write of the cache, before the event of that change.
 func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := podcache.New()
@@ -97,8 +97,8 @@ func (s blockingStore) Observe(at time.Time, pending []pleg.PodUID) {
 	s.store.Observe(at, pending)
 }
 
-// A store that blocks is named while the pipeline waits for it, and when Run returns, which it keeps from
-// returning for a moment only.
+// A store that blocks is named while the pipeline waits for it, and in the error of Run. It delays the
+// return of Run only for a moment.
 func TestStoreThatBlocksIsNamed(t *testing.T) {
 	for _, method := range []string{"Store.Set", "Store.Observe"} {
 		kit.Bubble(t, method, func(t *testing.T) {
@@ -129,7 +129,7 @@ func TestStoreThatBlocksIsNamed(t *testing.T) {
 	}
 }
 
-// A store that is slow for a moment is only waited for.
+// A store that is slow for a moment causes no error.
 func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own, release := podcache.New(), make(chan struct{})
@@ -148,8 +148,8 @@ func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
 	})
 }
 
-// A call of the runtime that ignores its context is named, and keeps Run from returning for a
-// moment only.
+// A call of the runtime that ignores its context is named. It delays the return of Run only for a
+// moment.
 func TestRunNamesTheCallThatIgnoresItsContext(t *testing.T) {
 	for method, block := range map[string]func(r *plegtest.Runtime, f plegtest.Fault){
 		"ListPods":    (*plegtest.Runtime).SetListFault,

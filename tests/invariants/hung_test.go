@@ -17,8 +17,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// timeOfOthers changes the pods of a node, of which some hang, spread evenly, and returns
-// when the last event of the others came.
+// timeOfOthers changes the pods of a node. Some of them hang, spread evenly. It returns when the
+// last event of the others came.
 func timeOfOthers(t *testing.T, hung, inspectors int) (took time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		p, events := startNode(t, pipeline.Options{Inspectors: inspectors}, nodePods)
@@ -50,9 +50,9 @@ func TestHungPodsDelayNoOther(t *testing.T) {
 	}
 }
 
-// Before anything has answered, slow and hung look the same, and a slow runtime must
-// not pay for that. The last pod of the queue comes first while nothing ends, so that the healthy
-// pods behind those that hang show that they do.
+// Before any inspection has ended, slow and hung look the same, and a slow runtime must not lose
+// inspections. While none ends, the last pod of the queue is inspected first: a healthy pod then
+// shows that the first ones hang.
 func TestFirstWaveHangs(t *testing.T) {
 	for _, tc := range []struct {
 		hung, others int
@@ -77,7 +77,7 @@ func TestFirstWaveHangs(t *testing.T) {
 	}
 }
 
-// While many pods hang from the start, a pod that is well and comes later is inspected at once, and no
+// While many pods hang from the start, a healthy pod that comes later is inspected at once, and no
 // call is cancelled for it.
 func TestLatePodWhileAllHang(t *testing.T) {
 	for _, hung := range []int{31, 33, 40, 60} {

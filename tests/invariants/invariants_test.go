@@ -1,6 +1,5 @@
-// Package invariants_test tests what design and docs/reliability.md promise if pods hang,
-// the runtime is slow, or the embedder's code misbehaves. Package model_test has the
-// invariants that hold for any history.
+// Package invariants_test tests the promises of docs/reliability.md: pods hang, the runtime is
+// slow, or the embedder's code misbehaves.
 package invariants_test
 
 import (
@@ -26,8 +25,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // nodePods is the number of pods of a node, as the kubelet allows by default.
 const nodePods = 110
 
-// startNode runs a pipeline that knows some running pods and is between two lists, and
-// subscribes to what comes then.
+// startNode runs a pipeline that knows some running pods and is between two lists. It then
+// subscribes.
 func startNode(t *testing.T, o pipeline.Options, pods int) (p *kit.Pipeline, events <-chan pleg.Event) {
 	t.Helper()
 	p = kit.New(t, o)

@@ -14,8 +14,7 @@ import (
 )
 
 // Synced means that the initial state is complete, also for a subscriber that came
-// before the first list. What the first list shows is replayed; what happens before
-// Synced is not.
+// before the first list. Events of the first list are replayed; later events before Synced are not.
 func TestSyncedMeansComplete(t *testing.T) {
 	const pods = 20
 	synctest.Test(t, func(t *testing.T) {
@@ -110,8 +109,9 @@ func TestBookmarksDespiteAHungPod(t *testing.T) {
 	})
 }
 
-// Subscribers have metrics under their name until the last of that name leaves. They show what
-// the slowest has not read, which is logged once, and what the log no longer had when it read.
+// Subscribers are measured by name until the last of that name leaves. The metrics count the events
+// that the slowest has not read, and the events that the log no longer contained. A slow subscriber
+// is logged once.
 func TestSlowSubscriberIsNamed(t *testing.T) {
 	var log kit.Log
 	synctest.Test(t, func(t *testing.T) {
@@ -163,8 +163,8 @@ func TestSlowSubscriberIsNamed(t *testing.T) {
 	})
 }
 
-// What a list showed of a pod that goes before an inspection of it has succeeded is reported, also
-// to whoever selects the pod by its labels.
+// If a pod goes before an inspection of it has succeeded, the changes that lists showed are
+// reported, also to a subscriber that selects the pod by its labels.
 func TestGonePodHasItsLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -66,9 +66,9 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	}
 }
 
-// No quarantined pod waits longer for its next try than MaxQuarantine and one list. This is so on
-// an idle node too, where nothing shows that retries hang. (If 100 of 110 hang, which take all
-// slots before any is overtaken, it is two or three minutes more.)
+// No quarantined pod waits longer for its next try than MaxQuarantine and one list. This also holds
+// on an idle node, where nothing shows that retries hang. (If 100 of 110 hang, they take all slots
+// before one is overtaken: then it takes two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}, {19, 1}, {28, 1}} {
 		hung := tc.hung
@@ -103,9 +103,9 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 	}
 }
 
-// A runtime that was stuck until every pod was in quarantine is not lost: if it then answers as before, all
-// pods are known within ten seconds, and do not wait for one another; if it takes longer than a first retry has,
-// at the serial pace.
+// A runtime that was stuck until every pod was in quarantine recovers. If it then answers as before, all pods
+// are known within ten seconds, without waiting for one another. If it takes longer than the timeout of a first
+// retry, pods become known at the serial pace.
 func TestRecoversFromAStuckRuntime(t *testing.T) {
 	for _, tc := range []struct {
 		pods, inspectors     int
@@ -178,7 +178,8 @@ func TestLateFailuresRecoverSoon(t *testing.T) {
 	}
 }
 
-// Forty of a hundred pods hang. The others change every second: their events are never late, and no list is.
+// Forty of a hundred pods hang. The others change every second: their events are never late, and neither are
+// lists.
 func TestHungPodsAreQuarantined(t *testing.T) {
 	const (
 		inspectors, hung, good = 8, 40, 60

@@ -36,7 +36,7 @@ func constant(d time.Duration) func(int) time.Duration {
 	return func(int) time.Duration { return d }
 }
 
-// tailed has a log-normal distribution whose p99 is 20 times the median.
+// tailed is log-normally distributed, with a p99 of 20 times the median.
 func tailed(median time.Duration) func(int) time.Duration {
 	return func(n int) time.Duration {
 		drawn := rand.New(rand.NewPCG(1, uint64(n))).NormFloat64()

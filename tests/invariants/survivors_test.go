@@ -56,7 +56,8 @@ func TestRequestEndsAHungInspection(t *testing.T) {
 	}
 }
 
-// Within a minute after a hang nothing says that the runtime is slow: what waited for it took its time.
+// Within a minute after a hang no finding says that the runtime is slow: the inspections that waited
+// for it took that long.
 func TestVerdictAfterAHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -65,7 +66,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 		thaw := make(chan struct{})
 		p.Runtime.SetInspectFault(func(context.Context) error {
 			<-thaw
-			time.Sleep(700 * time.Millisecond) // it works on what has waited
+			time.Sleep(700 * time.Millisecond) // it works on the inspections that waited
 			return nil
 		})
 		for _, uid := range kit.UIDs(8) {
@@ -134,8 +135,8 @@ func TestVerdictOfAShortThreshold(t *testing.T) {
 	})
 }
 
-// An empty status means that the pod is gone: one that runs is never delivered with it, also if its
-// inspections fail when the cache has its error.
+// An empty status means that the pod is gone. A running pod is never delivered with one, also if
+// its inspections fail and the cache contains the error.
 func TestEmptyStatusMeansGone(t *testing.T) {
 	for name, fault := range map[string]plegtest.Fault{"fails": plegtest.Fail(errShim), "hangs": plegtest.Hang, "fails late": func(context.Context) error {
 		time.Sleep(2 * time.Second)
@@ -163,8 +164,8 @@ func TestEmptyStatusMeansGone(t *testing.T) {
 	}
 }
 
-// A pod that failed and whose next inspection is overdue is one thing, not two. The process of the runtime is
-// named then, although lists succeed.
+// A pod whose last inspection failed and whose next one is overdue is reported once, not twice. The process
+// of the runtime is named then, although lists succeed.
 func TestFailedThenOverdue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -190,7 +191,7 @@ func TestFailedThenOverdue(t *testing.T) {
 	})
 }
 
-// processReporter is a runtime that knows its process, and works by a fallback perhaps.
+// processReporter is a runtime that reports its process, and perhaps a fallback.
 type processReporter struct {
 	pleg.Runtime
 	degraded error
@@ -200,7 +201,7 @@ func (r processReporter) Report() pleg.Report {
 	return pleg.Report{Degraded: r.degraded, Details: nodestate.State{Process: &nodestate.Process{PID: 41, Name: "containerd", State: "T"}}}
 }
 
-// A fallback is no news while the node is unhealthy for another reason.
+// A fallback is not reported while the node is unhealthy for another reason.
 func TestNotDegradedWhileUnhealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -218,7 +219,8 @@ func TestNotDegradedWhileUnhealthy(t *testing.T) {
 	})
 }
 
-// What a list shows is found from the first failure on, not only when the pod has waited for a second.
+// A lookup finds listed containers from the first failed inspection on, not only when the pod has
+// waited for a second.
 func TestLookupInTheFirstSecondOfAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -276,8 +278,8 @@ func TestPrefixOfARemovedContainer(t *testing.T) {
 	})
 }
 
-// A change that a list of the pod shows undone before its inspection began is settled at once, not with the
-// next list of all pods. While the inspection runs, such a list settles nothing.
+// If a list of the pod shows a change undone before its inspection began, the change is settled at once,
+// not with the next list of all pods. While the inspection runs, such a list settles nothing.
 func TestPendingEndsWithTheListThatSettlesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -15,8 +15,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Each rule about lists and inspections can fire: a runtime that does it gets the verdict. Package verdict
-// has the texts, of statuses that are made up.
+// Each rule about lists and inspections can fire: a runtime that breaks it gets the verdict. The tests of
+// package verdict cover the texts.
 func TestVerdictsOfRuntimes(t *testing.T) {
 	age := regexp.MustCompile(` since 00:00 \([^)]*\)`)
 	fails := plegtest.Fail(errors.New("no shim"))

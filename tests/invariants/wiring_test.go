@@ -22,7 +22,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// optionRow gives an option a value that is not the default, and sees it where it acts.
+// optionRow gives an option a value that is not the default, and checks its effect.
 type optionRow struct {
 	options pipeline.Options
 	before  func(*kit.Pipeline) // Start
@@ -30,7 +30,7 @@ type optionRow struct {
 	require func(*testing.T, *kit.Pipeline)
 }
 
-// Each option reaches its stage: a row gives it a value that no other option has.
+// Each option reaches its stage: a row gives it a value of its own.
 func TestOptionsReachTheirStages(t *testing.T) {
 	const unusual = 20 * time.Second
 	hangs := func(r *kit.Pipeline, pods int) {
@@ -340,7 +340,7 @@ func TestStatusesAreTheLastGoodOnes(t *testing.T) {
 	}
 }
 
-// One pod may hang for ever: what counts is since when a second one waits.
+// One pod may hang for ever: the time counts from when a second one waits.
 func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
@@ -361,8 +361,8 @@ func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	})
 }
 
-// A pod that only a list of itself has shown counts. What a hint says of a container that no list
-// shows is kept for a minute.
+// A pod that only a single-pod list has shown counts. The facts in a hint about a container that no
+// list shows are kept for a minute.
 func TestBetweenTwoLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -388,7 +388,7 @@ func TestBetweenTwoLists(t *testing.T) {
 	})
 }
 
-// A loop over the events that ends leaves no subscriber behind.
+// When a loop over the events ends, its subscriber is removed.
 func TestWatchLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := kit.New(t, pipeline.Options{})
@@ -410,7 +410,7 @@ func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// What was logged is in the log once Run has returned. A subscriber that does not read is named.
+// All records are in the log once Run has returned. A subscriber that does not read is named.
 func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log kit.Log

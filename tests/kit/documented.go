@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// CheckDocumented requires that the metrics of a registry follow Prometheus's rules, and
-// that the page lists exactly these of all metrics with the prefix.
+// CheckDocumented requires that the metrics of a registry follow Prometheus's rules, and that the
+// page lists exactly these metrics with the prefix.
 func CheckDocumented(t *testing.T, registry *prometheus.Registry, page, prefix string) {
 	t.Helper()
 	if problems, err := testutil.GatherAndLint(registry); err != nil || len(problems) > 0 {

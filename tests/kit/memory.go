@@ -44,7 +44,7 @@ func GRPC(server *grpc.Server) func(context.Context, net.Listener) error {
 	}
 }
 
-// Connect returns a gRPC connection to what dial reaches, until the test ends.
+// Connect returns a gRPC connection to the server that dial reaches, until the test ends.
 func Connect(t testing.TB, dial func(context.Context) (net.Conn, error), o ...grpc.DialOption) *grpc.ClientConn {
 	t.Helper()
 	conn, err := grpc.NewClient("passthrough:///localhost", append(o, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),

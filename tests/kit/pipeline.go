@@ -1,6 +1,6 @@
-// Package kit holds the helpers of the black-box tests, and what the tests of the stages
-// share with them: it runs a pipeline on a runtime and collects what subscribers get.
-// Package promises checks that.
+// Package kit contains the helpers of the black-box tests; the tests of the stages use some of
+// them. It runs a pipeline on a runtime and collects the events of subscribers. Package promises
+// checks these events.
 //
 // [Pipeline] runs on a [plegtest.Runtime], [Simulation] on a simulated CRI runtime.
 //
@@ -38,9 +38,8 @@ func Must(t testing.TB, err error) {
 	}
 }
 
-// Run calls run in a goroutine until stop is called or the test ends. stop cancels
-// the context and returns what run returned. At the end of the test that must be nil or
-// [context.Canceled].
+// Run calls run in a goroutine until stop is called or the test ends. stop cancels the context and
+// returns the error of run. At the end of the test the error must be nil or [context.Canceled].
 func Run(t testing.TB, run func(context.Context) error) (stop func() error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -68,7 +67,7 @@ type Pipeline struct {
 	*pipeline.Pipeline
 	Runtime *plegtest.Runtime
 	Metrics *prometheus.Registry
-	// Stop ends Run and returns what it returned. It is nil before Start.
+	// Stop ends Run and returns its error. Stop is nil before Start.
 	Stop func() error
 }
 
@@ -108,8 +107,8 @@ func (p *Pipeline) Start(t testing.TB) {
 	p.Stop = Run(t, p.Run)
 }
 
-// StartBetweenLists is Start, and then waits until the middle between two lists,
-// so that whatever the test does next happens at no list.
+// StartBetweenLists is Start, and then waits until the middle between two lists, so that the next
+// step of the test coincides with no list.
 func (p *Pipeline) StartBetweenLists(t testing.TB) {
 	t.Helper()
 	p.Start(t)

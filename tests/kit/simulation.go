@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
 )
 
-// Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one
-// subscriber gets all events, and a history records what the runtime did.
+// Simulation is a pipeline on a simulated CRI runtime, in the bubble of a test: one subscriber gets
+// all events, and a history records the changes of the runtime.
 type Simulation struct {
 	*Pipeline
 	Memory  // where the runtime serves
@@ -26,11 +26,11 @@ type Simulation struct {
 	t           testing.TB
 	stream      promises.Stream
 	subscriber  *Subscriber
-	corrections *Subscriber // which a replay has in the events
+	corrections *Subscriber // which a replay includes in the events
 	stopServing func() error
 }
 
-// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o has
+// Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains
 // the options of the client, in place of which the pipeline gets what around returns, if that is given.
 func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options, around ...func(*cri.Client) pleg.Runtime) *Simulation {
 	t.Helper()

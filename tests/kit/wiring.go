@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// RequireRows requires that a table has a row for each option of a struct: the name of the row begins with
-// the name of the field. A new option without one fails the test.
+// RequireRows requires a row in a table for each option of a struct: the name of the row begins with the
+// name of the field. A new option without a row fails the test.
 func RequireRows[Row any](t testing.TB, options any, rows map[string]Row) {
 	t.Helper()
 	names := slices.Collect(maps.Keys(rows))

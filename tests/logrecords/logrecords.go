@@ -1,5 +1,5 @@
-// Package logrecords checks what a receiver of OTLP has kept against docs/otlp.md. Each promise
-// is an error.
+// Package logrecords checks the records that a receiver of OTLP has kept against docs/otlp.md. Each
+// promise is an error.
 package logrecords
 
 import (
@@ -30,7 +30,7 @@ type Record struct {
 
 // epoch contains the records of one life of a pipeline.
 type epoch struct {
-	seen map[int64]bool // since the last Gap, and the highest of it
+	seen map[int64]bool // numbers since the last Gap, and the highest
 	high int64
 	last int64 // the highest number up to which everything came
 	// complete is true from the Synced that ends a replay until the next Gap.

@@ -91,7 +91,7 @@ func run(ctx context.Context, check bool, jobs int, parts []string) error {
 			defer func() { copies <- tree }()
 			verdict, err := m.try(ctx, tree, check)
 			if ctx.Err() != nil {
-				return ctx.Err() // what was killed is the test
+				return ctx.Err() // the test was killed
 			}
 			if err != nil {
 				verdict = "STALE    " + m.name + ": " + err.Error()
@@ -181,7 +181,7 @@ func (e *edit) add(kind byte, line string) {
 	}
 }
 
-// copyTree copies what git knows or would add into a folder.
+// copyTree copies the files that git knows or would add into a folder.
 func copyTree(tree string) error {
 	files, err := exec.Command("git", "ls-files", "-co", "--exclude-standard", "-z").Output()
 	if err != nil {
@@ -224,7 +224,7 @@ func (m *mutant) try(ctx context.Context, tree string, check bool) (string, erro
 		module = filepath.Dir(module)
 	}
 	if module == "kubelet" || module == "deploy" {
-		trim = "-trimpath=false" // it depends on so much that it uses what other tests have compiled
+		trim = "-trimpath=false" // its dependencies are many: it shares the build cache with other tests
 	}
 	args := []string{"test", "-v", "-vet=off", "-count=1", trim, "-ldflags=-s -w", "-timeout=60s", "-run=^" + m.test + "$", ".", "-args"}
 	test := exec.CommandContext(ctx, "go", append(args, m.flags...)...)
@@ -248,7 +248,7 @@ func exists(path string) bool {
 var reason = regexp.MustCompile(`(?m)^.*(_test\.go:\d+: |^panic: |deadlock).*$`)
 
 func (m *mutant) hasTest() error {
-	test, _, _ := strings.Cut(m.test, "/") // what follows is a subtest
+	test, _, _ := strings.Cut(m.test, "/") // the rest names a subtest
 	files, _ := filepath.Glob(filepath.Join(m.pkg, "*_test.go"))
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil && strings.Contains(string(text), "\nfunc "+test+"(") {

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// complete: each event that was published comes, or a Gap counts it or the replay stands for it;
-// and the events of each container end where its life did.
+// complete: each published event comes, a Gap counts it, or the replay includes it. The events of
+// each container end with the last step of its life.
 func (p part) complete() error {
 	known := len(p.published()) > 0
 	for _, ev := range p.events {
@@ -57,7 +57,7 @@ func (p part) due() map[pleg.PodUID][]uint64 {
 	switch {
 	case p.Merged:
 	case p.end.Type != "" && p.end.Reason != pleg.OtherEpoch:
-		until = p.end.Seq - p.end.Missed // what the Gap counts comes after that
+		until = p.end.Seq - p.end.Missed // the events that the Gap counts come after that
 	case !p.latest:
 		until = p.last().Seq
 	}
@@ -94,7 +94,7 @@ func (p part) delivered() error {
 }
 
 // replayedUpTo returns for each pod of a merged replay the number of the last event that the
-// replay includes. What is of the next epoch includes all.
+// replay includes. An event of the next epoch includes all.
 func (p part) replayedUpTo() map[pleg.PodUID]uint64 {
 	if !p.Merged {
 		return nil
@@ -144,8 +144,8 @@ func (p part) contiguous() error {
 	return nil
 }
 
-// wholeLives compares the events of each container with what it went through. Unless All is set, or
-// after a Gap, a container that came and went may have no events.
+// wholeLives compares the events of each container with its history. Unless All is set, or after a
+// Gap, a container that came and went may be without events.
 func (p part) wholeLives(lives map[container]life) error {
 	all := p.All && p.first
 	for c := range lives {
@@ -188,7 +188,7 @@ func (p part) present(lives map[container]life) error {
 	return nil
 }
 
-// replayed: the replay and what came before Synced add up to the state at its number.
+// replayed: the replay and the events before Synced add up to the state at the number of Synced.
 func (p part) replayed() error {
 	end := slices.IndexFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
 	if end < 0 || !p.replay {
@@ -209,7 +209,8 @@ func (p part) replayed() error {
 	return nil
 }
 
-// corrected returns an event with what a later ContainerCorrected adds to it: a replay has it so.
+// corrected returns an event with the fields of a later ContainerCorrected, as a replay contains
+// it.
 func corrected(ev, by pleg.Event) pleg.Event {
 	ev.Image, ev.StartedAt, ev.ExitCode, ev.Reason, ev.FinishedAt = by.Image, by.StartedAt, by.ExitCode, by.Reason, by.FinishedAt
 	return ev

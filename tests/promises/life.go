@@ -8,7 +8,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Step is how far a container or sandbox is in its life.
+// Step is a step in the life of a container or sandbox.
 type Step int
 
 // The steps that events report, in order. Before them a container is created.
@@ -22,7 +22,7 @@ const (
 // EventSteps are the steps that events report.
 var EventSteps = map[pleg.EventType]Step{pleg.ContainerStarted: Started, pleg.ContainerDied: Died, pleg.ContainerRemoved: Removed}
 
-// StateSteps are the steps of containers in a state.
+// StateSteps are the steps that containers in a state have reached.
 var StateSteps = map[pleg.State]Step{pleg.StateRunning: Started, pleg.StateExited: Died}
 
 type container struct {
@@ -80,13 +80,13 @@ func (p part) of(uid pleg.PodUID) string {
 	return strings.Join(last[max(0, len(last)-30):], "")
 }
 
-// History is how far each container and sandbox that ever existed has come.
+// History is the last step of each container and sandbox that ever existed.
 type History struct{ steps map[container]Step }
 
 // NewHistory returns an empty history.
 func NewHistory() *History { return &History{steps: make(map[container]Step)} }
 
-// Record adds what exists now. It must be called after every change.
+// Record adds the present containers and sandboxes. It must be called after every change.
 func (h *History) Record(truth Truth) {
 	for c := range h.steps {
 		h.steps[c] = Removed

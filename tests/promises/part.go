@@ -34,7 +34,7 @@ func (s *Stream) parts() (parts []part) {
 	return append(parts, p)
 }
 
-// each returns the check of a stream whose parts each keep a promise.
+// each returns a check that applies a promise to each part of a stream.
 func each(kept func(part) error) func(*Stream) error {
 	return func(s *Stream) error {
 		for _, p := range s.parts() {

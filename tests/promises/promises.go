@@ -1,10 +1,10 @@
-// Package promises checks what a subscriber got against docs/subscriptions.md. Each
-// promise is an error and one function. They read the stream of any subscriber: in the
-// process, at the other end of the gRPC service, or of one node of a fleet. The more is
-// known of the truth, the more is checked.
+// Package promises checks the events of a subscriber against docs/subscriptions.md. Each promise is
+// an error and one function. The functions read the stream of any subscriber: in the process, at
+// the other end of the gRPC service, or of one node of a fleet. The more a test knows of the truth,
+// the more they check.
 //
-// A [Stream] records the events. [History] is what the containers went through, [Truth]
-// what they are, and [State] what a subscriber makes of its events.
+// A [Stream] records the events. [History] contains the steps of the containers, [Truth] their
+// present state, and [State] the state that a subscriber rebuilds from its events.
 package promises
 
 import (
@@ -35,7 +35,7 @@ var (
 	ErrTruth     = errors.New("the cache differs from the runtime after the fault has ended")
 )
 
-// Promise is one of the promises, which says something about some streams.
+// Promise is one of the promises. It may apply to some streams only.
 type Promise struct {
 	Name   string
 	Broken error
@@ -74,23 +74,23 @@ var All = []Promise{
 
 func everybody(*Stream) bool { return true }
 
-// Stream is what one subscriber asked for and got, and what is known of the truth.
+// Stream contains the request and the events of one subscriber, and the known truth.
 type Stream struct {
-	// What the subscriber asked for. Wants is the part of its filter that concerns
-	// containers; nil wants all.
+	// The request of the subscriber. Wants is the part of its filter that concerns containers; nil
+	// wants all.
 	Replay, Bookmarks, Network bool
 	After                      pleg.Position
 	Types                      []pleg.EventType
 	Wants                      func(Pod, Container) bool
 
-	// Cache, if it is not nil, is compared with each event as it comes. A subscriber that
-	// is Late may read of a pod that has gone since and is there again.
+	// Cache, if it is not nil, is compared with each event as it comes. A subscriber that is Late
+	// may read events of a pod that has gone since and is there again.
 	Cache Cache
 	Late  bool
 	// State is rebuilt as events come.
 	State State
-	// Events are the events that came, and Breaks how many had come when the connection was lost:
-	// then a resumed stream repeats Synced.
+	// Events are the events that came. Breaks are their numbers when the connection was lost: a
+	// resumed stream then repeats Synced.
 	Events []pleg.Event
 	Breaks []int
 
@@ -102,8 +102,8 @@ type Stream struct {
 	Published func(epoch string) []pleg.Event
 	// AtLeast are containers that existed before the subscription and still do.
 	AtLeast Truth
-	// History is what the containers went through, Truth what they are, Cached what the
-	// cache says.
+	// History contains the steps of the containers, Truth their present state, Cached the content
+	// of the cache.
 	History *History
 	Truth   Truth
 	Cached  []cache.Entry
@@ -120,7 +120,7 @@ type Stream struct {
 	Unread bool
 	// NoSync: no pod was reinspected without a change, so that no PodSync comes.
 	NoSync bool
-	// All: the history shows every step, also steps between two lists.
+	// All: the history contains every step, also steps between two lists.
 	All bool
 	// Repeats: a container may start or die twice in a row, because its state was not
 	// known meanwhile.
@@ -181,8 +181,8 @@ func (s *Stream) Check() error {
 	return errors.Join(broken...)
 }
 
-// Forget drops the events, for a stream that does not end. It follows a Check that found
-// that the subscriber got everything: from then on it knows the truth.
+// Forget drops the events, for a stream that does not end. Call it after a Check that found that
+// the subscriber got everything: from then on the subscriber knows the truth.
 func (s *Stream) Forget() {
 	parts := s.parts()
 	if last := parts[len(parts)-1].last(); last.Seq > 0 {

@@ -54,7 +54,7 @@ func replay(seqs ...int) []pleg.Event {
 	return events
 }
 
-// ofNext returns a replayed event of the epoch that follows.
+// ofNext returns a replayed event of the next epoch.
 func ofNext(seq int) []pleg.Event {
 	return with(replay(seq)[0], func(ev *pleg.Event) { ev.Epoch = "next" })
 }
@@ -86,7 +86,7 @@ func look(uid pleg.PodUID) (*pleg.PodStatus, error) {
 	return status, nil
 }
 
-// knowing sets all that can be known of a stream.
+// knowing sets all known facts of a stream.
 func knowing(change func(*promises.Stream)) func(*promises.Stream) {
 	return func(s *promises.Stream) {
 		s.Epoch, s.Truth, s.NoSync, s.All = epoch, present, true, true
@@ -104,7 +104,7 @@ func knowing(change func(*promises.Stream)) func(*promises.Stream) {
 	}
 }
 
-// publishedOnly sets what was published, and nothing else that can be known.
+// publishedOnly changes a stream of which only the published events are known.
 func publishedOnly(change func(*promises.Stream)) func(*promises.Stream) {
 	return knowing(func(s *promises.Stream) {
 		s.Truth, s.History = nil, nil
@@ -120,7 +120,7 @@ func resumes(after uint64, of string) func(*promises.Stream) {
 	return func(s *promises.Stream) { s.After = pleg.Position{Epoch: of, Seq: after} }
 }
 
-// corrects is as publishedOnly, but the exit code of the last end was published later.
+// corrects is publishedOnly with an exit code of the last end that was published later.
 func corrects(replay bool) func(*promises.Stream) {
 	return publishedOnly(func(s *promises.Stream) {
 		without := with(published[6], func(ev *pleg.Event) { ev.ExitCode = nil })

@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// State rebuilds from the events of one subscriber what runs on a node, by the
-// rules of docs/subscriptions.md. It is not safe for concurrent use.
+// State rebuilds the state of a node from the events of one subscriber, by the rules of
+// docs/subscriptions.md. It is not safe for concurrent use.
 type State struct {
 	// Wants reports whether the subscriber's filter lets through the events of a
 	// container; if nil, of all.
@@ -81,8 +81,7 @@ func (s *State) look(uid pleg.PodUID, status *pleg.PodStatus, err error) {
 	s.set(uid, running)
 }
 
-// hasEvent reports whether a container's state has an event: created and unknown
-// have none.
+// hasEvent reports whether events report a container's state: created and unknown are not reported.
 func hasEvent(c Container) bool { return c.State == pleg.StateRunning || c.State == pleg.StateExited }
 
 // Diff says in lines how the state differs from the truth.

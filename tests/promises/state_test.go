@@ -14,8 +14,8 @@ func truth(state pleg.State) promises.Truth {
 	return promises.Truth{"p": {Namespace: "n", Containers: map[pleg.ContainerID]promises.Container{"c": {State: state}}}}
 }
 
-// A PodSync takes the state from the cache; if the inspection had failed, the next event
-// of the pod does.
+// After a PodSync the state comes from the cache; if the inspection had failed, it comes from the
+// cache at the pod's next event.
 func TestStateFollowsPodSyncs(t *testing.T) {
 	var status *pleg.PodStatus
 	err := errors.New("the inspection failed")
@@ -71,7 +71,7 @@ func TestTruthDiffersFromCache(t *testing.T) {
 	}
 }
 
-// A stream that does not end forgets its events, and still knows what its filter lets through.
+// A stream that does not end forgets its events, and still knows which containers its filter wants.
 func TestForget(t *testing.T) {
 	now := func(c, other pleg.State) promises.Truth {
 		return promises.Truth{"p": {Containers: map[pleg.ContainerID]promises.Container{"c": {State: c}, "s": {Sandbox: true, State: other}}}}

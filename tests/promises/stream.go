@@ -14,8 +14,8 @@ import (
 // is slewed.
 const moment = time.Microsecond
 
-// ordered: what was observed of a pod never gets older (unless the clocks of nodes are
-// set), and each event is what was published under its number.
+// ordered: the observations of a pod never get older (unless the clocks of nodes are set), and each
+// event equals the published one with its number.
 func (p part) ordered() error {
 	observed := make(map[pleg.PodUID]pleg.Event)
 	slack := time.Duration(0)
@@ -126,7 +126,7 @@ func (s *Stream) Replaying() bool {
 	return p.replay && !slices.ContainsFunc(p.events, func(ev pleg.Event) bool { return ev.Type == pleg.Synced })
 }
 
-// bookmarks: they never get older, and what comes after a bookmark is newer.
+// bookmarks: they never get older, and events after a bookmark are newer.
 func (p part) bookmarks() error {
 	var mark time.Time
 	for _, ev := range p.events {

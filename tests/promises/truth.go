@@ -28,11 +28,11 @@ type Container struct {
 	// ExitCode and Reason are set if the container has exited.
 	ExitCode int32
 	Reason   string
-	// IP is the primary address of a sandbox that is ready; empty if it has none.
+	// IP is the primary address of a sandbox that is ready; empty without an address.
 	IP string
 }
 
-// TruthOf returns what the statuses of pods say, such as those of a simulated runtime.
+// TruthOf returns the truth in the statuses of pods, such as those of a simulated runtime.
 func TruthOf(pods []*pleg.PodStatus) Truth {
 	truth := make(Truth)
 	for _, p := range pods {
@@ -41,8 +41,7 @@ func TruthOf(pods []*pleg.PodStatus) Truth {
 	return truth
 }
 
-// CachedTruth returns what a cache says is the truth. It leaves out pods whose
-// inspection has failed.
+// CachedTruth returns the truth in a cache, without pods whose inspection has failed.
 func CachedTruth(entries []cache.Entry) Truth {
 	var pods []*pleg.PodStatus
 	for _, e := range entries {

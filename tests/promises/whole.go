@@ -8,8 +8,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// resumed: nothing comes that the position covers. With Replay, what has not changed since
-// the position comes first. Complete checks that nothing is missing.
+// resumed: no event comes that the position covers. With Replay, the state that has not changed
+// since the position comes first. Complete checks that nothing is missing.
 func (s *Stream) resumed() error {
 	changed := make(map[container]bool)
 	for _, ev := range s.Events {
@@ -30,7 +30,8 @@ func (s *Stream) resumed() error {
 }
 
 // gaps: a Gap comes first if the position is not of this pipeline, and anywhere if the log has
-// moved past the subscriber. It counts what is not delivered; [part.complete] checks that too.
+// moved past the subscriber. It counts the events that are not delivered; [part.complete] checks
+// that too.
 func (s *Stream) gaps() error {
 	for i, ev := range s.Events {
 		switch {

@@ -1,6 +1,6 @@
 // Command siege attacks a daemon while hundreds of readers follow it, and checks that no
 // reader loses an event without being told, that memory stays bounded, that the daemon
-// answers its probe, and that it keeps nothing of the siege. It uses only sockets, as anybody
+// answers its probe, and that it keeps no memory of the siege. It uses only sockets, as anybody
 // could.
 package main
 
@@ -46,8 +46,8 @@ const (
 	restTime = 150 * time.Second
 )
 
-// mayRemain is how much more of each metric there may be after a siege. Resident memory says
-// less than the heap: Go returns it slowly.
+// mayRemain is the permitted growth of each metric after a siege. Resident memory says less than
+// the heap: Go returns it slowly.
 var mayRemain = map[string]float64{"go_goroutines": 10, "process_open_fds": 5, "go_gc_heap_live_bytes": 32 << 20}
 
 // siege is the target of the attack, and its means.

@@ -54,7 +54,7 @@ func (r *reader) add(ev pleg.Event) {
 	}
 	if r.known {
 		switch next := r.last + 1; {
-		case mark && ev.Seq >= next: // a mark has the number of the event before it
+		case mark && ev.Seq >= next: // a mark carries the number of the event before it
 			r.Lost += ev.Seq - r.last
 		case !mark && ev.Seq > next:
 			r.Lost += ev.Seq - next

@@ -25,7 +25,7 @@ import (
 // startTimeout bounds the start of a daemon.
 const startTimeout = 30 * time.Second
 
-// Options say how to run a daemon.
+// Options configure a daemon.
 type Options struct {
 	Program string
 	// Dir gets its socket and its log, which are named after it.

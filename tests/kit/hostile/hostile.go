@@ -1,4 +1,5 @@
-// Package hostile contains a daemon that sends what no daemon sends, for tests of its clients.
+// Package hostile contains a daemon that sends answers that a correct daemon never sends, for tests
+// of its clients.
 package hostile
 
 import (
@@ -20,7 +21,8 @@ type WatchStream = grpc.ServerStreamingServer[plegv1.WatchResponse]
 // ListStream is the stream of ListPods.
 type ListStream = grpc.ServerStreamingServer[plegv1.ListPodsResponse]
 
-// Daemon answers calls by its functions. What it lacks, it answers like a daemon without pods.
+// Daemon answers calls by its functions. If a function is nil, it answers like a daemon without
+// pods.
 type Daemon struct {
 	plegv1.UnimplementedPLEGServer
 	OnWatch  func(*plegv1.WatchRequest, WatchStream) error

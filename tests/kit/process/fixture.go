@@ -53,8 +53,8 @@ func Eventually(t testing.TB, what string, done func(context.Context) error) {
 	}
 }
 
-// Output runs a program to its end and returns what it prints. Its error contains what the program
-// prints as an error.
+// Output runs a program to its end and returns what it prints. The error contains the program's
+// standard error.
 func Output(ctx context.Context, path string, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, path, args...).Output()
 	if failed := new(exec.ExitError); errors.As(err, &failed) {

@@ -1,5 +1,5 @@
-// Package process runs the programs of tests as child processes: it waits until they are
-// ready, reads what they use, and ends them.
+// Package process runs the programs of tests as child processes: it waits until they are ready,
+// measures their usage, and ends them.
 package process
 
 import (
@@ -33,9 +33,9 @@ type Process struct {
 	err   error         // of the wait; read it once ended is closed
 }
 
-// Start starts a command. What it prints goes to the end of a file, unless the command has a
-// place for it. Unless the command says otherwise, it does not get the Ctrl-C of this
-// process, and is killed when this process ends.
+// Start starts a command. Its output is appended to a file, unless the command sets Stdout or
+// Stderr. Unless the command says otherwise, it does not get the Ctrl-C of this process, and is
+// killed when this process ends.
 func Start(cmd *exec.Cmd, log string) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rawruntime is a CRI runtime that answers what a test says, also what is malformed and
-// what simruntime never sends.
+// Package rawruntime is a CRI runtime with the answers of a test, also malformed ones that
+// simruntime never sends.
 package rawruntime
 
 import (

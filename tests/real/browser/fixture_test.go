@@ -219,7 +219,7 @@ func (n *node) wait(condition string) time.Duration {
 	return time.Since(began)
 }
 
-// press types keys into the element that has the focus.
+// press types keys into the focused element.
 func (n *node) press(keys string) {
 	n.Helper()
 	n.do(chromedp.KeyEvent(keys))

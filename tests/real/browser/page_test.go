@@ -125,7 +125,7 @@ func TestSort(t *testing.T) {
 	pod := n.runtime.Pods()[3]
 	_, err := n.runtime.RestartContainer(pod.Containers[0].ID)
 	kit.Must(t, err)
-	// The rows are positioned: their order in the document says nothing.
+	// The rows are positioned: their order in the document does not matter.
 	at := func(row string) string {
 		return fmt.Sprintf(`document.querySelector("#rows [aria-rowindex='%s']:not([hidden])")?.dataset.uid === %q`, row, pod.UID)
 	}

@@ -44,7 +44,7 @@ func (n *node) hang() {
 
 const severity = `document.getElementById("banner").dataset.severity`
 
-// scenes are what somebody may see. The picture of a hang is in the README.
+// scenes are views of the page. The picture of a hang is in the README.
 var scenes = []scene{
 	{"healthy", 60, 1280, 760, false, nil, severity + ` === "ok" && !document.getElementById("pipeline").open && node.textContent !== "" && runtime.textContent.startsWith("simruntime ")`},
 	{"hang", 60, 1280, 760, false, (*node).hang, severity + ` !== "ok" && document.getElementById("verdict").textContent.endsWith(" hangs")`},

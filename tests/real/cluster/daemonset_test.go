@@ -123,7 +123,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// storm compares the events with the watch while a storm comes, changes and ends, and something
+// storm compares the events with the watch while a storm begins, changes and ends, and a fault
 // happens in it. full is passed to [differences].
 func (c *cluster) storm(namespace string, tr *truth, h *history, full bool, happens func()) {
 	c.t.Helper()
@@ -156,7 +156,7 @@ func (c *cluster) pod() *corev1.Pod {
 	return pod
 }
 
-// onlyPod returns the pod of the DaemonSet, if there is exactly one that has a container.
+// onlyPod returns the pod of the DaemonSet, if there is exactly one with a container.
 func (c *cluster) onlyPod(ctx context.Context) (*corev1.Pod, error) {
 	var list corev1.PodList
 	if err := c.get(ctx, &list, "pods", "--namespace", "pleg-pipeline"); err != nil {
@@ -192,8 +192,8 @@ func (c *cluster) report(h *history) {
 	c.t.Logf("%d containers and sandboxes; %d of them had already exited when they were first seen", len(containers), unseen)
 }
 
-// requireRemoved deletes a folder and requires that the node has nothing left of it
-// except the empty folder of the socket, which Kubernetes made.
+// requireRemoved deletes a folder and requires that nothing is left on the node except the empty
+// folder of the socket, which Kubernetes made.
 func (c *cluster) requireRemoved(dir string) {
 	c.t.Helper()
 	pod := c.pod()

@@ -22,7 +22,7 @@ import (
 // socket is where the DaemonSet serves events to other programs of the node.
 const socket = "/run/pleg-pipeline/pleg.sock"
 
-// container is what the events have said of one container or sandbox.
+// container is the state of one container or sandbox according to the events.
 type container struct {
 	pod                    pleg.PodUID
 	podName, name          string
@@ -31,7 +31,7 @@ type container struct {
 	exit                   *int32
 }
 
-// history is what a client of the daemon has received. The client reconnects and
+// history contains the events that a client of the daemon has received. The client reconnects and
 // resumes by itself when the daemon restarts.
 type history struct {
 	mu     sync.Mutex
@@ -95,7 +95,7 @@ func (h *history) marks(of pleg.EventType) (n int) {
 	return n
 }
 
-// containers returns what the events since the last Gap say.
+// containers returns the state according to the events since the last Gap.
 func (h *history) containers() map[pleg.ContainerID]*container {
 	all := make(map[pleg.ContainerID]*container)
 	for _, ev := range h.stream.Events {
@@ -123,8 +123,8 @@ func (h *history) containers() map[pleg.ContainerID]*container {
 	return all
 }
 
-// differences compares the events with the watch and with what is promised. Both must be at
-// rest. full says that the events have no Gap, so that they must have every step.
+// differences compares the events with the watch and with the promises. Both must be at rest. full
+// means that no Gap came: the events must then contain every step.
 func differences(tr *truth, h *history, full bool) []string {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 )
 
 // Without restrict_oom_score_adj, runc fails on a machine that does not grant
-// CAP_SYS_RESOURCE. Everything else is where a real node has it.
+// CAP_SYS_RESOURCE. Everything else is at the paths of a real node.
 const containerdConfig = `version = 3
 [plugins.'io.containerd.cri.v1.images'.pinned_images]
   sandbox = '` + lab.Image + `'

@@ -30,7 +30,7 @@ scrape_configs:
     file_sd_configs: [{files: [targets.yaml], refresh_interval: 1s}]
 `
 
-// minutes are the durations of the alerts, which take seconds here.
+// minutes matches the durations of the alerts. The test replaces them by seconds.
 var minutes = regexp.MustCompile(`\b\d+m\b`)
 
 // startPrometheus runs Debian's Prometheus with the alerts of deploy/monitoring.
@@ -49,8 +49,8 @@ func (c *cluster) startPrometheus() {
 		"--storage.tsdb.path", filepath.Join(c.prometheus, "data"), "--web.listen-address", prometheusAddress)
 }
 
-// scrape makes Prometheus scrape the daemon as it runs now, which must have this version.
-// The instance is the node, as with the PodMonitor.
+// scrape makes Prometheus scrape the running daemon, which must report this version. The instance
+// is the node, as with the PodMonitor.
 func (c *cluster) scrape(version string) {
 	c.t.Helper()
 	targets := fmt.Sprintf("[{targets: [%q], labels: {instance: %s}}]\n", c.pod().Status.PodIP+":9713", nodeName)
@@ -71,8 +71,8 @@ func (c *cluster) requireScraped() {
 // doctor runs the program on the node, as docs/operations.md says.
 const doctor = `/proc/$(pgrep -x pleg-pipeline)/root/pleg-pipeline doctor`
 
-// requireAlert requires that an alert fires while the runtime is down, that the doctor
-// names the runtime, and that both end with that.
+// requireAlert requires that an alert fires while the runtime is down, that the doctor names the
+// runtime, and that both end with the outage.
 func (c *cluster) requireAlert() {
 	c.t.Helper()
 	c.scrape("v0.1.1")
@@ -99,7 +99,7 @@ func (c *cluster) awaitNoAlert() {
 	c.awaitQuery(`absent(ALERTS{alertstate="firing"})`)
 }
 
-// query returns an error if an expression has no value.
+// query returns an error if an expression yields no value.
 func (c *cluster) query(ctx context.Context, expr string) error {
 	body, err := process.Get(ctx, http.DefaultClient, "http://"+prometheusAddress+"/api/v1/query?query="+url.QueryEscape(expr))
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // minRestarts is how often each crash loop restarts before the storm ends: twice, 10 s and 20 s apart.
 const minRestarts = 2
 
-// storm is the work of one namespace: what storm.yaml contains.
+// storm is the work of one namespace: the objects of storm.yaml.
 type storm struct {
 	*cluster
 	namespace string

@@ -19,18 +19,18 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// apiPod is what the API server's watch has said of one pod.
+// apiPod is the state of one pod according to the API server's watch.
 type apiPod struct {
 	name    string
 	deleted bool
-	// running has the ids of containers that were running at some time, exits contains the exit codes of
-	// containers that have ended, restarts the restart count by container name.
+	// running contains the ids of containers that were running at some time, exits contains the exit
+	// codes of containers that have ended, restarts the restart count by container name.
 	running  map[pleg.ContainerID]bool
 	exits    map[pleg.ContainerID]int32
 	restarts map[string]int32
 }
 
-// truth is what the API server's watch of pods has said so far.
+// truth is the state according to the API server's watch of pods so far.
 type truth struct {
 	mu   sync.Mutex
 	pods map[pleg.PodUID]*apiPod
@@ -69,7 +69,7 @@ func (c *cluster) watchPods(t *testing.T) *truth {
 	process.Eventually(t, "first pods of the watch", func(context.Context) error {
 		tr.mu.Lock()
 		defer tr.mu.Unlock()
-		if len(tr.pods) == 0 { // the daemon has one
+		if len(tr.pods) == 0 { // the daemon knows one
 			return errors.Join(errors.New("none"), tr.err)
 		}
 		return nil
@@ -113,7 +113,7 @@ func (tr *truth) apply(pod *corev1.Pod, deleted bool) {
 }
 
 func (p *apiPod) ended(s *corev1.ContainerStateTerminated) {
-	// The kubelet makes up the state of a container that the runtime no longer has.
+	// The kubelet makes up the state of a container that the runtime no longer knows.
 	if s != nil && s.ContainerID != "" && s.Reason != "ContainerStatusUnknown" {
 		p.exits[containerID(s.ContainerID)] = s.ExitCode
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// diffSteps returns how the events differ from the entries of a history: each entry has an
-// event, and each event an entry with the same fields. Lists show only the last step of what
-// happened while the instance was paused.
+// diffSteps returns how the events differ from the entries of a history: each entry must match an
+// event, and each event an entry with the same fields. Lists show only the last step of each
+// container during a pause of the instance.
 func (in *instance) diffSteps(entries []lab.Entry) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -74,7 +74,7 @@ func describeEntry(e lab.Entry) string {
 		ContainerName: e.ContainerName, Attempt: e.Attempt, Sandbox: e.Sandbox, Reason: e.Reason,
 	}
 	if e.Sandbox {
-		ev.ContainerName = e.PodName // a sandbox has no other name
+		ev.ContainerName = e.PodName // only the pod names a sandbox
 	} else if e.Step == lab.Died {
 		ev.ExitCode = &e.ExitCode
 	}
@@ -130,7 +130,7 @@ func (c *criEvents) add(ev *runtimeapi.ContainerEventResponse) {
 	}
 }
 
-// announced returns when the event of a step came; the zero time if it has not.
+// announced returns when the event of a step came; the zero time if none came.
 func (c *criEvents) announced(id string, step lab.Step) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()

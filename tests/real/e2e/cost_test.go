@@ -16,9 +16,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// How many calls a change may cost, the lists of all pods apart: with events two lists of its pod and a
-// status, by polling a status. On a busy machine a list may come before a removal is complete, and is
-// repeated: there it is a tenth more.
+// The calls that a change may cost, without lists of all pods: with events two lists of its pod and a
+// status, with polling a status. On a busy machine a list may come before a removal is complete, and is
+// repeated: a tenth more is allowed there.
 const (
 	maxCalls          = 3.3
 	maxCallsByPolling = 1.2
@@ -36,7 +36,7 @@ func TestCostOfChange(t *testing.T) {
 }
 
 // ofPods starts an instance and pods, each with so many containers that do not change. There is at least
-// one: a pod without any is about to end, and is listed until it does.
+// one such container: a pod without containers is about to end, and is listed until it ends.
 func ofPods(t *testing.T, settings daemon.Settings, beside int) (context.Context, *fixture, *instance) {
 	t.Helper()
 	ctx, f := newFixture(t, lab.Options{})

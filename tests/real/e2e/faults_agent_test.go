@@ -35,8 +35,8 @@ func agents(o instanceOptions) []instanceOptions {
 	return []instanceOptions{poll, follow}
 }
 
-// stoppedAgent: afterwards the polling agent reports what lists show. The other
-// one also reports the CRI events that queued up, unless a list came first.
+// stoppedAgent: afterwards the polling agent reports the changes that lists show. The other one
+// also reports the CRI events that queued up, unless a list came first.
 func stoppedAgent(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
 	polling, following := f.instances[0], f.instances[1]

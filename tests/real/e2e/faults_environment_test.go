@@ -49,7 +49,7 @@ func killedShim(ctx context.Context, f *fixture) {
 // address. Its end is reported before the stop returns.
 func hungTeardown(ctx context.Context, f *fixture) {
 	t, l := f.t, f.lab
-	hung := f.pods[0] // it has its own address
+	hung := f.pods[0] // with its own address
 	must(t, l.HangTeardown(ctx))
 	var stop errgroup.Group
 	stop.Go(func() error { return l.StopPod(ctx, hung) })

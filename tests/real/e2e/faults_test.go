@@ -15,8 +15,8 @@ import (
 )
 
 // fault is a row of the fault matrix. It breaks a runtime or an agent while pods
-// change. In the end each instance must know what the history and the runtime
-// know, and must have reported each step once, in order.
+// change. In the end the state of each instance must equal the history and the runtime, and each
+// step must have been reported once, in order.
 type fault struct {
 	name string
 	// short rows are also part of "make e2e".
@@ -64,7 +64,7 @@ func allFaults() []fault {
 }
 
 // runFaults runs several rows at the same time, because most of them wait most
-// of the time. Each has its own lab.
+// of the time. Each row uses its own lab.
 func runFaults(t *testing.T, faults []fault) {
 	for _, row := range faults {
 		t.Run(row.name, func(t *testing.T) {

@@ -205,7 +205,7 @@ func (f *fixture) diff(ctx context.Context, in *instance) error {
 		return err
 	}
 	var known []cache.Entry
-	if in.Daemon != nil { // everything else that knew something has ended
+	if in.Daemon != nil { // every other source has ended
 		var err error
 		if known, err = in.cached(ctx); err != nil {
 			return fmt.Errorf("%s: %w", in.name, err)

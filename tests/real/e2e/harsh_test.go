@@ -21,7 +21,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// harsh starts an instance that follows events, beside a client that knows what the runtime announced.
+// harsh starts an instance that follows events, beside a client that records the events of the
+// runtime.
 func harsh(t *testing.T, pods int) (context.Context, *fixture, *instance) {
 	t.Helper()
 	if traits := lab.DefaultRuntime().Traits(); !traits.Events || traits.EventsToOne {
@@ -94,7 +95,7 @@ func TestStormWithLittleCPU(t *testing.T) {
 	f.awaitAll(ctx)
 }
 
-// limitCPU lets a process have a share of a CPU, in percent, until lift is called, or the test ends.
+// limitCPU limits a process to a share of a CPU, in percent, until lift is called, or the test ends.
 func limitCPU(t *testing.T, pid, percent int) (lift func()) {
 	t.Helper()
 	write := func(value int, path ...string) {
@@ -126,8 +127,8 @@ func limitCPU(t *testing.T, pid, percent int) (lift func()) {
 	return lift
 }
 
-// What was over before the program began is not reported, although a runtime hands out old events to the
-// first client that asks, and what it finds is marked as replayed.
+// Changes from before the program began are not reported, although a runtime sends old events to the
+// first client that asks. The state at the start is marked as replayed.
 func TestNothingFromBeforeTheStart(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	f.runPods(ctx, 5)

@@ -21,7 +21,8 @@ import (
 
 const (
 	idlePods = 110
-	// mostOfIdle is the CPU time of an idle daemon that watches the shims, in that of one that cannot.
+	// mostOfIdle bounds the CPU time of an idle daemon that watches the shims, as a multiple of that
+	// of a daemon that cannot.
 	mostOfIdle = 1.15
 	idleTime   = 2 * time.Minute
 	// mostReads is how many files the watch may read for each shim in that time: twice its state every 5 s.
@@ -54,7 +55,8 @@ func TestIdleWatchOfShims(t *testing.T) {
 	if read > mostReads*idlePods {
 		t.Errorf("the watch reads %d times more, want at most %d", read, mostReads*idlePods)
 	}
-	// What is measured is the watch: the daemon finds a shim that does not run, and the other cannot.
+	// The measured difference is the watch: one daemon finds a shim that does not run, and the other
+	// cannot.
 	pod := f.pods[0]
 	must(t, f.lab.FreezeShim(ctx, pod))
 	must(t, eventually(ctx, func() bool { s, err := with.status(ctx); return err == nil && len(nodestate.Of(s.Details).Stuck) == 1 }))
@@ -96,10 +98,10 @@ func hideProcesses(t *testing.T, program string) string {
 	return file
 }
 
-// What an idle daemon does is counted, not timed. A list of all pods takes two calls.
+// The work of an idle daemon is counted, not timed. A list of all pods takes two calls.
 const (
 	restTime       = 20 * time.Second
-	mostCalls      = 2*int(restTime/time.Second) + 4 // and what asks for the version
+	mostCalls      = 2*int(restTime/time.Second) + 4 // and the calls for the version
 	mostGoroutines = 80                              // goroutines of a daemon with a page and a socket
 	mostCycles     = 6                               // of the garbage collector, each of some MiB allocated
 	// mostReadsOfIdle are reads of sockets and of /proc: of the calls, and of the state of the node each 5 s.

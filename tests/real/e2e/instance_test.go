@@ -73,8 +73,8 @@ type instanceOptions struct {
 var (
 	// polling relists more often than the default, so that the tests are faster.
 	polling = daemon.Settings{"relist-period": relistPeriod.String()}
-	// rareLists makes CRI events the only source of changes, except for what a runtime
-	// does not announce.
+	// rareLists makes CRI events the only source of changes, except for changes that a runtime does
+	// not announce.
 	rareLists = daemon.Settings{"events": "auto", "relist-period": "1s", "relist-period-with-events": "1h", "relist-threshold": "3h"}
 )
 
@@ -229,8 +229,8 @@ func (in *instance) countEvents(pods ...*lab.Pod) (n int) {
 	return n
 }
 
-// checkStream checks the promises against the events so far. pods is what exists, cached what
-// the instance knows; it is nil once the instance has ended.
+// checkStream checks the promises against the events so far. pods is the true state, cached that of
+// the instance; cached is nil once the instance has ended.
 func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -239,7 +239,7 @@ func (in *instance) checkStream(pods promises.Truth, cached []cache.Entry) error
 	return s.Check()
 }
 
-// reported returns when the instance delivered a step; the zero time if it has not.
+// reported returns when the instance delivered a step; the zero time if it did not.
 func (in *instance) reported(id string, step lab.Step) time.Time {
 	in.mu.Lock()
 	defer in.mu.Unlock()

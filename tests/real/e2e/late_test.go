@@ -11,14 +11,15 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// What the runtime announces badly, or not at all, is reported within this time with events on.
+// Changes that the runtime announces badly, or not at all, are reported within this time with
+// events on.
 const (
 	maxLate                = 2 * time.Second
 	maxLateOfPoorAnnouncer = 3 * time.Second
 )
 
-// A container whose start fails sends a creation and nothing else; CRI-O does not announce that a
-// sandbox is removed, and containerd does so before its list lacks it.
+// If a start fails, only the creation is announced. CRI-O does not announce the removal of a
+// sandbox, and containerd announces it before its list lacks the sandbox.
 func TestFailedStartsAndRemovedSandboxesAreNotLate(t *testing.T) {
 	if !lab.DefaultRuntime().Traits().Events {
 		t.Skip("needs a runtime with events")

@@ -16,8 +16,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// The first process of each container is looked up as soon as it runs, and the container
-// after it is gone. No answer is wrong. The log says how many were known at once.
+// The first process of each container is looked up as soon as it runs, and the container after its
+// removal. No answer is wrong. The log says how many lookups succeeded at once.
 func TestLookupOfEachStart(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	pipe := f.pipeline(ctx, pipeline.Options{Events: pipeline.EventsAuto})

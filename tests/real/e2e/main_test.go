@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package e2e_test runs the library and the program on a real container runtime and
-// compares every event with what the lab did to the pods.
+// Package e2e_test runs the library and the program on a real container runtime and compares every
+// event with the lab's changes to the pods.
 package e2e_test
 
 import (

@@ -18,13 +18,15 @@ import (
 )
 
 const (
-	// busyLoops run beside the storm: as many make the load of a machine that is much too small.
+	// busyLoops is the number of loops beside the storm: they make the load of a machine that is
+	// much too small.
 	busyLoops = 20
 	// quietStorm is how long containers start, end and are removed.
 	quietStorm = 45 * time.Second
 )
 
-// neverSaid are the causes that a storm on a busy machine does not have, however slow its runtime is.
+// neverSaid are the causes that must not be reported in a storm on a busy machine, however slow its
+// runtime is.
 var neverSaid = []verdict.Cause{verdict.HungShim, verdict.EmptyCgroup, verdict.ClientNotReading, verdict.NetworkPlugin, verdict.RuntimeUnready, verdict.ListTooLarge}
 
 // In a storm on a busy machine, and while the runtime is stopped for a while, nobody says that an end was

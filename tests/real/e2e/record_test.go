@@ -18,8 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// The replay of a recording reports what happened on containerd, without
-// containerd.
+// The replay of a recording reports the events of containerd, without containerd.
 func TestReplayOfRecording(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab

@@ -12,9 +12,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// containerd 1.6 has no events: the program polls. It lists a pod whose
-// network setup failed, as no other runtime does: then network events report that a pod has its
-// address, or that it will get none.
+// containerd 1.6 sends no events: the program polls. Only this runtime lists a pod whose network
+// setup failed: network events report that a pod got its address, or that it will get none.
 func TestContainerd16(t *testing.T) {
 	t.Setenv(lab.RuntimeEnv, string(lab.Containerd16))
 	ctx, f := newFixture(t, lab.Options{})

@@ -21,8 +21,8 @@ import (
 const foundWithin = 10 * time.Second
 
 // onePod runs a pod with a container and a daemon that has looked at its processes. says fails the
-// test unless the verdict of the daemon has these parts within a time. The runtime has a disk of its
-// own, of this size: that of this machine may be almost full.
+// test unless the verdict of the daemon contains these parts within a time. The runtime uses a disk
+// of its own, of this size: the machine's disk may be almost full.
 func onePod(t *testing.T, disk int64) (ctx context.Context, f *fixture, nginx *lab.Container, says func(within time.Duration, parts ...string)) {
 	t.Helper()
 	ctx, f = newFixture(t, lab.Options{DiskSize: disk})
@@ -68,8 +68,8 @@ const smallDisk = 64 << 20
 const healthy = "OK: the node is healthy"
 
 // If the monitor of a container is killed, CRI-O never learns its end. The daemon and the doctor
-// name that container, and what the doctor advises ends the finding, although each status of the
-// container then takes seconds.
+// name that container. The doctor's advice ends the finding, although each status of the container
+// then takes seconds.
 func TestKilledMonitorIsNamed(t *testing.T) {
 	if lab.DefaultRuntime().Traits().Shims {
 		t.Fatal("containerd ends the containers of a killed shim: this is a test of make e2e-crio")
@@ -121,8 +121,8 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 	}
 }
 
-// A shim or monitor in a frozen cgroup is named, with cgroup v1 at once, with v2 once a container of it has
-// ended: nothing shows it before. A doctor that begins later says the same.
+// A shim or monitor in a frozen cgroup is named: with cgroup v1 at once, with v2 once one of its containers
+// has ended, because nothing shows it before. A doctor that begins later reports the same.
 func TestFrozenCgroupIsNamed(t *testing.T) {
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	finding := []string{"PROBLEM: shop/web-0 has a hung shim since", "waits in the kernel, state D"}
@@ -151,15 +151,15 @@ func TestFrozenCgroupIsNamed(t *testing.T) {
 }
 
 const (
-	// saidWithin is how long the daemon may take for what the runtime says of itself, which it is asked every
-	// 10 s, and for the size of its lists, once a minute.
+	// saidWithin is how long the daemon may take to report the runtime's conditions, which it reads every 10
+	// s, and the size of its lists, which it reads once a minute.
 	saidWithin, sizedWithin = 15 * time.Second, 70 * time.Second
 	// largePods with annotations as large as an API server accepts are over 60 % of a list.
 	largePods, largePod = 42, 250 << 10
 )
 
-// What the runtime says of itself, and lists that become too large, are found by the daemon and by a doctor that
-// begins later, in the same words.
+// The daemon and a doctor that begins later report the runtime's conditions, and lists that become too large, in
+// the same words.
 func TestTroublesOfTheRuntimeAreNamed(t *testing.T) {
 	ctx, f, _, says := onePod(t, 1<<30)
 	same := func(parts ...string) {

@@ -18,8 +18,8 @@ import (
 )
 
 // While 20 pods change at random, containerd is killed and restarted. The cache
-// must equal the runtime's lists after the next relist, although no CRI event
-// announces what happened in between.
+// must equal the runtime's lists after the next relist, although no CRI event announces the changes
+// in between.
 func TestCacheIsCorrectAfterCrashInStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	in := f.run(ctx, instanceOptions{name: "events", settings: withEvents})
@@ -78,10 +78,10 @@ func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
 	return at
 }
 
-// During a storm on 20 pods a pipeline reports each step once, in order, with the exit code. If the
-// runtime has no events, or a second client, which looks for exit codes, would take them away, the storm
-// waits for a list after each step. CRI-O announces not every step: there, all pods are listed as often
-// as by default.
+// During a storm on 20 pods a pipeline reports each step once, in order, with the exit code. The storm
+// waits for a list after each step if the runtime sends no events, or sends each event to only one
+// client: the test itself is a second client, which looks for exit codes. CRI-O does not announce every
+// step: there, all pods are listed as often as by default.
 func TestStorm(t *testing.T) {
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
@@ -109,7 +109,7 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d steps", len(f.lab.History().All()))
 }
 
-// lives is how many containers a pod has in a storm.
+// lives is the number of containers of a pod in a storm.
 const lives = 12
 
 // randomLives starts containers of a pod one after the other, ends most of them, and removes

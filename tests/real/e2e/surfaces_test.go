@@ -22,8 +22,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// Whatever shows health says the same of real processes within ten seconds: the same cause, subject,
-// severity and begin, and names the process. The command that helps ends it. The other troubles and surfaces are in TestEverySurfaceSaysTheSame.
+// Every output about health reports the same about real processes within ten seconds: the same cause, subject,
+// severity and beginning, and the process. The advised command ends the trouble. The other troubles and surfaces are
+// in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	pod, daemon := f.pods[0], f.instances[0]
@@ -155,7 +156,7 @@ func program(ctx context.Context, args ...string) (string, error) {
 	return process.Output(ctx, path, args...)
 }
 
-// examine returns what the doctor reports about a runtime, and its exit code.
+// examine returns the doctor's report about a runtime, and the exit code.
 func examine(ctx context.Context, t *testing.T, l *lab.Lab) (report string, code int) {
 	t.Helper()
 	report, err := program(ctx, "doctor", "--runtime-endpoint", l.Endpoint())
@@ -194,7 +195,7 @@ func first(t *testing.T, surface, text string) verdict.Finding {
 	return of.Findings[0]
 }
 
-// texts returns what people read.
+// texts returns the outputs for people.
 func texts(ctx context.Context, t *testing.T, daemon *instance) map[string]string {
 	t.Helper()
 	path, err := process.Program(static)

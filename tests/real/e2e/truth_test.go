@@ -28,7 +28,7 @@ func sandboxState(s runtimeapi.PodSandboxState) pleg.State {
 	return pleg.StateExited
 }
 
-// truthOf returns what exists according to the history of a lab.
+// truthOf returns the truth according to the history of a lab.
 func truthOf(l *lab.Lab) promises.Truth {
 	truth := make(promises.Truth)
 	for _, e := range l.History().All() {

@@ -26,12 +26,12 @@ const (
 	largeEvent = 80 << 10
 	// mostCreations is more than containerd's queue of a client holds: 100 events.
 	mostCreations = 150
-	// silentWithin is when a runtime that announces nothing is found, after starts hang.
+	// silentWithin is the time after hung starts in which a silent runtime must be found.
 	silentWithin = 2 * time.Minute
 )
 
-// A client that runs and never reads the events of containerd stops all starts. The kernel does not show it, with
-// events off the daemon has no stream, and it is found all the same, and over with the client.
+// A client that runs and never reads the events of containerd stops all starts. The kernel does not show it, and
+// with events off the daemon opens no stream. The trouble is still found, and ends with the client.
 func TestClientThatNeverReads(t *testing.T) {
 	if traits := lab.DefaultRuntime().Traits(); !traits.AllEvents || traits.EventsToOne {
 		t.Skip("needs a runtime that waits for its clients")

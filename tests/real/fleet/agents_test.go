@@ -19,7 +19,7 @@ import (
 )
 
 // replaced makes another agent at a server publish as the first node of a field. The watch then
-// wants what it publishes.
+// expects the events of that agent.
 func (f *field) replaced(url string) (old, newer *agent) {
 	f.t.Helper()
 	old, newer = f.a, startAgent(f.t, url, "node-a", agentOptions{})
@@ -86,8 +86,8 @@ func TestTwoAgentsOfOneNode(t *testing.T) {
 	}
 }
 
-// Events of one pod that are under way while another node publishes are all stored, in their order: none is taken in the place of
-// one that was refused.
+// Events of one pod that are in flight while another node publishes are all stored, in their order: the server
+// accepts no event in the place of a refused one.
 func TestRowWhileAnotherNodePublishes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -125,7 +125,7 @@ func TestRowWhileAnotherNodePublishes(t *testing.T) {
 	}
 }
 
-// An agent that ends after another one has taken its place leaves the lease of that one alone.
+// An agent that ends after another one has taken its place does not change the lease of the other.
 func TestEndOfAnOldAgent(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
@@ -155,7 +155,7 @@ func TestEndOfAnOldAgent(t *testing.T) {
 	}
 }
 
-// Another agent takes the place of an agent that was stopped with a message under way, although its
+// Another agent takes the place of an agent that was stopped with a message in flight, although its
 // states were accepted before. Once it comes back, that message and all later ones are refused.
 func TestOldAgentComesBack(t *testing.T) {
 	t.Parallel()

@@ -51,7 +51,7 @@ func TestUnusableServer(t *testing.T) {
 			t.Parallel()
 			url := tt.url
 			if tt.config != "" {
-				url = newRelay(t, startServer(t, tt.config).URL).url // at the address that the certificate has
+				url = newRelay(t, startServer(t, tt.config).URL).url // at the address in the certificate
 			}
 			url = strings.Replace(url, "nats://", "nats://"+tt.user, 1)
 			if tt.create != nil {
@@ -101,8 +101,9 @@ func TestBadPublisherOptions(t *testing.T) {
 	}
 }
 
-// While there is no connection, the status and the log say so: not that nats.go has no room for what
-// waits. Once the connection is back, the status is well, although there is nothing to publish.
+// While there is no connection, the status and the log say so, and not that the buffer of nats.go is
+// full. Once the connection is back, the status contains no error, although there is nothing to
+// publish.
 func TestStatusWithoutAConnection(t *testing.T) {
 	t.Parallel()
 	s, node, log := startServer(t, ""), newNode(t, "node-a", agentOptions{}), &kit.Log{}

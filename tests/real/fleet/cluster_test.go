@@ -18,7 +18,7 @@ import (
 // quorumRounds is how often TestQuorumLost loses the quorum.
 var quorumRounds = flag.Int("quorum-rounds", 1, "the `NUMBER` of times that three servers lose their quorum")
 
-// streams are all that a fleet has.
+// streams are the streams of a fleet.
 var streams = []string{fleet.StreamName(cluster), "KV_" + fleet.AgentBucket}
 
 // startCluster returns three servers that form a cluster.
@@ -29,7 +29,7 @@ func startCluster(t testing.TB) []*natsd.Server {
 		runServer(t, s)
 	}
 	js := jetStream(t, connect(t, urlOf(servers...)))
-	until(t, func() error { // it has a leader
+	until(t, func() error { // a leader was elected
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err := js.AccountInfo(ctx)
@@ -80,9 +80,9 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 			})
 		}
 		t.Logf("the servers have new leaders %v after the kill", time.Since(killed))
-		// Only what comes after the elections of nats-server is bounded: an election takes 4 to 9
-		// s, and on a busy machine one in a hundred takes 15 s. The rest takes 0 to 3 s, but once
-		// in 25 times 8 s: then no server creates the consumer of the watch yet.
+		// Only the time after the elections of nats-server is bounded: an election takes 4 to 9 s,
+		// and on a busy machine one in a hundred takes 15 s. The rest takes 0 to 3 s, but once in
+		// 25 times 8 s: then no server creates the consumer of the watch yet.
 		c.within(12 * time.Second)
 		t.Logf("%v from the kill until the consumer has everything", time.Since(killed))
 		kit.Must(t, servers[lost].Start(t.Context()))
@@ -91,8 +91,8 @@ func TestLeaderKilledInAStorm(t *testing.T) {
 	c.hasGaps(gaps)
 }
 
-// Three servers lose their quorum: the leader is stopped and another server killed, while the agents go on. Once all are back, no watch
-// has anything twice, and all agree.
+// Three servers lose their quorum: the leader is stopped and another server killed, while the agents go on. Once all
+// are back, no watch got an event twice, and all agree.
 func TestQuorumLost(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -130,7 +130,7 @@ func TestQuorumLost(t *testing.T) {
 }
 
 // A server was stopped while the others went on, and consumers come to it before it has caught up.
-// It answers for the whole cluster, but no Synced may come before what was acknowledged.
+// It answers for the whole cluster, but no Synced may come before the acknowledged messages.
 func TestReplicaBehind(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)

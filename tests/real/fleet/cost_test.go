@@ -80,7 +80,7 @@ func BenchmarkBurst(b *testing.B) {
 	const events = 15_000
 	s := startServer(b, "")
 	conn := connect(b, s.URL)
-	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(256)) // the agent has as many under way
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(256)) // the agent keeps as many in flight
 	kit.Must(b, err)
 	all := make(map[string][]float64)
 	report := func(value float64, unit string) { all[unit] = append(all[unit], value) }

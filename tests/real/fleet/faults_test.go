@@ -20,8 +20,8 @@ const anyGap = "any"
 // smallMessages makes 1 MiB of messages wait for a consumer that does not read.
 const smallMessages = "max_payload: 65536"
 
-// After each fault the watch, and a watch that comes late, have everything within a time. No event
-// is missing, unless a Gap of the first node says so.
+// After each fault the watch, and a watch that comes late, have received everything within a time.
+// No event is missing, unless a Gap of the first node says so.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	const stoppedFor = 30 * time.Second
@@ -59,7 +59,8 @@ func TestFaults(t *testing.T) {
 			f.relay.strand() // it no longer passes anything, without an end of the connection
 			f.a.steps(20)
 		}},
-		// Its server says that it is there, as one that follows the leader and does not get what that has.
+		// Heartbeats come, as from a server that follows the leader and does not get the leader's
+		// messages.
 		{name: "consumer sends heartbeats alone", within: 30 * time.Second, fault: func(f *field) {
 			stream := streamAt(f.t, f.server.URL)
 			for consumer := range stream.ListConsumers(f.t.Context()).Info() {
@@ -109,7 +110,7 @@ func TestFaults(t *testing.T) {
 			f.a.restart()
 			<-sprung
 			f.relay.cut()
-			f.a.steps(60) // pods that the first replay had are gone
+			f.a.steps(60) // pods of the first replay are gone
 			f.relay.release()
 		}},
 		{name: "history too short", o: fieldOptions{a: agentOptions{history: 20}}, within: 10 * time.Second, gap: pleg.HistoryTooShort, fault: func(f *field) {
@@ -157,8 +158,8 @@ func TestFaults(t *testing.T) {
 			f.a.steps(5)
 			f.stall.Unlock()
 		}},
-		// The server refuses one message and accepts the messages behind it, and the agent dies before it can
-		// repair that. The next agent, of the same epoch, leaves no stale state.
+		// The server refuses one message and accepts the messages behind it, and the agent is killed before
+		// it can repair that. The next agent, of the same epoch, leaves no stale state.
 		{name: "agent dies after a refused message", within: 15 * time.Second, gap: anyGap, o: fieldOptions{a: agentOptions{spoil: func(_ *pleg.Event, s *pleg.PodStatus) {
 			if large.Load() && s.Namespace == "shop" {
 				s.IPs = []string{strings.Repeat("x", 20<<10)}
@@ -168,7 +169,7 @@ func TestFaults(t *testing.T) {
 				configure(f.t, f.server.URL, func(c *jetstream.StreamConfig) { c.MaxMsgSize = size })
 			}
 			gaps := f.gapsSoFar()
-			f.relay.hold() // what follows the first message comes in one batch
+			f.relay.hold() // the messages after the first one come in one batch
 			f.a.steps(1)
 			time.Sleep(100 * time.Millisecond)
 			setLimit(16 << 10)
@@ -205,7 +206,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// hasGap returns an error unless the events after the first ones have the Gaps of the first node
+// hasGap returns an error unless the events after the first ones contain the Gaps of the first node
 // for this reason, and no others. It is called with the consumer locked.
 func (f *field) hasGap(after int, reason string) error {
 	found := reason == "" || reason == anyGap

@@ -101,11 +101,11 @@ type agentOptions struct {
 	history int
 	// pods is the number of pods around which the node stays; if zero, 12.
 	pods int
-	// spoil, if not nil, changes what the publisher gets: an event, beside an empty status, or a
-	// status, beside an empty event.
+	// spoil, if not nil, changes the input of the publisher: an event with an empty status, or a
+	// status with an empty event.
 	spoil func(*pleg.Event, *pleg.PodStatus)
-	// discard keeps no record of the events, neither here nor in a watch: to check each against it
-	// takes long.
+	// discard keeps no record of the events, neither here nor in a watch: checking each event takes
+	// long.
 	discard bool
 	// conn is a connection to share; if nil, it opens its own.
 	conn *nats.Conn
@@ -280,7 +280,7 @@ func (c *consumer) eventually(ok func() error) {
 	})
 }
 
-// converges waits until the consumer is synced and has the union of the agents' states.
+// converges waits until the consumer is synced and its state is the union of the agents' states.
 func (c *consumer) converges() {
 	c.t.Helper()
 	c.eventually(func() error {
@@ -314,13 +314,13 @@ func (c *consumer) got() (events []fleet.Event, gaps int, last time.Time) {
 	return c.events, c.Gaps, c.last
 }
 
-// count returns how many events the consumer has.
+// count returns the number of events that the consumer has received.
 func (c *consumer) count() int {
 	events, _, _ := c.got()
 	return len(events)
 }
 
-// newest returns the position of the last event that the consumer has.
+// newest returns the position of the last event that the consumer has received.
 func (c *consumer) newest() fleet.Position {
 	events, _, _ := c.got()
 	return events[len(events)-1].At
@@ -331,7 +331,7 @@ func (c *consumer) gapsSoFar() int {
 	return gaps
 }
 
-// hasGaps fails unless the consumer has this number of Gaps.
+// hasGaps fails unless the consumer has received this number of Gaps.
 func (c *consumer) hasGaps(want int) {
 	c.t.Helper()
 	if got := c.gapsSoFar(); got != want {
@@ -339,7 +339,8 @@ func (c *consumer) hasGaps(want int) {
 	}
 }
 
-// wantsAtLeastThis makes the next Synced break a promise unless all that the nodes have now came before.
+// wantsAtLeastThis makes the next Synced break a promise unless the present state of the nodes came
+// before it.
 func (c *consumer) wantsAtLeastThis() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -356,8 +357,8 @@ func (c *consumer) isSynced() error {
 	return nil
 }
 
-// field is a server, two nodes and a watch that has everything. The connection of the first node
-// passes a relay.
+// field is a server, two nodes and a watch that has received everything. The connection of the
+// first node passes a relay.
 type field struct {
 	t      *testing.T
 	server *natsd.Server
@@ -367,7 +368,7 @@ type field struct {
 }
 
 type fieldOptions struct {
-	// config configures the server, and a the first agent.
+	// config configures the server; a is the first agent.
 	config string
 	a      agentOptions
 	// behind is true if the connection of the watch passes the relay too.
@@ -396,7 +397,7 @@ func (f *field) steps(n int) {
 	f.b.steps(n)
 }
 
-// late starts a watch that comes late, and waits until it has everything.
+// late starts a watch that comes late, and waits until it has received everything.
 func (f *field) late() *consumer {
 	f.t.Helper()
 	c := watch(f.t, f.server.URL, fleet.WatchOptions{Replay: true}, f.a, f.b)

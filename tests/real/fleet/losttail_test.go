@@ -13,9 +13,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
-// Acknowledged is not yet on disk: in a power failure the server loses the last messages, up to two
-// minutes of them. What follows is a Gap or a new publication, never a silent hole: for a watch
-// that runs, resumes or comes late, also when other messages already have the numbers of the lost
+// An acknowledged message may not be on disk yet: in a power failure the server loses up to two
+// minutes of messages. A Gap or a new publication follows, never a silent hole: for a watch that
+// runs, resumes or comes late, also when other messages already got the numbers of the lost
 // messages.
 func TestLostTailIsNotSilent(t *testing.T) {
 	t.Parallel()
@@ -54,8 +54,8 @@ func TestLostTailIsNotSilent(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{After: &last}, a, b).converges()
 }
 
-// hasPublishedAll returns an error unless the last message of the node has its last event: a state has the
-// number of that too, and others may follow.
+// hasPublishedAll returns an error unless the last message of the node contains its last event: a state
+// contains that event's number too, and other messages may follow.
 func (a *agent) hasPublishedAll() error {
 	stream, err := jetStream(a.t, a.conn).Stream(a.t.Context(), streams[0])
 	if err != nil {

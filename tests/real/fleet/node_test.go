@@ -102,7 +102,7 @@ func (n *simNode) Restart(t *testing.T) *simNode {
 func (n *simNode) Epoch() string { return n.dispatcher.Epoch() }
 
 // Published returns all events so far. The number of the event at i is i+1. It is no copy: an
-// oracle asks for each event, and what was published does not change.
+// oracle asks for each event, and published events do not change.
 func (n *simNode) Published() []pleg.Event {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,7 +167,7 @@ func (n *simNode) status(uid pleg.PodUID) *pleg.PodStatus {
 	return n.statusOf(uid)
 }
 
-// statusOf returns what an inspection finds.
+// statusOf returns the result of an inspection.
 func (n *simNode) statusOf(uid pleg.PodUID) *pleg.PodStatus {
 	status := &pleg.PodStatus{UID: uid, ObservedAt: time.Now().Add(n.o.offset)}
 	p := n.pods[uid]

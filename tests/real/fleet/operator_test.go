@@ -22,8 +22,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/fleet/natsd"
 )
 
-// startFull returns the address of a server whose stream has room for the first of two agents, once the doctor says that the second
-// cannot publish.
+// startFull returns the address of a server whose stream is full after the first of two agents, once the doctor says
+// that the second cannot publish.
 func startFull(t *testing.T) (url string, first, second *agent) {
 	t.Helper()
 	s := startServer(t, "")
@@ -41,7 +41,7 @@ func startFull(t *testing.T) (url string, first, second *agent) {
 	return s.URL, first, second
 }
 
-// A stream without room says so, and each pod of which it has something is marked.
+// A full stream is reported, and each pod in it is marked.
 func TestFullStreamIsSeen(t *testing.T) {
 	t.Parallel()
 	url, _, second := startFull(t)
@@ -57,7 +57,7 @@ func TestFullStreamIsSeen(t *testing.T) {
 	}
 }
 
-// Once a full stream has room, the present state comes, with one Gap.
+// Once a full stream accepts messages again, the present state comes, with one Gap.
 func TestFullStreamHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	url, a, b := startFull(t)
@@ -159,8 +159,8 @@ var leave = map[string]func(t *testing.T, a *agent){
 	},
 }
 
-// A node that leaves is a Gap with that reason, and has no pods after it. A watch that resumes is told too if the node was
-// forgotten.
+// If a node leaves, a Gap with that reason comes, and no pods after it. A watch that resumes gets the Gap too if the
+// node was forgotten.
 func TestNodeLeaves(t *testing.T) {
 	t.Parallel()
 	for name, leaves := range leave {
@@ -264,8 +264,8 @@ func TestResumeWithAHole(t *testing.T) {
 	}
 }
 
-// What comes between the replay of a hole and the last message that the replay had has no position: who resumed there would get
-// something twice.
+// Events between the replay of a hole and the last message in the replay carry no position: a watch that resumed
+// there would get something twice.
 func TestPositionsInAReplayOfAHole(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
@@ -277,7 +277,7 @@ func TestPositionsInAReplayOfAHole(t *testing.T) {
 			f.converges()
 		}
 	}
-	f.a.stop() // it would publish what is removed again
+	f.a.stop() // it would publish the removed message again
 	own, err := stream.GetLastMsgForSubject(t.Context(), "pleg.v2.test_example.node-a.>")
 	kit.Must(t, err)
 	kit.Must(t, stream.DeleteMsg(t.Context(), removed))
@@ -312,7 +312,7 @@ func TestFirstPosition(t *testing.T) {
 	f := startField(t, fieldOptions{})
 	f.steps(10)
 	f.converges()
-	f.a.stop() // they would publish what is removed again
+	f.a.stop() // they would publish the removed messages again
 	f.b.stop()
 	events, _, _ := f.got()
 	var there []fleet.Position
@@ -412,7 +412,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	}
 	a.stop()
 	kit.Must(t, states.Forget(t.Context(), a.name))
-	until(t, func() error { // the mirror still has the pods of the node
+	until(t, func() error { // the mirror still contains the pods of the node
 		replay := newOracle(true)
 		for ev, err := range fleet.Watch(t.Context(), mirror, fleet.WatchOptions{Cluster: cluster, Stream: "copy", Replay: true}) {
 			kit.Must(t, err)
@@ -424,7 +424,7 @@ func TestLeafNodeAndMirror(t *testing.T) {
 	})
 }
 
-// What an account requires: a size of each stream. A file contains the user and the password.
+// The account requires a size of each stream. A file contains the user and the password.
 func TestAccountWithSizes(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "accounts { A: { users: [{user: a, password: x}], jetstream: {max_bytes_required: true, max_file: 200M} } }")

@@ -106,7 +106,7 @@ func (c *oracle) CompareNode(name string, want promises.Truth) error {
 	return nil
 }
 
-// Has returns an error if the state of one node is not want, however far a replay is.
+// Has returns an error if the state of one node is not want, even during a replay.
 func (c *oracle) Has(name string, want promises.Truth) error {
 	if diff := c.stream(name).State.Diff(want); len(diff) > 0 {
 		return fmt.Errorf("node %s: %d differences, such as %s", name, len(diff), diff[0])
@@ -114,7 +114,7 @@ func (c *oracle) Has(name string, want promises.Truth) error {
 	return nil
 }
 
-// Forget drops the events of a node that has the state want.
+// Forget drops the events of a node whose state is want.
 func (c *oracle) Forget(name string, want promises.Truth) {
 	s := c.stream(name)
 	s.Truth = want

@@ -83,8 +83,8 @@ func TestPermissionsRefuse(t *testing.T) {
 	}
 }
 
-// The server does not ask whether a client may write where it wants its answers. So an agent can
-// make it write what is no event into a subject of another node. That stops nobody: if it is the
+// The server does not check whether a client may write to the subject of its answers. So an agent
+// can make the server write garbage into a subject of another node. That stops nobody: if it is the
 // node's own subject, its agent begins again.
 func TestAnswersInTheSubjectOfAnotherNode(t *testing.T) {
 	t.Parallel()

@@ -121,7 +121,7 @@ func TestTop(t *testing.T) {
 	keys, err := c.StdinPipe()
 	kit.Must(t, err)
 	kit.Must(t, c.Start())
-	await(t, screen, "silent") // one of the figures: only what changes is written
+	await(t, screen, "silent") // one of the figures: only changed cells are written
 	await(t, screen, "n1")
 	if _, err := keys.Write([]byte("q")); err != nil {
 		t.Error(err)

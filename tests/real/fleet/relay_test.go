@@ -13,7 +13,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// relay passes connections on to a server. It can cut them, or hold what clients send.
+// relay passes connections on to a server. It can cut them, or hold the data of clients.
 type relay struct {
 	url    string
 	target string
@@ -26,7 +26,7 @@ type relay struct {
 	wait    sync.WaitGroup
 	// trap, if set, makes the relay hold data from a text on.
 	trap atomic.Pointer[trap]
-	// lost is set by strand, for the connections that are open then. The next ones have another.
+	// lost is set by strand, for the connections that are open then. Later connections use another.
 	lost *atomic.Bool
 	// delay is the time.Duration of data in each direction.
 	delay atomic.Int64
@@ -108,7 +108,7 @@ func (r *relay) copy(to io.Writer, from io.Reader, lost *atomic.Bool, end io.Clo
 	}
 }
 
-// strand makes the open connections pass nothing any more, without closing them.
+// strand makes the open connections stop passing data, without closing them.
 func (r *relay) strand() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -131,7 +131,7 @@ func (w heldWriter) Write(p []byte) (int, error) {
 	return w.to.Write(p)
 }
 
-// cut ends all connections, with whatever is under way.
+// cut ends all connections, with the data in flight.
 func (r *relay) cut() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,13 +141,13 @@ func (r *relay) cut() {
 	r.conns = nil
 }
 
-// holdAt holds what clients send from the next data with this text on, until release.
+// holdAt holds the data of clients from the next data with this text on, until release.
 func (r *relay) holdAt(text string) (sprung <-chan struct{}) {
 	t := &trap{[]byte(text), make(chan struct{})}
 	r.trap.Store(t)
 	return t.sprung
 }
 
-// hold keeps what clients send until release, or the end of the test.
+// hold keeps the data of clients until release, or the end of the test.
 func (r *relay) hold()    { r.held.Lock(); r.holding.Store(true) }
 func (r *relay) release() { r.holding.Store(false); r.held.Unlock() }

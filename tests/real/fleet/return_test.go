@@ -12,8 +12,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A whole fleet comes back at once when its server does. So an agent whose connection broke reads
-// only what was not acknowledged: it does not make the server search for its pods.
+// When a server comes back, the whole fleet reconnects at once. So an agent whose connection broke
+// asks only for messages that were not acknowledged: it does not make the server search for its
+// pods.
 func TestAgentsReadLittle(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
@@ -28,7 +29,7 @@ func TestAgentsReadLittle(t *testing.T) {
 	if m, err := searches.NextMsg(0); err == nil {
 		t.Errorf("the server searched: %s %s", m.Subject, m.Data)
 	}
-	var last uint64 // what was sent again is there once
+	var last uint64 // a message that was sent again is stored once
 	eachMessage(t, f.server.URL, func(m *jetstream.RawStreamMsg) {
 		ev := eventIn(t, m.Data)
 		if !strings.HasPrefix(m.Subject, "pleg.v2.test_example.node-a.") || ev.Type == "" || ev.Type == pleg.Gap {
@@ -41,13 +42,13 @@ func TestAgentsReadLittle(t *testing.T) {
 	})
 }
 
-// Pods that are gone while no agent runs are gone for whoever comes later.
+// Pods that end while no agent runs are gone for each later watch.
 func TestPodsThatAreGone(t *testing.T) {
 	t.Parallel()
 	f := startField(t, fieldOptions{})
 	f.a.stop()
 	f.a.steps(100)
-	f.cancel() // it would believe what follows
+	f.cancel() // it would believe the later messages
 	<-f.done
 	js := jetStream(t, connect(t, f.server.URL))
 	const pods = 1100

@@ -27,7 +27,7 @@ var (
 	scaleTime  = flag.Duration("duration", time.Second, "the `TIME` of changes before each fault")
 )
 
-// scale is many nodes on a server or three, and a watch that checks what it gets.
+// scale is many nodes on a server or three, and a watch that checks its events.
 type scale struct {
 	t       *testing.T
 	servers []*natsd.Server
@@ -39,7 +39,7 @@ type scale struct {
 }
 
 // TestScale measures a fleet on one machine, with changes on all nodes and under faults. It prints a row for
-// each part: after each the watch has everything.
+// each part. After each part the watch has received everything.
 func TestScale(t *testing.T) {
 	t.Parallel()
 	s := &scale{t: t}
@@ -107,8 +107,8 @@ func TestScale(t *testing.T) {
 	}
 }
 
-// row runs a part, waits until the watch has the union of the states, and prints figures. The CPU says
-// more than the time does on a busy machine.
+// row runs a part, waits until the state of the watch is the union of the states, and prints figures.
+// On a busy machine, compare the CPU and not the time.
 func (s *scale) row(name string, run func()) {
 	began, changes, before := time.Now(), s.changes, s.cpu
 	run()
@@ -126,7 +126,7 @@ func (s *scale) row(name string, run func()) {
 		rss>>20, use(os.Getpid()).RSS>>20, gaps, s.reasons)
 }
 
-// rest waits until the watch has the union of the states. The nodes rest meanwhile.
+// rest waits until the state of the watch is the union of the states. The nodes rest meanwhile.
 func (s *scale) rest() {
 	s.t.Helper()
 	agreed := 0

@@ -14,8 +14,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// The verdict of a node comes with its agent: within seconds if it has changed. A node without an
-// agent has one too.
+// The agent publishes the verdict of its node, within seconds after a change. A node without an
+// agent gets a verdict too.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	var status atomic.Pointer[pleg.Status]

@@ -59,7 +59,7 @@ func TestSyncedIsCompleteInChurn(t *testing.T) {
 	}
 }
 
-// A watch that resumes at any event of another watch gets what came later, nothing twice, and then
+// A watch that resumes at any event of another watch gets the later events, none twice, and then
 // Synced. So does a watch of a single node.
 func TestWatchResumes(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestWatchResumes(t *testing.T) {
 	c := watch(t, s.URL, fleet.WatchOptions{Replay: true}, agents...)
 	c.converges()
 	first := c.count() - 1
-	live := watch(t, s.URL, fleet.WatchOptions{Bookmarks: true}) // it has a position before any event
+	live := watch(t, s.URL, fleet.WatchOptions{Bookmarks: true}) // its first position comes before any event
 	live.eventually(func() error {
 		if len(live.events) == 0 {
 			return errors.New("no Bookmark")
@@ -124,7 +124,7 @@ func TestWatchResumes(t *testing.T) {
 	resumes(mark.At, named(events[first+1:]))
 }
 
-// A position of another stream, of the future, or of messages that the stream no longer has, costs a Gap
+// A position of another stream, of the future, or of messages that the stream no longer contains, costs a Gap
 // about all nodes, and the state of all: one Gap, also if the reader takes longer for it than a request may take.
 func TestBadPositionIsAGap(t *testing.T) {
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestBadPositionIsAGap(t *testing.T) {
 	}
 }
 
-// A stream that is new has no message at whose end a watch begins.
+// A new stream contains no message after which a watch begins.
 func TestWatchOfANewStream(t *testing.T) {
 	t.Parallel()
 	js := jetStream(t, connect(t, startServer(t, "").URL))

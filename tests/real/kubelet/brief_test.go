@@ -19,7 +19,7 @@ func (tr *trial) shortLived(ctx context.Context) {
 	tr.makeBrief(ctx, "one such pod a second", int(span(tr.t).Seconds()), time.Second)
 }
 
-// briefPod is when a pod was made, and what the kubelet has reported.
+// briefPod contains when a pod was made, and the kubelet's reports.
 type briefPod struct {
 	made       time.Time
 	ran, ended bool

@@ -14,7 +14,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
-// parts is the number of parts of the span whose CPU time is measured on its own.
+// parts is the number of parts of a span; the CPU time of each is measured.
 const parts = 6
 
 // churnPeriod is the time between two pods of a kubelet, which live for 5 s. A pod is removed once
@@ -51,7 +51,7 @@ func TestCPU(t *testing.T) {
 	t.Log("\n" + sideBySide(results))
 }
 
-// startedContainers is the kubelet's metric of what it has started, for the churn.
+// startedContainers is the kubelet's metric of started containers, for the churn.
 const startedContainers = `kubelet_started_containers_total{container_type="container"}`
 
 // measureParts measures a span in parts, and calls tick each churnPeriod.

@@ -153,7 +153,7 @@ func podName(i int) string { return fmt.Sprintf("pod-%02d", i) }
 // next kubelet would ask its runtime for each of these containers, and log an error.
 func removeLogLinks(t *testing.T) {
 	t.Helper()
-	kit.Must(t, os.MkdirAll("/var/log/containers", 0o755)) // a kubelet has no setting for it
+	kit.Must(t, os.MkdirAll("/var/log/containers", 0o755)) // no setting of the kubelet changes it
 	find := exec.Command("find", "/var/log/containers", "-lname", os.TempDir()+"/pleg-*", "-xtype", "l", "-delete")
 	if out, err := find.CombinedOutput(); err != nil {
 		t.Fatalf("remove links to logs: %v: %s", err, out)

@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// A kubelet with the drop-in has the modules of a released kubelet, in the same versions. It adds
+// A kubelet with the drop-in links the modules of a released kubelet, in the same versions. It adds
 // those that docs/embedding.md names.
 func TestSameModules(t *testing.T) {
 	released, ours := modules(t, "kubelet-stock"), modules(t, "kubelet-pipeline")

@@ -153,8 +153,8 @@ func runningID(s corev1.PodStatus) string {
 	return ""
 }
 
-// statuses returns the statuses that the kubelet has of its pods, by the name in the
-// manifest, or nil after an error.
+// statuses returns the kubelet's statuses of its pods, by the name in the manifest, or nil after an
+// error.
 func (k *kubelet) statuses(ctx context.Context) map[string]corev1.PodStatus {
 	text, err := k.get(ctx, "/pods")
 	if err != nil {

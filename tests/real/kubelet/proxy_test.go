@@ -57,7 +57,7 @@ func startProxy(ctx context.Context, t *testing.T, runtime string) (*proxy, stri
 	return p, "unix://" + socket
 }
 
-// call passes on one call. Every call of the CRI has one request and some answers.
+// call passes on one call. Every call of the CRI consists of one request and some answers.
 func (p *proxy) call(_ any, from grpc.ServerStream) error {
 	ctx, cancel := context.WithCancel(from.Context())
 	defer cancel()

@@ -25,8 +25,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/real/e2e/lab"
 )
 
-// What changes in each trial while calls are measured: containers are killed together, and as many pods
-// come as go.
+// The changes in each trial while calls are measured: containers are killed together, and as many pods
+// are added as removed.
 const (
 	killed   = 50
 	replaced = 10
@@ -74,7 +74,7 @@ func restartWith(t *testing.T, kinds []string, size int) {
 	}
 }
 
-// tidy removes what is left of earlier trials while no kubelet runs, so that the first relist asks for one
+// tidy removes the remains of earlier trials while no kubelet runs, so that the first relist asks for one
 // container of each pod, and nobody asks for others.
 func (tr *trial) tidy(ctx context.Context) {
 	for _, c := range containers(ctx, tr.l) {
@@ -137,7 +137,7 @@ func (tr *trial) churn(ctx context.Context, trials int) {
 	before := tr.usage()
 	tr.k.replace(trials)
 	victims.kill(tr.t)
-	pause(ctx, time.Second) // the kubelet is now in the midst of it
+	pause(ctx, time.Second) // the kubelet is now in the middle of it
 	tr.memory(ctx, "churn")
 	tr.restarts(fmt.Sprintf("churn: %d killed, %d pods replaced", killed, replaced), victims.restarts(ctx, tr.k))
 	await(ctx, tr.t, "replacement of pods", time.Second, func() bool {
@@ -218,7 +218,7 @@ func (h histogram) since(before histogram) histogram {
 	return h
 }
 
-// quantile is what Prometheus calls histogram_quantile.
+// quantile is Prometheus's histogram_quantile.
 func (h histogram) quantile(q float64) float64 {
 	rank := q * h.count()
 	low, fewer := 0.0, 0.0

@@ -83,7 +83,7 @@ func median(sorted []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// spread is the median with the least and the most, and the average with the standard deviation.
+// spread is the median, the least and the greatest value, the average and the standard deviation.
 func spread(v []float64) string {
 	var sum, squares float64
 	for _, x := range v {

@@ -90,8 +90,8 @@ var collectorProgram = sync.OnceValues(func() (string, error) {
 	return path, err
 })
 
-// The file exporter writes each batch at once only with rotation; otherwise a killed
-// collector loses a second of what it has acknowledged.
+// The file exporter writes each batch at once only with rotation; otherwise a killed collector
+// loses a second of acknowledged records.
 const config = `
 receivers:
   otlp: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}

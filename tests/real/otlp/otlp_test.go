@@ -1,5 +1,5 @@
-// Package otlp_test tests the program with a real OpenTelemetry Collector, which writes what
-// it receives into a file.
+// Package otlp_test tests the program with a real OpenTelemetry Collector, which writes the records
+// that it receives into a file.
 package otlp_test
 
 import (
@@ -62,8 +62,8 @@ func attributes(from []*commonv1.KeyValue) map[string]any {
 	return values
 }
 
-// converges waits until the collector has every event that was printed, and returns the
-// records and what they are about.
+// converges waits until the collector has written every printed event, and returns the records and
+// their resources.
 func (c *collector) converges(printed []pleg.Event) (records []logrecords.Record, resource map[string]any) {
 	c.t.Helper()
 	process.Eventually(c.t, "the records", func(context.Context) error {
@@ -109,7 +109,7 @@ func overEachProtocol(t *testing.T, test func(*testing.T, *collector, []string))
 	}
 }
 
-// What the Collector's own decoder makes of the records.
+// The Collector's own decoder reads the records.
 func TestCollectorReadsTheRecords(t *testing.T) {
 	overEachProtocol(t, func(t *testing.T, c *collector, environment []string) {
 		a := startAgent(t, append(environment, "NODE_NAME=n1.example"))

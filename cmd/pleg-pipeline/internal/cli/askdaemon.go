@@ -16,8 +16,8 @@ import (
 // runtime for its answer.
 const daemonTimeout = 2 * time.Second
 
-// askDaemon returns what the daemon of this node knows, or that it does not answer. If none is
-// asked, it returns why.
+// askDaemon returns the status of this node's daemon, or says that the daemon does not answer. If
+// it asks no daemon, it returns the reason.
 func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none string) {
 	if c.source.own {
 		return nil, "the command line names a runtime"
@@ -49,8 +49,8 @@ func (c *doctorCommand) askDaemon(ctx context.Context) (d *doctor.Daemon, none s
 	return doctor.NewDaemon(socket, status), ""
 }
 
-// silentDaemon returns a daemon that accepts connections and does not answer, with the state of its
-// process as far as it is known, and otherwise with why.
+// silentDaemon returns a daemon that accepts connections and does not answer. The result contains
+// the state of its process, or why that is unknown.
 func silentDaemon(ctx context.Context, p Process, socket, why string) *doctor.Daemon {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

@@ -57,7 +57,7 @@ func (a *asyncWriter) pass(w io.Writer) {
 	}
 }
 
-// close waits until everything is written, for at most drainTimeout. What is written later may be lost.
+// close waits until everything is written, for at most drainTimeout. Later lines may be lost.
 func (a *asyncWriter) close() {
 	close(a.closing)
 	select {

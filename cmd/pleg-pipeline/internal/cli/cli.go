@@ -1,6 +1,6 @@
 // Package cli is the program pleg-pipeline. Each command is in a file of its own, and run
-// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain what
-// several commands need.
+// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
+// that several commands share.
 package cli
 
 import (
@@ -29,7 +29,7 @@ import (
 // Name is the name of the program and the prefix of its notices on stderr.
 const Name = "pleg-pipeline"
 
-// exit is an exit code as an error: the output says why.
+// exit is an exit code as an error. The output explains it.
 type exit int
 
 // Error implements error.
@@ -46,11 +46,11 @@ const (
 	ExitUnhealthy = 3
 )
 
-// Process is what a command needs from the process it runs in.
+// Process gives a command the arguments, streams and environment of its process.
 type Process struct {
 	// Args are the arguments without the name of the program.
 	Args []string
-	// Out gets what the user asked for, Err everything else.
+	// Out gets the requested output, Err everything else.
 	Out, Err io.Writer
 	// Getenv returns the value of an environment variable, or "". If nil, none is set.
 	Getenv func(string) string
@@ -69,7 +69,7 @@ type Process struct {
 	Sockets []string
 }
 
-// withDefaults completes p with what the system offers.
+// withDefaults completes p with the facilities of the system.
 func (p Process) withDefaults() Process {
 	if p.Dial == nil {
 		p.Dial = func(ctx context.Context, socket string) (net.Conn, error) {
@@ -95,9 +95,9 @@ func (p Process) withDefaults() Process {
 // its signal to the program and then to the program's process group.
 const oneSignal = 100 * time.Millisecond
 
-// gcPercent replaces Go's default of 100. The heap is small, and much of it is what the
-// last list of the runtime left. To collect that sooner saves a daemon of 1,000 pods 2 MiB
-// and costs it at most 1 ms of CPU a second. GOGC still counts first.
+// gcPercent replaces Go's default of 100. The heap is small, and much of it is garbage of the last
+// list. To collect that sooner saves a daemon of 1,000 pods 2 MiB and costs it at most 1 ms of CPU
+// a second. GOGC overrides it.
 const gcPercent = 50
 
 // Main runs the program with the arguments, streams and signals of this process
@@ -149,7 +149,7 @@ func Execute(ctx context.Context, p Process) int {
 	return ExitUsage
 }
 
-// wanted says what a flag of each type wants, in place of an error of Go's parser.
+// wanted describes the values of each type of flag, in place of an error of Go's parser.
 var wanted = map[string]string{
 	"bool": "true or false", "duration": "a time with its unit, such as 10s", "float64": "a number",
 	"int": "a whole number", "int64": "a whole number", "uint64": "a whole number that is not negative",

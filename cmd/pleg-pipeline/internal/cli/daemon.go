@@ -51,7 +51,7 @@ func (c *runCommand) serve(ctx context.Context, out console, from endpoint.Endpo
 	return c.serveOn(ctx, out, from, web, health, socket)
 }
 
-// serveOn does it on listeners, of which each may be nil.
+// serveOn serves on listeners. Each of them may be nil.
 func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.Endpoint, web, health, socket net.Listener) error {
 	began := time.Now()
 	registry := newRegistry()
@@ -103,8 +103,9 @@ func (c *runCommand) serveOn(ctx context.Context, out console, from endpoint.End
 	return nil
 }
 
-// connect returns a client of the runtime. If the daemon waits for it, silent means that it has not
-// answered yet: the daemon begins, since what it finds out is as old as its first list.
+// connect returns a client of the runtime. If the daemon waits for the runtime, silent means that
+// the runtime has not answered yet. The daemon begins anyway: its findings count from its first
+// list.
 func (c *runCommand) connect(ctx context.Context, out console, from endpoint.Endpoint, o cri.Options) (client *cri.Client, silent bool, err error) {
 	if !c.runtime.wait {
 		client, err = connect(ctx, out, from, o)
@@ -126,7 +127,7 @@ func sayRuntime(ctx context.Context, out console, client *cri.Client, from endpo
 	}
 }
 
-// host returns where to look on this node, beside the runtime.
+// host returns the sources of facts about this node, beside the runtime.
 func (p Process) host(endpoint string) host.Options {
 	return host.Options{Endpoint: endpoint, Proc: p.Proc, Cgroups: p.Cgroups, Sockets: host.Sockets, Usage: host.Usage}
 }
@@ -158,8 +159,8 @@ func (d *daemon) addSocket(l net.Listener, registry *prometheus.Registry) error 
 	return nil
 }
 
-// addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts
-// that were added before.
+// addHTTP adds the HTTP server, unless the listener is nil. It shows the states of the parts that
+// were added earlier.
 func (d *daemon) addHTTP(l net.Listener, registry *prometheus.Registry, client *cri.Client, address string) {
 	if l == nil {
 		return

@@ -135,8 +135,8 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	return c.print(report)
 }
 
-// examine examines the runtime, and asks the daemon before, which knows its address, and after, so
-// that its ages are current.
+// examine examines the runtime. It asks the daemon before for the runtime's address, and again
+// afterwards for current ages.
 func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
 	daemon, none := c.askDaemon(ctx)
 	err = c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {
@@ -217,7 +217,7 @@ func (c *doctorCommand) print(r interface {
 }
 
 // answerPlugin prints one line for the node-problem-detector, which reads the exit code. A line
-// that changes would be an Event each minute.
+// that changes would cause a Kubernetes Event each minute.
 func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	line := "could not examine the node: "
 	switch {
@@ -238,8 +238,8 @@ func (c *doctorCommand) answerPlugin(r *doctor.Report, err error) error {
 	return err
 }
 
-// printReport prints a report as JSON or as text; its error has the exit code if the report names a
-// problem.
+// printReport prints a report as JSON or as text. If the report names a problem, it returns an
+// error with the exit code.
 func printReport(p Process, format string, report any, text func(io.Writer) error, good bool) error {
 	var err error
 	if format == "json" {

@@ -35,7 +35,7 @@ func TestDoctor(t *testing.T) {
 	of := " -r " + simulated(t, 3) + " --call-timeout 20s --timeout 1s"
 	for _, test := range []struct {
 		args string
-		disk string // how much of the time processes have waited for it
+		disk string // percent of the time that processes waited for it
 		code int
 		want string
 	}{

@@ -169,8 +169,7 @@ func (c *eventsCommand) print(ctx context.Context, out console, from source) err
 	return nil
 }
 
-// watch calls handle for each event until ctx ends or an error occurs, and reports what happens to the
-// connection.
+// watch calls handle for each event until ctx ends or an error occurs, and reports broken connections.
 func (c *eventsCommand) watch(ctx context.Context, out console, from source, handle func(fleet.Event) error) error {
 	server := "the daemon"
 	if c.fleet.given() {
@@ -217,7 +216,7 @@ func (c *eventsCommand) watch(ctx context.Context, out console, from source, han
 	return nil
 }
 
-// sayReach says since when the daemon has events if more were asked for.
+// sayReach prints the time of the daemon's oldest event, if earlier ones were requested.
 func (c *eventsCommand) sayReach(ctx context.Context, out console, from source) {
 	if c.options.Since.IsZero() || c.fleet.given() || c.output.format == view.Name { // which prints no marks
 		return
@@ -260,7 +259,7 @@ func (c *eventsCommand) wants(ev fleet.Event) bool {
 	case pleg.Bookmark:
 		return false
 	case pleg.Synced:
-		// A watch without earlier events begins with a Synced, which says nothing.
+		// A watch without earlier events begins with a Synced, which is of no interest.
 		earlier := c.replay || c.since != "" || c.fleet.given()
 		return marks && (earlier || c.last.Load() != nil)
 	case pleg.Gap:

@@ -134,8 +134,8 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	}
 }
 
-// The state that follows a Gap ends with Synced also if the command began with the events from then on: its own
-// first Synced says nothing and is not printed.
+// The state after a Gap ends with Synced, also in a watch from now on. The first Synced of such a watch is not
+// printed.
 func TestSyncedAfterAReconnection(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)

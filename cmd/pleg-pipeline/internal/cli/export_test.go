@@ -18,7 +18,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
 
-// Shipped are the flags of the command run in a release. The tests have those of [forTests] too.
+// Shipped are the flags of the command run in a release. Tests also use those of [forTests].
 var Shipped = func() *pflag.FlagSet {
 	c, cmd := &runCommand{}, &cobra.Command{}
 	c.addFlags(cmd)
@@ -26,8 +26,8 @@ var Shipped = func() *pflag.FlagSet {
 	return cmd.Flags()
 }()
 
-// OptionsOf returns what the flags of the command run make of a pipeline and of the client of its
-// runtime.
+// OptionsOf returns the options of a pipeline and of its runtime's client that the flags of the
+// command run set.
 func OptionsOf(args ...string) (pipeline.Options, cri.Options, error) {
 	c, cmd := &runCommand{}, &cobra.Command{}
 	c.addFlags(cmd)
@@ -49,7 +49,7 @@ func Serve(ctx context.Context, p Process, web net.Listener, dial func(context.C
 // NewLog returns a log of level debug, whose lines are limited.
 func NewLog(w io.Writer) *slog.Logger { return logFlags{level: "debug"}.console(w).log }
 
-// NewAsyncWriter returns the stderr of a daemon, and what its end does.
+// NewAsyncWriter returns the stderr of a daemon, and the function that closes it.
 func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Writer, end func()) {
 	a := newAsyncWriter(w, notice)
 	return a, a.close

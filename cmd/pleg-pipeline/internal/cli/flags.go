@@ -17,7 +17,7 @@ import (
 
 type command interface {
 	addFlags(cmd *cobra.Command)
-	// validate checks what the types of the flags do not. Its errors are usage
+	// validate checks the rules that the types of the flags do not check. Its errors are usage
 	// errors.
 	validate(flags *pflag.FlagSet) error
 	run(ctx context.Context) error
@@ -112,7 +112,7 @@ func podArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// needs returns an error if one of the flags is given without what it is for.
+// needs returns an error if one of the flags is given without the flag that it belongs to.
 func needs(flags *pflag.FlagSet, what string, names ...string) error {
 	for _, name := range names {
 		if flags.Changed(name) {
@@ -161,7 +161,7 @@ type outputFlags struct {
 	noHeaders bool
 }
 
-// add adds the flags of a command that prints what.
+// add adds the flags; what names the printed objects.
 func (f *outputFlags) add(cmd *cobra.Command, what string) {
 	enumFlag(cmd, (*string)(&f.format), "output", "o", "format of the "+what+": text is cut to the terminal, wide is not and has\nmore columns, name is NAMESPACE/NAME, json is one object per line", view.Formats()...)
 	cmd.Flags().BoolVar(&f.noHeaders, "no-headers", false, "do not print the line of column names")

@@ -18,9 +18,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// flagRow gives flags values that are not the default. What the command prints, or sends to a NATS server, then
-// contains want; or the tests of the file seenBy see that the flags act. Flags without a command in front of
-// them are the same in all commands.
+// flagRow gives flags values that are not the default. The output of the command, or its messages to a NATS
+// server, then contain want. Otherwise the tests in the file seenBy check the effect of the flags. Flags
+// without a command in front of them are the same in all commands.
 type flagRow struct{ flags, args, want, seenBy string }
 
 const (
@@ -149,7 +149,8 @@ func TestFlagsAct(t *testing.T) {
 	}
 }
 
-// natsServer writes down what its clients send. It has JetStream, and no stream until one is created.
+// natsServer records the messages of its clients. It offers JetStream, without a stream until one
+// is created.
 func natsServer(t *testing.T, sent io.Writer) (address string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	kit.Must(t, err)

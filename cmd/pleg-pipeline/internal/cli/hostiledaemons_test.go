@@ -19,8 +19,8 @@ import (
 // is long.
 var evil = "\x1b[2J\x1b]0;title\x07\u009b31m\u202egpj.\u2066\x00\x7f\r\npleg-pipeline: all is well" + strings.Repeat("n", 12<<10)
 
-// hostileDaemons returns new daemons by what is wrong with them. Package client tests those whose
-// lists are too large or whose streams end.
+// hostileDaemons returns new daemons by their fault. Package client tests daemons whose lists are
+// too large or whose streams end.
 func hostileDaemons() map[string]*hostile.Daemon {
 	return map[string]*hostile.Daemon{
 		"another service": nil, "no bytes": nil,

@@ -8,10 +8,10 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// quiet matches no words, or what "pods" says of a busy machine.
+// quiet matches an empty output, or the notice of "pods" on a busy machine.
 var quiet = regexp.MustCompile(`^(pleg-pipeline: WARNING: the runtime is slow [^\n]*\n)?$`)
 
-// TestHabitsOfKubectl runs what users of kubectl type. Each command ends by itself.
+// TestHabitsOfKubectl runs commands as users of kubectl type them. Each command ends by itself.
 func TestHabitsOfKubectl(t *testing.T) {
 	t.Parallel()
 	socket := socketPath(t)
@@ -48,7 +48,7 @@ func TestHabitsOfKubectl(t *testing.T) {
 	}
 }
 
-// TestPodsBeginWithTheTable: what else there is to say follows it, also about a pipeline of its own.
+// TestPodsBeginWithTheTable: notices follow the table, also those about the command's own pipeline.
 func TestPodsBeginWithTheTable(t *testing.T) {
 	t.Parallel()
 	all := newTranscript()

@@ -23,8 +23,8 @@ func (f *logFlags) add(cmd *cobra.Command, levels ...string) {
 	enumFlag(cmd, &f.format, "log-format", "", "format of the log lines", "text", "json")
 }
 
-// addQuiet adds the flags of a command that people use in a terminal. Its output says what a
-// warning would.
+// addQuiet adds the flags of a command that people use in a terminal. Their output already contains
+// the facts of a warning.
 func (f *logFlags) addQuiet(cmd *cobra.Command) { f.add(cmd, "error", "warn", "info", "debug") }
 
 // console is stderr: log lines, and a few notices for the person who started the
@@ -62,7 +62,7 @@ func (c console) say(ctx context.Context, format string, args ...any) {
 	notices.InfoContext(ctx, text) //nolint:sloglint // a sentence for people, not a record to search
 }
 
-// sayNow prints a notice, and what was held back before.
+// sayNow prints a notice, and those that were held back before.
 func (c console) sayNow(ctx context.Context, format string, args ...any) {
 	if c.held != nil {
 		c.held.release()
@@ -72,7 +72,7 @@ func (c console) sayNow(ctx context.Context, format string, args ...any) {
 
 const (
 	// maxNotice is the greatest length of a notice or an error in bytes, maxLogValue of a value in
-	// a log line. What a daemon or a runtime sends may be longer.
+	// a log line. A daemon or a runtime may send longer texts.
 	maxNotice   = 4 << 10
 	maxLogValue = 1 << 10
 	// logBurst is the number of lines with the same message that are written at once, and logEvery

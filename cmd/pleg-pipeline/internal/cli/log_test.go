@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 )
 
-// TestLogIsLimited logs what a hostile runtime can cause.
+// TestLogIsLimited logs as many lines as a hostile runtime can cause.
 func TestLogIsLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out strings.Builder

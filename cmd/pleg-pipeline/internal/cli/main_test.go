@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// transcript records what is written. Tests can wait for parts of it.
+// transcript records written text. Tests can wait for parts of it.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

@@ -22,8 +22,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 )
 
-// natsFlags say how to connect to a NATS server. Except for the flag with the URL they have the
-// names that the nats command gives them.
+// natsFlags say how to connect to a NATS server. Their names are those of the nats command, except
+// that of the flag with the URL.
 type natsFlags struct {
 	// urlFlag is the name of the flag with the URL, others are the flags that need it.
 	urlFlag string

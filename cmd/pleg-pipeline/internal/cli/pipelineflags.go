@@ -15,8 +15,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// forTests is set by the linker (tests/kit/process): the program then also has flags for what only
-// tunes a rule. An operator has no reason to change these constants.
+// forTests is set by the linker (tests/kit/process). The program then also accepts flags that
+// change the constants of a rule. An operator needs none of them.
 var forTests string
 
 // shortestPeriod keeps a typing error, such as 1ms for 1m, from loading the runtime.

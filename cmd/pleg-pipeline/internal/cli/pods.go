@@ -71,7 +71,7 @@ func (c *podsCommand) validate(flags *pflag.FlagSet) error {
 }
 
 func (c *podsCommand) run(ctx context.Context) error {
-	// What there is to say comes below the table.
+	// Notices come below the table.
 	stderr := &heldWriter{w: c.process.Err}
 	stderr.hold()
 	defer stderr.release()

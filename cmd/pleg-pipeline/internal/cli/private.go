@@ -53,7 +53,7 @@ func usePrivate(ctx context.Context, out console, from endpoint.Endpoint, fn fun
 	return whileRunning(ctx, ask, pipe.Run, func(ctx context.Context) error { return daemon.Serve(ctx, memory) })
 }
 
-// reporting is a runtime of whose node more is known.
+// reporting is a runtime with a report about its node.
 type reporting struct {
 	*cri.Client
 	add func(*pleg.Report)
@@ -66,7 +66,7 @@ func (r reporting) Report() pleg.Report {
 	return report
 }
 
-// withReport returns a runtime that also reports what add adds, which may be nil.
+// withReport returns a runtime that calls add for each of its reports. add may be nil.
 func withReport(client *cri.Client, add func(*pleg.Report)) pleg.Runtime {
 	if add == nil {
 		return client

@@ -106,7 +106,7 @@ func (f *publishFlags) nodeName(p Process) (string, error) {
 	return os.Hostname()
 }
 
-// addTo adds what is to run to a daemon, which closes it, also after an error.
+// addTo adds the publishers to a daemon. The daemon closes them, also after an error.
 func (f *publishFlags) addTo(ctx context.Context, d *daemon, registry prometheus.Registerer) error {
 	if !f.given() {
 		return nil
@@ -178,8 +178,8 @@ func otelOff(getenv func(string) string) string {
 	return ""
 }
 
-// resource is what all records share. OpenTelemetry's variables name the service and add to it;
-// the node and the cluster are those of the flags.
+// resource contains the attributes that all records share. OpenTelemetry's variables name the
+// service and add to it; the node and the cluster are those of the flags.
 func (f *publishFlags) resource(node string) (*resource.Resource, error) {
 	service := resource.NewSchemaless(attribute.String("service.name", Name), attribute.String("service.version", programVersion()))
 	place := []attribute.KeyValue{attribute.String("k8s.node.name", node)}

@@ -107,7 +107,7 @@ func TestClientsCauseNoCalls(t *testing.T) {
 		"--relist-period", "1h", "--relist-threshold", "2h")
 	url := servedOn.FindString(s.stderr.await(t, "connected to"))
 	known := waitForPods(t, socket, 3)
-	calls := func() int64 { // without what the daemon asks by itself, which own bounds
+	calls := func() int64 { // without the daemon's own calls, which own bounds
 		stats := runtime.Stats()
 		n := stats.Calls() - stats.RPCs["ContainerStatus"].Verbose
 		for _, own := range []string{"Version", "ImageFsInfo", "Status"} {

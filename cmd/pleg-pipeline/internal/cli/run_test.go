@@ -131,7 +131,8 @@ func get(t *testing.T, url string) (int, string) {
 
 // TestRunServesHTTP opens listeners for this machine, for others and for probes, with and without a
 // web configuration. A row lists paths of the page's listener, of the health listener (H), and of
-// that as another machine sees it (O), which must not learn the names of servers and pods.
+// the health listener for another machine (O). That machine must not learn the names of servers and
+// pods.
 func TestRunServesHTTP(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -25,8 +25,8 @@ var otelVariables = map[string][]string{"otlp": {"OTEL_EXPORTER_OTLP_LOGS_ENDPOI
 const (
 	configFileFlag  = "config-file"
 	printConfigFlag = "print-config"
-	// envPrefix begins the environment variable of a flag: --relist-period has
-	// PLEG_PIPELINE_RELIST_PERIOD. See also [variables].
+	// envPrefix begins the environment variable of a flag: PLEG_PIPELINE_RELIST_PERIOD sets
+	// --relist-period. See also [variables].
 	envPrefix = "PLEG_PIPELINE_"
 	// runSocketVariable is that of --socket: [socketVariable] names the daemon to ask.
 	runSocketVariable = envPrefix + "RUN_SOCKET"
@@ -96,8 +96,8 @@ func (s *settings) applyEnvironment(flags *pflag.FlagSet, getenv func(string) st
 	return err
 }
 
-// foreignVariable matches what Kubernetes sets for a Service whose name begins as the
-// program's does, and what our tests set for themselves.
+// foreignVariable matches variables that Kubernetes sets for a Service with the program's name as
+// prefix, and variables of our own tests.
 var foreignVariable = regexp.MustCompile(`(^|_)(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_\w+)?)$|^TEST_`)
 
 // checkVariables returns an error for a variable with our prefix that belongs to no flag: it would
@@ -146,8 +146,8 @@ func (s *settings) name(flag string) string {
 	return "--" + flag
 }
 
-// readSettings reads a mapping whose keys are unique. The values are as in the file, such as off
-// or 1e3, and not what YAML makes of it.
+// readSettings reads a mapping whose keys are unique. The values are the texts of the file, such as
+// off or 1e3, not the values that YAML converts them to.
 func readSettings(file string) (values map[string]string, err error) {
 	data, err := os.ReadFile(file)
 	if err != nil {

@@ -61,7 +61,7 @@ func TestSettingsPrecedence(t *testing.T) {
 			t.Errorf("no line %q in:\n%s", want, out)
 		}
 	}
-	// What was printed is a file with the same values.
+	// The output is a file with the same values.
 	code, again, errs := printConfig(t, nil, out)
 	if code != cli.ExitOK || errs != "" {
 		t.Fatalf("exit code %d: %s", code, errs)
@@ -92,7 +92,7 @@ func TestSettingsOfOpenTelemetry(t *testing.T) {
 	}
 }
 
-// strip removes what says where values come from.
+// strip removes the origins of the values.
 func strip(lines string) string {
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
@@ -138,7 +138,7 @@ func TestErrorNamesTheVariable(t *testing.T) {
 	}
 }
 
-// What OpenTelemetry's variables switch off is not sent.
+// Nothing is sent if OpenTelemetry's variables switch the export off.
 func TestOpenTelemetryIsOff(t *testing.T) {
 	t.Parallel()
 	for variable, off := range map[string]bool{"OTEL_SDK_DISABLED=TRUE": true, "OTEL_LOGS_EXPORTER=none": true, "OTEL_SDK_DISABLED=false": false, "OTEL_LOGS_EXPORTER=otlp": false} {

@@ -83,7 +83,7 @@ func TestSignalsEndInOrder(t *testing.T) {
 	}
 }
 
-// TestSignalSentTwiceIsOne does what "timeout 10 pleg-pipeline run" does.
+// TestSignalSentTwiceIsOne sends signals as "timeout 10 pleg-pipeline run" does.
 func TestSignalSentTwiceIsOne(t *testing.T) {
 	for range 20 {
 		p := spawn(t, "run", "--simulate=2", "--no-headers")
@@ -118,7 +118,7 @@ func TestSecondSignalKills(t *testing.T) {
 		}
 		err := p.cmd.Wait()
 		if err == nil {
-			continue // it ended before it had anything to print
+			continue // it ended before it printed anything
 		}
 		var exit *exec.ExitError
 		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGINT {
@@ -148,7 +148,7 @@ func exited(pid int) bool {
 	return err != nil || strings.Contains(string(stat), ") Z ")
 }
 
-// TestClosedPipeIsNormalEnd does what "pleg-pipeline run | head -1" does.
+// TestClosedPipeIsNormalEnd closes the pipe as "pleg-pipeline run | head -1" does.
 func TestClosedPipeIsNormalEnd(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		p := spawn(t, "run", "--simulate=2", "-o", format)

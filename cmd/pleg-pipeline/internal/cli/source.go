@@ -254,8 +254,8 @@ func (s daemonSource) Status(ctx context.Context) (pleg.Status, error) {
 	return now, s.failed(ctx, err)
 }
 
-// failed returns the error of a call. A daemon that is stopped is why it took too long or why a connection said
-// nothing, one that has ended why there is no connection.
+// failed returns the error of a call. If the call took too long or the connection was silent, the error says
+// that the daemon is stopped. If there was no connection, it says that the daemon has ended.
 func (s daemonSource) failed(ctx context.Context, err error) error {
 	unavailable := status.Code(err) == codes.Unavailable
 	if unavailable {

@@ -54,7 +54,7 @@ type trouble struct {
 	after         time.Duration
 	// reports is what the test makes up: a bubble contains no socket file.
 	reports pleg.Report
-	// want is the verdict of the daemon, alert what fires once it is old.
+	// want is the verdict of the daemon, alert the alert that fires once the verdict is old.
 	want, alert string
 	cause       verdict.Cause
 	// also is a second trouble.
@@ -236,9 +236,9 @@ func requireSame(t *testing.T, test trouble) {
 		switch {
 		case surface == "doctor --npd": // has no ages
 			want, _, _ = strings.Cut(want, " (")
-		case surface == "doctor --fleet": // has the number of nodes, and not what other pods do
+		case surface == "doctor --fleet": // contains the number of nodes, and nothing about other pods
 			want, _, _ = strings.Cut(strings.Replace(want, ": ", ": 1 of 1 nodes; node-a: ", 1), "; the other")
-		case surface == "pods" && test.before != nil: // it waits for the first list, and says for what
+		case surface == "pods" && test.before != nil: // it waits for the first list, and says so
 			want, _, _ = strings.Cut(want, " (")
 		case strings.HasPrefix(rest, "shop/web-0") && (surface == "pods" || surface == "top"):
 			state := "hung"
@@ -275,7 +275,7 @@ func requireLogged(t *testing.T, logged *kit.Log, v verdict.Verdict, since time.
 	}
 }
 
-// requireExamined examines the runtime, with what the daemon knows or without.
+// requireExamined examines the runtime, with the daemon's status or without.
 func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) {
 	t.Helper()
 	o := doctorOptions(test)
@@ -466,8 +466,8 @@ func metric(t *testing.T, p *kit.Pipeline) map[series]time.Time {
 	return told
 }
 
-// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only has
-// what the daemon knows.
+// surfaces returns what each surface says, as one line. The doctor finds no runtime: it only knows
+// the daemon's status.
 func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) (net.Conn, error)) map[string]string {
 	t.Helper()
 	h := httpserver.Handler(httpserver.Options{Pipeline: p.Pipeline, Gatherer: p.Metrics, Logger: slog.New(slog.DiscardHandler)})
@@ -495,7 +495,7 @@ func surfaces(t *testing.T, p *kit.Pipeline, dial func(context.Context, string) 
 	return said
 }
 
-// sayOf returns what a command says, as one line.
+// sayOf returns the output of a command, as one line.
 func sayOf(t *testing.T, command string, dial func(context.Context, string) (net.Conn, error)) string {
 	t.Helper()
 	out, term := newTranscript(), vt.NewMockTerm()
@@ -516,7 +516,7 @@ func sayOf(t *testing.T, command string, dial func(context.Context, string) (net
 	return strings.Join(strings.Fields(clocks.ReplaceAllString(out.String(), "")), " ")
 }
 
-// ofFleet returns what the doctor says of a cluster whose only node has published its status.
+// ofFleet returns the doctor's output for a cluster whose only node has published its status.
 func ofFleet(t *testing.T, status pleg.Status) string {
 	t.Helper()
 	published, err := json.Marshal(verdict.Of(status))

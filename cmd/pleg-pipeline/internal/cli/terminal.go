@@ -63,7 +63,7 @@ func (p Process) screen() (tcell.Screen, error) {
 
 const maxHeld = 64 << 10
 
-// heldWriter holds back what is written after hold until release.
+// heldWriter holds back the text that is written between hold and release.
 type heldWriter struct {
 	mu   sync.Mutex
 	w    io.Writer
@@ -102,8 +102,8 @@ func (h *heldWriter) release() {
 // reading.
 const drainTimeout = time.Second
 
-// printing runs work, which prints, until it returns, ctx ends or the reader of
-// the output closes it. It returns the error of work or the cause of the end.
+// printing runs work, which prints. It ends when work returns, ctx ends or the reader closes the
+// output. It returns the error of work or the cause of the end.
 func printing(ctx context.Context, out console, stdout io.Writer, work func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	closed := make(chan struct{})
@@ -137,8 +137,8 @@ func printing(ctx context.Context, out console, stdout io.Writer, work func(cont
 
 // waitForReader blocks until the reader of out closes it, and then returns
 // errOutputClosed, or until ctx ends. Without it the program would run until the
-// next event, which may be hours away on a quiet node. Nobody can close a regular
-// file or an out that is not a file.
+// next event, which may be hours away on a quiet node. Regular files have no reader that could
+// close them. Neither has an out that is not a file.
 func waitForReader(ctx context.Context, out io.Writer) error {
 	file, ok := out.(*os.File)
 	if !ok {

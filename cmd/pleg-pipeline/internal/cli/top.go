@@ -47,7 +47,7 @@ func (c *topCommand) run(ctx context.Context) error {
 	if !c.process.hasScreen() {
 		return errors.New("top needs a terminal; to print the pods, use: " + Name + " pods")
 	}
-	// What is written to stderr meanwhile would destroy the screen.
+	// Lines on stderr would destroy the screen.
 	stderr := &heldWriter{w: c.process.Err}
 	return c.use(ctx, c.log.console(stderr), func(ctx context.Context, from source) error {
 		stderr.hold()

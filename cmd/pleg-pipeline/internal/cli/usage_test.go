@@ -139,7 +139,7 @@ func TestFlagsReachTheirOptions(t *testing.T) {
 	}
 }
 
-// What only tunes a rule has no flag.
+// A constant that only tunes a rule gets no flag.
 func TestFewKnobs(t *testing.T) {
 	for _, name := range []string{
 		"seed", "churn-rate", "replay-speed", "history", "max-connections", "max-watchers", "max-event-streams", "max-quarantine",

@@ -27,11 +27,11 @@ type statusSource interface {
 	Status(ctx context.Context) (pleg.Status, error)
 }
 
-// wait is one wait for what a daemon may not know yet. It says what is wrong with the runtime, which is
-// mostly why.
+// wait is one wait for an answer that a daemon may not know yet. It names the runtime's problem, which
+// is the usual cause.
 type wait struct {
 	from   statusSource
-	server string // what is reported as silent; if empty, the caller sets a deadline
+	server string // the subject of "is silent"; if empty, the caller sets a deadline
 	out    console
 
 	cancel context.CancelFunc
@@ -72,8 +72,8 @@ func (w *wait) end() {
 	<-w.ended
 }
 
-// whyWaiting returns why a daemon does not know yet what it was asked, and whether that is a trouble of
-// the runtime; "" if it names no reason, or does not answer.
+// whyWaiting returns why a daemon cannot answer yet, and whether the runtime is the cause; "" if it
+// names no reason, or does not answer.
 func whyWaiting(ctx context.Context, from statusSource) (why string, trouble bool) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

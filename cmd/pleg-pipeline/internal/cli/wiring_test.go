@@ -28,7 +28,8 @@ type local struct{ *bufconn.Listener }
 
 func (local) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 
-// TestWhatRunsBesideThePipeline has a shim that a signal has stopped, and a client that does not read.
+// TestWhatRunsBesideThePipeline uses a shim that a signal has stopped, and a client that does not
+// read.
 func TestWhatRunsBesideThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		node, err := simruntime.New(simruntime.Options{Seed: 1})

@@ -36,7 +36,7 @@ type Options struct {
 	Host host.Options
 	// Pressure contains the files of the kernel's /proc/pressure.
 	Pressure fs.FS
-	// Ask returns what the daemon of this node knows, or nil if there is none: NoDaemon says why.
+	// Ask returns the knowledge of this node's daemon, or nil if there is none: NoDaemon says why.
 	// It is called after the examination, so that its ages are current.
 	Ask      func(context.Context) *Daemon
 	NoDaemon string
@@ -68,8 +68,8 @@ func Examine(ctx context.Context, o Options) *Report {
 	return e.judge(failed)
 }
 
-// Judge returns the report of what the daemon of a node knows, without an examination of
-// the runtime. extra are findings of the caller.
+// Judge returns the report from the status of a node's daemon, without an examination of the
+// runtime. extra are findings of the caller.
 func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 	e := &examination{report: &Report{At: time.Now(), Daemon: d}}
 	return e.judge(extra)
@@ -122,9 +122,9 @@ func (e *examination) watch(ctx context.Context) *verdict.Finding {
 
 const rename = "name the runtime's socket with --runtime-endpoint"
 
-// connectFindings are the findings for the problems of a connection, as the daemon would have
-// them. Any other problem counts as a runtime that is stopped. A finding without advice has the
-// advice of its cause.
+// connectFindings are the findings for the problems of a connection, as the daemon reports them.
+// Any other problem counts as a runtime that is stopped. A finding without advice gets the advice
+// of its cause.
 var connectFindings = map[cri.Problem]verdict.Finding{
 	cri.NoSocket:     {Advice: verdict.RuntimeStopped.Advice() + "; if it runs, " + rename},
 	cri.SocketGone:   {Cause: verdict.Fallback, What: "cannot be reached"},
@@ -155,7 +155,7 @@ func cannotConnect(endpoint string, why *cri.ConnectError, err error) *verdict.F
 	return &f
 }
 
-// allowed says what a user may do who must not connect.
+// allowed advises a user who may not connect.
 func allowed(uid int) string {
 	if uid != 0 {
 		return verdict.NoPermission.Advice()
@@ -163,8 +163,8 @@ func allowed(uid int) string {
 	return "root is denied, too: run this command on the node itself, outside of a container, or look for AppArmor or SELinux (dmesg)"
 }
 
-// merged returns the status of the daemon with what only this process sees of the node: the daemon
-// may lack its processes, its network or its disk.
+// merged adds to the daemon's status the facts that only this process sees: the daemon may lack
+// access to the node's processes, network or disk.
 func merged(daemon pleg.Status, own *pleg.Status) pleg.Status {
 	if own == nil {
 		return daemon

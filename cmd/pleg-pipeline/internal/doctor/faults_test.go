@@ -15,7 +15,7 @@ import (
 )
 
 // TestEveryFaultIsNamed examines a runtime with each fault of simulate --fault of a list or a status. The
-// verdict must have the cause and name the call, and for a fault of one pod, the pod.
+// verdict must name the cause and the call, and for a fault of one pod, the pod.
 func TestEveryFaultIsNamed(t *testing.T) {
 	for _, call := range []string{"ListPodSandbox", "ListContainers", "PodSandboxStatus", "ContainerStatus"} {
 		for _, kind := range []string{"error", "hang", "slow", "malform"} {

@@ -12,13 +12,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 )
 
-// Fleet is what the agents of a cluster say of their nodes. Its JSON form is one of the program's
-// outputs.
+// Fleet is the report of a cluster's agents about their nodes. Its JSON form is one of the
+// program's outputs.
 type Fleet struct {
 	At time.Time `json:"at"`
 	// Verdict is the worst verdict of all nodes, in one line.
 	Verdict string `json:"verdict"`
-	// Stream is how full the stream is, in percent; 0 if its size has no limit.
+	// Stream is how full the stream is, in percent; 0 if its size is unlimited.
 	Stream int `json:"stream,omitempty"`
 	// Nodes are ranked by severity, cause, pod and age, the worst first.
 	Nodes []NodeVerdict `json:"nodes"`
@@ -60,7 +60,8 @@ func Rank(nodes []fleet.Node, now time.Time) *Fleet {
 	return f
 }
 
-// Fills notes how full the stream is. One that is nearly full is a warning: it refuses events soon.
+// Fills notes how full the stream is. A stream that is nearly full is a warning: it refuses events
+// soon.
 func (f *Fleet) Fills(used, limit uint64) {
 	if limit == 0 {
 		return
@@ -81,7 +82,7 @@ func (n NodeVerdict) first() fleet.Finding {
 	return n.Findings[0]
 }
 
-// worst returns the first node; a node that is well if there are none.
+// worst returns the first node; a healthy node if there are none.
 func (f *Fleet) worst() NodeVerdict {
 	if len(f.Nodes) == 0 {
 		return NodeVerdict{Verdict: fleet.Verdict{Severity: "ok"}}
@@ -89,10 +90,10 @@ func (f *Fleet) worst() NodeVerdict {
 	return f.Nodes[0]
 }
 
-// Healthy reports whether no node has a problem.
+// Healthy reports whether all nodes are without a problem.
 func (f *Fleet) Healthy() bool { return f.worst().rank() > 0 }
 
-// Print writes the verdict, what to do, and a table of the nodes that are not well. It returns the
+// Print writes the verdict, what to do, and a table of the nodes with problems. It returns the
 // error of w.
 func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 	p := &page{width: o.Width}

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// judge returns the verdict on what the daemon knows and the examination has seen. failed is why the
-// runtime was not watched.
+// judge returns the verdict of the daemon's knowledge and the examination together. failed is why
+// the runtime was not watched.
 func (e *examination) judge(failed []verdict.Finding) *Report {
 	r := e.report
 	limits, v := verdict.DefaultLimits, verdict.Verdict{}
@@ -40,8 +40,8 @@ func (e *examination) judge(failed []verdict.Finding) *Report {
 	return r
 }
 
-// blameDaemon adds that the daemon does not answer. If it is the client that does not read what the
-// runtime sends it, that is the same trouble.
+// blameDaemon adds that the daemon does not answer. If the daemon is also the client that does not
+// read from the runtime, that is the same trouble.
 func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
 	r := e.report
 	runtime := ""
@@ -68,8 +68,8 @@ func (e *examination) blameDaemon(all []verdict.Finding) []verdict.Finding {
 	return slices.Insert(all, 0, f)
 }
 
-// merge adds a finding. A finding with the same cause gets its evidence: the daemon knows since when,
-// so that its summary stays.
+// merge adds a finding. If one with the same cause exists, only the evidence is added: the daemon's
+// summary stays, because it contains the beginning.
 func merge(all []verdict.Finding, f verdict.Finding) []verdict.Finding {
 	f = f.Completed(time.Now())
 	i := slices.IndexFunc(all, func(have verdict.Finding) bool { return have.Cause == f.Cause })

@@ -66,8 +66,8 @@ type measurement struct {
 // MeasureCalls makes the calls of relists for some time and measures each. A call that takes longer
 // than timeout has failed. In each round it lists all pods, then inspects all of them once for each
 // width. Between two rounds it waits for as long as the last round took, at least a relist period.
-// If ctx ends before, it returns what it has measured by then. It returns an error if the runtime
-// does not answer.
+// If ctx ends before, it returns the measurements so far. It returns an error if the runtime does
+// not answer.
 func MeasureCalls(ctx context.Context, o Options, timeout, lasts time.Duration) (*Load, error) {
 	c, err := connect(ctx, o, timeout)
 	if err != nil {

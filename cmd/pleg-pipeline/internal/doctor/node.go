@@ -17,7 +17,7 @@ type Node struct {
 	host.Facts
 }
 
-// readPressure reads the kernel's pressure figures, if it has them.
+// readPressure reads the kernel's pressure figures, if there are any.
 func (n *Node) readPressure(files fs.FS) {
 	n.IOPressure, n.CPUPressure, n.MemoryPressure = pressure(files, "io"), pressure(files, "cpu"), pressure(files, "memory")
 }

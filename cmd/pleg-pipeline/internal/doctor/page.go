@@ -27,7 +27,7 @@ func (p *page) head(text string, findings []verdict.Finding) {
 	}
 }
 
-// prose adds text whose further lines have an indent.
+// prose adds text whose further lines are indented.
 func (p *page) prose(indent, format string, args ...any) {
 	p.WriteString(view.Wrap(view.Printable(fmt.Sprintf(format, args...)), p.width, indent))
 }
@@ -66,7 +66,7 @@ func (p *page) table(rows [][]string, indent string, column int) {
 	_ = t.Flush() // into memory
 }
 
-// write writes the page, which begins with the severity of the worst finding, which gets its color.
+// write writes the page. It begins with the severity of the worst finding, in its color.
 func (p *page) write(w io.Writer, o TextOptions, worst verdict.Severity) error {
 	text := view.PrintableLines(p.String())
 	if word, rest, ok := strings.Cut(text, ":"); ok && o.Color {

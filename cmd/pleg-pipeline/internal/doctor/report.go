@@ -24,7 +24,7 @@ type Report struct {
 	Endpoint    string  `json:"endpoint,omitempty"`
 	Source      string  `json:"source,omitempty"`
 	Runtime     string  `json:"runtime,omitempty"`
-	// Daemon is what the daemon of this node knows; nil if none was asked: NoDaemon says why.
+	// Daemon is the knowledge of this node's daemon; nil if none was asked: NoDaemon says why.
 	Daemon   *Daemon `json:"daemon,omitempty"`
 	NoDaemon string  `json:"noDaemon,omitempty"`
 	Counts   Counts  `json:"counts"`
@@ -72,7 +72,7 @@ func (c *Counts) count(pods []cache.Entry) {
 	}
 }
 
-// Daemon is what the daemon of a node knows. It has watched for longer than an examination.
+// Daemon is the knowledge of a node's daemon. It has watched for longer than an examination.
 type Daemon struct {
 	Socket string `json:"socket"`
 	// Verdict is the verdict of the daemon alone.
@@ -137,7 +137,7 @@ func NewDaemon(socket string, s pleg.Status) *Daemon {
 	return &Daemon{Socket: socket, Verdict: verdict.Of(s), status: s}
 }
 
-// connected reports whether the daemon has a connection to the runtime.
+// connected reports whether the daemon is connected to the runtime.
 func (d *Daemon) connected() bool {
 	return d.status.Relist.Failures == 0 && !d.status.Relist.Success.IsZero()
 }
@@ -147,7 +147,7 @@ func (r *Report) Healthy() bool {
 	return !slices.ContainsFunc(r.Findings, func(f verdict.Finding) bool { return f.Severity == verdict.Problem })
 }
 
-// Denied returns the finding that the runtime could not be looked at, if nobody else knows more.
+// Denied returns the finding that this user may not ask the runtime, unless a daemon knows more.
 func (r *Report) Denied() *verdict.Finding {
 	if i := slices.IndexFunc(r.Findings, func(f verdict.Finding) bool { return f.Cause == verdict.NoPermission }); i >= 0 && !r.Daemon.answers() {
 		return &r.Findings[i]

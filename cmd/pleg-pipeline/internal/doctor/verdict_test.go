@@ -23,7 +23,7 @@ import (
 )
 
 // TestVerdictNamesTheCulprit compares the first line of reports, which names the pod, the container,
-// the call and its age. What the daemon knows is in it, unless the examination shows that the pod
+// the call and its age. It contains the daemon's facts, unless the examination shows that the pod
 // answers again. Package verdict tests the other cases.
 func TestVerdictNamesTheCulprit(t *testing.T) {
 	const well = "OK: the node is healthy, its 2 pods answer"
@@ -35,7 +35,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		fault  *simruntime.Fault               // nil for none
-		daemon func(*pleg.Status, pleg.PodUID) // changes what it knows; nil if there is none
+		daemon func(*pleg.Status, pleg.PodUID) // changes its status; nil without a daemon
 		want   string
 	}{
 		"healthy": {nil, nil, well},
@@ -70,7 +70,7 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 			}
 			o.Watch += 500 * time.Millisecond // between two lists
 			r := doctor.Examine(t.Context(), o)
-			if r.Verdict != test.want || len(r.Findings) > 1 { // a slow runtime is why its containers are
+			if r.Verdict != test.want || len(r.Findings) > 1 { // its containers are slow because the runtime is
 				t.Errorf("verdict %q of %d findings, want %q alone", r.Verdict, len(r.Findings), test.want)
 			}
 			if text := r.Lasting(); strings.Contains(text, "00:00") || strings.Contains(text, "7.5s") {
@@ -80,8 +80,8 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// A runtime that fails now is a problem for the command, and still a warning for a daemon that has seen it fail
-// for a second: the finding is one, with the evidence of both, and a problem.
+// A runtime that fails now is a problem for the command. For a daemon that has seen it fail for a second it is
+// still a warning. The merged finding is a problem with the evidence of both.
 func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simulate(t, simruntime.Options{})

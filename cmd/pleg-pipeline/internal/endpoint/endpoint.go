@@ -60,7 +60,7 @@ type Endpoint struct {
 	// Source says where the address comes from, for messages:
 	// "--runtime-endpoint", "/etc/crictl.yaml".
 	Source string
-	// Report, if not nil, adds what was wrong with the node of a recording.
+	// Report, if not nil, adds the problems of a recorded node.
 	Report func(*pleg.Report)
 }
 
@@ -77,8 +77,8 @@ func (e Endpoint) Recording() (file string, ok bool) {
 var ErrNone = errors.New("no container runtime found")
 
 // Resolve returns the first endpoint that is named, without checking it. If none is named, it
-// returns the first well-known socket whose runtime answers, otherwise the first that may have a
-// runtime that does not answer, otherwise a socket that this process may not open. The error wraps
+// returns the first well-known socket whose runtime answers, otherwise the first whose runtime may
+// exist and not answer, otherwise a socket that this process may not open. The error wraps
 // [ErrNone] and lists what was tried, or it is about a configuration file that cannot be used.
 func (r Resolver) Resolve(ctx context.Context) (Endpoint, error) {
 	if r.Flag != "" {

@@ -1,6 +1,6 @@
-// Package host finds what endangers a runtime and what the lists and statuses of its pods do not
-// show: clients that do not read what the runtime sends them, a filesystem that is almost full,
-// lists that are almost too large, and what the runtime says of itself.
+// Package host finds dangers to a runtime that the lists and statuses of its pods do not show:
+// clients that do not read from the runtime, a filesystem that is almost full, lists that are
+// almost too large, and conditions that the runtime itself reports.
 package host
 
 import (
@@ -65,7 +65,7 @@ type Watcher struct {
 	unread atomic.Pointer[[]nodestate.Unread]
 	disk   atomic.Pointer[nodestate.Disk]
 	silent atomic.Pointer[pleg.Trouble]
-	// Each loop has its own.
+	// Each loop uses its own.
 	ready, sizes, counts atomic.Pointer[[]pleg.Trouble]
 	facts                atomic.Pointer[Facts]
 	lists                atomic.Pointer[[]List]
@@ -82,7 +82,7 @@ type Facts struct {
 // New returns a watcher that has not looked yet.
 func New(o Options) *Watcher { return &Watcher{o: o} }
 
-// Report adds what was found to a report. It does not block.
+// Report adds the findings to a report. It does not block.
 func (w *Watcher) Report(r *pleg.Report) {
 	var unread []nodestate.Unread
 	nodestate.Change(&r.Details, func(n *nodestate.State) {
@@ -202,8 +202,8 @@ func each(ctx context.Context, period time.Duration, look func(now time.Time)) e
 	}
 }
 
-// fullDisk returns the filesystem of a path if it is almost full. before is what it returned at the
-// last look, or nil.
+// fullDisk returns the filesystem of a path if it is almost full. before is its result of the last
+// look, or nil.
 func fullDisk(before *nodestate.Disk, path string, used, inodes float64, now time.Time) *nodestate.Disk {
 	limit, since := float64(full), now
 	if before != nil && before.Path == path {

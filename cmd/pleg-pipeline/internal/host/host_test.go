@@ -74,11 +74,11 @@ var proc = fstest.MapFS{
 // TestUnread watches clients with something to read. looks are the unread bytes of each second; after the
 // last, nothing changes for nine seconds, and then all is read.
 func TestUnread(t *testing.T) {
-	const agent, again, other, unknown = 70, 71, 80, 90 // the agent has two connections
+	const agent, again, other, unknown = 70, 71, 80, 90 // the agent uses two connections
 	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
-		want  []uint32 // what the daemon finds
+		want  []uint32 // the daemon's findings
 	}{
 		"reads":             {[]map[uint32]int{{agent: 900}, {}}, nil},
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},

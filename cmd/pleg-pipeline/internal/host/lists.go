@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	// listLimit is what the kubelet and the runtimes accept, fullList the share of it at which a
-	// list counts as too large.
+	// listLimit is the largest list that the kubelet and the runtimes accept. fullList is the share
+	// of it at which a list counts as too large.
 	listLimit = 16 << 20
 	fullList  = 0.6
 	// listTimeout bounds both lists.
@@ -52,7 +52,7 @@ type PodSize struct {
 	Annotations int    `json:"annotationBytes"`
 }
 
-// listAnswer is an answer as the runtime sent it, and what it says. Text in it that is not UTF-8 is
+// listAnswer is an answer as the runtime sent it, and decoded. Text in it that is not UTF-8 is
 // replaced.
 type listAnswer struct {
 	raw      []byte
@@ -60,8 +60,8 @@ type listAnswer struct {
 	replaced bool
 }
 
-// lists makes both list calls at once, as a relist does, and returns their sizes and what is
-// malformed in them.
+// lists makes both list calls at once, as a relist does, and returns their sizes and malformed
+// items.
 func lists(ctx context.Context, runtime grpc.ClientConnInterface) ([]List, []pleg.Trouble, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -94,7 +94,7 @@ func invoke(ctx context.Context, runtime grpc.ClientConnInterface, method string
 // listCodec decodes a [listAnswer].
 type listCodec struct{ encoding.CodecV2 }
 
-// Name is empty so that the calls have the content type of all others.
+// Name is empty so that the calls use the content type of all others.
 func (listCodec) Name() string { return "" }
 
 // Unmarshal keeps the bytes.
@@ -210,8 +210,8 @@ func (l *List) measure(answer *listAnswer, names map[string]string) {
 // words are the names that people use for the items of a list.
 var words = map[string]string{"ListPodSandbox": "sandboxes", "ListContainers": "containers"}
 
-// trouble describes the problem with the size of a list that the runtime still sends. The client knows
-// of one that it does not.
+// trouble describes the problem with the size of a list that the runtime still sends. The client
+// reports a list that the runtime no longer sends.
 func (l *List) trouble() (pleg.Trouble, bool) {
 	if float64(l.Bytes) < fullList*float64(l.LimitBytes) {
 		return pleg.Trouble{}, false

@@ -11,8 +11,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// Runtime is a runtime, and the things watched beside its pods: whoever diagnoses a node runs its
-// pipeline on one.
+// Runtime is a runtime, and the things watched beside its pods. Each command that diagnoses a node
+// runs its pipeline on one.
 type Runtime struct {
 	*cri.Client
 	Node  *Watcher

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// startsPeriod is the time between two looks at what waits for its start, startsWithin how long
-	// that takes at most if nobody pulls an image.
+	// startsPeriod is the time between two looks at containers that wait for their start,
+	// startsWithin the longest start without the pull of an image.
 	startsPeriod, startsWithin = 3 * time.Second, 20 * time.Second
 	// listenFor is how long the events of the runtime are followed, unless it announces one or is
 	// silent. listenAgain is the time to the next stream.

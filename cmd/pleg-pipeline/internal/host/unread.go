@@ -30,7 +30,7 @@ type Socket struct {
 // kernel knows, and only in the network namespace of the runtime.
 type readers struct {
 	o Options
-	// seen contains each client by the inode of its end, for as long as that does not get less.
+	// seen contains each client by the inode of its end, until its unread data shrinks.
 	seen map[uint32]reader
 }
 

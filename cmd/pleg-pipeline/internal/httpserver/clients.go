@@ -23,9 +23,9 @@ func CheckWebConfig(path string) error {
 	return err
 }
 
-// readWebConfig returns what a web configuration says now, without its defaults. It refuses client
-// certificates without a CA: crypto/tls would accept certificates of every CA that the system
-// trusts.
+// readWebConfig returns the present content of a web configuration, without its defaults. It
+// refuses client certificates without a CA: crypto/tls would accept certificates of every CA that
+// the system trusts.
 func readWebConfig(path string) (*web.Config, error) {
 	config := new(web.Config)
 	if path == "" {
@@ -111,8 +111,8 @@ func (o *Options) guard(h http.Handler) http.Handler {
 	})
 }
 
-// fromElsewhere returns an error if a page of another site makes the request: it could not
-// read the answer, but take all slots. Following a link is another matter.
+// fromElsewhere returns an error if a page of another site makes the request: such a page cannot
+// read the answer, but could take all slots. Following a link is another matter.
 func fromElsewhere(r *http.Request) error {
 	if r.Header.Get("Sec-Fetch-Site") == "cross-site" && r.Header.Get("Sec-Fetch-Mode") != "navigate" {
 		return errors.New("pods are not served to pages of other sites")

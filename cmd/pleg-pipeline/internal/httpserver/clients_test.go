@@ -92,7 +92,7 @@ func address(t *testing.T, text string) net.Addr {
 	return a
 }
 
-// TestPasswords: without a password nothing is served, with it pods are.
+// TestPasswords: without a password nothing is served, with one the pods are.
 func TestPasswords(t *testing.T) {
 	cert := newCertificate(t)
 	path := write(t, users+cert.text("")+"http_server_config: {headers: {X-Frame-Options: deny}}\n")
@@ -131,8 +131,8 @@ func TestClientCertificatesNeedCA(t *testing.T) {
 	}
 }
 
-// TestRefusedRequests: nobody reads what names pods under a foreign host name, as a browser does
-// after DNS rebinding, or from a page of another site, which could also hold the slots.
+// TestRefusedRequests: requests for pods are refused under a foreign host name, as after DNS
+// rebinding, and from a page of another site, which could also hold the slots.
 func TestRefusedRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})

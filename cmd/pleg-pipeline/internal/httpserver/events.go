@@ -63,7 +63,7 @@ type stream struct {
 	w     http.ResponseWriter
 	words bool // for people
 	batch bytes.Buffer
-	// admitted reports whether the client would still be let in.
+	// admitted reports whether the client may still connect.
 	admitted func() bool
 }
 

@@ -213,7 +213,8 @@ func TestSlowClientsLoseTheirConnection(t *testing.T) {
 	}
 }
 
-// TestEventsWithWords: the page gets what it shows of an event, of a type that it need not know.
+// TestEventsWithWords: the page gets the words that it shows of an event, also of a type that it
+// does not know.
 func TestEventsWithWords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -60,7 +60,7 @@ func serveOn(t *testing.T, l net.Listener, handler http.Handler, webConfig strin
 func servePipe(t *testing.T, runtime *plegtest.Runtime, webConfig string) (address string) {
 	t.Helper()
 	pipe, _ := newPipe(t, runtime, pipeline.Options{RelistPeriod: fast})
-	kit.Must(t, pipe.WaitSynced(t.Context())) // before the first list, /pods has no answer
+	kit.Must(t, pipe.WaitSynced(t.Context())) // before the first list, /pods returns 503
 	return serve(t, httpserver.Handler(options(pipe)), webConfig)
 }
 
@@ -110,7 +110,7 @@ type message struct{ id, event, data string }
 
 var sent = regexp.MustCompile(`(?:id: (\S+)\n)?event: (\w+)\ndata: (.*)\n`)
 
-// events returns what a client of /events gets in the next seconds. It needs a bubble.
+// events returns the messages that a client of /events gets in the next seconds. It needs a bubble.
 func events(t *testing.T, l *bufconn.Listener, query, lastID string) (all []message) {
 	t.Helper()
 	client := dial(t, l)
@@ -134,8 +134,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// TestServeEndsUnreadAnswers: a client that does not read delays the end by a second, and
-// then is without a connection.
+// TestServeEndsUnreadAnswers: a client that does not read delays the end by a second. Then its
+// connection is closed.
 func TestServeEndsUnreadAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bufconn.Listen(buffer)

@@ -124,8 +124,8 @@ func waiting(pods int) string {
 	return fmt.Sprintf("%d pods wait for an inspection", pods)
 }
 
-// verdict says what is wrong, since when, and with which pods, but only the cause and the age
-// to clients that must not see pods. It never fails.
+// verdict returns the problem, its beginning and the pods. Clients that must not see pods get only
+// the cause and the age. It never fails.
 func (o *Options) verdict() check {
 	return check{"verdict", func(r *http.Request) (string, error) {
 		status, _ := o.Pipeline.Status(r.Context())
@@ -137,7 +137,7 @@ func (o *Options) verdict() check {
 	}}
 }
 
-// part says how a part goes. It never fails.
+// part returns the line of a part. It never fails.
 func (o *Options) part(p Part) check {
 	return check{p.Name, func(r *http.Request) (string, error) {
 		if o.hidden(r) != nil {

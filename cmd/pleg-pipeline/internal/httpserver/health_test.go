@@ -85,8 +85,8 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestErrorsOfMetrics: metrics that cannot be gathered are an error, a client that goes away in the middle of
-// an answer is none.
+// TestErrorsOfMetrics: metrics that cannot be gathered are an error. A client that leaves in the middle of an
+// answer is not.
 func TestErrorsOfMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe, _ := newPipe(t, plegtest.New(), pipeline.Options{})

@@ -38,8 +38,8 @@ type points struct {
 	// PeriodSeconds is the time between two points, Until the time of the answer.
 	PeriodSeconds float64   `json:"periodSeconds"`
 	Until         time.Time `json:"until"`
-	// ListSeconds is the longest time that a due list was missing: how long a list took or has
-	// been running, or for how long lists have failed.
+	// ListSeconds is the longest time for which a due list was missing: the list took that long, is
+	// running, or lists failed.
 	ListSeconds []float64 `json:"listSeconds"`
 	// Hung is the greatest number of pods whose inspections hang, Events the number of events.
 	Hung   []int    `json:"hung"`
@@ -66,7 +66,7 @@ func (h *Hour) Run(ctx context.Context) error {
 	}
 }
 
-// look adds what the pipeline does to the last point, or to a new point.
+// look adds the figures of the pipeline to the last point, or to a new point.
 func (h *Hour) look(ctx context.Context, s pleg.Status, first bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +91,7 @@ func (h *Hour) countEvents(ctx context.Context) uint64 {
 
 func newest[T any](values []T) []T { return values[max(0, len(values)-hourPoints):] }
 
-// listAge returns how long the last list took, or how long there has been none that was due.
+// listAge returns how long the last list took, or for how long a list has been due.
 func listAge(s pleg.Status) time.Duration {
 	age := s.Relist.Took
 	if !s.Relist.Started.IsZero() {

@@ -64,8 +64,8 @@ type Options struct {
 	// its address. Each may be missing.
 	Node    string
 	Runtime func() string
-	// Parts are what runs beside the pipeline. They get lines in /readyz?verbose, but do not
-	// make the node unready.
+	// Parts are the tasks beside the pipeline. They get lines in /readyz?verbose, but do not make
+	// the node unready.
 	Parts []Part
 }
 

@@ -53,7 +53,7 @@ func TestRate(t *testing.T) {
 	})
 }
 
-// TestRateOfPaths: each path whose answer costs something has the limit; /livez always answers.
+// TestRateOfPaths: the limit is on each path whose answer costs something; /livez always answers.
 func TestRateOfPaths(t *testing.T) {
 	for path, limited := range map[string]bool{"/metrics": true, "/readyz": true, "/pods": true, "/stages": true, "/hour": true, "/livez": false} {
 		synctest.Test(t, func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestServeHTTP2(t *testing.T) {
 	kit.Must(t, err)
 	defer client.Close()
 	request := newRequest(t, "https://"+address+"/events?replay&bookmarks")
-	request.Host = "node.example" // the certificate says which names are right
+	request.Host = "node.example" // the names in the certificate count
 	answer, err := client.RoundTrip(request)
 	kit.Must(t, err)
 	defer answer.Body.Close()

@@ -21,7 +21,7 @@ type podList struct {
 	Epoch string `json:"epoch"`
 	// Position is where /events continues after this list; see Pipeline.Pods.
 	Position string `json:"position"`
-	// States are all states that a pod can have, the worst first.
+	// States are all states of a pod, the worst first.
 	States []string   `json:"states"`
 	Pods   []view.Pod `json:"pods"`
 }

@@ -35,7 +35,7 @@ func NewClient(ctx context.Context, endpoint string) (sdklog.Exporter, error) {
 		return otlploghttp.New(ctx, otlploghttp.WithEndpointURL(to.String()), otlploghttp.WithRetry(retries))
 	}
 	return otlploggrpc.New(ctx, otlploggrpc.WithEndpointURL(to.String()), otlploggrpc.WithRetry(otlploggrpc.RetryConfig(retries)), otlploggrpc.WithDialOption(
-		// No request is that long. It makes grpc set TCP_USER_TIMEOUT, without which a
+		// No request takes that long. The option makes grpc set TCP_USER_TIMEOUT, without which a
 		// connection through a dead network lasts a quarter of an hour.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: time.Hour, Timeout: 20 * time.Second}),
 	))

@@ -120,7 +120,7 @@ func (s *server) Export(_ context.Context, in *collogsv1.ExportLogsServiceReques
 	}
 }
 
-// serveHTTP answers over HTTP what Export does over gRPC.
+// serveHTTP answers over HTTP as Export does over gRPC.
 func (s *server) serveHTTP(w http.ResponseWriter, q *http.Request) {
 	if q.Header.Get("Content-Encoding") == "gzip" {
 		q.Body, _ = gzip.NewReader(q.Body)
@@ -165,11 +165,11 @@ func exportTo(t *testing.T, endpoint string) (*prometheus.Registry, *kit.Log) {
 	return registry, log
 }
 
-// What the clients of OpenTelemetry repeat, and what they return as an error.
+// OpenTelemetry's clients repeat a request after some answers, and return an error after others.
 func TestAnswersOfAReceiver(t *testing.T) {
 	const rejected = "pleg_otlp_rejected_requests_total"
 	overEachProtocol(t, func(t *testing.T) {
-		// A request contains as many of the three records as were there when it began.
+		// A request contains those of the three records that existed when it began.
 		for name, tc := range map[string]struct {
 			answer   answerOf
 			rejected float64

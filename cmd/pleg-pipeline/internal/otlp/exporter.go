@@ -94,7 +94,7 @@ func NewExporter(o ExporterOptions) (*Exporter, error) {
 	e.loop.Acknowledged()
 	e.logger = sdklog.NewLoggerProvider(
 		sdklog.WithProcessor(&e.batch), sdklog.WithResource(o.Resource),
-		// No variable of the environment takes away what identifies a record.
+		// No variable of the environment removes the attributes that identify a record.
 		sdklog.WithAttributeCountLimit(-1), sdklog.WithAttributeValueLengthLimit(-1),
 		// The schema defines the attributes without the prefix "pleg.".
 	).Logger("github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/otlp", log.WithSchemaURL("https://opentelemetry.io/schemas/1.37.0"))
@@ -124,8 +124,8 @@ func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Statu
 // error.
 func (e *Exporter) Run(ctx context.Context) error { return e.loop.Run(ctx, e.session) }
 
-// session exports until an error occurs. While the exporter waits for the next session, it
-// does not subscribe: what happens meanwhile waits in the history.
+// session exports until an error occurs. While the exporter waits for the next session, it does not
+// subscribe: events wait in the history.
 func (e *Exporter) session(ctx context.Context) error {
 	e.batch.records, e.position, e.replaying = nil, e.acked, false
 	return exporter.Session(ctx, e.source, pleg.SubscribeOptions{Name: "otlp", After: e.acked}, e.exportAll)

@@ -21,7 +21,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// What the receiver rejects is counted and not sent again. What follows is.
+// A rejected record is counted and not sent again. What follows is.
 func TestRejectedRecordsAreDropped(t *testing.T) {
 	inBubble(t, nodeOptions{}, func(n *node) {
 		n.wait(time.Second)
@@ -84,7 +84,7 @@ func TestRetriesBackOff(t *testing.T) {
 					n.churn("a", 60)
 				}
 				for i, longest := range []time.Duration{time.Second / 2, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, 15 * time.Second, 15 * time.Second} {
-					// A request that is rejected is followed by the next event, once a second.
+					// After a rejected request the next event is sent, once a second.
 					if waited := n.receiver.at[i+1].Sub(n.receiver.at[i]); waited < longest/2 || waited > longest+time.Second {
 						n.t.Errorf("wait %d is %v, want %v to %v", i+1, waited, longest/2, longest)
 					}
@@ -97,8 +97,8 @@ func TestRetriesBackOff(t *testing.T) {
 // "make faults" runs more.
 var randomSeeds = flag.Uint64("otlp.seeds", 6, "number of seeds of TestRandomFaults")
 
-// Random faults and random pods: every promise holds once the receiver accepts again. An outage costs nothing that the
-// history has.
+// Random faults and random pods: every promise holds once the receiver accepts again. An outage costs no event that
+// is still in the history.
 func TestRandomFaults(t *testing.T) {
 	for seed := range *randomSeeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -173,7 +173,7 @@ type script struct {
 	after []pleg.Position
 	// err ends the source after the last part.
 	err error
-	// pause is the time before each event: what came before is then sent.
+	// pause is the time before each event, in which the earlier events are sent.
 	pause time.Duration
 }
 
@@ -216,7 +216,7 @@ func event(kind pleg.EventType, seq uint64) pleg.Event {
 	return ev
 }
 
-// What a source sends, what is exported of it, and where the exporter resumes.
+// Rows: the events of a source, the exported records, and where the exporter resumes.
 func TestExporterFollowsItsSource(t *testing.T) {
 	start := []pleg.Event{event(pleg.Gap, 5), event(pleg.ContainerStarted, 3), event(pleg.ContainerStarted, 5), event(pleg.Synced, 5)}
 	none := pleg.Position{Epoch: "none"}

@@ -88,7 +88,7 @@ func received(r *sdklog.Record) logrecords.Record {
 	return got
 }
 
-// set changes what the receiver does from now on; nil accepts everything.
+// set changes the answers of the receiver from now on; nil accepts everything.
 func (r *receiver) set(fault func(request int) answer) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

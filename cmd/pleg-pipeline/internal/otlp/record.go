@@ -90,9 +90,9 @@ func body(ev *pleg.Event) string {
 	return what
 }
 
-// maxText is the length in bytes to which a text is cut. No valid name is longer; the reason
-// of an exit is whatever a runtime says. With [maxBatch] it keeps every request below the
-// 4 MiB that a gRPC server accepts.
+// maxText is the length in bytes to which a text is cut. No valid name is longer; a runtime may
+// send any text as the reason of an exit. With [maxBatch] it keeps every request below the 4 MiB
+// that a gRPC server accepts.
 const maxText = 512
 
 // text returns s as protobuf allows it: a runtime may send text that is not UTF-8, and one such

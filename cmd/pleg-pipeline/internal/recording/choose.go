@@ -16,8 +16,8 @@ import (
 // patience is how early a client may ask, in the time of the recording.
 const patience = 500 * time.Millisecond
 
-// choose returns the answer to a call, or nil if there is none. It is the newest answer. If that is
-// used up, the client asks before the recorded client did, and gets the next answer, unless it
+// choose returns the newest answer to a call, or nil if there is none. If the newest answer is used
+// up, the client asks earlier than the recorded client. It gets the next answer, unless that
 // belongs to a later list.
 func (s *Server) choose(method string, request proto.Message) *call {
 	s.mu.Lock()
@@ -65,8 +65,8 @@ func (s *Server) chooseList(kind int) *call {
 	return s.changed(kind)
 }
 
-// changed returns the full list that is shown, as the lists of single pods have changed it since. A
-// client that follows CRI events makes such lists.
+// changed returns the current full list with the changes of later lists of single pods. A client
+// that follows CRI events makes such lists.
 func (s *Server) changed(kind int) *call {
 	list, singles := s.shown.lists[kind], s.recording.singles[kind]
 	if list == nil || list.reply == nil {
@@ -128,7 +128,7 @@ func (s *Server) waitUntil(ctx context.Context, at time.Duration) error {
 		if left <= 0 {
 			return nil
 		}
-		// It cannot be earlier, and is later if the clock stands still meanwhile.
+		// The wait is longer if the clock stands still meanwhile.
 		if err := backoff.Wait(ctx, max(time.Millisecond, left)); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ type encoder struct {
 	node   json.RawMessage             // the last line of the node
 }
 
-// item is an item of a list. If nothing has changed, the next list has the same item.
+// item is an item of a list. If nothing has changed, the next list contains the same item.
 type item struct {
 	text   json.RawMessage
 	status string // the question for its status
@@ -34,7 +34,7 @@ func newEncoder(redact bool) *encoder {
 	return e
 }
 
-// line returns a call as a line. What cannot be decoded becomes an error of the call.
+// line returns a call as a line. An answer that cannot be decoded becomes an error of the call.
 func (e *encoder) line(c *call) line {
 	l := line{At: offset(c.at), Took: offset(c.took), Method: c.method, Pending: c.pending}
 	if c.request != nil && proto.Size(c.request) > 0 {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// DivideLimits makes the limits of recordings smaller until the test ends, and returns that of the memory.
+// DivideLimits makes the limits of recordings smaller until the test ends, and returns the limit of the
+// memory.
 func DivideLimits(t *testing.T, by int) (memory int) {
 	t.Helper()
 	before := limits

@@ -56,7 +56,7 @@ var methods = map[string]struct{ request, reply proto.Message }{
 	containerStatus:    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
-// kinds are the lists, whose question without a filter is the method.
+// kinds are the list methods. Without a filter, the method is the question.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
 type call struct {
@@ -126,12 +126,12 @@ type line struct {
 	Answer  json.RawMessage   `json:"answer,omitempty"`
 	Error   *failure          `json:"error,omitempty"`
 	Pending bool              `json:"pending,omitempty"`
-	// Node is what is wrong with the node from this time on: a pleg.v1 PipelineStatus with that alone.
+	// Node contains the node's problems from this time on: a pleg.v1 PipelineStatus with nothing else.
 	Node json.RawMessage `json:"node,omitempty"`
 	End  bool            `json:"end,omitempty"`
 
 	items []*item // the items of a list, from which a [writer] makes Same and List
-	size  int     // of what no earlier line contains, in bytes
+	size  int     // bytes that no earlier line contains
 }
 
 // failure is a gRPC status that is not OK. Its code is a name, such as NotFound.

@@ -23,7 +23,7 @@ const (
 	retryPeriod = time.Minute
 	// maxIncidents is how many files there are; a new one replaces the oldest.
 	maxIncidents = 8
-	// incidentQueue is how many answers may wait, which need memory: a list of 1000 pods takes a MB.
+	// incidentQueue is how many answers may wait. It bounds memory: a list of 1000 pods takes a MB.
 	incidentQueue = 1024
 )
 
@@ -60,7 +60,7 @@ func checkDir(dir string) error {
 
 // Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
 // writes a file for each cause that becomes a problem, unless that cause was one in the last minutes. A
-// program that starts during an incident has nothing from before it.
+// file from a program that starts during an incident contains no earlier answers.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)
@@ -100,8 +100,8 @@ func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slo
 	}
 }
 
-// write writes a file and then removes the oldest files. Without a whole file it removes none, and
-// returns when to try again; a full disk may have room then.
+// write writes a file and then removes the oldest files. If it cannot write the whole file, it
+// removes none and returns when to try again: a disk may be full.
 func (i *Incidents) write(ctx context.Context, log *slog.Logger) (retry time.Time) {
 	path := filepath.Join(i.dir, time.Now().UTC().Format("incident-20060102T150405Z.jsonl.gz"))
 	log = log.With("file", path)
@@ -134,7 +134,7 @@ func (i *Incidents) writeFile(path string) error {
 	return os.Rename(part, path)
 }
 
-// save writes the last minutes as a whole recording that ends now. Calls under way are in it
+// save writes the last minutes as a whole recording that ends now. Calls in flight are in it
 // without an answer.
 func (i *Incidents) save(to io.Writer) error {
 	i.mu.Lock()

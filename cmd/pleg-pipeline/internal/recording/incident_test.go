@@ -133,7 +133,7 @@ func checkIncidents(t *testing.T, dir string) {
 }
 
 // TestIncidentKeepsTheCause uses a shim that stops, and then a disk that gets full: no answer of the runtime
-// shows either. Each is an incident, and a replay says what was wrong, of the same redacted pod.
+// shows either. Each is an incident. A replay names the problem, and the redacted pod.
 func TestIncidentKeepsTheCause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -16,7 +16,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// round is the lists of sandboxes and of containers that a client had from a time on.
+// round contains the lists of sandboxes and of containers that a client received last before a
+// time.
 type round struct {
 	at    time.Duration
 	lists [2]*call // by kind; nil before the first
@@ -25,7 +26,7 @@ type round struct {
 type loader struct {
 	*Recording
 	ended  bool
-	memory int // that all so far takes
+	memory int // taken so far
 	first  offset
 	lists  map[string]proto.Message // the last that did not fail
 }

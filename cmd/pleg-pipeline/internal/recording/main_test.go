@@ -37,7 +37,7 @@ func serving(t *testing.T, serve func(context.Context, net.Listener) error) (dia
 	return []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return to(ctx) })}, stop
 }
 
-// observed is what a subscriber of a pipeline received.
+// observed contains the events that a subscriber of a pipeline received.
 type observed struct {
 	events map[pleg.PodUID][]string // of each pod in order
 	states map[pleg.PodUID]string   // the cache in the end
@@ -138,7 +138,7 @@ type scenario struct {
 	pods      int
 	options   pipeline.Options
 	redact    bool
-	window    bool // the recording is what a window has in the end
+	window    bool // the recording is the final content of a window
 	// play changes the runtime, and returns when the pipeline has observed all of it.
 	play func(*testing.T, *simruntime.Runtime)
 }
@@ -181,7 +181,7 @@ func (s scenario) startRecording(t *testing.T, out *memory) (tap []grpc.DialOpti
 	}
 }
 
-// replayed returns what a pipeline observes of a recording if its first list comes late, as
+// replayed returns the observations of a pipeline on a recording. Its first list may come late, as
 // on a busy machine.
 func replayed(t *testing.T, data []byte, o pipeline.Options, late time.Duration) observed {
 	t.Helper()

@@ -12,14 +12,14 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// nodeState is what is wrong with the node from a time on, which no answer of the runtime shows.
+// nodeState contains the node's problems from a time on. No answer of the runtime shows them.
 type nodeState struct {
 	at     time.Duration
 	report pleg.Report
 }
 
-// nodeLine returns what a status says of the node as a line. It returns false if that is what the
-// line before said. The details of troubles may name anything, so that they are not redacted but left out.
+// nodeLine returns the part of a status about the node, as a line; false if the line before was the same.
+// The details of troubles may name anything: they are left out, not redacted.
 func (e *encoder) nodeLine(at time.Duration, s pleg.Status) (line, bool) {
 	of := pleg.Status{Troubles: s.Troubles, Details: ofNode(s.Details)}
 	message := plegwire.FromPipelineStatus(of)
@@ -56,8 +56,8 @@ func (l *loader) addNode(at time.Duration, text []byte) error {
 	return nil
 }
 
-// Report adds to a report what was wrong with the node at the present time of the replay. Its
-// troubles began as long ago as when it was recorded.
+// Report adds the node's problems at the present time of the replay to a report. Their age is the
+// recorded age.
 func (s *Server) Report(r *pleg.Report) {
 	s.mu.Lock()
 	zero, now := s.zero, s.now()

@@ -20,8 +20,8 @@ var errEmpty = errors.New("the recording is empty")
 // much. Only tests change them.
 var limits = struct{ text, line, memory int }{256 << 20, 64 << 20, 512 << 20}
 
-// What a recording takes beside its text, in bytes. A message is a struct with a field for all that it may have, an item has a
-// place in a list; a status that comes with its sandbox is an answer of its own.
+// The memory that a recording takes beside its text, in bytes. A message is a struct with a field for everything that
+// it may contain. An item takes a place in a list. A status that comes with its sandbox is an answer of its own.
 const (
 	messageCost = 256
 	fieldCost   = 64
@@ -36,7 +36,7 @@ type Recording struct {
 	Runtime *cri.VersionResponse
 	// Length is from the first call to the end.
 	Length time.Duration
-	// Cut says what is missing at the end; empty if nothing is.
+	// Cut describes the missing end; empty if nothing is missing.
 	Cut string
 
 	// All are in the order of their times.
@@ -98,8 +98,8 @@ func Read(ctx context.Context, r io.Reader) (*Recording, error) {
 	return nil, context.Cause(ctx)
 }
 
-// readLine returns a line with its end, what there is of a truncated line, or nothing at the end of
-// the file.
+// readLine returns a line with its line break, the rest of a truncated line, or nothing at the end
+// of the file.
 func readLine(r *bufio.Reader) (text []byte, err error) {
 	for more := true; more; {
 		var part []byte

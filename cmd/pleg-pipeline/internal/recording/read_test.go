@@ -70,8 +70,8 @@ func repeated(first, line string, times int) io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// TestReadIsBounded reads recordings that are small when compressed, and then as much of each as the limits allow: that takes no
-// more memory than they say.
+// TestReadIsBounded reads as much of recordings as the limits allow. They are small when compressed. The memory stays
+// below the limit.
 func TestReadIsBounded(t *testing.T) {
 	limit := recording.DivideLimits(t, 256)
 	sandboxes := func(items string) string { return `{"at":"1s","method":"ListPodSandbox","list":[` + items + "]}\n" }

@@ -95,8 +95,8 @@ func texts(runtime *simruntime.Runtime) []string {
 	return all
 }
 
-// withoutTexts returns what a redacted recording keeps: ids, types, exit codes,
-// reasons, states and times.
+// withoutTexts returns the parts that a redacted recording keeps: ids, types, exit codes, reasons,
+// states and times.
 func (s observed) withoutTexts() observed {
 	kept := observed{events: make(map[pleg.PodUID][]string), states: make(map[pleg.PodUID]string)}
 	for uid, events := range s.events {

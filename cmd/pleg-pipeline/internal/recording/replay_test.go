@@ -23,8 +23,8 @@ var following = pipeline.Options{Events: pipeline.EventsRequire, RelistPeriodWit
 var replayCases = map[string]struct {
 	scenario
 	// statesOnly: only the caches are compared. Whether a call is retried shortly
-	// before or after the next list depends on milliseconds, and so does which changes of a
-	// pod are merged.
+	// before or after the next list depends on milliseconds, and so does the merging of a pod's
+	// changes.
 	statesOnly bool
 	hung       bool // calls hang until the end; the replay ends all the same
 	inSandbox  bool // the status of a sandbox carries the statuses of its containers
@@ -159,8 +159,8 @@ func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 	}
 }
 
-// TestWindowHasTheLastMinutes replays what is in a window after twelve minutes: a pipeline on it
-// must end with the same cache, although it sees only the last minutes.
+// TestWindowHasTheLastMinutes replays the content of a window after twelve minutes. A pipeline on
+// it must end with the same cache, although it sees only the last minutes.
 func TestWindowHasTheLastMinutes(t *testing.T) {
 	long := churn(0.25, 180)
 	polling := pipeline.Options{RelistPeriod: 4 * time.Second}

@@ -38,8 +38,8 @@ func NewServer(r *Recording) *Server {
 	return &Server{recording: r, zero: time.Now(), asked: [2]bool{true, true}, given: make(map[string]int)}
 }
 
-// Serve answers on listener, which it closes, until ctx ends. Then it cancels the
-// calls under way and returns the cause.
+// Serve answers on listener, which it closes, until ctx ends. Then it cancels the calls in flight
+// and returns the cause.
 func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	server := grpc.NewServer(grpc.UnknownServiceHandler(s.handle))
 	stopped := make(chan struct{})

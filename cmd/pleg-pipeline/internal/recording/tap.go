@@ -123,7 +123,7 @@ func (t *Tap) Stop() {
 	close(t.queue)
 }
 
-// unanswered returns the calls under way that have waited for a second, and all calls for a status:
+// unanswered returns the calls in flight that have waited for a second, and all calls for a status:
 // a replay must not answer these with an older status. The caller holds the lock.
 func (t *Tap) unanswered() (pending []*call) {
 	for c := range t.inFlight {

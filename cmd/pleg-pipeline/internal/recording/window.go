@@ -8,16 +8,16 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// A window keeps the lines of this time, and of this size at most: on a node of 110 pods with a
-// change each second they need some 10 MB.
+// A window keeps the lines of this time, up to this size. A node of 110 pods with a change each
+// second needs some 10 MB.
 const (
 	windowSpan  = 8 * time.Minute
 	windowBytes = 16 << 20
 )
 
-// window keeps the last minutes of a recording in memory. What is older is forgotten, except the
-// state at that time, from which a recording can start: the last lists and the newest other
-// answers. One goroutine uses it.
+// window keeps the last minutes of a recording in memory. Older answers are forgotten, except the
+// state from which a recording can start: the last lists and the newest other answers. One
+// goroutine uses it.
 type window struct {
 	lines []line
 	size  int             // of the lines
@@ -56,7 +56,8 @@ func (w *window) forget(l line) {
 	}
 }
 
-// forgetGone forgets the status of what is in neither list, if it is older than both.
+// forgetGone forgets a status that is older than both lists and whose container or sandbox is in
+// neither.
 func (w *window) forgetGone() {
 	before := min(w.state[listSandboxes].At, w.state[listContainers].At)
 	exists := map[string]bool{"node": true, listSandboxes: true, listContainers: true, question("Version", &cri.VersionRequest{}): true}

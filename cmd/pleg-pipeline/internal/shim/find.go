@@ -24,7 +24,7 @@ type shim struct {
 	stat fs.File
 	// children are its processes, the oldest first; nil if they were not read in this look.
 	children []int
-	// process is set while it does not run, which was first seen at since.
+	// process is set while the shim does not run. since is when that was first seen.
 	process *nodestate.Process
 	since   time.Time
 }
@@ -33,8 +33,8 @@ type shim struct {
 // minute, for all containers at the same time.
 const fewTries = 5
 
-// seek looks for the processes of the containers that are new. Only for a container without a shim
-// it reads the processes of the node.
+// seek looks for the processes of the containers that are new. It reads the processes of the node
+// only for a container without a shim.
 func (w *Watcher) seek(pods []cache.Entry, now time.Time) {
 	for _, s := range w.shims {
 		s.children = nil
@@ -192,8 +192,8 @@ func (w *Watcher) children(pid int) []int {
 	return all
 }
 
-// orphan returns the process of a container that init has adopted, as it does if the shim ends; 0 if
-// there is none.
+// orphan returns the process of a container that init adopted when the shim ended; 0 if there is
+// none.
 func (w *Watcher) orphan(id pleg.ContainerID, all *scan) int {
 	if i := slices.IndexFunc(all.adopted, func(pid int) bool { return w.isIn(pid, id) }); i >= 0 {
 		return all.adopted[i]

@@ -12,7 +12,7 @@ import (
 // TestPidfds follows more processes than one call of the kernel returns. Those that have ended are
 // returned once, and no file stays open.
 func TestPidfds(t *testing.T) {
-	kit.Must(t, exec.CommandContext(t.Context(), "true").Run()) // what the first one opens stays open
+	kit.Must(t, exec.CommandContext(t.Context(), "true").Run()) // files that the first one opens stay open
 	before := openFiles(t)
 	var running []*exec.Cmd
 	for range 100 {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// overloaded is the number of threads for each CPU that run or wait to run, above which ends are
-	// expected late, for at most lateBy: containerd tries again with a wait that doubles if an end took it too
-	// long, and was 92 s late beside 20 busy loops on two CPUs.
+	// overloaded is a number of runnable threads for each CPU. Above it, ends may be reported late, by at most
+	// lateBy: if an end took containerd too long, it tries again with a wait that doubles. It was 92 s late
+	// beside 20 busy loops on two CPUs.
 	overloaded = 4
 	lateBy     = 5 * time.Minute
 )
@@ -45,9 +45,9 @@ func (w *Watcher) isOverloaded() bool {
 	return err == nil && runnable > overloaded*runtime.NumCPU()
 }
 
-// endIsLost reports whether the runtime does not know in time that a container has ended, and adds
-// to the trouble since when, and the shim if that is why. A status counts that began after the
-// runtime had had the time to know.
+// endIsLost reports whether the runtime does not know in time that a container has ended. It adds
+// the beginning to the trouble, and the shim if that is the cause. Only a status counts that began
+// after the runtime had enough time.
 func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.Stuck) bool {
 	stuck.Since = c.ended
 	if s := w.shims[c.shim]; s != nil && s.process != nil {
@@ -65,7 +65,7 @@ func (w *Watcher) endIsLost(c *container, asOf, now time.Time, stuck *nodestate.
 		stuck.Shim = s.process
 		return now.Sub(s.since) >= settle && now.Sub(c.ended) >= settle && told
 	}
-	// What the runtime had no chance to tell does not count. What is found stays.
+	// An end that the runtime could not report yet does not count. A trouble that was found stays.
 	if !c.found {
 		c.late = slices.MinFunc([]time.Time{w.relieved, c.ended.Add(lateBy)}, time.Time.Compare)
 	}

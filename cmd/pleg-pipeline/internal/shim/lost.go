@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// lostTries is the number of tries to find the process of a container at which the runtime is
-	// asked. At all of them it must have ended: a runtime needs time for an exit.
+	// lostTries is the number of failed searches for a container's process after which the runtime
+	// is asked. The process must have ended at all of them: a runtime needs time for an exit.
 	lostTries = 2
 	// mostAsked containers are asked for in one look, for at most askTimeout.
 	mostAsked  = 32
@@ -48,8 +48,8 @@ func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface,
 	}
 }
 
-// lost returns the number that the first process of a container had, if the runtime calls the
-// container running although it has ended; 0 for any other, also if that is not certain.
+// lost returns the former PID of a container's first process, if the runtime calls the container
+// running although it has ended; 0 otherwise, also if that is not certain.
 func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, id pleg.ContainerID) int {
 	answer, _ := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
 	if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
@@ -75,8 +75,8 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 	return max(info.Pid, 1)
 }
 
-// verbose is what containerd and CRI-O report of a container if asked to be verbose. Only
-// containerd contains the type of the runtime and its options.
+// verbose is the verbose status of a container in containerd and CRI-O. Only containerd contains
+// the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
 	SandboxID      string `json:"sandboxID"`
@@ -161,8 +161,8 @@ func (w *Watcher) hasEnded(pid int) bool {
 	return err == nil && namespace == hostPIDs && !w.exists(pid)
 }
 
-// isGone reports whether a scope of systemd is gone although the slice of its pod is there: it goes
-// with its last process.
+// isGone reports whether a scope of systemd is gone although the slice of its pod exists: systemd
+// removes a scope with its last process.
 func isGone(cgroups fs.FS, scope string) bool {
 	if !strings.HasSuffix(scope, ".scope") {
 		return false
@@ -176,8 +176,8 @@ func isGone(cgroups fs.FS, scope string) bool {
 	return false
 }
 
-// isEmpty reports whether a cgroup exists and neither it nor a cgroup in it has a process. In
-// cgroup v1 each controller has its own tree; the tree of pids counts.
+// isEmpty reports whether a cgroup exists and neither it nor a cgroup in it contains a process.
+// cgroup v1 uses a tree for each controller; the tree of pids counts.
 func isEmpty(cgroups fs.FS, dir string) bool {
 	events, err := fs.ReadFile(cgroups, path.Join(dir, "cgroup.events"))
 	if err == nil {

@@ -25,7 +25,7 @@ const (
 	folder = "kubepods/podu1/c1/"
 )
 
-// changing are cgroups, one of which has processes when it is read again.
+// changing are cgroups, one of which contains processes when it is read again.
 type changing struct {
 	fstest.MapFS
 	reads map[string]int
@@ -104,7 +104,8 @@ func TestFindsLostEnds(t *testing.T) {
 	}
 }
 
-// stuckLater returns what a watcher finds within nine seconds of a container that the runtime calls running.
+// stuckLater returns the troubles that a watcher finds within nine seconds. The runtime calls the container
+// running.
 func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
 	t.Helper()
 	n := &node{cache: podcache.New()}

@@ -1,7 +1,7 @@
 // Package shim watches the processes that stand between a runtime and its containers: containerd's
 // shims and CRI-O's conmon. Only the shim tells the runtime that a container has ended. If the shim
-// does not run, the container counts as running forever. The kernel knows, in /proc. Without the
-// pid namespace of the host, or on another system, nothing is found.
+// does not run, the container counts as running forever. /proc shows it. Without the pid namespace
+// of the host, or on another system, nothing is found.
 //
 // A look costs next to nothing while nothing happens: pidfds show which processes have ended, and
 // the state of a shim is read from a file that stays open. Other files of /proc are read for a
@@ -27,9 +27,10 @@ const (
 	lookPeriod = time.Second
 	// every is the number of looks in which the state of each shim is read once.
 	every = 5
-	// settle is how long a shim does not run before that counts: it waits for a disk now and then.
+	// settle is how long a shim must not run before that counts: a shim waits for a disk now and
+	// then.
 	settle = 2 * time.Second
-	// agreesWithin is how long a runtime that answers takes at most to know of an end.
+	// agreesWithin is the longest time in which a runtime that answers learns of an end.
 	agreesWithin = 5 * time.Second
 	// askAgain is the time between two lists of a pod with a container that has ended. Each request
 	// starts the inspection again, and CRI-O takes 3.7 s for an inspection after the container was
@@ -75,7 +76,7 @@ type Watcher struct {
 	// wanted are the running containers and the ready sandboxes of the cache.
 	wanted map[pleg.ContainerID]*container
 	shims  map[int]*shim // by PID
-	order  []int         // the PIDs of shims, sorted; nil if it is not known
+	order  []int         // the PIDs of shims, sorted; nil if not known
 	text   [64]byte      // the begin of a file that is read often: one call of the kernel fills it
 	// unfound are the containers without a process that the last look sought.
 	unfound []pleg.ContainerID
@@ -91,10 +92,11 @@ type container struct {
 	// tries is the number of times they were looked for, next the time of the next one.
 	tries int
 	next  time.Time
-	// ended is when its first process was seen to have ended, alone its shim; held is when its shim
-	// was last seen that did not run, ask when to request a list of the pod.
+	// ended is when its first process was seen to have ended, alone when its shim was. held is when
+	// its shim was last seen not running, ask when to request a list of the pod.
 	ended, alone, held, ask time.Time
-	// late is when the node was last overloaded while its end was missed, until that was found.
+	// late is when the node was last overloaded while the end was missed; it is kept until the end
+	// is found.
 	late  time.Time
 	found bool
 	// lost is the number of times that the runtime called it running although it had ended.

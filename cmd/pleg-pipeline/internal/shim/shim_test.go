@@ -38,7 +38,7 @@ type node struct {
 	steady bool
 }
 
-// Open hides that a file can be read again, as it would be the file of before.
+// Open hides that a file can be read again: it would be the old file.
 func (n *node) Open(name string) (fs.File, error) {
 	n.opened.Add(1)
 	f, err := n.files.Load().Open(name)
@@ -160,7 +160,8 @@ var (
 	conmon = []string{"conmon", "S", conmonLine, "", "11"}
 )
 
-// TestStuck causes one trouble of a pod for each row. It must be found, and be over with its cause.
+// TestStuck causes one trouble of a pod for each row. The trouble must be found, and end with its
+// cause.
 func TestStuck(t *testing.T) {
 	containerd := map[int][]string{10: shimIn("S"), 11: inC1("S"), 12: inC2}
 	crio := map[int][]string{10: conmon, 11: inC1("S")}
@@ -375,8 +376,8 @@ func (n *node) thread(pid, thread int, state string) {
 	n.files.Store(&files)
 }
 
-// TestIdleNode counts what is read while nothing happens: no file is opened, and the state of each shim is
-// read again every 5 s.
+// TestIdleNode counts reads while nothing happens: no file is opened, and the state of each shim is read
+// again every 5 s.
 func TestIdleNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const shims = 110
@@ -495,7 +496,7 @@ func TestNodeStaysOverloaded(t *testing.T) {
 	})
 }
 
-// load sets what /proc/loadavg contains.
+// load sets the content of /proc/loadavg.
 func (n *node) load(text string) {
 	files := maps.Clone(*n.files.Load())
 	files["loadavg"] = &fstest.MapFile{Data: []byte(text)}

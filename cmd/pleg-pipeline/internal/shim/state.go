@@ -16,8 +16,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// readStates looks which shims do not run: at some of all, and at those that did not run or whose
-// pods hang, with their threads.
+// readStates finds the shims that do not run. It looks at a part of all shims each time, and always
+// at those that did not run or whose pods hang, with their threads.
 func (w *Watcher) readStates(hangs map[pleg.ContainerID]bool, now time.Time) {
 	if w.order == nil {
 		w.order = slices.Sorted(maps.Keys(w.shims))
@@ -76,8 +76,8 @@ func (w *Watcher) read(pid int) (of *nodestate.Process, parent int) {
 	return process.Parse(pid, stat)
 }
 
-// reason returns the shim's process if it is stopped, or if a thread of it waits in the kernel or its
-// cgroup is frozen, which its state D then says; nil otherwise.
+// reason returns the shim's process if it is stopped, or nil. If a thread of it waits in the kernel,
+// or its cgroup is frozen, the returned state is D.
 func (w *Watcher) reason(s *shim) *nodestate.Process {
 	p := w.state(s)
 	switch {
@@ -90,8 +90,8 @@ func (w *Watcher) reason(s *shim) *nodestate.Process {
 	return nil
 }
 
-// isFrozen reports whether a process is in a cgroup v2 that is frozen, where its state is that of
-// one that sleeps. In cgroup v1 it is D.
+// isFrozen reports whether a process is in a frozen cgroup v2. There its state is that of a
+// sleeping process; in cgroup v1 it is D.
 func (w *Watcher) isFrozen(pid int) bool {
 	if w.o.Cgroups == nil {
 		return false

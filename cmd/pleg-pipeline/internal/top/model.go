@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// The feed keeps at least maxFeed events. It is cut to that once it contains twice as many, so that
-	// few events copy the others.
+	// The feed keeps at least maxFeed events. It is cut to that number once it contains twice as many:
+	// copying is rare.
 	maxFeed = 500
 	// rateSeconds is the time over which the events of a pod are counted.
 	rateSeconds = 60
@@ -109,7 +109,7 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	}
 	p := m.pod(ev.PodUID)
 	p.Name, p.Namespace = cmp.Or(p.Name, ev.PodName), cmp.Or(p.Namespace, ev.PodNamespace)
-	if !ev.Sandbox || p.last == nil || p.last.Sandbox { // a container says more
+	if !ev.Sandbox || p.last == nil || p.last.Sandbox { // the event of a container says more
 		p.last = &ev
 	}
 	if ev.Replayed {

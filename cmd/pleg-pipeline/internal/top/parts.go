@@ -17,7 +17,7 @@ import (
 const (
 	// minFeed is the least number of lines of the feed.
 	minFeed = 3
-	// lastWidth is the room for the last event of a pod before names get more.
+	// lastWidth is the width for the last event of a pod. Names get the rest.
 	lastWidth = 37
 	// narrow is the width of a terminal without room for rates and ages beside nodes.
 	narrow = 90

@@ -95,7 +95,8 @@ func testLostConnection(t *testing.T) {
 	term.wait("no pods")
 }
 
-// TestEnds ends the view by a key and by the source. Each other test ends it by its context, as SIGTERM does.
+// TestEnds ends the view by a key and by the source. All other tests end the view by its context, as SIGTERM
+// does.
 func TestEnds(t *testing.T) {
 	failed := errors.New("no attempt can succeed")
 	for name, test := range map[string]struct {

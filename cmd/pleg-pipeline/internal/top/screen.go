@@ -12,7 +12,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// The colors are from the terminal's own palette, which its user has chosen.
+// The colors are from the terminal's own palette.
 var (
 	plain  = tcell.StyleDefault
 	bold   = plain.Bold(true)

@@ -116,7 +116,7 @@ func TestOnlyReadyIsGreen(t *testing.T) {
 	}
 }
 
-// A daemon whose events name ever new pods, or whose names are long, fills no memory.
+// The memory stays bounded if a daemon's events name ever new pods, or long names.
 func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	m, now := newModel(Options{}), time.Now()
 	long := strings.Repeat("n", 1<<20)

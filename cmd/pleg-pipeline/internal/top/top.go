@@ -25,14 +25,14 @@ import (
 
 // Source is the origin of the view's data: one node, or a cluster.
 type Source interface {
-	// Events ranges over what the options ask for until ctx ends. It resumes by itself, and
-	// reports broken connections as [client.Options] says; disconnected may be nil.
+	// Events ranges over the requested events until ctx ends. It resumes by itself, and reports
+	// broken connections as [client.Options] says; disconnected may be nil.
 	Events(ctx context.Context, o pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error]
-	// State returns what is known now. With [pleg.ErrNotSynced], it returns the status.
+	// State returns the present state. With [pleg.ErrNotSynced], it returns the status.
 	State(ctx context.Context) (State, error)
 }
 
-// State is how a node or a cluster is.
+// State is the state of a node or a cluster.
 type State struct {
 	Pods []view.Pod
 	// Status is that of the node.
@@ -105,7 +105,7 @@ type eventMessage struct {
 }
 
 // maxAsking bounds the time spent on requests to 1/maxAsking: a request for the pods of many nodes
-// takes long. A source that did not answer may do so soon, so that it is asked half of the time.
+// takes long. A source that did not answer may do so soon: it is asked half of the time.
 const maxAsking = 5
 
 // ask sends the status and the pods once per interval, or more rarely if that takes long.

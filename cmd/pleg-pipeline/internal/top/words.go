@@ -45,7 +45,8 @@ func hasWords(filter string, texts ...string) bool {
 	return true
 }
 
-// verdict says how the pipeline or the cluster is, or why that is not known, and what to do.
+// verdict returns the verdict on the pipeline or the cluster, or why that is not known, and what to
+// do.
 func (m *model) verdict(now time.Time) (text, advice string, severity verdict.Severity) {
 	var v verdict.Verdict
 	silent, known := errors.AsType[verdict.Error](m.err)

@@ -121,8 +121,8 @@ func podColumns(o PrintOptions) []Column[Pod] {
 	return columns
 }
 
-// Fit makes all columns but the last fit into a width, with a gap after each: it narrows the
-// columns with a least width, the widest first.
+// Fit makes all columns except the last fit into a width, with a gap after each: it narrows columns
+// down to their Least, the widest column first.
 func Fit[T any](columns []Column[T], gap, width int) {
 	for total(columns, gap) > width {
 		var widest *Column[T]

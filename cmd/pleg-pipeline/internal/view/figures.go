@@ -19,7 +19,7 @@ type Figures struct {
 	// Epoch names the pipeline, At is the time of the reading.
 	Epoch string    `json:"epoch"`
 	At    time.Time `json:"at"`
-	// Verdict is what is wrong, since when, and what to do: the same as in doctor, top, pods
+	// Verdict names the problem, its beginning, and what to do: the same as in doctor, top, pods
 	// and /readyz?verbose.
 	Verdict verdict.Verdict `json:"verdict"`
 

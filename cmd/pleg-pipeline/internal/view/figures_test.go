@@ -16,8 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestRead compares the figures with what a pipeline has done, under both sets of metric
-// names.
+// TestRead compares the figures with the work of a pipeline, under both sets of metric names.
 func TestRead(t *testing.T) {
 	for _, kubeletNames := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -54,7 +53,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestReadNamesSomePods makes more inspections hang than are named; before that, there are none.
+// TestReadNamesSomePods makes more inspections hang than the figures name. Before that, the figures
+// name no pod.
 func TestReadNamesSomePods(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()

@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
-// ClusterVerdict returns the verdict on the pods of many nodes. problem is what is wrong with a
-// node; empty if there is none.
+// ClusterVerdict returns the verdict on the pods of many nodes. problem is the problem of a node;
+// empty if there is none.
 func ClusterVerdict(problem string, pods []Pod, now time.Time) verdict.Verdict {
 	var all []verdict.Finding
 	if problem != "" {
@@ -57,7 +57,7 @@ func (p *Pod) FullName() string {
 	return name
 }
 
-// Label returns the name of the pod, with the UID if another pod of its node has the same name.
+// Label returns the name of the pod, with the UID if another pod of its node shares the name.
 func (p *Pod) Label() string {
 	switch {
 	case p.Name == "":
@@ -68,7 +68,7 @@ func (p *Pod) Label() string {
 	return p.Name
 }
 
-// markShared marks the pods whose names others have too, such as a static pod and its successor.
+// markShared marks the pods that share a name, such as a static pod and its successor.
 func markShared(pods []Pod) {
 	first := make(map[[2]string]int)
 	for n := range pods {

@@ -30,14 +30,13 @@ type Pod struct {
 	// Containers and Sandboxes include exited ones.
 	Containers []Container `json:"containers,omitempty"`
 	Sandboxes  []Sandbox   `json:"sandboxes,omitempty"`
-	// Error is the error of the last inspection. The rest is then what was known
-	// before.
+	// Error is the error of the last inspection. The rest is then from the last inspection that
+	// succeeded.
 	Error string `json:"error,omitempty"`
 	// Stale is true if the pod has probably changed since CurrentAsOf: its last inspection failed,
 	// or its inspection in flight is overdue.
 	Stale bool `json:"stale,omitempty"`
-	// Uninspected is true if no inspection has succeeded yet: the rest is what the
-	// list shows.
+	// Uninspected is true if no inspection has succeeded yet: the rest comes from the list.
 	Uninspected bool `json:"uninspected,omitempty"`
 	// Inspection is the inspection in flight, if it is overdue.
 	Inspection *Inspection `json:"inspection,omitempty"`
@@ -48,7 +47,7 @@ type Pod struct {
 	// state; missing before its first inspection.
 	CurrentAsOf time.Time `json:"currentAsOf,omitzero"`
 
-	shared bool // another pod has its name
+	shared bool // another pod shares its name
 }
 
 // Inspection is an inspection in flight that takes long.
@@ -62,7 +61,7 @@ type Inspection struct {
 	Container string `json:"container,omitempty"`
 }
 
-// NewPod returns the view of what a cache knows of a pod.
+// NewPod returns the view of a pod in a cache.
 func NewPod(e cache.Entry) Pod {
 	p := Pod{UID: e.UID, CurrentAsOf: e.LastAsOf}
 	status := e.Last
@@ -84,7 +83,7 @@ func NewPod(e cache.Entry) Pod {
 	return p
 }
 
-// asListed returns what a list shows of a pod as a status; nil for nil.
+// asListed returns the listed facts of a pod as a status; nil for nil.
 func asListed(pod *pleg.Pod) *pleg.PodStatus {
 	if pod == nil {
 		return nil
@@ -120,8 +119,8 @@ func (p *Pod) fill(status *pleg.PodStatus) {
 	}
 }
 
-// Pods returns the views of pods, with what the status of their pipeline says about
-// their inspections, in their order. Pods that only the status names come last.
+// Pods returns the views of pods, in their order, with the inspections in the status of their
+// pipeline. Pods that only the status names come last.
 func Pods(entries []cache.Entry, now pleg.Status) []Pod {
 	pods := make([]Pod, 0, len(entries))
 	index := make(map[pleg.PodUID]int, len(entries))
@@ -169,8 +168,8 @@ func at(t time.Time) *time.Time {
 	return &t
 }
 
-// newer reports whether the first of two containers or sandboxes is newer: it runs, or has the
-// greater attempt, or was created later.
+// newer reports whether the first of two containers or sandboxes is newer: it runs, its attempt is
+// greater, or it was created later.
 func newer(runs, otherRuns bool, attempt, otherAttempt uint32, created, otherCreated *time.Time) bool {
 	switch {
 	case runs != otherRuns:

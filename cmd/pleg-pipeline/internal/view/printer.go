@@ -124,8 +124,8 @@ func (p *Printer[T]) color(c *Column[T], v *T) string {
 // indent begins a line that contains details only.
 const indent = 4
 
-// details adds the last column. If it does not fit into the terminal, it gets lines of
-// its own: it says what is wrong.
+// details adds the last column. If it does not fit into the terminal, it gets lines of its own: it
+// names the problem.
 func (p *Printer[T]) details(value, color string) {
 	width := p.options.Width
 	if width == 0 || utf8.RuneCountInString(value) <= width-total(p.columns, gap) {

@@ -80,7 +80,7 @@ func (p *Pod) judge() {
 	}
 }
 
-// SetFinding sets what is wrong with the inspections of the pod.
+// SetFinding sets the problem of the pod's inspections.
 func (p *Pod) SetFinding(f verdict.Finding) {
 	p.Finding, p.Stale = &f, !p.Uninspected
 	p.judge()
@@ -97,8 +97,9 @@ func CompareSeverity(a, b *Pod) int {
 	return a.Finding.Since.Compare(b.Finding.Since)
 }
 
-// Newest returns the newest container of each name that is to run, in the order of p. A running
-// container is the newest, even if the runtime has forgotten when it was created (containerd#3873).
+// Newest returns the newest container of each name, in the order of p, without those that ended for
+// good. A running container is the newest, even if the runtime has forgotten when it was created
+// (containerd#3873).
 func (p *Pod) Newest() []Container {
 	index := make(map[string]int)
 	var newest []Container
@@ -123,9 +124,8 @@ const (
 	restartsWithin = 6 * time.Minute
 )
 
-// isDone reports whether a container has ended that is not to run any longer: an init container or
-// an ephemeral one. The runtime does not know which they are, so they are known by what containers
-// of the same sandbox did.
+// isDone reports whether a container has ended for good: an init container or an ephemeral one. The
+// runtime does not know which containers these are: the other containers of the sandbox show it.
 func (p *Pod) isDone(c Container) bool {
 	if c.ExitCode == nil || c.FinishedAt == nil || c.CreatedAt == nil {
 		return false
@@ -145,8 +145,8 @@ func (p *Pod) isDone(c Container) bool {
 	return *c.ExitCode == 0 && slices.Contains(slices.Collect(maps.Values(later)), true)
 }
 
-// shareSandbox reports whether two containers were created in the same sandbox. One whose time is
-// not known was created in any.
+// shareSandbox reports whether two containers were created in the same sandbox; true if a time is
+// not known.
 func (p *Pod) shareSandbox(a, b *Container) bool {
 	return a.CreatedAt == nil || b.CreatedAt == nil || !slices.ContainsFunc(p.Sandboxes, func(s Sandbox) bool {
 		return s.CreatedAt != nil && a.CreatedAt.Before(*s.CreatedAt) != b.CreatedAt.Before(*s.CreatedAt)

@@ -24,9 +24,9 @@ func printable(s, keep string) string {
 	}, s)
 }
 
-// EscapeJSON escapes what encoding/json leaves as it is although a terminal interprets it:
-// DEL, the C1 controls, and characters that change the direction of text. The result
-// means the same.
+// EscapeJSON escapes characters that encoding/json leaves as they are although a terminal
+// interprets them: DEL, the C1 controls, and characters that change the direction of text. The
+// result means the same.
 func EscapeJSON(text []byte) []byte {
 	var escaped []byte
 	copied := 0

@@ -166,8 +166,8 @@ func podDetails(p *Pod) string {
 	return strings.Join(parts, ", ")
 }
 
-// Complaint says what is wrong with the inspections of a pod; "" if nothing is. What
-// matters most comes first: a narrow column shows only that.
+// Complaint returns the problem of a pod's inspections; "" if there is none. The most important
+// words come first: a narrow column shows only these.
 func (p *Pod) Complaint(now time.Time) string {
 	if p.Finding == nil {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// TestWordsOf lists what the page and top show of events.
+// TestWordsOf lists the words that the page and top show for events.
 func TestWordsOf(t *testing.T) {
 	at := time.Unix(1000, 0)
 	ran := pleg.Event{Type: pleg.ContainerDied, ContainerName: "app", StartedAt: at, FinishedAt: at.Add(3 * time.Minute)}
@@ -92,7 +92,7 @@ func TestOldDeath(t *testing.T) {
 	}
 }
 
-// TestSharedNames prints pods, of which two have one name: they have their UIDs too.
+// TestSharedNames prints pods. Two share a name: their UIDs are printed too.
 func TestSharedNames(t *testing.T) {
 	var entries []cache.Entry
 	for _, name := range []string{"web-0", "web-1", "web-1"} {

@@ -17,12 +17,12 @@ import (
 
 // binaries are the programs a lab runs.
 type binaries struct {
-	runtime string // the folder of the runtime and what belongs to it
+	runtime string // the folder of the runtime and its programs
 	own     string // the folder of podimage, which is in the pod image
 }
 
-// provide returns the programs of a lab. It builds or downloads what is not in the cache; other
-// processes that need the same wait meanwhile.
+// provide returns the programs of a lab. It builds or downloads those that are not in the cache.
+// Other processes that need the same programs wait meanwhile.
 func provide(ctx context.Context, e engine) (binaries, error) {
 	e2e, err := moduleDir(ctx)
 	if err != nil {

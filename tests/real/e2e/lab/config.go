@@ -106,8 +106,8 @@ func writePlugin(p place, plugin map[string]any) error {
 // Image is the image of all sandboxes and containers. It is in no registry.
 const Image = "localhost/pleg-lab/pod:1"
 
-// WriteImage writes an image archive with one layer that has one program, in the
-// format of docker save, which needs no index.
+// WriteImage writes an image archive with one layer that contains one program, in the format of
+// docker save, which needs no index.
 func WriteImage(path, program string) error {
 	binary, err := os.ReadFile(program)
 	if err != nil {

@@ -243,8 +243,8 @@ func (l *Lab) killCgroup(ctx context.Context, id string) error {
 // Processes returns the processes of a container.
 func (l *Lab) Processes(c *Container) []int { return l.pids(c.ID) }
 
-// pids returns the processes of a container or sandbox, as the kernel has them. With cgroup v1 it
-// searches all hierarchies.
+// pids returns the processes of a container or sandbox in its cgroup. With cgroup v1 it searches
+// all hierarchies.
 func (l *Lab) pids(id string) []int {
 	var pids []int
 	cgroup := filepath.Join(l.place.name(), l.engine.cgroup+id)
@@ -264,7 +264,7 @@ func (l *Lab) removeFromPod(c *Container) {
 	c.Pod.containers = slices.DeleteFunc(c.Pod.containers, func(other *Container) bool { return other == c })
 }
 
-// Program is what a container does, and how it ends by itself. On SIGTERM, which
+// Program is the program of a container, with the way in which it ends by itself. On SIGTERM, which
 // [Lab.StopContainer] sends, it exits with code 0.
 type Program struct {
 	command []string // instead of the image's, if any

@@ -58,7 +58,7 @@ func poll(ctx context.Context, what string, f func() (done bool, err error)) err
 }
 
 // FreezeShim stops the shim of a pod with SIGSTOP, or the monitor of its first container.
-// Until [Lab.ThawShim] the runtime learns nothing new about what it watches.
+// Until [Lab.ThawShim] the runtime learns nothing new about its containers.
 func (l *Lab) FreezeShim(ctx context.Context, p *Pod) error {
 	pid, err := l.signalShim(p, syscall.SIGSTOP)
 	if err != nil {
@@ -73,8 +73,8 @@ func (l *Lab) ThawShim(p *Pod) error {
 	return err
 }
 
-// FreezeCgroup moves what [Lab.FreezeShim] stops into a cgroup and freezes that, until
-// [Lab.ThawCgroup]. With cgroup v1 the process waits in state D.
+// FreezeCgroup moves the process that [Lab.FreezeShim] would stop into a cgroup and freezes the
+// cgroup, until [Lab.ThawCgroup]. With cgroup v1 the process waits in state D.
 func (l *Lab) FreezeCgroup(ctx context.Context, p *Pod, v1 bool) error {
 	pid, err := l.signalShim(p, 0)
 	if err != nil {
@@ -120,14 +120,15 @@ func (l *Lab) ThawCgroup() error {
 	return errors.Join(append(errs, os.Remove(dir))...)
 }
 
-// HasCgroupV1 reports whether the machine has cgroup v1, in which a frozen process waits in state D.
+// HasCgroupV1 reports whether the machine uses cgroup v1, in which a frozen process waits in state
+// D.
 func HasCgroupV1() bool {
 	_, err := os.Stat("/sys/fs/cgroup/freezer")
 	return err == nil
 }
 
-// KillMonitor kills what [Lab.FreezeShim] stops. A container of CRI-O continues, and CRI-O
-// never learns its end.
+// KillMonitor kills the process that [Lab.FreezeShim] would stop. A container of CRI-O continues,
+// and CRI-O never learns its end.
 func (l *Lab) KillMonitor(p *Pod) error {
 	_, err := l.signalShim(p, syscall.SIGKILL)
 	return err
@@ -159,7 +160,7 @@ func (l *Lab) awaitNotReady(ctx context.Context, p *Pod, began time.Time) error 
 }
 
 // signalShim signals the pod's shim, or the monitor of its first container; its command line
-// has the id of what it watches.
+// contains the id of the sandbox or container that it watches.
 func (l *Lab) signalShim(p *Pod, signal syscall.Signal) (pid int, err error) {
 	ids := []string{p.SandboxID}
 	if containers := p.Containers(); len(containers) > 0 {
@@ -180,8 +181,8 @@ func (p place) shims() []int {
 	return append(p.processesNamed("containerd-shim"), p.processesNamed("conmon")...)
 }
 
-// processesNamed returns the processes whose command lines name a file in the lab's
-// folder and whose names have a prefix.
+// processesNamed returns the processes whose command lines name a file in the lab's folder and
+// whose names begin with a prefix.
 func (p place) processesNamed(prefix string) []int {
 	var pids []int
 	dirs, _ := filepath.Glob("/proc/[0-9]*")

@@ -1,6 +1,5 @@
 // Package lab runs a private container runtime on this machine and keeps a history
-// of everything done to its pods, so that a test can compare events with what
-// really happened.
+// of everything done to its pods, so that a test can compare events with the real changes.
 //
 // [Start] builds and runs a [Runtime] with its own root, state, sockets, cgroup and bridge. The
 // methods of [Lab] create pods and end them as a kubelet or a fault would do. Each waits until the

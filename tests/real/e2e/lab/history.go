@@ -11,8 +11,8 @@ import (
 // Step is a step in the life of a container or a sandbox.
 type Step string
 
-// The steps of a container. A sandbox has no Created, because the runtime creates
-// and starts it in one call.
+// The steps of a container. A sandbox is never Created, because the runtime creates and starts it
+// in one call.
 const (
 	Created Step = "Created"
 	Started Step = "Started"
@@ -31,7 +31,7 @@ type Entry struct {
 	ContainerName string // empty for a sandbox
 	Attempt       uint32
 	Sandbox       bool
-	// IP is the address of a sandbox that has started; empty if it has none.
+	// IP is the address of a sandbox that has started; empty without an address.
 	IP string
 	// ExitCode and Reason are set if a container died.
 	ExitCode int32
@@ -58,8 +58,8 @@ func (l *History) All() []Entry {
 	return slices.Clone(l.entries)
 }
 
-// Last returns the newest step of a container or sandbox; empty if the history
-// does not have the id.
+// Last returns the newest step of a container or sandbox; empty if the history does not contain the
+// id.
 func (l *History) Last(containerID string) Step {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -96,9 +96,9 @@ type Lab struct {
 	frozen string
 }
 
-// Start runs a runtime and returns once it answers over CRI and has the pod
-// image. If tests/real/e2e/.bin does not have the runtime, Start builds it first, which
-// takes minutes; ctx bounds that. After an error nothing is left behind.
+// Start runs a runtime and returns once it answers over CRI and knows the pod image. If
+// tests/real/e2e/.bin does not contain the runtime, Start builds it first, which takes minutes; ctx
+// bounds that. After an error nothing is left behind.
 func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err := Check(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func Start(ctx context.Context, opts Options) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	_ = sweep(ctx) // what remains of other labs is in nobody's way
+	_ = sweep(ctx) // remains of other labs disturb nothing
 	p, unlock, err := newPlace()
 	if err != nil {
 		return nil, err
@@ -193,7 +193,7 @@ func (l *Lab) importImage(ctx context.Context) error {
 	})
 }
 
-// Traits returns what a test must know about the runtime of this lab.
+// Traits returns the traits of the runtime of this lab.
 func (l *Lab) Traits() Traits { return l.engine.traits }
 
 // Endpoint returns the address of the CRI socket, with scheme unix.
@@ -208,8 +208,8 @@ func (l *Lab) PID() int { return l.daemon.PID() }
 // History returns the history of this lab.
 func (l *Lab) History() *History { return l.history }
 
-// Runtime returns a CRI client for calls that the lab has no method for. Changes
-// made with it are not in the history.
+// Runtime returns a CRI client for calls without a method of Lab. Changes made with it are not in
+// the history.
 func (l *Lab) Runtime() runtimeapi.RuntimeServiceClient { return l.runtime }
 
 // Stop removes the pods, ends the runtime and removes everything that the lab made.
@@ -220,7 +220,7 @@ func (l *Lab) Stop(ctx context.Context) error {
 	defer cancel()
 	l.endFaults()
 	if l.daemon != nil && l.daemon.Alive() == nil {
-		_ = l.removeAllPods(ctx) // destroy kills what remains
+		_ = l.removeAllPods(ctx) // destroy kills remaining processes
 		l.Terminate()
 	}
 	var err error

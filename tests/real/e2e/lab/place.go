@@ -50,7 +50,7 @@ func newPlace() (p place, unlock func(), err error) {
 			unlock()
 			continue
 		}
-		// The name of a shim's socket has 64 digits; the kernel allows 108 bytes.
+		// The name of a shim's socket is 64 digits long; the kernel allows 108 bytes.
 		if len(dir) > 40 {
 			unlock()
 			return place{}, nil, fmt.Errorf("make lab folder: %s is too long for a socket's path: %w", dir, os.Remove(dir))
@@ -100,8 +100,8 @@ func freeSubnet() (netip.Prefix, error) {
 			used = append(used, p)
 		}
 	}
-	// Labs that start at the same time need different subnets, although a bridge has
-	// no address before its first pod. The process id and a counter separate them.
+	// Labs that start at the same time need different subnets, although a bridge gets its address
+	// with its first pod. The process id and a counter separate them.
 	first := os.Getpid() + int(subnets.Add(1))*subnetStep
 	for i := range 64 * 16 {
 		n := (first + i) % (64 * 16)

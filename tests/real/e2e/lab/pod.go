@@ -121,7 +121,7 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 	}
 	network, hostname := runtimeapi.NamespaceMode_POD, spec.Name
 	if spec.HostNetwork {
-		network, hostname = runtimeapi.NamespaceMode_NODE, "" // the host has one
+		network, hostname = runtimeapi.NamespaceMode_NODE, "" // the host provides one
 	}
 	return &runtimeapi.PodSandboxConfig{
 		Metadata:    &runtimeapi.PodSandboxMetadata{Name: spec.Name, Uid: spec.UID, Namespace: spec.Namespace, Attempt: spec.Attempt},
@@ -132,7 +132,7 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 			// The lab finds its processes by this cgroup.
 			CgroupParent: l.CgroupParent(),
 			SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
-				// Like the kubelet: each container has its own pid namespace.
+				// Like the kubelet: each container gets its own pid namespace.
 				NamespaceOptions: &runtimeapi.NamespaceOption{Network: network, Pid: runtimeapi.NamespaceMode_CONTAINER},
 			},
 		},
@@ -140,7 +140,7 @@ func (l *Lab) sandboxConfig(spec PodSpec) *runtimeapi.PodSandboxConfig {
 }
 
 // KillSandbox kills the sandbox's process and returns once the sandbox is not
-// ready. Its containers keep running. A sandbox of CRI-O has no process.
+// ready. Its containers keep running. In CRI-O there is no process of a sandbox.
 func (l *Lab) KillSandbox(ctx context.Context, p *Pod) error {
 	began := time.Now()
 	if err := l.killCgroup(ctx, p.SandboxID); err != nil {

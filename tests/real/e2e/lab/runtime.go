@@ -16,11 +16,11 @@ type Runtime string
 const (
 	// Containerd is the containerd 2 that tests/real/e2e/containerd pins.
 	Containerd Runtime = "containerd"
-	// Containerd17 is the containerd 1.7 that tests/real/e2e/containerd17 pins. It has CRI
-	// events for one client.
+	// Containerd17 is the containerd 1.7 that tests/real/e2e/containerd17 pins. It sends each CRI
+	// event to one client.
 	Containerd17 Runtime = "containerd-1.7"
 	// Containerd16 is the containerd of this machine's Debian release, which was 1.6
-	// in Debian 12. It has no CRI events.
+	// in Debian 12. It sends no CRI events.
 	Containerd16 Runtime = "containerd-1.6"
 	// CRIO is the CRI-O that tests/real/e2e/crio pins, with pod events.
 	CRIO Runtime = "cri-o"
@@ -35,9 +35,9 @@ const RuntimeEnv = "PLEG_E2E_RUNTIME"
 // DefaultRuntime returns the runtime of labs.
 func DefaultRuntime() Runtime { return cmp.Or(Runtime(os.Getenv(RuntimeEnv)), Containerd) }
 
-// Traits are what a test must know about a runtime.
+// Traits are properties of a runtime that a test must know.
 type Traits struct {
-	// Events: the runtime has CRI events.
+	// Events: the runtime sends CRI events.
 	Events bool
 	// AllEvents: an event announces every change. CRI-O does not announce the
 	// removal of a sandbox, and may lose other events.
@@ -49,15 +49,15 @@ type Traits struct {
 	ForgetsEnds bool
 	// FailsAtStart: a container whose program is missing is created, and fails to start.
 	FailsAtStart bool
-	// SandboxProcess: a sandbox has a process, which [Lab.KillSandbox] kills.
+	// SandboxProcess: each sandbox is a process, which [Lab.KillSandbox] kills.
 	SandboxProcess bool
-	// Shims: each pod has a shim that [Lab.KillShim] and [Lab.FreezeShim] can stop.
-	// The same runtimes read the network's configuration when it changes, for
-	// [Lab.BreakNetwork] and [Lab.HangTeardown].
+	// Shims: a shim belongs to each pod. [Lab.KillShim] and [Lab.FreezeShim] can stop it. The same
+	// runtimes read the network's configuration when it changes, for [Lab.BreakNetwork] and
+	// [Lab.HangTeardown].
 	Shims bool
 }
 
-// Traits returns what a test must know about a runtime.
+// Traits returns the traits of a runtime.
 func (r Runtime) Traits() Traits { return engines[r].traits }
 
 // end is how a container ends.
@@ -75,24 +75,24 @@ type engine struct {
 	debian string
 	// tools are the programs that must be installed.
 	tools []string
-	// files is the folder in files/ with the templates of what the daemon reads; old is
-	// for containerd 1.
+	// files is the folder in files/ with the templates of the daemon's configuration; old is for
+	// containerd 1.
 	files string
 	old   bool
 	// daemon returns the command line of the daemon, load the command line of the program that
-	// gives it an image archive, and env what both have in their environment.
+	// gives it an image archive, and env the environment variables of both.
 	daemon, env func(b binaries, p place) []string
 	load        func(b binaries, p place, archive string) []string
-	// cgroup is what precedes the id of a container in the name of its cgroup.
+	// cgroup is the text before the id of a container in the name of its cgroup.
 	cgroup string
-	// stopped is how a container ends whose sandbox is stopped, unwatched how one ends
+	// stopped is the end of a container whose sandbox is stopped, unwatched that of a container
 	// that is killed while the daemon does not run.
 	stopped, unwatched end
 }
 
-// Sandboxes of containerd and CRI-O differ in who watches the containers: containerd kills
-// the containers of a stopped sandbox and knows no exit code of what it did not watch;
-// CRI-O stops them with a grace period, and a monitor keeps the exit code.
+// Sandboxes of containerd and CRI-O differ in who watches the containers: containerd kills the
+// containers of a stopped sandbox, and does not know the exit code of a container that ended while
+// it was down. CRI-O stops them with a grace period, and a monitor keeps the exit code.
 var engines = map[Runtime]engine{
 	Containerd: containerd(engine{
 		traits: Traits{Events: true, AllEvents: true, FailsAtStart: true, SandboxProcess: true, Shims: true},
@@ -136,7 +136,7 @@ func ctrPinned(b binaries, p place, archive string) []string {
 	return slices.Insert(ctr(b, p, archive), 7, "--label", "io.cri-containerd.pinned=pinned")
 }
 
-// crioTags leave out what needs C libraries, except libseccomp.
+// crioTags leave out features that need C libraries, except libseccomp.
 const crioTags = "containers_image_openpgp exclude_graphdriver_btrfs btrfs_noversion exclude_graphdriver_devicemapper libdm_no_deferred_remove seccomp"
 
 func crio(t Traits) engine {

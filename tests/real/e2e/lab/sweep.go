@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// cniCache is where libcni stores the result of each sandbox. Neither runtime has a
-// setting for it.
+// cniCache is where libcni stores the result of each sandbox. Neither runtime can be configured to
+// use another folder.
 const cniCache = "/var/lib/cni/results"
 
 // destroyTimeout bounds each step of the removal of a lab.
@@ -45,7 +45,7 @@ func sweep(ctx context.Context) error {
 // destroy removes a lab by force.
 func (p place) destroy(ctx context.Context) error {
 	var errs []error
-	// Each step has its own timeout, because a busy machine may be slow.
+	// Each step gets its own timeout, because a busy machine may be slow.
 	within := func(step func(context.Context) error) {
 		ctx, cancel := context.WithTimeout(ctx, destroyTimeout)
 		defer cancel()
@@ -162,8 +162,8 @@ func (p place) removeNetwork(ctx context.Context) error {
 const shimSockets = "/run/containerd/s"
 
 // removeOldFiles deletes the files that containerd 1 leaves outside the lab's folder: the
-// sockets of killed shims and libcni's results for loopback interfaces. Both are
-// named after the sandbox, which only the history has.
+// sockets of killed shims and libcni's results for loopback interfaces. Both are named after the
+// sandbox, whose id only the history contains.
 func (l *Lab) removeOldFiles() {
 	if !l.engine.old {
 		return

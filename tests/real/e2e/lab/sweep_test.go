@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// remains returns everything on this machine that has the name of a lab.
+// remains returns everything on this machine that is named after a lab.
 func remains(t *testing.T, dir string) []string {
 	t.Helper()
 	name := filepath.Base(dir)

@@ -18,7 +18,7 @@ import (
 // kinds are the kubelets, in the order of the table.
 var kinds = []string{"stock", "small-step", "both-steps", "pipeline"}
 
-// outcomes are the ends of a spec. A spec that did not run is without one.
+// outcomes are the results of a spec. A spec that did not run is without a result.
 var outcomes = []string{"passed", "failed", "skipped"}
 
 // results are the outcomes of specs, by kubelet.
@@ -73,7 +73,7 @@ func read(folder string) (results, error) {
 	return r, nil
 }
 
-// specName is what a report calls a spec, unlike what runs before and after all of them.
+// specName is the type of a spec in a report; steps before and after all specs are of other types.
 var specName = regexp.MustCompile(`^\[It\] (?:\[[^]]*\] )?(.*)`)
 
 // notChosen is the message of a spec that was not to run; one that skipped itself says why.

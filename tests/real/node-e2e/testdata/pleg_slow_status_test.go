@@ -56,7 +56,7 @@ var _ = SIGDescribe("PLEG when a container status takes 100 ms", feature.CriProx
 				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("waits-%d", i)},
 				Spec: v1.PodSpec{
 					RestartPolicy: v1.RestartPolicyNever,
-					HostNetwork:   true, // addresses and their removal are not what is measured
+					HostNetwork:   true, // addresses and their removal are not measured
 					Containers: []v1.Container{{
 						Name: "waits", Image: busyboxImage, Command: []string{"cat", "/fifo/end"},
 						VolumeMounts: []v1.VolumeMount{{Name: "fifo", MountPath: "/fifo"}},
