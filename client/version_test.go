@@ -92,3 +92,26 @@ func TestRequestsWithoutADaemon(t *testing.T) {
 		f.client.RequestRelist("a") // its goroutine ends: see TestMain
 	})
 }
+
+// Requests that are lost are logged once for each outage.
+func TestLostRequestsAreLoggedOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		var logged kit.Log
+		c, err := client.New("", client.Options{Dial: f.dial, Logger: logged.Logger()})
+		kit.Must(t, err)
+		t.Cleanup(func() { c.Close() })
+		for outage := range 2 {
+			f.endServer()
+			for range 3 {
+				c.RequestRelist("a")
+				c.RequestReinspect("a")
+			}
+			time.Sleep(time.Minute)
+			logged.RequireLines(t, outage+1, "request was not sent")
+			f.startServer()
+			time.Sleep(time.Minute)
+			c.RequestRelist("a")
+			time.Sleep(time.Second)
+		}
+	})
+}

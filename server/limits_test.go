@@ -212,3 +212,21 @@ func TestKeepalive(t *testing.T) {
 		f.wantEvent("the idle client", quiet)
 	})
 }
+
+// A connection without calls is closed after ten minutes, also if it answers pings: it counts for MaxConnections.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{}, func(t *testing.T, f *fixture) {
+		if _, err := f.client().GetStatus(t.Context(), &plegv1.GetStatusRequest{}); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range []struct {
+			minutes int
+			open    float64
+		}{{9, 1}, {2, 0}} {
+			kit.Relist(60 * step.minutes)
+			if n := kit.Metric(t, f.Metrics, "pleg_server_connections"); n != step.open {
+				t.Errorf("%d minutes later: %v connections, want %v", step.minutes, n, step.open)
+			}
+		}
+	})
+}

@@ -456,6 +456,28 @@ func TestHintHasOnlyFinalStatusesOfOthers(t *testing.T) {
 	}
 }
 
+// A hint carries statuses past the inspection: their times are cut as well.
+func TestTimesOfHintsAreCut(t *testing.T) {
+	late := time.Unix(1_700_000_000_000_000_000, 0)
+	ended := func(id pleg.ContainerID) *pleg.ContainerStatus {
+		return &pleg.ContainerStatus{ID: id, State: pleg.StateExited, CreatedAt: late, StartedAt: late, FinishedAt: late}
+	}
+	r := guard(t, fake{watch: func(_ context.Context, hint func(pleg.Hint)) error {
+		hint(pleg.Hint{UID: "a", Container: "c", Status: ended("c"), Others: []*pleg.ContainerStatus{ended("d")}})
+		return errBroken
+	}})
+	var got pleg.Hint
+	_ = r.EventWatcher().WatchEvents(t.Context(), nil, func(h pleg.Hint) { got = h }) // errBroken
+	for _, s := range append(got.Others, got.Status) {
+		if _, err := json.Marshal(s); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(got.Others) != 1 || got.Status == nil {
+		t.Errorf("the hint is %+v, want both statuses", got)
+	}
+}
+
 func TestCallIsTheOldestOfThePod(t *testing.T) {
 	calls := []pleg.Call{{Method: "ListContainers"}, {Method: "ContainerStatus", PodUID: "a", ID: "c1"}, {Method: "ContainerStatus", PodUID: "a", ID: "c2"}}
 	for uid, want := range map[pleg.PodUID]*pleg.Call{"a": &calls[1], "": &calls[0], "b": nil} {

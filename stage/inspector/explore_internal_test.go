@@ -185,3 +185,28 @@ func (s *sky) key() string {
 	}
 	return string(key)
 }
+
+// Of the inspections that do not hang one in share is cancelled, at any time: neither their number nor its
+// bound depends on how many there were before.
+func TestShareOfCancelledInspections(t *testing.T) {
+	s, now := flights{slots: 2, hungAfter: time.Second}, time.Unix(0, 0)
+	for block := range 10 {
+		cancelled := 0
+		for range 10 * window { // nothing ends: the oldest leaves at its timeout
+			now = now.Add(crowded * s.hungAfter)
+			leaves := 0
+			if p := s.next(now); p.cancel != nil {
+				cancelled++
+				s.makeRoom(p.cancel, now)
+				leaves = slices.Index(s.all, p.cancel)
+			}
+			if len(s.all) == 2*s.slots {
+				s.all = slices.Delete(s.all, leaves, leaves+1)
+			}
+			s.add(&flight{started: now, ends: now.Add(time.Hour), cancel: func(error) {}})
+		}
+		if most := 10 * window / share; cancelled > most || cancelled < most/2 {
+			t.Errorf("block %d: %d cancelled, want %d to %d", block, cancelled, most/2, most)
+		}
+	}
+}

@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -85,4 +87,18 @@ func TestContradictions(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Two containers of a pod are one pod that differs.
+func TestContradictionsOfOnePod(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.StartBetweenLists(t)
+		p.Runtime.Set("p", "a=running b=running /s=running")
+		p.Runtime.SetStatus("p", plegtest.Status(plegtest.Pod("p", "/s=running"), plegtest.Address))
+		kit.Relist(20)
+		if f := verdict.Of(p.Look()).Findings; len(f) != 1 || f[0].Subject != "ns/name-p" || f[0].Pods != 1 {
+			t.Errorf("findings %+v, want one of one pod", f)
+		}
+	})
 }

@@ -179,3 +179,53 @@ func TestGonePodHasItsLabels(t *testing.T) {
 		}
 	})
 }
+
+// The age of a lag is that of the first event that is not read.
+func TestAgeOfALag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		sub, err := p.Subscribe(pleg.SubscribeOptions{})
+		kit.Must(t, err)
+		p.StartBetweenLists(t)
+		p.Runtime.Set("a", "c=running")
+		kit.Relist(10)
+		_, err = sub.Next(t.Context())
+		kit.Must(t, err)
+		if lag := sub.Lag(); lag != (pleg.Lag{}) {
+			t.Errorf("%+v, want none: all is read", lag)
+		}
+		p.Runtime.Set("a", "c=exited")
+		kit.Relist(5)
+		if want := (pleg.Lag{Events: 1, Age: 4500 * time.Millisecond}); sub.Lag() != want {
+			t.Errorf("%+v, want %+v", sub.Lag(), want)
+		}
+	})
+}
+
+// Lists that one inspection completes answer all who wait for them.
+func TestListsThatAreCompleteAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("a", "c=running")
+		p.StartBetweenLists(t)
+		release := make(chan struct{})
+		p.Runtime.SetInspectFault(plegtest.Block(release))
+		p.Runtime.Set("a", "c=exited")
+		ended := make(chan error, 2)
+		for range 2 {
+			go func() { ended <- p.RelistAll(t.Context()) }()
+			kit.Relist(2)
+		}
+		if len(ended) > 0 {
+			t.Error("a call ended before the inspection")
+		}
+		close(release)
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Fatalf("%d calls ended with the inspection, want both", len(ended))
+		}
+		for range 2 {
+			kit.Must(t, <-ended)
+		}
+	})
+}

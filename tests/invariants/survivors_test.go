@@ -234,6 +234,27 @@ func TestLookupInTheFirstSecondOfAFailure(t *testing.T) {
 	})
 }
 
+// What a list shows is found once an inspection has taken a second, neither before nor with the next list.
+func TestLookupAfterASecondOfAnInspection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{RelistPeriod: 10 * time.Second})
+		p.Start(t)
+		synctest.Wait()
+		p.Runtime.SetPodFault("a", plegtest.Hang)
+		p.Runtime.Set("a", "c=running")
+		time.Sleep(10 * time.Second) // the list begins
+		for _, step := range []struct {
+			wait  time.Duration
+			known bool
+		}{{time.Second - 1, false}, {1, true}} {
+			time.Sleep(step.wait)
+			if c, err := p.Lookup(t.Context(), lookup.Query{Container: "c"}); (err == nil && c.PodUID == "a") != step.known {
+				t.Errorf("Lookup = %+v, %v, want it found: %v", c, err, step.known)
+			}
+		}
+	})
+}
+
 // A container that was removed too long ago does not make the first digits of another ambiguous.
 func TestPrefixOfARemovedContainer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -1,9 +1,7 @@
 package kit
 
 import (
-	"cmp"
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 
@@ -11,7 +9,6 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/promises"
@@ -25,8 +22,6 @@ type Simulation struct {
 	Node    *simruntime.Runtime
 	Client  *cri.Client
 	History *promises.History
-	// Reported is the report about the node and a fallback, in place of the client's.
-	Reported atomic.Pointer[pleg.Report]
 
 	t           testing.TB
 	stream      promises.Stream
@@ -36,8 +31,8 @@ type Simulation struct {
 }
 
 // Simulate runs a pipeline on a runtime until the test ends, and waits until it rests. o contains
-// the options of the client.
-func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options) *Simulation {
+// the options of the client, in place of which the pipeline gets what around returns, if that is given.
+func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, o cri.Options, around ...func(*cri.Client) pleg.Runtime) *Simulation {
 	t.Helper()
 	s := &Simulation{Node: node, History: promises.NewHistory(), t: t}
 	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.Dial))
@@ -45,7 +40,10 @@ func Simulate(t testing.TB, node *simruntime.Runtime, options pipeline.Options, 
 	if s.Client, err = cri.New("/simulated", o); err != nil {
 		t.Fatal(err)
 	}
-	options.Runtime = reporting{s.Client, s}
+	options.Runtime = s.Client
+	for _, f := range around {
+		options.Runtime = f(s.Client)
+	}
 	s.Pipeline = New(t, options)
 	s.stream.Cache, s.stream.State.Look = s.Cache(), s.Cache().Get
 	s.stream.Network = true
@@ -115,21 +113,4 @@ func (s *Simulation) RequirePromises(promised promises.Stream) []pleg.Event {
 		s.t.Error(err)
 	}
 	return s.stream.Events
-}
-
-// reporting is the client of a runtime with a test's report about its node.
-type reporting struct {
-	*cri.Client
-	s *Simulation
-}
-
-// Report implements [pleg.Reporter].
-func (w reporting) Report() pleg.Report {
-	r := w.Client.Report()
-	if of := w.s.Reported.Load(); of != nil {
-		n := nodestate.Of(of.Details)
-		n.Process = nodestate.Of(r.Details).Process
-		r.Details, r.Troubles, r.Degraded = n, of.Troubles, cmp.Or(of.Degraded, r.Degraded)
-	}
-	return r
 }

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/fstest"
@@ -27,6 +29,7 @@ import (
 	"go.yaml.in/yaml/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
@@ -35,7 +38,6 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/httpserver"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/server"
@@ -45,17 +47,20 @@ import (
 
 // trouble is a row of the table: what is wrong, and what every surface must say.
 type trouble struct {
-	// before breaks the runtime before the daemon starts, begin while it runs. after is when the
-	// surfaces are asked.
+	// before breaks the runtime before the daemon starts, begin while it runs, answer changes its answers.
+	// after is when the surfaces are asked.
 	before, begin func(*testing.T, *kit.Simulation)
+	answer        func(any)
 	after         time.Duration
+	// reports is what the test makes up: a bubble contains no socket file.
+	reports pleg.Report
 	// want is the verdict of the daemon, alert the alert that fires once the verdict is old.
 	want, alert string
 	cause       verdict.Cause
 	// also is a second trouble.
 	also string
-	// node changes the doctor's view of the node. partly means that a doctor without the daemon
-	// does not see the trouble.
+	// node changes what the daemon and the doctor see of the node. partly means that a doctor without the
+	// daemon does not see the trouble.
 	node   func(*testing.T, *kit.Simulation, *doctor.Options)
 	partly bool
 }
@@ -71,15 +76,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			}
 		}
 	}
-	shim := func(name, ended string) func(*testing.T, *kit.Simulation) {
-		return func(t *testing.T, s *kit.Simulation) {
-			pod := addWeb(t, s)
-			s.Reported.Store(&pleg.Report{Details: nodestate.State{Stuck: []nodestate.Stuck{{
-				UID: pod.UID, Namespace: "shop", Name: "web-0", Since: time.Now(), Container: ended,
-				Shim: &nodestate.Process{PID: 4711, Name: name, State: "T"},
-			}}}})
-		}
-	}
+	addsWeb := func(t *testing.T, s *kit.Simulation) { addWeb(t, s) }
 	for name, test := range map[string]trouble{
 		"killed": {
 			begin: func(_ *testing.T, s *kit.Simulation) { s.StopServing() }, after: 2500 * time.Millisecond, cause: verdict.RuntimeStopped,
@@ -97,57 +94,40 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			begin: fault(simruntime.Fault{RPC: "ListContainers", Hang: true}), after: 5*time.Minute + 30*time.Second, cause: verdict.RuntimeHangs,
 			want: "PROBLEM: the runtime hangs since 00:00 (5m, 3 attempts) in ListContainers", alert: "PlegListHangs",
 		},
-		"hung shim": {
-			begin: shim("containerd-shim", "nginx"), after: 20 * time.Second, cause: verdict.HungShim,
-			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): containerd-shim, PID 4711, is stopped by a signal; nginx has ended",
-			alert: "PlegPodsHang", node: stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00"),
-		},
 		"frozen shim": {
-			begin: shim("containerd-shim", ""), after: 20 * time.Second, cause: verdict.HungShim,
-			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): containerd-shim, PID 4711, is stopped by a signal",
+			begin: addsWeb, after: 20 * time.Second, cause: verdict.HungShim,
+			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (18s): containerd-shim, PID 4711, is stopped by a signal",
 			alert: "PlegPodsHang", node: stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00"),
 		},
 		"frozen shim and disk full": {
-			begin: func(t *testing.T, s *kit.Simulation) {
-				shim("containerd-shim", "")(t, s)
-				both := *s.Reported.Load()
-				nodestate.Change(&both.Details, func(n *nodestate.State) {
-					n.Disk = &nodestate.Disk{Since: time.Now(), Path: "/simulated/images", Used: 97, Inodes: 10}
-				})
-				s.Reported.Store(&both)
-			}, after: 20 * time.Second, cause: verdict.HungShim, alert: "PlegPodsHang PlegRuntimeEndangered",
-			want: "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): containerd-shim, PID 4711, is stopped by a signal",
-			also: "/simulated/images is almost full since 0", node: stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00"),
+			begin: addsWeb, after: 20 * time.Second, cause: verdict.HungShim, alert: "PlegPodsHang PlegRuntimeEndangered",
+			want: "PROBLEM: shop/web-0 has a hung shim since 00:00 (18s): containerd-shim, PID 4711, is stopped by a signal",
+			also: "/simulated/images is almost full since 0",
+			node: func(t *testing.T, s *kit.Simulation, o *doctor.Options) {
+				stoppedShim("containerd-shim", "/usr/bin/containerd-shim-runc-v2\x00-id\x00")(t, s, o)
+				fullDisk(t, s, o)
+			},
 		},
 		"conmon stopped": {
-			begin: shim("conmon", ""), after: 20 * time.Second, cause: verdict.HungShim,
-			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (20s): conmon, PID 4711, is stopped by a signal",
+			begin: addsWeb, after: 20 * time.Second, cause: verdict.HungShim,
+			want:  "PROBLEM: shop/web-0 has a hung shim since 00:00 (18s): conmon, PID 4711, is stopped by a signal",
 			alert: "PlegPodsHang", node: stoppedShim("conmon", "/usr/bin/conmon\x00-c\x00"),
 		},
 		"slow": {
 			begin: fault(simruntime.Fault{Latency: 2100 * time.Millisecond}), after: 20500 * time.Millisecond, cause: verdict.RuntimeSlow,
-			want: "WARNING: the runtime is slow since 00:00 (16s): the list of all pods takes up to 2.1s", alert: "PlegRuntimeSlow",
+			want: "WARNING: the runtime is slow since 00:00 (17s): the list of all pods takes up to 2.1s", alert: "PlegRuntimeSlow",
 		},
 		"socket gone": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Degraded: errors.New("the socket is gone")})
-			}, after: 20500 * time.Millisecond, cause: verdict.Fallback,
+			reports: pleg.Report{Degraded: errors.New("the socket is gone")}, after: 20500 * time.Millisecond, cause: verdict.Fallback,
 			want: "PROBLEM: the runtime works by a fallback since 00:00 (19s): the socket is gone", alert: "PlegFallback", node: removedSocket,
 		},
 		"disk full": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Details: nodestate.State{Disk: &nodestate.Disk{Since: time.Now(), Path: "/simulated/images", Used: 97, Inodes: 10}}})
-			}, after: 20 * time.Second, cause: verdict.Disk,
-			want: "PROBLEM: /simulated/images is almost full since 00:00 (20s)", alert: "PlegRuntimeEndangered",
-			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
-				o.Host.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
-			},
+			after: 20 * time.Second, cause: verdict.Disk, node: fullDisk,
+			want: "PROBLEM: /simulated/images is almost full since 00:00 (19s)", alert: "PlegRuntimeEndangered",
 		},
 		"unread events": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Details: nodestate.State{Unread: []nodestate.Unread{{Since: time.Now(), Client: &nodestate.Process{PID: 7, Name: "agent", State: "T"}, Bytes: 900}}}})
-			}, after: 20 * time.Second, cause: verdict.ClientNotReading,
-			want:  "PROBLEM: agent does not read from the runtime since 00:00 (20s): agent, PID 7, is stopped by a signal",
+			after: 20 * time.Second, cause: verdict.ClientNotReading,
+			want:  "PROBLEM: agent does not read from the runtime since 00:00 (19s): agent, PID 7, is stopped by a signal",
 			alert: "PlegRuntimeEndangered",
 			node: func(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
 				o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
@@ -158,7 +138,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 		},
 		"the list is too large": {
 			begin: fault(simruntime.Fault{RPC: "ListPodSandbox", Code: codes.ResourceExhausted}), after: 20500 * time.Millisecond, cause: verdict.ListTooLarge,
-			want: "PROBLEM: the list of all pods is too large since 00:00 (18s), so pods are listed in portions: list pod sandboxes: ", alert: "PlegListTooLarge", partly: true,
+			want: "PROBLEM: the list of all pods is too large since 00:00 (19s), so pods are listed in portions: list pod sandboxes: ", alert: "PlegListTooLarge", partly: true,
 		},
 		"a status lacks its container": {
 			begin: func(t *testing.T, s *kit.Simulation) {
@@ -168,27 +148,25 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			want: "WARNING: shop/web-0 differs in lists and statuses since 00:00 (29s): container nginx is running in the lists and is missing in its status",
 		},
 		"no network": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
-					Cause: string(verdict.NetworkPlugin), Problem: true, Since: time.Now(), Subject: "the network of the runtime", What: "is not ready", Detail: ": cni plugin not initialized",
-				}}})
-			}, after: 20 * time.Second, cause: verdict.NetworkPlugin, partly: true,
-			want: "PROBLEM: the network of the runtime is not ready since 00:00 (20s): cni plugin not initialized", alert: "PlegRuntimeNotReady",
+			answer: func(a any) {
+				if status, ok := a.(*runtimeapi.StatusResponse); ok {
+					status.Status.Conditions = []*runtimeapi.RuntimeCondition{{Type: "NetworkReady", Message: "cni plugin not initialized"}}
+				}
+			}, after: 20 * time.Second, cause: verdict.NetworkPlugin,
+			want: "PROBLEM: the network of the runtime is not ready since 00:00 (19s): cni plugin not initialized", alert: "PlegRuntimeNotReady",
 		},
 		"events that nobody reads": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
-					Cause: string(verdict.ClientNotReading), Problem: true, Since: time.Now(), Subject: "a client", What: "does not read the events of the runtime", Detail: ": starts wait",
-				}}})
-			}, after: 20 * time.Second, cause: verdict.ClientNotReading, partly: true,
+			reports: pleg.Report{Troubles: []pleg.Trouble{{
+				Cause: string(verdict.ClientNotReading), Problem: true, Since: time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), Subject: "a client", What: "does not read the events of the runtime", Detail: ": starts wait",
+			}}}, after: 20 * time.Second, cause: verdict.ClientNotReading, partly: true,
 			want: "PROBLEM: a client does not read the events of the runtime since 00:00 (20s): starts wait", alert: "PlegRuntimeEndangered",
 		},
 		"many dead containers": {
-			begin: func(_ *testing.T, s *kit.Simulation) {
-				s.Reported.Store(&pleg.Report{Troubles: []pleg.Trouble{{
-					Cause: string(verdict.DeadContainers), Since: time.Now(), Subject: "the runtime", What: "has many dead containers", Detail: ": 2000",
-				}}})
-			}, after: 20 * time.Second, cause: verdict.DeadContainers, partly: true, want: "WARNING: the runtime has many dead containers since 00:00 (20s): 2000",
+			begin: func(t *testing.T, s *kit.Simulation) {
+				_, err := s.Node.Populate(simruntime.Population{Pods: 2, Containers: 1, Dead: 120})
+				kit.Must(t, err)
+			}, after: 25 * time.Second, cause: verdict.DeadContainers,
+			want: "WARNING: the runtime has many dead containers since 00:00 (14s): 240 containers have exited and 0 sandboxes are not ready",
 		},
 		"a list fails": {
 			begin: fault(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal, Message: "broken"}), after: 20500 * time.Millisecond, cause: verdict.RuntimeFails,
@@ -221,10 +199,25 @@ func requireSame(t *testing.T, test trouble) {
 		test.before(t, &kit.Simulation{Node: node})
 	}
 	var logged kit.Log
-	s := kit.Simulate(t, node, pipeline.Options{Logger: logged.Logger()}, cri.Options{})
+	var sees machine
+	sees.Store(&doctorOptions(test).Host)
+	var runtime *host.Runtime
+	s := kit.Simulate(t, node, pipeline.Options{Logger: logged.Logger()}, cri.Options{DialOptions: doctorOptions(test).DialOptions}, func(c *cri.Client) pleg.Runtime {
+		runtime = host.Watch(c, host.Options{Endpoint: "unix:///simulated", Proc: &sees, Follower: kit.Follower{}, Sockets: sees.sockets, Usage: sees.usage})
+		return reporting{runtime, test.reports}
+	})
+	kit.Run(t, func(ctx context.Context) error {
+		time.Sleep(300 * time.Millisecond) // looks come between two lists
+		return runtime.Run(ctx, s.Pipeline)
+	})
 	dial := serveDaemon(t, s.Pipeline.Pipeline)
 	if test.begin != nil {
 		test.begin(t, s)
+	}
+	if test.node != nil {
+		o := doctorOptions(test)
+		test.node(t, s, o)
+		sees.Store(&o.Host)
 	}
 	time.Sleep(test.after)
 	level, rest, _ := strings.Cut(test.want, ": ")
@@ -285,16 +278,10 @@ func requireLogged(t *testing.T, logged *kit.Log, v verdict.Verdict, since time.
 // requireExamined examines the runtime, with the daemon's status or without.
 func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) {
 	t.Helper()
-	o := doctor.Options{
-		Endpoint: "unix:///simulated", Source: "the test", DialOptions: []grpc.DialOption{grpc.WithContextDialer(s.Dial)},
-		Watch: 10 * time.Second, Pressure: fstest.MapFS{},
-		Host: host.Options{
-			Proc: fstest.MapFS{}, Follower: kit.Follower{}, Sockets: func() ([]host.Socket, error) { return nil, nil },
-			Usage: func(string) (float64, float64, error) { return 50, 10, nil },
-		},
-	}
+	o := doctorOptions(test)
+	o.DialOptions = append(o.DialOptions, grpc.WithContextDialer(s.Dial))
 	if test.node != nil {
-		test.node(t, s, &o)
+		test.node(t, s, o)
 	}
 	if asked {
 		o.Ask = func(ctx context.Context) *doctor.Daemon {
@@ -302,7 +289,7 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 			return doctor.NewDaemon("/run/d", status)
 		}
 	}
-	r := doctor.Examine(t.Context(), o)
+	r := doctor.Examine(t.Context(), *o)
 	want := verdict.Of(s.Look()).Findings[0]
 	if len(r.Findings) == 0 {
 		t.Fatalf("doctor, the daemon asked %t: %s", asked, r.Verdict)
@@ -314,6 +301,57 @@ func requireExamined(t *testing.T, s *kit.Simulation, test trouble, asked bool) 
 	if asked && !got.Since.Equal(want.Since) {
 		t.Errorf("doctor: since %v, want %v", got.Since, want.Since)
 	}
+}
+
+// doctorOptions are those of a node without trouble.
+func doctorOptions(test trouble) *doctor.Options {
+	o := &doctor.Options{
+		Endpoint: "unix:///simulated", Source: "the test", Watch: 10 * time.Second, Pressure: fstest.MapFS{},
+		Host: host.Options{
+			Proc: fstest.MapFS{}, Follower: kit.Follower{}, Sockets: func() ([]host.Socket, error) { return nil, nil },
+			Usage: func(string) (float64, float64, error) { return 50, 10, nil },
+		},
+	}
+	if test.answer != nil {
+		o.DialOptions = []grpc.DialOption{grpc.WithChainUnaryInterceptor(func(
+			ctx context.Context, method string, request, answer any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker, opts ...grpc.CallOption,
+		) error {
+			err := invoke(ctx, method, request, answer, conn, opts...)
+			if err == nil {
+				test.answer(answer)
+			}
+			return err
+		})}
+	}
+	return o
+}
+
+// machine is what a daemon sees of its node at present.
+type machine struct{ atomic.Pointer[host.Options] }
+
+func (m *machine) files() fstest.MapFS                                 { return m.Load().Proc.(fstest.MapFS) }
+func (m *machine) Open(name string) (fs.File, error)                   { return m.files().Open(name) }
+func (m *machine) ReadLink(name string) (string, error)                { return m.files().ReadLink(name) }
+func (m *machine) Lstat(name string) (fs.FileInfo, error)              { return m.files().Lstat(name) }
+func (m *machine) sockets() ([]host.Socket, error)                     { return m.Load().Sockets() }
+func (m *machine) usage(path string) (used, inodes float64, err error) { return m.Load().Usage(path) }
+
+// reporting is a runtime that reports more.
+type reporting struct {
+	*host.Runtime
+	also pleg.Report
+}
+
+// Report implements [pleg.Reporter].
+func (w reporting) Report() pleg.Report {
+	r := w.Runtime.Report()
+	r.Degraded, r.Troubles = cmp.Or(w.also.Degraded, r.Degraded), slices.Concat(r.Troubles, w.also.Troubles)
+	return r
+}
+
+// fullDisk contains a filesystem that is almost full.
+func fullDisk(_ *testing.T, _ *kit.Simulation, o *doctor.Options) {
+	o.Host.Usage = func(string) (float64, float64, error) { return 97, 10, nil }
 }
 
 // stoppedShim contains a process of this name that watches the pod shop/web-0 and is stopped.

@@ -22,18 +22,47 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// images is the connection to a runtime that says where its images are.
-type images struct{ grpc.ClientConnInterface }
+// images is the connection to a runtime that says where its images are, in /images unless it says otherwise.
+type images struct {
+	grpc.ClientConnInterface
+	at *string
+}
 
-func (images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
 	a, ok := answer.(*runtimeapi.ImageFsInfoResponse)
 	if !ok {
 		return errors.ErrUnsupported
 	}
+	path := "/images"
+	if i.at != nil {
+		path = *i.at
+	}
 	a.ImageFilesystems = []*runtimeapi.FilesystemUsage{
-		{FsId: &runtimeapi.FilesystemIdentifier{}}, {FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: "/images"}},
+		{FsId: &runtimeapi.FilesystemIdentifier{}}, {FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: path}},
 	}
 	return nil
+}
+
+// Images that move, as with another configuration of the runtime, are found after ten minutes.
+func TestImagesThatMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := "/images"
+		w := host.New(host.Options{
+			Usage:   func(string) (float64, float64, error) { return 97, 10, nil },
+			Sockets: func() ([]host.Socket, error) { return nil, nil },
+		})
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
+		for _, want := range []string{"/images", "/other"} {
+			at = want
+			time.Sleep(11*time.Minute + 100*time.Millisecond)
+			synctest.Wait()
+			var r pleg.Report
+			w.Report(&r)
+			if disk := nodestate.Of(r.Details).Disk; disk == nil || disk.Path != want {
+				t.Errorf("the disk is %+v, want %s", disk, want)
+			}
+		}
+	})
 }
 
 var proc = fstest.MapFS{

@@ -38,6 +38,17 @@ func TestWindowIsBounded(t *testing.T) {
 	}
 }
 
+// What stands for the state before the window is answered at once, when the window begins.
+func TestStateBeforeTheWindowTakesNoTime(t *testing.T) {
+	t.Parallel()
+	w := newWindow()
+	w.add(line{Took: offset(time.Minute), Method: "Version"})
+	w.add(line{At: offset(2 * windowSpan), Method: "Version"})
+	if all := w.all(); len(all) != 2 || all[0].At != all[1].At || all[0].Took != 0 {
+		t.Errorf("the lines are %+v, want the first at the time of the second, without a duration", all)
+	}
+}
+
 // TestFailedIncidentRemovesNothing writes while there is no room.
 func TestFailedIncidentRemovesNothing(t *testing.T) {
 	t.Parallel()
