@@ -329,9 +329,12 @@ func doctorOptions(test trouble) *doctor.Options {
 // machine is what a daemon sees of its node at present.
 type machine struct{ atomic.Pointer[host.Options] }
 
-func (m *machine) files() fstest.MapFS                                 { return m.Load().Proc.(fstest.MapFS) }
-func (m *machine) Open(name string) (fs.File, error)                   { return m.files().Open(name) }
-func (m *machine) ReadLink(name string) (string, error)                { return m.files().ReadLink(name) }
+func (m *machine) files() fstest.MapFS { return m.Load().Proc.(fstest.MapFS) }
+
+func (m *machine) Open(name string) (fs.File, error) { return m.files().Open(name) }
+
+func (m *machine) ReadLink(name string) (string, error) { return m.files().ReadLink(name) }
+
 func (m *machine) Lstat(name string) (fs.FileInfo, error)              { return m.files().Lstat(name) }
 func (m *machine) sockets() ([]host.Socket, error)                     { return m.Load().Sockets() }
 func (m *machine) usage(path string) (used, inodes float64, err error) { return m.Load().Usage(path) }
