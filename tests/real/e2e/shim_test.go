@@ -124,7 +124,6 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 // A shim or monitor in a frozen cgroup is named: with cgroup v1 at once, with v2 once one of its containers
 // has ended, because nothing shows it before. A doctor that begins later reports the same.
 func TestFrozenCgroupIsNamed(t *testing.T) {
-	t.Parallel()
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	finding := []string{"PROBLEM: shop/web-0 has a hung shim since", "waits in the kernel, state D"}
 	examined := func() {

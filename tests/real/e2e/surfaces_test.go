@@ -26,7 +26,6 @@ import (
 // severity and beginning, and the process. The advised command ends the trouble. The other troubles and surfaces are
 // in TestEverySurfaceSaysTheSame.
 func TestSurfacesOfRealTroubles(t *testing.T) {
-	t.Parallel()
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	pod, daemon := f.pods[0], f.instances[0]
 	file := socket(f.lab)

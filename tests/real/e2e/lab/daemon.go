@@ -114,10 +114,17 @@ func (l *Lab) ThawCgroup() error {
 	if _, err := os.Stat(filepath.Join(dir, "freezer.state")); err == nil {
 		errs[0] = os.WriteFile(filepath.Join(dir, "freezer.state"), []byte("THAWED"), 0)
 	}
-	for _, pid := range cgroupProcs(dir) {
-		errs = append(errs, os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0))
+	var err error
+	for range 100 { // what has thawed may start processes here
+		for _, pid := range cgroupProcs(dir) { // one that has ended stays out
+			_ = os.WriteFile(filepath.Join(filepath.Dir(dir), "cgroup.procs"), []byte(strconv.Itoa(pid)), 0)
+		}
+		if err = os.Remove(dir); err == nil {
+			break
+		}
+		time.Sleep(pollPeriod)
 	}
-	return errors.Join(append(errs, os.Remove(dir))...)
+	return errors.Join(append(errs, err)...)
 }
 
 // HasCgroupV1 reports whether the machine uses cgroup v1, in which a frozen process waits in state
