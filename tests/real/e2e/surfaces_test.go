@@ -121,7 +121,8 @@ func TestSurfacesOfRealTroubles(t *testing.T) {
 	must(t, f.lab.StopPod(ctx, pod))
 	report, _ := program(ctx, "doctor", "-o", "json", "--connect", daemon.Socket)
 	silent := first(t, "doctor", report)
-	report, _ = withEndpoint(ctx, t, f.lab, "doctor", "--connect", daemon.Socket)
+	t.Setenv("CONTAINER_RUNTIME_ENDPOINT", f.lab.Endpoint())
+	report, _ = program(ctx, "doctor", "--connect", daemon.Socket)
 	_, err := program(ctx, "pods", "--connect", daemon.Socket)
 	daemon.paused = outage{from, time.Now()}
 	must(t, daemon.Continue())
@@ -153,17 +154,6 @@ func program(ctx context.Context, args ...string) (string, error) {
 		return "", err
 	}
 	return process.Output(ctx, path, args...)
-}
-
-// withEndpoint is program with the endpoint of a lab in its environment.
-func withEndpoint(ctx context.Context, t *testing.T, l *lab.Lab, args ...string) (string, error) {
-	t.Helper()
-	path, err := process.Program(static)
-	must(t, err)
-	cmd := exec.CommandContext(ctx, path, args...)
-	cmd.Env = append(os.Environ(), "CONTAINER_RUNTIME_ENDPOINT="+l.Endpoint())
-	out, err := cmd.Output()
-	return string(out), err
 }
 
 // examine returns the doctor's report about a runtime, and the exit code.
