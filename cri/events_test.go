@@ -249,3 +249,32 @@ func TestEventsFromBefore(t *testing.T) {
 		}
 	})
 }
+
+// Only events from before the first stream are old: what happens while a stream is broken is news of the
+// next one.
+func TestEventsBetweenStreamsAreNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := time.Now()
+		time.Sleep(time.Second)
+		fake := &rawruntime.Runtime{Events: make(chan *runtimeapi.ContainerEventResponse)}
+		client := connect(t, fake, cri.Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := client.WatchEvents(ctx, func() {}, nil); status.Code(err) != codes.DeadlineExceeded {
+			t.Fatalf("the first stream ended with %v", err)
+		}
+		between := time.Now()
+		time.Sleep(time.Second)
+		w := watchEvents(t, client)
+		<-w.opened
+		for name, at := range map[string]time.Time{"": before, "web": between} {
+			fake.Events <- &runtimeapi.ContainerEventResponse{
+				ContainerId: "s1", ContainerEventType: runtimeapi.ContainerEventType_CONTAINER_STARTED_EVENT, CreatedAt: at.UnixNano(),
+				PodSandboxStatus: &runtimeapi.PodSandboxStatus{Id: "s1", Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: "u1"}},
+			}
+			if h := <-w.hints; h.Name != name {
+				t.Errorf("the hint of an event at %v names %q, want %q", at, h.Name, name)
+			}
+		}
+	})
+}

@@ -553,6 +553,37 @@ func TestReportThatHangs(t *testing.T) {
 	})
 }
 
+type probing struct {
+	fake
+	probe func(ctx context.Context) error
+}
+
+func (p probing) Probe(ctx context.Context) error { return p.probe(ctx) }
+
+// A probe is a short call: whatever the timeout of the lists, one without an answer fails after three seconds.
+func TestProbeHasItsOwnTimeout(t *testing.T) {
+	for name, tc := range map[string]struct {
+		probe func(ctx context.Context) error
+		took  time.Duration
+		want  string // in the error
+	}{
+		"answer":    {func(context.Context) error { return nil }, 0, ""},
+		"error":     {func(context.Context) error { return errBroken }, 0, "broken"},
+		"no answer": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, 3 * time.Second, "no answer within 3s"},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			start := time.Now()
+			err := guard(t, probing{probe: tc.probe}).Prober().Probe(t.Context())
+			if took := time.Since(start); took != tc.took {
+				t.Errorf("it took %v, want %v", took, tc.took)
+			}
+			if (err != nil) != (tc.want != "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
 func TestOptionalInterfacesAreThoseOfTheRuntime(t *testing.T) {
 	r := guard(t, struct{ pleg.Runtime }{})
 	if r.PodLister() != nil || r.EventWatcher() != nil || r.Prober() != nil || !reflect.ValueOf(r.Report()).IsZero() {

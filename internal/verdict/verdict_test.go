@@ -7,9 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.Local)
@@ -388,4 +391,35 @@ func lostEnds(since time.Time) (all []nodestate.Stuck) {
 		all = append(all, nodestate.Stuck{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: since, Container: "nginx", ID: "c"})
 	}
 	return all
+}
+
+// Of several findings with the same severity and cause the metric has the age of the first: an alert counts
+// from then, whichever came later.
+func TestMetricHasTheFirstOfACause(t *testing.T) {
+	trouble := func(subject string, age time.Duration, problem bool) pleg.Trouble {
+		return pleg.Trouble{Cause: "clock", Subject: subject, What: "is wrong", Since: ago(age), Problem: problem}
+	}
+	old, recent, problem := trouble("a", time.Hour, false), trouble("b", time.Minute, false), trouble("c", time.Second, true)
+	for name, tc := range map[string]struct {
+		troubles         []pleg.Trouble
+		warning, problem time.Time
+	}{
+		"the first is told first":     {[]pleg.Trouble{old, recent}, old.Since, time.Time{}},
+		"the first is told last":      {[]pleg.Trouble{recent, old}, old.Since, time.Time{}},
+		"another severity is another": {[]pleg.Trouble{problem, recent, old}, old.Since, problem.Since},
+	} {
+		t.Run(name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			kit.Must(t, registry.Register(verdict.Metric(func() pleg.Status {
+				return pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second}, Troubles: tc.troubles}
+			})))
+			for severity, want := range map[verdict.Severity]time.Time{verdict.Warning: tc.warning, verdict.Problem: tc.problem} {
+				seconds := 0.0
+				if !want.IsZero() {
+					seconds = float64(want.Unix())
+				}
+				kit.RequireMetric(t, registry, seconds, "pleg_verdict_since_seconds", string(severity), "clock")
+			}
+		})
+	}
 }

@@ -415,6 +415,47 @@ func TestChangesAreCounted(t *testing.T) {
 	}
 }
 
+// After a success one pod of the quarantine is tried, and the others wait: a runtime that has just recovered
+// is not flooded with all of them.
+func TestSuccessFreesTheNextPod(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tc := range map[string]struct {
+		inspected bool
+		busy      int // how many pods have a retry in flight
+		after     time.Duration
+		due       string // of the pods 1 to 4, when pod 0 leaves
+	}{
+		"a success":                       {true, 0, 0, "1"},
+		"one retry is in flight":          {true, 1, 0, "2"},
+		"the pod is gone":                 {false, 0, 0, ""},
+		"the next has waited long enough": {true, 0, 3 * time.Second, "1 2"},
+		"all have waited long enough":     {true, 0, time.Minute, "1 2 3 4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := newQuarantines(2*time.Second, 5*time.Minute, 8)
+			records := make([]*record, 5)
+			for n := range records {
+				records[n] = &record{uid: pleg.PodUID(fmt.Sprint(n)), named: &pleg.Pod{}}
+				q.add(records[n], stage.Settled{How: stage.FailedHung}, start.Add(time.Duration(n)*time.Second))
+			}
+			for _, rec := range records[1 : 1+tc.busy] {
+				rec.phase = inspecting
+			}
+			now := start.Add(tc.after)
+			q.release(records[0], tc.inspected, now)
+			var due []string
+			for _, h := range q.pods {
+				if !h.NextTry.After(now) {
+					due = append(due, string(h.UID))
+				}
+			}
+			if got := strings.Join(due, " "); got != tc.due {
+				t.Errorf("due are %q, want %q", got, tc.due)
+			}
+		})
+	}
+}
+
 // A hang is reported since its first inspection began, with the call that it waited for.
 func TestQuarantineIsReported(t *testing.T) {
 	q := newQuarantines(time.Second, time.Minute, 8)

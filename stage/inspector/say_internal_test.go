@@ -11,15 +11,18 @@ import (
 )
 
 // While the process is stopped, time passes and no ticks come: events that the runtime sent
-// meanwhile are still read.
+// meanwhile are still read. All containers of a pod share the ticks.
 func TestEndWaitsForTicks(t *testing.T) {
 	for name, tc := range map[string]struct {
+		ended []pleg.ContainerID
 		ticks int
 		given bool // up
 	}{
-		"stopped":       {1, false},
-		"almost":        {sayTicks - 1, false},
-		"no event came": {sayTicks, true},
+		"stopped":        {[]pleg.ContainerID{"c"}, 1, false},
+		"almost":         {[]pleg.ContainerID{"c"}, sayTicks - 1, false},
+		"no event came":  {[]pleg.ContainerID{"c"}, sayTicks, true},
+		"none of two":    {[]pleg.ContainerID{"c", "d"}, sayTicks, true},
+		"almost, of two": {[]pleg.ContainerID{"c", "d"}, sayTicks - 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -28,7 +31,7 @@ func TestEndWaitsForTicks(t *testing.T) {
 				i, tick, done := &Inspector{opts: Options{Cache: cache}}, make(chan time.Time), make(chan struct{})
 				go func() {
 					defer close(done)
-					i.awaitEnds(t.Context(), []pleg.ContainerID{"c"}, tick)
+					i.awaitEnds(t.Context(), tc.ended, tick)
 				}()
 				for range tc.ticks {
 					tick <- time.Now()
@@ -45,7 +48,9 @@ func TestEndWaitsForTicks(t *testing.T) {
 						t.Error("the wait is not over")
 					}
 				}
-				cache.KeepRemoved(&pleg.ContainerStatus{ID: "c"})
+				for _, id := range tc.ended {
+					cache.KeepRemoved(&pleg.ContainerStatus{ID: id})
+				}
 				<-done
 			})
 		})

@@ -6,11 +6,14 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -56,4 +59,28 @@ func TestClientDoesNotRead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDaemonKnowsTheClient requires that a client has not read for as long as the daemon knows, although only
+// the doctor sees its process.
+func TestDaemonKnowsTheClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt := simulate(t, simruntime.Options{})
+		addPod(t, rt, "web-0", "nginx")
+		o := serve(t, rt)
+		o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
+		o.Host.Sockets = func() ([]host.Socket, error) {
+			return []host.Socket{{Path: strings.TrimPrefix(o.Endpoint, "unix://"), Peer: 70, Unread: 900}}, nil
+		}
+		since := time.Now().Add(-3 * time.Minute)
+		o.Ask = func(context.Context) *doctor.Daemon {
+			s := pleg.Status{At: time.Now(), Healthy: true, Relist: pleg.RelistStatus{Success: time.Now(), Period: time.Second, Pods: 1}}
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Unread = []nodestate.Unread{{Since: since, Bytes: 900}} })
+			return doctor.NewDaemon("/run/d", s)
+		}
+		r := doctor.Examine(t.Context(), o)
+		if len(r.Findings) != 1 || r.Findings[0].Cause != verdict.ClientNotReading || !r.Findings[0].Since.Equal(since) || r.Findings[0].Subject != "agent" {
+			t.Errorf("verdict %q of %+v, want agent since %v alone", r.Verdict, r.Findings, since)
+		}
+	})
 }
