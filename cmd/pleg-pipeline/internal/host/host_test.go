@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // images is the connection to a runtime that says where its images are, in /images unless it says otherwise.
 type images struct {
 	grpc.ClientConnInterface
-	at *string
+	at *atomic.Value
 }
 
 func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
@@ -35,7 +36,7 @@ func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.Cal
 	}
 	path := "/images"
 	if i.at != nil {
-		path = *i.at
+		path = i.at.Load().(string)
 	}
 	a.ImageFilesystems = []*runtimeapi.FilesystemUsage{
 		{FsId: &runtimeapi.FilesystemIdentifier{}}, {FsId: &runtimeapi.FilesystemIdentifier{Mountpoint: path}},
@@ -46,14 +47,15 @@ func (i images) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.Cal
 // Images that move, as with another configuration of the runtime, are found after ten minutes.
 func TestImagesThatMove(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at := "/images"
+		var at atomic.Value
+		at.Store("/images")
 		w := host.New(host.Options{
 			Usage:   func(string) (float64, float64, error) { return 97, 10, nil },
 			Sockets: func() ([]host.Socket, error) { return nil, nil },
 		})
 		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, images{at: &at}, podcache.New()) })
 		for _, want := range []string{"/images", "/other"} {
-			at = want
+			at.Store(want)
 			time.Sleep(11*time.Minute + 100*time.Millisecond)
 			synctest.Wait()
 			var r pleg.Report
