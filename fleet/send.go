@@ -234,15 +234,19 @@ func (p *Publisher) refresh(ctx context.Context) {
 // verifyPeriod is the time between two looks at the server's messages of the node.
 const verifyPeriod = 20 * time.Second
 
-// verify makes the agent begin again if the newest message of a pod, or of the node, was removed or overwritten, or a backup was
-// restored. The server counts the messages of each subject; it is asked for their numbers only if one left or came.
+// verify makes the agent begin again if the newest message of a pod, or of the node, was removed or overwritten. The
+// server counts the messages of each subject; it is asked for their numbers only if one left or came.
 func (p *Publisher) verify(ctx context.Context) error {
 	info, err := p.info(ctx, jetstream.WithSubjectFilter(p.all))
-	if err == nil {
-		err = p.settle(ctx) // nothing is under way: the newest message is the last one that was sent
-	}
 	if err != nil {
 		return err
+	}
+	now := info.State.LastSeq
+	restored := now < max(p.last, p.newestOfAll) // a backup was, or the server has lost its newest messages
+	if p.newestOfAll = now; restored {
+		if err := p.settle(ctx); err != nil {
+			return err
+		}
 	}
 	all, changed, lost := maps.Clone(p.pods), false, false
 	all[p.node] = &p.own

@@ -38,9 +38,11 @@ type session struct {
 	gap *pleg.Event
 	// currentAsOf is the time of the newest mark of the source, and publishedAsOf that of the newest one before which all is published.
 	currentAsOf, publishedAsOf time.Time
-	// beats fires when it is time to beat, and verified is when the server's messages were counted.
-	beats    *time.Ticker
-	verified time.Time
+	// beats fires when it is time to beat. verified is when the server's messages were counted; newestOfAll was the
+	// number of the stream's newest message then.
+	beats       *time.Ticker
+	verified    time.Time
+	newestOfAll uint64
 }
 
 var (
