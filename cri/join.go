@@ -17,7 +17,7 @@ type joiner struct {
 	bySandbox  map[pleg.ContainerID]*group
 	generation uint64
 
-	// Each list sets the fields below anew.
+	// Each list resets the fields below.
 
 	homeless []*item // containers that belong to no pod
 	// orphans are the containers whose sandbox is not listed.

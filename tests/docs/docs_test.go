@@ -16,7 +16,7 @@ import (
 )
 
 // maxWords bounds all pages together.
-const maxWords = 22_100
+const maxWords = 22_000
 
 var (
 	link     = regexp.MustCompile(`\]\(([^)#\s]*)#?([^)\s]*)\)`)

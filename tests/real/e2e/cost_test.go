@@ -67,7 +67,7 @@ func spent(ctx context.Context, t *testing.T, in *instance) (changes, statuses, 
 func costOfChangeByPolling(t *testing.T, beside int) {
 	ctx, f, in := ofPods(t, polling, beside)
 	changes, statuses, _ := spent(ctx, t, in)
-	for attempt := range uint32(4) {
+	for attempt := range uint32(8) {
 		f.changeContainers(ctx, attempt)
 	}
 	nowChanges, nowStatuses, _ := spent(ctx, t, in)
@@ -85,7 +85,7 @@ func costOfChangeWithEvents(t *testing.T, beside int) {
 	must(t, in.awaitStream(ctx))
 	changes, _, calls := spent(ctx, t, in)
 	events, began := in.countEvents(f.pods...), time.Now()
-	for attempt := range uint32(4) {
+	for attempt := range uint32(8) {
 		for _, p := range f.pods {
 			c := f.runContainer(ctx, p, lab.ContainerSpec{Name: "main", Attempt: attempt, Program: lab.Exit(3)})
 			must(t, f.lab.Trigger(ctx, c))

@@ -130,7 +130,6 @@ func limitCPU(t *testing.T, pid, percent int) (lift func()) {
 // Changes from before the program began are not reported, although a runtime sends old events to the
 // first client that asks. The state at the start is marked as replayed.
 func TestNothingFromBeforeTheStart(t *testing.T) {
-	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	f.runPods(ctx, 5)
 	must(t, f.concurrently(ctx, f.shortLives))

@@ -161,7 +161,6 @@ const (
 // The daemon and a doctor that begins later report the runtime's conditions, and lists that become too large, in
 // the same words.
 func TestTroublesOfTheRuntimeAreNamed(t *testing.T) {
-	t.Parallel()
 	ctx, f, _, says := onePod(t, 1<<30)
 	same := func(parts ...string) {
 		report, _ := examine(ctx, t, f.lab)
