@@ -80,6 +80,9 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 			err = option.Invalid(err)
 		} else {
 			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...), nodes: make(map[string]*progress)}
+			if o.After != nil {
+				w.known, _ = parsePlace(string(*o.After)) // a server that is behind must not make a Gap of it
+			}
 			err = w.run(ctx)
 		}
 		if err != nil && !errors.Is(err, errStopped) && ctx.Err() == nil {
