@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -106,16 +107,35 @@ func (w *watch) continues(ctx context.Context, info *jetstream.StreamInfo) (bool
 	if w.at.message < max(1, info.State.FirstSeq) { // 0 before the first message
 		return true, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout())
+	bound, cancel := context.WithTimeout(ctx, w.timeout())
 	defer cancel()
-	m, err := w.stream.GetMsg(ctx, w.at.message)
+	m, err := w.stream.GetMsg(bound, w.at.message)
 	switch {
 	case err == nil:
 		return m.Time.UnixNano() == w.at.stored, nil
 	case errors.Is(err, jetstream.ErrMsgNotFound), errors.Is(err, nats.ErrBadHeaderMsg): // removed, or written by somebody else
-		return true, nil
+		return w.nothingNewBefore(ctx)
 	}
 	return false, fmt.Errorf("read message: %w", explain(w.js.Conn(), err))
+}
+
+// nothingNewBefore reports whether no message before the position was stored after it: such a message has the number of
+// one that the servers have lost.
+func (w *watch) nothingNewBefore(ctx context.Context) (bool, error) {
+	since := time.Unix(0, w.at.stored+1)
+	later, err := w.consume(ctx, jetstream.ConsumerConfig{FilterSubjects: w.subjects, DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &since})
+	if err != nil {
+		return false, err
+	}
+	defer later.Stop()
+	if later.pending == 0 {
+		return true, nil
+	}
+	m, err := later.wait(ctx)
+	if m == nil {
+		return false, cmp.Or(err, errBehind)
+	}
+	return m.Sequence > w.at.message || m.Time.Before(since), nil
 }
 
 // behindTime is how long a watch waits for a stream of several servers to contain again the messages that the watch
