@@ -181,21 +181,11 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *ple
 	p.queue = append(p.queue, outgoing{k, ev.ObservedAt, subject, body, r})
 }
 
-// enqueueReplay makes the messages of a replay: a Gap, the states of all pods, and the end. If many events wait
-// before them, it counts the events and leaves them out.
+// enqueueReplay makes the messages of a replay: a Gap, the states of all pods, and the end.
 func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
-	gap := *p.gap
+	gap, begin := p.gap, len(p.queue)
 	p.at, p.gap = pleg.Position{Epoch: synced.Epoch, Seq: synced.Seq}, nil
-	if len(p.queue)-p.sent > maxBatch {
-		for _, o := range p.queue[p.sent:] {
-			if o.kind == ofEvent {
-				gap.Missed++
-			}
-		}
-		p.queue = p.queue[:p.sent]
-	}
-	begin := len(p.queue)
-	p.enqueue(ctx, ofGap, p.node, &gap, &p.own)
+	p.enqueue(ctx, ofGap, p.node, gap, &p.own)
 	if gap.Reason == NodeNew && !p.replicated() { // no reader knows an older state of the node: the states need not come together
 		p.queue[begin].kind = ofState
 	}
