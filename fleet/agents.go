@@ -43,18 +43,11 @@ type fault struct {
 }
 
 // lastingFault returns the fault unless it has just begun.
-func (l *lease) lastingFault() *fault {
-	if l.fault == nil || time.Since(l.fault.Since) < renewPeriod {
-		return nil
+func (p *Publisher) lastingFault() *fault {
+	if f := p.fault.Load(); f != nil && time.Since(f.Since) >= renewPeriod {
+		return f
 	}
-	return l.fault
-}
-
-func (f *fault) cause() string {
-	if f == nil {
-		return ""
-	}
-	return f.Why
+	return nil
 }
 
 // health is an agent's report about its node.
@@ -137,9 +130,8 @@ type lease struct {
 	// owned is true once this publisher has published as its node.
 	owned bool
 	health
-	// fault is why nothing is published; nil while it works. named is the fault in the bucket.
-	fault *fault
-	named string
+	// named is the fault in the bucket.
+	named *fault
 }
 
 var (
@@ -166,7 +158,8 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 	if len(p.queue) == 0 && !p.currentAsOf.IsZero() { // otherwise it is behind the messages that wait
 		p.publishedAsOf = p.currentAsOf
 	}
-	text, err := json.Marshal(agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.publishedAsOf, Fault: p.lastingFault(), health: h})
+	failing := p.lastingFault()
+	text, err := json.Marshal(agentState{Layout: layout, Agent: p.agent, CurrentAsOf: p.publishedAsOf, Fault: failing, health: h})
 	if err == nil && p.revision == 0 {
 		p.revision, err = p.bucket.Create(ctx, p.key, text)
 	} else if err == nil {
@@ -176,7 +169,7 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 		p.revision = 0
 		return fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
 	}
-	p.owned, p.health, p.renewed, p.named = true, h, time.Now(), p.lastingFault().cause()
+	p.owned, p.health, p.renewed, p.named = true, h, time.Now(), failing
 	return nil
 }
 
@@ -215,7 +208,7 @@ func (p *Publisher) endLease(ctx context.Context) {
 
 // due reports whether the lease is to be renewed: because of its age, or because the health changed.
 func (p *Publisher) due(now health) bool {
-	return time.Since(p.renewed) >= renewPeriod || !slices.Equal(now.causes(), p.causes()) || p.lastingFault().cause() != p.named
+	return time.Since(p.renewed) >= renewPeriod || !slices.Equal(now.causes(), p.causes()) || p.lastingFault() != p.named
 }
 
 // beat renews the lease if that is due, verifies the server's messages, and publishes old states

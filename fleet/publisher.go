@@ -90,7 +90,7 @@ type Publisher struct {
 	source                string // of its CloudEvents
 	loop                  exporter.Loop
 	cuts                  atomic.Uint64
-	failing               atomic.Pointer[time.Time] // since when nothing is published; nil while it works
+	fault                 atomic.Pointer[fault] // nil while it works
 
 	session // Run owns it
 }
@@ -125,7 +125,7 @@ func NewPublisher(o PublisherOptions) (*Publisher, error) {
 		return 0
 	}
 	p.loop.Acknowledged()
-	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, &p.failing)
+	p.metrics, p.loop.Ended, err = newMetrics(o.Registerer, &p.fault)
 	if err != nil {
 		return nil, fmt.Errorf("new publisher: %w", err)
 	}
@@ -171,7 +171,7 @@ type metrics struct {
 	lag       prometheus.Histogram
 }
 
-func newMetrics(registerer prometheus.Registerer, failing *atomic.Pointer[time.Time]) (m *metrics, unregister func(), err error) {
+func newMetrics(registerer prometheus.Registerer, failing *atomic.Pointer[fault]) (m *metrics, unregister func(), err error) {
 	s := instrument.Registry{Registerer: registerer}.NewSet()
 	m = &metrics{
 		published: s.Counter("pleg_fleet_published_events_total", "Events that the NATS server has acknowledged."),
@@ -181,8 +181,8 @@ func newMetrics(registerer prometheus.Registerer, failing *atomic.Pointer[time.T
 			instrument.LagBuckets),
 	}
 	s.GaugeFunc("pleg_fleet_failing_seconds", "Time for which nothing could be published; 0 while the stream acknowledges what is sent.", func() float64 {
-		if since := failing.Load(); since != nil {
-			return time.Since(*since).Seconds()
+		if f := failing.Load(); f != nil {
+			return time.Since(f.Since).Seconds()
 		}
 		return 0
 	})

@@ -312,18 +312,18 @@ func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", e
 
 // works notes that publishing works.
 func (p *Publisher) works(ctx context.Context) {
-	p.unanswered, p.fault = 0, nil
-	p.failing.Store(nil)
+	p.unanswered = 0
+	p.fault.Store(nil)
 	p.loop.Works(ctx)
 }
 
 // fails notes why publishing does not work, and since when.
 func (p *Publisher) fails(err error) {
-	if p.fault == nil {
-		p.fault = &fault{Since: time.Now()}
-		p.failing.Store(&p.fault.Since)
+	f := &fault{time.Now(), err.Error()}
+	if before := p.fault.Load(); before != nil {
+		f.Since = before.Since
 	}
-	p.fault.Why = err.Error()
+	p.fault.Store(f)
 	switch code := refusal(err); {
 	case code == tooLarge, code == incompleteBatch && p.queue[0].kind == ofGap:
 		p.pods = nil // the next messages obey the present limits
