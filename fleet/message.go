@@ -31,8 +31,7 @@ type cloudEvent struct {
 	Sequence        string `json:"sequence"`
 	Data            struct {
 		timed
-		Agent string    `json:"agent,omitempty"`
-		Pod   *podTimed `json:"pod,omitempty"`
+		Pod *podTimed `json:"pod,omitempty"`
 	} `json:"data"`
 }
 
@@ -71,10 +70,8 @@ type podTimed struct {
 type data struct {
 	pleg.Event
 
-	// Pod is the pod as it is after the event; nil in a message about the node. Such a message names
-	// the node's agent.
-	Pod   *podState `json:"pod"`
-	Agent string    `json:"agent"`
+	// Pod is the pod as it is after the event; nil in a message about the node.
+	Pod *podState `json:"pod"`
 	// body is the message.
 	body []byte
 }

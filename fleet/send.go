@@ -166,7 +166,6 @@ func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *ple
 	m := newMessage(p.source, k, ev)
 	var body []byte
 	if r == &p.own {
-		m.Data.Agent = p.agent
 		body = encode(m)
 	} else {
 		limit := int(p.o.Conn.MaxPayload())
