@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -43,4 +45,22 @@ func Connect(url string, log *slog.Logger, options ...nats.Option) (*nats.Conn, 
 		return nil, fmt.Errorf("connect to NATS: %w", err)
 	}
 	return conn, nil
+}
+
+var errReconnected = errors.New("the connection was lost")
+
+// untilReconnected returns a context that ends when the connection is made again: messages in flight
+// then get no answer, and the server may have lost some. The caller calls stop.
+func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	connected := conn.StatusChanged(nats.CONNECTED)
+	go func() {
+		for range connected { // until stop closes it
+			cancel(errReconnected)
+		}
+	}()
+	return ctx, func() {
+		conn.RemoveStatusListener(connected)
+		cancel(nil)
+	}
 }

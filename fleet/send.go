@@ -160,6 +160,30 @@ func (p *Publisher) acknowledged(n int, sequence uint64) {
 	p.loop.Acknowledged()
 }
 
+func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
+
+// works notes that publishing works.
+func (p *Publisher) works(ctx context.Context) {
+	p.unanswered = 0
+	p.fault.Store(nil)
+	p.loop.Works(ctx)
+}
+
+// fails notes why publishing does not work, and since when.
+func (p *Publisher) fails(err error) {
+	f := &fault{time.Now(), err.Error()}
+	if before := p.fault.Load(); before != nil {
+		f.Since = before.Since
+	}
+	p.fault.Store(f)
+	switch code := refusal(err); {
+	case code == tooLarge, code == incompleteBatch && p.queue[0].kind == ofGap:
+		p.pods = nil // the next messages obey the present limits
+	default:
+		p.alone = code == incompleteBatch || isFull(code)
+	}
+}
+
 // enqueue makes a message about a pod, or about the node if the record is that of its own messages.
 func (p *Publisher) enqueue(ctx context.Context, k kind, subject string, ev *pleg.Event, r *record) {
 	const headers = 1024

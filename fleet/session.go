@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -45,26 +44,7 @@ type session struct {
 	newestOfAll uint64
 }
 
-var (
-	errReconnected = errors.New("the connection was lost")
-	errLost        = errors.New("the server no longer has what it acknowledged, or has something of another agent")
-)
-
-// untilReconnected returns a context that ends when the connection is made again: messages in flight
-// then get no answer, and the server may have lost some. The caller calls stop.
-func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	connected := conn.StatusChanged(nats.CONNECTED)
-	go func() {
-		for range connected { // until stop closes it
-			cancel(errReconnected)
-		}
-	}()
-	return ctx, func() {
-		conn.RemoveStatusListener(connected)
-		cancel(nil)
-	}
-}
+var errLost = errors.New("the server no longer has what it acknowledged, or has something of another agent")
 
 // publishOnce publishes until an error occurs, or the connection is made again after a loss.
 func (p *Publisher) publishOnce(ctx context.Context) error {
@@ -305,29 +285,5 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 func (p *Publisher) forgetStates() {
 	for subject, r := range p.pods {
 		p.pods[subject] = newRecord(r.uid, r.name, r.namespace)
-	}
-}
-
-func (p *Publisher) failed(err error) error { return fmt.Errorf("publish: %w", explain(p.o.Conn, err)) }
-
-// works notes that publishing works.
-func (p *Publisher) works(ctx context.Context) {
-	p.unanswered = 0
-	p.fault.Store(nil)
-	p.loop.Works(ctx)
-}
-
-// fails notes why publishing does not work, and since when.
-func (p *Publisher) fails(err error) {
-	f := &fault{time.Now(), err.Error()}
-	if before := p.fault.Load(); before != nil {
-		f.Since = before.Since
-	}
-	p.fault.Store(f)
-	switch code := refusal(err); {
-	case code == tooLarge, code == incompleteBatch && p.queue[0].kind == ofGap:
-		p.pods = nil // the next messages obey the present limits
-	default:
-		p.alone = code == incompleteBatch || isFull(code)
 	}
 }
