@@ -384,22 +384,6 @@ func messageOf(t *testing.T, at fleet.Position) (message uint64) {
 	return message
 }
 
-// A message that cannot be read is a Gap of its node at once, so that no position passes an event.
-func TestUnreadableIsAGap(t *testing.T) {
-	t.Parallel()
-	f := startField(t, fieldOptions{})
-	f.a.stop() // it would replace the message
-	before := f.gapsSoFar()
-	_, err := jetStream(t, connect(t, f.server.URL)).Publish(t.Context(), "pleg.v2.test_example.node-a.uid", []byte("garbage"))
-	kit.Must(t, err)
-	f.eventually(func() error {
-		if f.Gaps != before+1 {
-			return fmt.Errorf("%d Gaps, want %d", f.Gaps, before+1)
-		}
-		return f.isSynced()
-	})
-}
-
 // A watch works through a leaf node with a domain of its own, and on a mirror there. An agent publishes through it.
 func TestLeafNodeAndMirror(t *testing.T) {
 	t.Parallel()
