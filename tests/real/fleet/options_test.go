@@ -178,8 +178,8 @@ func TestWatchOptionsAct(t *testing.T) {
 			}
 			return nil
 		}},
-		"Filter": {fleet.WatchOptions{Replay: true, Filter: pleg.Filter{Namespaces: []string{"shop"}}}, func(got []fleet.Event) error {
-			return only(got, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" })
+		"Filter": {fleet.WatchOptions{Replay: true, Filter: pleg.Filter{Selector: "app in (shop-app)", OmitSandboxes: true}}, func(got []fleet.Event) error {
+			return only(got, func(ev fleet.Event) bool { return ev.PodNamespace == "shop" && !ev.Sandbox })
 		}},
 		"Disconnected": {fleet.WatchOptions{Cluster: "nobody", Disconnected: func(err error, in time.Duration) {
 			said.Store("Disconnected", fmt.Sprint(err, in))
