@@ -89,11 +89,9 @@ func BenchmarkBurst(b *testing.B) {
 		agentTook, agentCPU := publishBurst(b, conn, events, fleet.Limits{})
 		report(float64(agentCPU.Microseconds())/events, "agent-CPU-µs/event")
 		messages := messagesOf(b, js, 2+events)
-		for name, headers := range map[string]bool{"bare": false, "bare-with-headers": true} {
-			took, cpu := publishBare(b, js, messages, headers)
-			report(float64((agentCPU-cpu).Microseconds())/events, "µs-more-than-"+name)
-			report(took.Seconds()/agentTook.Seconds(), "of-rate-of-"+name)
-		}
+		took, cpu := publishBare(b, js, messages)
+		report(float64((agentCPU-cpu).Microseconds())/events, "µs-more-than-bare")
+		report(took.Seconds()/agentTook.Seconds(), "of-rate-of-bare")
 	}
 	for unit, values := range all {
 		slices.Sort(values)
@@ -213,17 +211,14 @@ func messagesOf(b *testing.B, js jetstream.JetStream, n int) (all []jetstream.Ms
 	return all
 }
 
-// publishBare publishes the same bytes with nats.go alone, or also the headers that the contract needs.
-func publishBare(b *testing.B, js jetstream.JetStream, messages []jetstream.Msg, headers bool) (took, cpu time.Duration) {
+// publishBare publishes the same bytes with nats.go alone.
+func publishBare(b *testing.B, js jetstream.JetStream, messages []jetstream.Msg) (took, cpu time.Duration) {
 	b.Helper()
 	_, err := js.CreateStream(b.Context(), jetstream.StreamConfig{Name: "bare", Subjects: []string{"bare.>"}, Compression: jetstream.S2Compression, MaxAge: time.Hour})
 	kit.Must(b, err)
 	var all []*nats.Msg
-	for i, m := range messages {
+	for _, m := range messages {
 		all = append(all, &nats.Msg{Subject: "bare." + m.Subject(), Data: m.Data()})
-		if headers && i > 1 { // the first two are about the node
-			all[i].Header = nats.Header{"Content-Type": {m.Headers().Get("Content-Type")}}
-		}
 	}
 	began, before := time.Now(), use(os.Getpid()).CPU
 	for _, m := range all {
