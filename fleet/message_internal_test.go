@@ -259,15 +259,40 @@ func TestHole(t *testing.T) {
 	}
 }
 
-// A watch delivers the Gap of an agent and the states that follow as they come, without a request to the server.
-func TestStatesAfterAGap(t *testing.T) {
+// newTestWatch returns a watch that receives the states of all nodes, and the events that it delivers.
+func newTestWatch(t *testing.T) (w *watch, got *[]Event) {
+	t.Helper()
 	all, err := filter.New(pleg.Filter{})
 	kit.Must(t, err)
-	var got []Event
-	w := watch{
-		filter: all, nodes: map[string]*progress{"n": {epoch: "d", seq: 7}},
-		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
+	got = new([]Event)
+	return &watch{
+		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
+		yield: func(ev Event, _ error) bool { *got = append(*got, ev); return true },
+	}, got
+}
+
+// message gives the watch a message of the node n.
+func (w *watch) message(t *testing.T, sequence uint64, m message) {
+	t.Helper()
+	subject := nodeSubject("c", "n")
+	if m.PodUID != "" {
+		subject = podSubject("c", "n", m.PodUID)
 	}
+	kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, place{stream: 1, message: sequence}))
+}
+
+// typesOf returns the types of events.
+func typesOf(events []Event) (types []pleg.EventType) {
+	for _, ev := range events {
+		types = append(types, ev.Type)
+	}
+	return types
+}
+
+// A watch delivers the Gap of an agent and the states that follow as they come, without a request to the server.
+func TestStatesAfterAGap(t *testing.T) {
+	w, got := newTestWatch(t)
+	w.nodes["n"], w.seen, w.owes, w.broken = &progress{epoch: "d", seq: 7}, nil, false, false
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
 	state := &podState{Events: []pleg.Event{started}}
 	for i, m := range []message{
@@ -277,36 +302,28 @@ func TestStatesAfterAGap(t *testing.T) {
 		{ofState, data{Event: pleg.Event{Epoch: "e", Seq: 1, PodUID: "u"}, Pod: state}}, // published again
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", m.PodUID)}, &m, place{stream: 1, message: uint64(i + 1)}))
+		w.message(t, uint64(i+1), m)
 	}
-	var kinds []pleg.EventType
-	for _, ev := range got {
-		kinds = append(kinds, ev.Type)
+	for _, ev := range *got {
 		if hasPosition := ev.At != ""; ev.Node != "n" || hasPosition != (ev.Type == pleg.Synced || ev.Type == pleg.ContainerDied) || ev.Replayed != (ev.Type == pleg.ContainerStarted) {
 			t.Errorf("got %+v", ev)
 		}
 	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(kinds, want) || got[0].Missed != 2 {
-		t.Errorf("got %+v, want %v", got, want)
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.Synced, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || (*got)[0].Missed != 2 {
+		t.Errorf("got %+v, want %v", *got, want)
 	}
 }
 
 // A pod that changes while a watch receives the states of all comes twice: first its state, then the event.
 func TestEventWithinTheStates(t *testing.T) {
-	all, err := filter.New(pleg.Filter{})
-	kit.Must(t, err)
-	var got []Event
-	w := watch{
-		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}),
-		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
-	}
+	w, got := newTestWatch(t)
 	for i, kind := range []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied} {
 		seq := uint64(i + 1)
 		ev := pleg.Event{Epoch: "e", Seq: seq, Type: kind, PodUID: "u", ContainerID: "c"}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}}, place{message: seq}))
+		w.message(t, seq, message{ofEvent, data{Event: ev, Pod: &podState{Events: []pleg.Event{ev}}}})
 	}
-	if len(got) != 2 || !got[0].Replayed || got[1].Replayed || got[1].Type != pleg.ContainerDied {
-		t.Errorf("got %+v, want the state and then the event", got)
+	if want := []pleg.EventType{pleg.ContainerStarted, pleg.ContainerDied}; !slices.Equal(typesOf(*got), want) || !(*got)[0].Replayed || (*got)[1].Replayed {
+		t.Errorf("got %+v, want the state and then the event", *got)
 	}
 }
 
@@ -333,13 +350,7 @@ func TestStateOfAReplicaBehind(t *testing.T) {
 // The first message of a node, to a watch that receives the states of all, may be a Gap: its states follow, and then
 // one Synced. A server that is behind then sends messages from before the watch: all Synced wait for the end.
 func TestReplayUnderWay(t *testing.T) {
-	all, err := filter.New(pleg.Filter{})
-	kit.Must(t, err)
-	var got []Event
-	w := watch{
-		filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
-		yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
-	}
+	w, got := newTestWatch(t)
 	started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, ContainerID: "c"}
 	state := &podState{Events: []pleg.Event{started}}
 	for i, m := range []message{
@@ -348,52 +359,32 @@ func TestReplayUnderWay(t *testing.T) {
 		{ofSynced, data{Event: pleg.Event{Epoch: "e", Seq: 1}}},
 		{ofEvent, data{Event: pleg.Event{Epoch: "e", Seq: 2, Type: pleg.ContainerDied, PodUID: "u", ContainerID: "c"}, Pod: state}},
 	} {
-		subject := nodeSubject("c", "n")
-		if m.PodUID != "" {
-			subject = podSubject("c", "n", m.PodUID)
-		}
-		w.at = place{stream: 1, message: uint64(i + 1)}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: subject}, &m, w.at))
+		w.message(t, uint64(i+1), m)
 	}
 	kit.Must(t, w.sendAllSynced())
 	kit.Must(t, w.sendAllSynced()) // of the next connection
-	var kinds []pleg.EventType
-	for _, ev := range got {
-		kinds = append(kinds, ev.Type)
-	}
-	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.ContainerDied, pleg.Synced, pleg.Synced, pleg.Synced}; !slices.Equal(kinds, want) {
-		t.Errorf("got %v, want %v", kinds, want)
-	} else if synced := got[3]; synced.Node != "n" || synced.Seq != 2 || got[4].Node != "" || got[5].Node != "" {
-		t.Errorf("got %+v, want one Synced of the node, up to its last event", got[3:])
+	if want := []pleg.EventType{pleg.Gap, pleg.ContainerStarted, pleg.ContainerDied, pleg.Synced, pleg.Synced, pleg.Synced}; !slices.Equal(typesOf(*got), want) {
+		t.Errorf("got %v, want %v", typesOf(*got), want)
+	} else if ends := (*got)[3:]; ends[0].Node != "n" || ends[0].Seq != 2 || ends[1].Node != "" || ends[2].Node != "" {
+		t.Errorf("got %+v, want one Synced of the node, up to its last event", ends)
 	}
 }
 
 // The stream contains only one message of a node that was forgotten. A mirror also contains its pods:
 // they are gone.
 func TestForgottenNodeOfAMirror(t *testing.T) {
-	all, err := filter.New(pleg.Filter{})
-	kit.Must(t, err)
 	for pods, want := range [][]pleg.EventType{{pleg.Synced}, {pleg.ContainerStarted, pleg.Gap, pleg.Synced, pleg.Synced}} {
-		var got []Event
-		w := watch{
-			filter: all, nodes: make(map[string]*progress), seen: make(map[string]struct{}), owes: true, broken: true,
-			yield: func(ev Event, _ error) bool { got = append(got, ev); return true },
-		}
+		w, got := newTestWatch(t)
 		if pods > 0 {
 			started := pleg.Event{Epoch: "e", Seq: 1, Type: pleg.ContainerStarted, PodUID: "u", ContainerID: "c"}
-			m := message{ofState, data{Event: started, Pod: &podState{Events: []pleg.Event{started}}}}
-			kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 1}))
+			w.message(t, 1, message{ofState, data{Event: started, Pod: &podState{Events: []pleg.Event{started}}}})
 		}
-		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: nodeSubject("c", "n")}, &message{kind: ofGone}, place{message: 2}))
+		w.message(t, 2, message{kind: ofGone})
 		kit.Must(t, w.sendAllSynced())
-		var kinds []pleg.EventType
-		for _, ev := range got {
-			if kinds = append(kinds, ev.Type); ev.Type == pleg.Gap && (ev.Reason != NodeGone || ev.Node != "n") {
-				t.Errorf("%d pods: the Gap is %+v", pods, ev)
-			}
-		}
-		if !slices.Equal(kinds, want) {
-			t.Errorf("%d pods: got %v, want %v", pods, kinds, want)
+		if !slices.Equal(typesOf(*got), want) {
+			t.Errorf("%d pods: got %v, want %v", pods, typesOf(*got), want)
+		} else if pods > 0 && ((*got)[1].Reason != NodeGone || (*got)[1].Node != "n") {
+			t.Errorf("the Gap is %+v", (*got)[1])
 		}
 	}
 }
