@@ -87,25 +87,17 @@ func (s *States) nodes(ctx context.Context, names []string) (map[string]Node, er
 	published := make(map[string]bool)
 	_, err = s.snapshot(ctx, subjects(subjectPrefix, s.cluster, names, "."+nodeToken), func(m *jetstream.RawStreamMsg) {
 		name := nodeOf(m.Subject)
-		n := known[name]
-		n.Name = name
+		n, leased := known[name]
 		of, err := decode(m.Data)
-		if published[name] = of.kind != ofGone; err == nil && of.kind == ofGap && !n.Silent {
+		switch {
+		case !leased: // the bucket keeps a lease for a day
+			n = Node{Name: name, LastSeen: m.Time, Silent: true, Verdict: new(verdict.Silent(noAgent, m.Time))}
+		case err == nil && of.kind == ofGap && !n.Silent:
 			n.Silent, n.Verdict = true, new(verdict.Silent("has not published the states of all its pods", m.Time))
 		}
-		known[name] = n
+		known[name], published[name] = n, of.kind != ofGone
 	})
-	for name, n := range known {
-		if n.Agent == "" && !published[name] {
-			delete(known, name)
-		} else if n.Agent == "" && n.LastSeen.IsZero() && err == nil {
-			var m *jetstream.RawStreamMsg
-			if m, err = s.newest(ctx, allOf(s.cluster, name)[0]); err == nil {
-				n.LastSeen, n.Silent, n.Verdict = m.Time, true, new(verdict.Silent(noAgent, m.Time))
-				known[name] = n
-			}
-		}
-	}
+	maps.DeleteFunc(known, func(name string, n Node) bool { return n.Agent == "" && !published[name] })
 	return known, err
 }
 
