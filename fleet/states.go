@@ -226,36 +226,31 @@ func (s *States) unknown(node string) error {
 	return fmt.Errorf("node %q of cluster %q has not published", node, s.cluster)
 }
 
-// Forget removes the states and events of a node that is gone. It is an error if there is no such node,
-// or if an agent still publishes as it.
+// Forget removes the states and events of a node that is gone, and leaves one message that says so, for watches that
+// resume. It is an error if there is no such node, or if an agent still publishes as it.
 func (s *States) Forget(ctx context.Context, node string) error {
 	if err := checkName("node", node, maxName); err != nil {
 		return err
 	}
 	known, err := s.nodes(ctx, []string{node})
-	switch n, ok := known[node]; {
-	case err != nil:
-	case !ok:
+	n, ok := known[node]
+	if err == nil && !ok {
 		return s.unknown(node)
-	case n.Agent != "":
+	}
+	if n.Agent != "" {
 		err = fmt.Errorf("an agent publishes as this node: %s", n.Agent)
-	default:
-		err = s.purge(ctx, node)
 	}
-	if err != nil {
-		return fmt.Errorf("forget node %s: %w", node, err)
+	if err == nil {
+		err = s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
 	}
-	return nil
-}
-
-// purge removes the messages of a node and leaves one that says so, for watches that resume.
-func (s *States) purge(ctx context.Context, node string) error {
-	err := s.stream.Purge(ctx, jetstream.WithPurgeSubject(allOf(s.cluster, node)[0]))
 	if err == nil {
 		ev := pleg.Event{ObservedAt: time.Now()}
 		_, err = s.js.Publish(ctx, nodeSubject(s.cluster, node), encode(newMessage(ceSource(s.cluster, node), ofGone, &ev)))
 	}
-	return explain(s.js.Conn(), err)
+	if err != nil {
+		return fmt.Errorf("forget node %s: %w", node, explain(s.js.Conn(), err))
+	}
+	return nil
 }
 
 // Size returns the bytes in the stream, and its limit; 0 without a limit.
