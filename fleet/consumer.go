@@ -34,9 +34,8 @@ type consumer struct {
 	received uint64
 	// last is the sequence number up to which the consumer has received everything.
 	last uint64
-	// pending is the number of messages that waited when the consumer began. left is how many wait behind the last
-	// one.
-	pending, left uint64
+	// left is how many messages wait behind the last one.
+	left uint64
 	// quiet is how long no message comes until the leader is asked for the number of the last one.
 	// It is longer than two heartbeats: nats.go looks for them only during one wait.
 	quiet time.Duration
@@ -65,7 +64,7 @@ func (s *store) consume(ctx context.Context, config jetstream.ConsumerConfig) (*
 		return nil, fmt.Errorf("receive messages: %w", explain(s.js.Conn(), err))
 	}
 	last := max(1, config.OptStartSeq) - 1
-	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, created.CachedInfo().NumPending, quiet}, nil
+	return &consumer{messages, s, context.AfterFunc(ctx, messages.Stop), subjects, 0, last, created.CachedInfo().NumPending, quiet}, nil
 }
 
 // Stop ends the consumer.

@@ -128,7 +128,7 @@ func (w *watch) nothingNewBefore(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer later.Stop()
-	if later.pending == 0 {
+	if later.left == 0 {
 		return true, nil
 	}
 	m, err := later.wait(ctx)

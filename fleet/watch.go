@@ -221,12 +221,12 @@ func (w *watch) connect(ctx context.Context) (err error) {
 
 // catchUp delivers the messages from before the connection, and the Synced.
 func (w *watch) catchUp(ctx context.Context, messages *consumer, config jetstream.ConsumerConfig) error {
-	if config.OptStartTime != nil && messages.pending == 0 { // everything is older
+	if config.OptStartTime != nil && messages.left == 0 { // everything is older
 		messages.last = w.end.message
 	}
 	least := uint64(0)
 	if w.seen != nil {
-		least, w.seen = w.known.message, make(map[string]struct{}, messages.pending)
+		least, w.seen = w.known.message, make(map[string]struct{}, messages.left)
 	}
 	until, err := messages.receive(ctx, least, func(m *jetstream.RawStreamMsg) error { return w.handle(ctx, m) })
 	if err != nil {
