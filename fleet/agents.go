@@ -134,11 +134,6 @@ type lease struct {
 	named *fault
 }
 
-var (
-	errHeld  = errors.New("another agent publishes as this node")
-	errLease = errors.New("renew lease")
-)
-
 // renew writes this agent and the health of its node into AgentBucket. The first time it replaces another
 // agent: an agent that restarts must not wait for the lease of its earlier process. Later another agent is the
 // newer of the two, and this agent waits until the other's lease has expired.
@@ -167,7 +162,7 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 	}
 	if err != nil {
 		p.revision = 0
-		return fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
+		return fmt.Errorf("renew lease: %w", explain(p.o.Conn, err))
 	}
 	p.owned, p.health, p.renewed, p.named = true, h, time.Now(), failing
 	return nil
@@ -180,7 +175,7 @@ func (p *Publisher) claim(ctx context.Context) (uint64, error) {
 		return 0, nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errLease, explain(p.o.Conn, err))
+		return 0, fmt.Errorf("renew lease: %w", explain(p.o.Conn, err))
 	}
 	var holder agentState
 	known := json.Unmarshal(entry.Value(), &holder) == nil // an unreadable value is replaced
@@ -189,7 +184,7 @@ func (p *Publisher) claim(ctx context.Context) (uint64, error) {
 			p.rival, p.rivalSince = entry.Revision(), time.Now()
 		}
 		if time.Since(p.rivalSince) < LeaseTTL {
-			return 0, fmt.Errorf("%w: %s", errHeld, holder.Agent)
+			return 0, fmt.Errorf("another agent publishes as this node: %s", holder.Agent)
 		}
 	}
 	return entry.Revision(), nil

@@ -47,8 +47,6 @@ func Connect(url string, log *slog.Logger, options ...nats.Option) (*nats.Conn, 
 	return conn, nil
 }
 
-var errReconnected = errors.New("the connection was lost")
-
 // untilReconnected returns a context that ends when the connection is made again: messages in flight
 // then get no answer, and the server may have lost some. The caller calls stop.
 func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, stop func()) {
@@ -56,7 +54,7 @@ func untilReconnected(ctx context.Context, conn *nats.Conn) (_ context.Context, 
 	connected := conn.StatusChanged(nats.CONNECTED)
 	go func() {
 		for range connected { // until stop closes it
-			cancel(errReconnected)
+			cancel(errors.New("the connection was lost"))
 		}
 	}()
 	return ctx, func() {

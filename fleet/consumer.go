@@ -73,10 +73,7 @@ func (c *consumer) Stop() {
 	c.MessagesContext.Stop()
 }
 
-var (
-	errLostUnderWay = errors.New("a message was lost under way")
-	errBehind       = errors.New("the server does not send what the leader has")
-)
+var errBehind = errors.New("the server does not send what the leader has")
 
 // next returns the next message; nil if none comes for a time and the leader stores no further one. A
 // server that follows the leader may stay behind, although its heartbeats come.
@@ -121,7 +118,7 @@ func (c *consumer) wait(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 		return nil, fmt.Errorf("receive messages: %w", err)
 	}
 	if c.received++; metadata.Sequence.Consumer != c.received {
-		return nil, errLostUnderWay
+		return nil, errors.New("a message was lost under way")
 	}
 	c.last, c.left = metadata.Sequence.Stream, metadata.NumPending
 	return &jetstream.RawStreamMsg{Subject: m.Subject(), Sequence: c.last, Header: m.Headers(), Data: m.Data(), Time: metadata.Timestamp}, nil

@@ -44,8 +44,6 @@ type session struct {
 	newestOfAll uint64
 }
 
-var errLost = errors.New("the server no longer has what it acknowledged, or has something of another agent")
-
 // publishOnce publishes until an error occurs, or the connection is made again after a loss.
 func (p *Publisher) publishOnce(ctx context.Context) error {
 	connected, stop := untilReconnected(ctx, p.o.Conn)
@@ -107,7 +105,7 @@ func (p *Publisher) settle(ctx context.Context) error {
 // lost makes the next session ask for the server's messages.
 func (p *Publisher) lost() error {
 	p.pods = nil
-	return errLost
+	return errors.New("the server no longer has what it acknowledged, or has something of another agent")
 }
 
 // begin makes this publisher the publisher of its node, and finds the pods with messages on the

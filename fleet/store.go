@@ -54,7 +54,7 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 	defer cancel()
 	info, err := s.stream.Info(ctx, options...)
 	if err == nil && !leads(info.Cluster) {
-		err = errNotLeader
+		err = errors.New("the server that answered no longer leads it")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))
@@ -64,8 +64,6 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 
 // electionTime is the least time without a word from the leader after which the others elect another one.
 const electionTime = 4 * time.Second
-
-var errNotLeader = errors.New("the server that answered no longer leads it")
 
 // leads reports whether the server that answered leads the stream: it has just heard from most of the others. A
 // former leader that was stopped does not know at first that there is another leader. It answers with the old content

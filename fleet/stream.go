@@ -81,9 +81,6 @@ func Create(ctx context.Context, js jetstream.JetStream, cluster string, limits 
 	return nil
 }
 
-// errNothingPublished is the error of a reader that began before the first agent.
-var errNothingPublished = errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
-
 // openStream opens the stream of a cluster, or a mirror of it with another name. It creates the stream if it is missing
 // and limits is not nil.
 func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluster, name string, limits *Limits) (*store, error) {
@@ -112,7 +109,7 @@ func openStream(ctx context.Context, js jetstream.JetStream, p *patience, cluste
 		}
 	}
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, errNothingPublished
+		return nil, errors.New("nothing has been published for this cluster yet, except by agents of version 1, if there are any: update them")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream %s: %w", wanted.Name, explain(js.Conn(), err))
