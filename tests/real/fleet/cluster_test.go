@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,19 +155,21 @@ func TestReplicaBehind(t *testing.T) {
 		a.steps(1000)
 		until(t, a.hasPublishedAll)
 		kit.Must(t, fails.up())
-		var resumed []*consumer
+		var late, resumed []*consumer
 		for i := range 8 { // at the end, and before
-			late := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
-			late.wantsAtLeastThis()
-			resumed = append(resumed, late)
+			c := watch(t, behind.URL, fleet.WatchOptions{Replay: true}, a)
+			c.wantsAtLeastThis()
+			late = append(late, c)
 			had := had[:len(had)-len(had)*i/10]
 			for had[len(had)-1].At == "" { // an event of a replay
 				had = had[:len(had)-1]
 			}
 			resumed = append(resumed, watchFrom(t, behind.URL, fleet.WatchOptions{After: &had[len(had)-1].At}, had, a))
 		}
-		for _, c := range resumed {
+		for _, c := range slices.Concat(late, resumed) {
 			c.converges()
+		}
+		for _, c := range resumed { // the replay of a late watch may begin anew
 			if gaps := c.gapsSoFar(); gaps > first.gapsSoFar() {
 				t.Errorf("%s: a Gap", name)
 			}
