@@ -52,7 +52,7 @@ build "$PWD/../e2e/containerd" $containerd/containerd $containerd/containerd-shi
 CGO_ENABLED=0 "$go" build -trimpath -ldflags '-s -w' -o "$bin/etcd" go.etcd.io/etcd/server/v3
 CGO_ENABLED=0 "$go" build -trimpath -ldflags '-s -w' -o "$bin/nats-server" github.com/nats-io/nats-server/v2
 build "$PWD/../e2e" ./podimage
-build "$PWD/../../.." ./cmd/pleg-pipeline
+build "$PWD/../../../cmd/pleg-pipeline" .
 
 # The version of deploy/base, and the one that it is upgraded to.
 for version in v0.1.0 v0.1.1; do
