@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -399,31 +398,5 @@ func TestWatchLeaves(t *testing.T) {
 		}
 		synctest.Wait()
 		kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
-	})
-}
-
-// slowLog takes a while for each record.
-type slowLog struct{ slog.Handler }
-
-func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
-	time.Sleep(100 * time.Millisecond)
-	return l.Handler.Handle(ctx, r)
-}
-
-// All records are in the log once Run has returned. A subscriber that does not read is named.
-func TestLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log kit.Log
-		r := kit.New(t, pipeline.Options{Logger: slog.New(slowLog{log.Logger().Handler()})})
-		_, err := r.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
-		kit.Must(t, err)
-		r.Runtime.Set("a", "c=running")
-		r.Start(t)
-		time.Sleep(61 * time.Second)
-		log.RequireLines(t, 1, "subscriber=sleeper")
-		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
-		time.Sleep(3 * time.Second / 2)
-		kit.Must(t, r.Stop())
-		log.RequireLines(t, 1, "relist failed")
 	})
 }
