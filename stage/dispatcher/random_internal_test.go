@@ -56,8 +56,7 @@ type walker struct {
 	stream promises.Stream
 	fresh  bool // its events begin at the next turn of the loop
 	missed uint64
-	// bookmark is the time of the last one.
-	bookmark time.Time
+	marked time.Time // the last Bookmark
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
@@ -229,10 +228,10 @@ func (w *walk) read(r *walker) bool {
 		r.missed += ev.Missed
 	case ev.Type == pleg.Synced && (w.marked.IsZero() || ev.Seq < w.found):
 		w.Errorf("Synced comes at %d, before the first list is settled at %d", ev.Seq, w.found)
-	case ev.Type == pleg.Bookmark && !ev.ObservedAt.After(r.bookmark):
-		w.Errorf("the bookmark of %v comes after that of %v", ev.ObservedAt, r.bookmark)
+	case ev.Type == pleg.Bookmark && !ev.ObservedAt.After(r.marked):
+		w.Errorf("the bookmark of %v comes after that of %v", ev.ObservedAt, r.marked)
 	case ev.Type == pleg.Bookmark:
-		r.bookmark = ev.ObservedAt
+		r.marked = ev.ObservedAt
 	}
 	return true
 }
@@ -272,7 +271,7 @@ func (w *walk) rest() {
 		if lag, missed := r.sub.Lag(), r.sub.counts.missed.Load(); lag != (pleg.Lag{}) || missed != r.missed {
 			w.Errorf("reader %d: its lag is %+v, and %d are counted as missed of %d", i, lag, missed, r.missed)
 		}
-		if got := r.bookmark.Equal(w.marked); got != r.stream.Bookmarks {
+		if got := r.marked.Equal(w.marked); got != r.stream.Bookmarks {
 			w.Errorf("reader %d: it has the last bookmark: %v", i, got)
 		}
 	}
@@ -297,13 +296,6 @@ func (w *walk) check(i int) {
 	s := &w.readers[i].stream
 	s.Published = func(string) []pleg.Event { return w.published }
 	if err := s.Check(); err != nil {
-		w.Errorf("reader %d, replay %v, after %v, types %v: %v\ngot %s\nof %s", i, s.Replay, s.After, s.Types, err, numbered(s.Events), numbered(w.published))
+		w.Errorf("reader %d, replay %v, after %v, types %v: %v\ngot %s\nof %s", i, s.Replay, s.After, s.Types, err, plegtest.Words(s.Events...), plegtest.Words(w.published...))
 	}
-}
-
-func numbered(events []pleg.Event) (text string) {
-	for _, ev := range events {
-		text += fmt.Sprintf(" %d:%s:%s", ev.Seq, ev.PodUID, plegtest.Words(ev))
-	}
-	return text
 }
