@@ -145,12 +145,8 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	t := target{id: pleg.ContainerID(cmp.Or(containerID, sandboxID))}
-	if c := rt.state.containers[pleg.ContainerID(containerID)]; c != nil {
-		t.podUID = c.sb.uid()
-		return t
-	}
-	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
-		t.podUID = sb.uid()
+	if o := cmp.Or(rt.state.byID[containerID], rt.state.byID[sandboxID]); o != nil {
+		t.podUID = o.uid()
 	}
 	return t
 }

@@ -41,7 +41,7 @@ var errBroken = status.Error(codes.Unavailable, "event stream broken")
 
 // emit publishes an event with the statuses as of now. The caller holds the
 // runtime's lock, which determines the order of events.
-func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
+func (s *State) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 	st := sb.status
 	if kind == cri.ContainerEventType_CONTAINER_DELETED_EVENT && id == sb.id() {
 		// containerd has deleted the sandbox's record by then and sends the zero time.
@@ -49,10 +49,10 @@ func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 		st.CreatedAt = time.Time{}.UnixNano()
 	}
 	ev := &cri.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: kind, CreatedAt: tx.s.now().UnixNano(), PodSandboxStatus: st,
+		ContainerId: id, ContainerEventType: kind, CreatedAt: s.now().UnixNano(), PodSandboxStatus: st,
 	}
 	for _, c := range sb.containers {
 		ev.ContainersStatuses = append(ev.ContainersStatuses, c.status)
 	}
-	tx.rt.hub.publish(ev)
+	s.rt.hub.publish(ev)
 }

@@ -77,8 +77,7 @@ var lifeOfAPod = []string{
 
 func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
 	t.Helper()
-	p, err := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
-	kit.Must(t, err)
+	p := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
 	kit.Must(t, rt.RemovePod(p.UID))
 }
 

@@ -9,8 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // service is the CRI of a Runtime. Other methods answer Unimplemented.
@@ -35,8 +33,8 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
-	sb := s.rt.state.sandboxes[req.GetPodSandboxId()]
-	if sb == nil {
+	sb, ok := s.rt.state.byID[req.GetPodSandboxId()].(*sandbox)
+	if !ok {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
 	}
 	if faults := malformOf(ctx); len(faults) > 0 {
@@ -57,8 +55,8 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
-	c := s.rt.state.containers[pleg.ContainerID(req.GetContainerId())]
-	if c == nil {
+	c, ok := s.rt.state.byID[req.GetContainerId()].(*container)
+	if !ok {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}
 	if faults := malformOf(ctx); len(faults) > 0 {
