@@ -41,7 +41,7 @@
 // STOPPED of its containers, its own STOPPED, DELETED of its containers, and
 // its own DELETED. Reads agree with an event once it arrives, except that with
 // Options.DeletedLinger a deleted sandbox stays listed for that time. 1000 events
-// wait for a slow client; more are dropped and counted. [EventFaults] loses or delays them.
+// wait for a slow client; more are dropped and counted. A [Fault] of the stream loses or delays them.
 //
 // # Faults
 //

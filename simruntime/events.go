@@ -9,20 +9,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// EventFaults change the streams of GetContainerEvents. The zero value changes
-// nothing.
-type EventFaults struct {
-	Loss  float64       // Probability, for each client, that an event is lost.
-	Delay time.Duration // From an event to its sending.
-}
-
-// SetEventFaults replaces the faults of the event streams.
-func (rt *Runtime) SetEventFaults(f EventFaults) {
-	rt.hub.mu.Lock()
-	defer rt.hub.mu.Unlock()
-	rt.hub.faults = f
-}
-
 // BreakEvents ends all open event streams with codes.Unavailable and returns
 // how many there were. Events on their way to those clients are lost.
 func (rt *Runtime) BreakEvents() int {

@@ -55,13 +55,14 @@ type Fault struct {
 	Seed        uint64 // If zero, the runtime's seed and the order of Inject decide.
 
 	// What happens, in this order.
-	Latency time.Duration // In a stream of events, of each event too.
+	Latency time.Duration // Of GetContainerEvents: from an event to its sending.
 	Hang    bool          // The call waits for its end, or for the end of the fault.
 	Code    codes.Code    // If not OK, the call fails with it.
 	Message string        // Of the error. If empty, "injected fault".
 	Malform Malform
-	// Messages delays latency, hang and error of GetContainerEvents until it has sent that many
-	// messages.
+	// Of GetContainerEvents alone: each event is lost with the probability Loss, and hang and error
+	// wait until that many Messages have been sent.
+	Loss     float64
 	Messages int
 }
 
@@ -85,7 +86,7 @@ func (rt *Runtime) Inject(f Fault) (end func()) {
 	return func() { rt.faults.remove(func(other *rule) bool { return other == r }) }
 }
 
-// ClearAll removes all faults; calls that hang go on. The event faults stay.
+// ClearAll removes all faults; calls that hang go on.
 func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
 // rpcNames are the RPCs of RuntimeService.
@@ -165,7 +166,11 @@ type verdict struct {
 	code    codes.Code
 	message string
 	malform []Fault
-	// messages is the number of messages of a stream before latency, hang and error.
+
+	// Of a stream of events: from an event to its sending, the probability that it is lost, and the
+	// number of messages before hang and error.
+	late     time.Duration
+	loss     float64
 	messages int
 }
 
@@ -182,6 +187,9 @@ func (fs *faultSet) decide(rpc string, tgt target) verdict {
 		r.left--
 		return r.Times > 0 && r.left <= 0
 	})
+	if rpc == rpcEvents {
+		v.latency, v.late = 0, v.latency
+	}
 	return v
 }
 
@@ -207,7 +215,7 @@ func (r *rule) matches(rpc string, tgt target) bool {
 func (v *verdict) add(r *rule) {
 	v.spoiled = true
 	v.latency += r.Latency
-	v.messages = max(v.messages, r.Messages)
+	v.loss, v.messages = max(v.loss, r.Loss), max(v.messages, r.Messages)
 	if r.Hang {
 		v.hang = append(v.hang, r)
 	}

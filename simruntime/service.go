@@ -76,7 +76,7 @@ func (s *service) GetContainerEvents(
 	if err != nil {
 		return err
 	}
-	ctx, client := s.rt.hub.connect(ctx, c.verdict.latency)
+	ctx, client := s.rt.hub.connect(ctx, c.verdict)
 	defer s.rt.hub.disconnect(client)
 	sent := 0
 	return client.run(ctx, func(ev *cri.ContainerEventResponse) error {

@@ -139,7 +139,8 @@ func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 }
 
 func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
-	runtime.SetEventFaults(simruntime.EventFaults{Loss: 0.2})
+	runtime.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 0.2})
+	runtime.BreakEvents() // a stream meets the fault when it is opened
 	churn(5, 80)(t, runtime)
 	time.Sleep(11 * time.Second) // until a list has shown the rest
 }
