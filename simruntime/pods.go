@@ -23,9 +23,9 @@ type PodSpec struct {
 	Labels      map[string]string // Besides those that the kubelet sets.
 	Annotations map[string]string // Besides those that the kubelet sets.
 	// Containers give the name (if empty, "app", "app-2" and so on), the image (if empty, one derived
-	// from the name), the attempt, and, if the state is [pleg.StateExited], the exit code and the
-	// reason (if empty, it follows from the code). Any other state becomes [pleg.StateRunning], and
-	// the runtime determines all else.
+	// from the name), the attempt, annotations besides those of the kubelet, and, if the state is
+	// [pleg.StateExited], the exit code and the reason (if empty, it follows from the code). Any other
+	// state becomes [pleg.StateRunning], and the runtime determines all else.
 	Containers []pleg.ContainerStatus
 }
 
@@ -154,11 +154,15 @@ func (s *State) newSandbox(spec PodSpec) *sandbox {
 func (s *State) newContainer(sb *sandbox, spec pleg.ContainerStatus) *container {
 	name := cmp.Or(spec.Name, "app")
 	image := cmp.Or(spec.Image, "registry.example/"+sb.meta.Namespace+"/"+name+":1.4.2")
+	annotations := containerAnnotations(name, spec.Attempt, image)
+	for key, value := range spec.Annotations {
+		annotations[key] = cmp.Or(annotations[key], value)
+	}
 	c := &container{sb: sb}
 	c.show(&pleg.ContainerStatus{
 		ID: newID(s.rng), Name: name, Attempt: spec.Attempt, State: pleg.StateCreated, CreatedAt: s.now(),
 		Image: image, ImageRef: imageRef(image), LogPath: logPath(sb.meta, name, spec.Attempt),
-		Labels: kubeletLabels(sb.meta, name), Annotations: containerAnnotations(name, spec.Attempt, image),
+		Labels: kubeletLabels(sb.meta, name), Annotations: annotations,
 	})
 	sb.containers, s.byID[c.id()] = append(sb.containers, c), c
 	s.emit(cri.ContainerEventType_CONTAINER_CREATED_EVENT, c.id(), sb)
@@ -181,7 +185,7 @@ func (s *State) change(c *container, event cri.ContainerEventType, change func(*
 
 // successor adds the next attempt of c.
 func (s *State) successor(c *container) *container {
-	next := pleg.ContainerStatus{Name: c.of.Name, Image: c.of.Image}
+	next := pleg.ContainerStatus{Name: c.of.Name, Image: c.of.Image, Annotations: c.of.Annotations}
 	for _, o := range c.sb.containers {
 		if o.of.Name == c.of.Name {
 			next.Attempt = max(next.Attempt, o.of.Attempt+1)

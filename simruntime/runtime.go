@@ -133,7 +133,7 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.InitialConnWindowSize(requestWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	)
-	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
+	cri.RegisterRuntimeServiceServer(srv, rt.Service())
 	cri.RegisterImageServiceServer(srv, imageService{})
 
 	stopped := make(chan struct{})

@@ -11,6 +11,10 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// Service returns the CRI of the runtime, for a server of the caller's: its calls are not counted,
+// and faults and the limit do not affect them, except GetContainerEvents.
+func (rt *Runtime) Service() cri.RuntimeServiceServer { return &service{rt: rt} }
+
 // service is the CRI of a Runtime. Other methods answer Unimplemented.
 type service struct {
 	cri.UnimplementedRuntimeServiceServer
