@@ -105,7 +105,7 @@ func (p *Pipeline) build(metrics instrument.Registry) (err error) {
 	}
 	p.inspector, err = inspector.New(inspector.Options{
 		Runtime: p.runtime, Cache: p.statuses, Inspectors: o.Inspectors, Ended: p.recent.Ended,
-		InspectTimeout: o.InspectTimeout, HungAfter: min(hungAfter, o.InspectTimeout),
+		InspectTimeout: o.InspectTimeout, HungAfter: hungAfter,
 		Logger: o.Logger, Metrics: metrics,
 	})
 	if err != nil {

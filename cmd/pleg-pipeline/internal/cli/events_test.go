@@ -2,14 +2,19 @@ package cli_test
 
 import (
 	"encoding/json"
+	"io"
 	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 // socketPath returns a path at which a daemon can create a socket.
@@ -157,6 +162,23 @@ func TestSyncedAfterAReconnection(t *testing.T) {
 	out.await(t, "OtherEpoch")
 	out.await(t, "Synced")
 	s.stopAndWait(t)
+}
+
+// A watch of a pod without events still ends with a position from which little has to be read again.
+func TestPositionOfAQuietWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dial := serveHostile(t, "", &hostile.Daemon{OnWatch: func(r *plegv1.WatchRequest, stream hostile.WatchStream) error {
+			events := []*plegv1.Event{{Epoch: "e", Seq: 1, Type: plegv1.EventType_EVENT_TYPE_SYNCED}}
+			if r.GetBookmarks() {
+				events = append(events, &plegv1.Event{Epoch: "e", Seq: 90, Type: plegv1.EventType_EVENT_TYPE_BOOKMARK})
+			}
+			return hostile.Events(events...)(r, stream)
+		}})
+		s := startIn(t, cli.Process{Dial: dial}, io.Discard, "events", "--pod", "shop/web-0", "--connect", "socket")
+		synctest.Wait()
+		s.stopAndWait(t)
+		s.stderr.await(t, "use --since e:90")
+	})
 }
 
 // closeConnections accepts n connections in place of a daemon, and closes them.

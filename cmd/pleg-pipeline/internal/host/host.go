@@ -101,7 +101,7 @@ func (w *Watcher) Report(r *pleg.Report) {
 	}
 }
 
-// Facts returns the figures of the node, and the sizes of the lists; nil until they are known.
+// Facts returns the newest figures of the node, and the newest sizes of the lists; nil until they are known.
 func (w *Watcher) Facts() (facts Facts, lists []List) {
 	if f := w.facts.Load(); f != nil {
 		facts = *f
@@ -152,7 +152,6 @@ func (w *Watcher) Run(ctx context.Context, runtime grpc.ClientConnInterface, pod
 		return each(ctx, listsPeriod, func(now time.Time) {
 			sizes, found, err := lists(ctx, runtime)
 			if err != nil { // which the lists of the pipeline show
-				w.lists.Store(nil)
 				w.sizes.Store(nil)
 				return
 			}

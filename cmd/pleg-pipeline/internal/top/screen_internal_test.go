@@ -135,3 +135,40 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Every key edits the filter or scrolls, as far as there is something.
+func TestEditAndScroll(t *testing.T) {
+	var all []view.Pod
+	for n := range 30 {
+		all = append(all, viewOf(fmt.Sprintf("pod-%02d", n), 1, 0))
+	}
+	for _, test := range []struct {
+		keys, filter string
+		top          int
+	}{
+		{"/ Backspace a b Backspace c Enter Backspace", "ac", 0},
+		{"/ a Enter Esc", "", 0},
+		{"/ a Esc", "", 0},
+		{"/ p o d Tab - 2 Enter PgDn", "pod-2", 0},
+		{"Up", "", 0},
+		{"Down Down Up", "", 1},
+		{"PgDn PgDn", "", 18},
+		{"PgDn PgDn PgUp", "", 9},
+		{"PgUp", "", 0},
+		{"End", "", 20},
+		{"End PgDn", "", 20},
+		{"End Up", "", 19},
+		{"End Home", "", 0},
+	} {
+		m := newModel(Options{})
+		m.apply(of(all...), noon)
+		m.scroll(10)
+		for _, k := range strings.Fields(test.keys) {
+			kit.Must(t, m.press(key(k), noon))
+			m.scroll(10)
+		}
+		if m.filter != test.filter || m.top != test.top || m.editing {
+			t.Errorf("%s: filter %q, first row %d, editing %t, want %q and %d", test.keys, m.filter, m.top, m.editing, test.filter, test.top)
+		}
+	}
+}
