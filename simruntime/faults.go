@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -11,8 +12,10 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -36,8 +39,8 @@ const (
 	WrongID Malform = "wrong-id"
 )
 
-// Fault is a rule that changes the answers to calls. Several may match one call: their latencies
-// add up, and the first fault with a code decides the error.
+// Fault is a rule that changes the answers to calls. Several may match one call: they happen in the
+// order of Inject, until one answers with an error.
 type Fault struct {
 	// Which calls. Empty fields match everything; a call that is about no
 	// particular pod (an unfiltered list) matches a PodUID or an ID only with
@@ -158,39 +161,20 @@ type target struct {
 	id     pleg.ContainerID
 }
 
-// verdict is the effect of the rules on one call.
-type verdict struct {
-	spoiled bool // a rule affects it
-	latency time.Duration
-	hang    []*rule
-	code    codes.Code
-	message string
-	malform []Fault
-
-	// Of a stream of events: from an event to its sending, the probability that it is lost, and the
-	// number of messages before hang and error.
-	late     time.Duration
-	loss     float64
-	messages int
-}
-
-func (fs *faultSet) decide(rpc string, tgt target) verdict {
+// hit returns the rules that affect a call, in the order of Inject.
+func (fs *faultSet) hit(rpc string, tgt target) (hits []*rule) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	var v verdict
 	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
 		if !r.matches(rpc, tgt) || !r.hits() {
 			return false
 		}
-		v.add(r)
+		hits = append(hits, r)
 		// A rule with no calls left ends, but its hung calls continue to hang.
 		r.left--
 		return r.Times > 0 && r.left <= 0
 	})
-	if rpc == rpcEvents {
-		v.latency, v.late = 0, v.latency
-	}
-	return v
+	return hits
 }
 
 // hits counts a matching call and reports whether the rule affects it.
@@ -212,17 +196,21 @@ func (r *rule) matches(rpc string, tgt target) bool {
 	return (r.PodUID == "" || r.PodUID == tgt.podUID) && (r.ID == "" || r.ID == tgt.id)
 }
 
-func (v *verdict) add(r *rule) {
-	v.spoiled = true
-	v.latency += r.Latency
-	v.loss, v.messages = max(v.loss, r.Loss), max(v.messages, r.Messages)
+// happen is as in package plegtest: faults happen one after the other, and the first error is the
+// answer. The latency of an event stream is that of its events.
+func (r *rule) happen(ctx context.Context, rpc string) error {
+	if r.Latency > 0 && rpc != rpcEvents && backoff.Wait(ctx, r.Latency) != nil {
+		return contextError(ctx)
+	}
 	if r.Hang {
-		v.hang = append(v.hang, r)
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
 	}
-	if v.code == codes.OK && r.Code != codes.OK {
-		v.code, v.message = r.Code, cmp.Or(r.Message, "injected fault")
+	if r.Code != codes.OK {
+		return status.Error(r.Code, cmp.Or(r.Message, "injected fault"))
 	}
-	if r.Malform != "" {
-		v.malform = append(v.malform, r.Fault)
-	}
+	return nil
 }

@@ -48,11 +48,14 @@ func (h *hub) publish(ev *cri.ContainerEventResponse) {
 }
 
 // connect returns a client and the context of its stream, which BreakEvents ends.
-func (h *hub) connect(ctx context.Context, v verdict) (context.Context, *eventClient) {
+func (h *hub) connect(ctx context.Context, faults []*rule) (context.Context, *eventClient) {
 	ctx, end := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &eventClient{queue: make(chan queued, clientBuffer), end: end, late: v.late, loss: v.loss}
+	c := &eventClient{queue: make(chan queued, clientBuffer), end: end}
+	for _, r := range faults {
+		c.late, c.loss = c.late+r.Latency, max(c.loss, r.Loss)
+	}
 	h.clients = append(h.clients, c)
 	return ctx, c
 }

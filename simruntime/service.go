@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -80,15 +81,16 @@ func (s *service) GetContainerEvents(
 	if err != nil {
 		return err
 	}
-	ctx, client := s.rt.hub.connect(ctx, c.verdict)
+	ctx, client := s.rt.hub.connect(ctx, c.faults)
 	defer s.rt.hub.disconnect(client)
 	sent := 0
 	return client.run(ctx, func(ev *cri.ContainerEventResponse) error {
-		if err := stream.Send(malformEvent(ev, c.verdict.malform)); err != nil {
+		if err := stream.Send(malformEvent(ev, c.faults)); err != nil {
 			return err
 		}
-		if sent++; sent == c.verdict.messages {
-			return c.verdict.serve(ctx)
+		sent++
+		if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Messages == sent }) {
+			return c.happen(ctx)
 		}
 		return nil
 	})
