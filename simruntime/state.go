@@ -10,7 +10,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// State is the pods of a runtime, for the time of an [Runtime.Update]. It must not be used
+// State is the pods of a runtime, for the time of one [Runtime.Update]. It must not be used
 // after the function given to Update has returned, nor by two goroutines.
 // A method that returns an error has changed nothing.
 //
