@@ -70,7 +70,7 @@ type trouble struct {
 // Troubles of the daemon are in TestDoctorAsksBoth, those of real processes in tests/real/e2e.
 func TestEverySurfaceSaysTheSame(t *testing.T) {
 	fault := func(f simruntime.Fault) func(*testing.T, *kit.Simulation) {
-		return func(t *testing.T, s *kit.Simulation) {
+		return func(_ *testing.T, s *kit.Simulation) {
 			s.Node.Inject(f)
 		}
 	}
@@ -159,7 +159,7 @@ func TestEverySurfaceSaysTheSame(t *testing.T) {
 			want: "PROBLEM: a client does not read the events of the runtime since 00:00 (20s): starts wait", alert: "PlegRuntimeEndangered",
 		},
 		"many dead containers": {
-			begin: func(t *testing.T, s *kit.Simulation) {
+			begin: func(_ *testing.T, s *kit.Simulation) {
 				s.Node.Populate(simruntime.Population{Pods: 2, Containers: 1, Dead: 120})
 			}, after: 25 * time.Second, cause: verdict.DeadContainers,
 			want: "WARNING: the runtime has many dead containers since 00:00 (14s): 240 containers have exited and 0 sandboxes are not ready",

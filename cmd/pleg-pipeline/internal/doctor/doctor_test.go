@@ -64,15 +64,15 @@ func TestExamineSimulated(t *testing.T) {
 		evidence []string
 	}{
 		{"healthy", simruntime.Options{}, nil, "", "", nil},
-		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus) {
+		{"no call takes a second", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus) {
 			for n, d := range []time.Duration{999 * time.Millisecond, 900 * time.Millisecond} {
 				rt.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: d})
 			}
 		}, "", "", nil},
-		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
+		{"every status is slow", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
 			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Latency: 1200 * time.Millisecond})
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the inspections take 1.2s or longer"}},
-		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
+		{"dead containers", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
 			rt.Populate(simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
 		}, verdict.DeadContainers, verdict.Warning, []string{"250 containers have exited and 0 sandboxes are not ready", ", 250"}},
 		{"a list is too large", simruntime.Options{MaxMessageBytes: 70 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {

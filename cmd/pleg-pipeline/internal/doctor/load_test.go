@@ -20,8 +20,10 @@ import (
 func TestMeasureCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{
-			{RPC: "ListPodSandbox", Latency: 4 * time.Millisecond}, {RPC: "ListContainers", Latency: 6 * time.Millisecond},
-			{RPC: "PodSandboxStatus", Latency: 10 * time.Millisecond}, {RPC: "ContainerStatus", Latency: 20 * time.Millisecond},
+			{RPC: "ListPodSandbox", Latency: 4 * time.Millisecond},
+			{RPC: "ListContainers", Latency: 6 * time.Millisecond},
+			{RPC: "PodSandboxStatus", Latency: 10 * time.Millisecond},
+			{RPC: "ContainerStatus", Latency: 20 * time.Millisecond},
 		}})
 		rt.SetMaxConcurrent(2)
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
