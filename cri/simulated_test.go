@@ -16,7 +16,7 @@ import (
 func TestClientIsARuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		populate(t, rt, 3, 2)
+		rt.Populate(simruntime.Population{Pods: 3, Containers: 2})
 		plegtest.CheckRuntime(t, client)
 	})
 }
@@ -31,25 +31,11 @@ func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client
 // simulation serves a simulated runtime until the test ends.
 func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *kit.Memory) {
 	t.Helper()
-	rt, err := simruntime.New(opts)
-	must(t, err)
+	rt := simruntime.New(opts)
 	m := &kit.Memory{}
 	listener := m.Listen()
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
 	return rt, m
-}
-
-func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []*pleg.PodStatus {
-	t.Helper()
-	added, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
-	must(t, err)
-	return added
-}
-
-func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
-	t.Helper()
-	_, err := rt.Inject(fault)
-	must(t, err)
 }
 
 // wantTruth requires that pods equal those of the runtime, apart from the labels.
