@@ -54,8 +54,8 @@ CGO_ENABLED=0 "$go" build -trimpath -ldflags '-s -w' -o "$bin/nats-server" githu
 build "$PWD/../e2e" ./podimage
 build "$PWD/../../../cmd/pleg-pipeline" .
 
-# The version of deploy/base, and the one that it is upgraded to.
+# The version of deploy/base, and the one that it is upgraded to. dist.sh needs go.work.
 for version in v0.1.0 v0.1.1; do
-	VERSION=$version ARCHS=$("$go" env GOARCH) OUT=$bin/image-$version GO=$go ../../../deploy/release/dist.sh image
+	GOWORK='' VERSION=$version ARCHS=$("$go" env GOARCH) OUT=$bin/image-$version GO=$go ../../../deploy/release/dist.sh image
 done
 "$go" test -c -o "$bin/cluster.test" .
