@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io/fs"
 	"net"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -237,30 +236,6 @@ func subscribe(t *testing.T, p node.Pipeline) pleg.Subscription {
 		t.Errorf("its name is %q", sub.Name())
 	}
 	return sub
-}
-
-// While a hung pod keeps the first list from being settled, a watch from now on gets the events of
-// other pods. Events of the first list are marked Replayed, also if they come late.
-func TestWatchFromNowOnBeforeSynced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{T: t, runtime: plegtest.New()}
-		f.runtime.Set("found", "a=running")
-		f.runtime.Set("hangs", "h=running")
-		f.runtime.SetPodFault("hangs", plegtest.Delay(5*time.Second))
-		f.startPipeline()
-		f.startServer()
-		time.Sleep(500 * time.Millisecond)
-		w := f.watch()
-		f.change("new", "c=running")
-		f.change("found", "a=exited")
-		time.Sleep(5 * time.Second)
-		f.change("new", "c=exited")
-		got := w.Events()
-		found := slices.DeleteFunc(slices.Clone(got), func(ev pleg.Event) bool { return !ev.Replayed })
-		if all, marked := plegtest.Words(got...), plegtest.Words(found...); all != "Started(c) Died(a) Started(h) Died(c)" || marked != "Started(h)" {
-			t.Errorf("the watch got %q, of which %q is replayed; want the start of c, the end of a, h replayed and the end of c", all, marked)
-		}
-	})
 }
 
 // A subscription over the socket reports the lag that the server had when it sent the last event.

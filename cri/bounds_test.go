@@ -23,10 +23,10 @@ import (
 func TestStatusCallsOfAPodAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		populate(t, rt, 9, 8)
+		rt.Populate(simruntime.Population{Pods: 9, Containers: 8})
 		pods := listPods(t, client)
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Hang: true})
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: time.Second / 2})
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Hang: true})
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Latency: time.Second / 2})
 		hung := make(chan error, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		start := time.Now()
@@ -112,9 +112,9 @@ func TestCallsEndByDeadlineOrContext(t *testing.T) {
 	} {
 		kit.Bubble(t, tt.name, func(t *testing.T) {
 			rt, client := simulated(t, tt.opts)
-			populate(t, rt, 1, 3)
+			rt.Populate(simruntime.Population{Pods: 1, Containers: 3})
 			pods := listPods(t, client)
-			inject(t, rt, simruntime.Fault{RPC: tt.hangs, Hang: true})
+			rt.Inject(simruntime.Fault{RPC: tt.hangs, Hang: true})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if tt.cancel > 0 {
@@ -143,13 +143,12 @@ func TestFailedListEndsTheOther(t *testing.T) {
 		for name, call := range map[string]call{"": list, "list pod u1: ": listOne} {
 			kit.Bubble(t, name+tt.want, func(t *testing.T) {
 				rt, client := simulated(t, cri.Options{})
-				_, err := rt.AddPod(simruntime.PodSpec{UID: "u1"})
-				must(t, err)
+				rt.AddPod(simruntime.PodSpec{UID: "u1"})
 				pods := listPods(t, client)
-				inject(t, rt, simruntime.Fault{RPC: tt.fails, Code: tt.code})
-				inject(t, rt, simruntime.Fault{RPC: tt.hangs, Hang: true})
+				rt.Inject(simruntime.Fault{RPC: tt.fails, Code: tt.code})
+				rt.Inject(simruntime.Fault{RPC: tt.hangs, Hang: true})
 				start := time.Now()
-				err = call(t.Context(), client, pods[0])
+				err := call(t.Context(), client, pods[0])
 				if took := time.Since(start); took != 0 || status.Code(err) != tt.code || !strings.Contains(err.Error(), name+tt.want) {
 					t.Errorf("ended after %v with %v, want %v at once and %q in it", took, err, tt.code, name+tt.want)
 				}

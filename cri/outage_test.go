@@ -42,8 +42,7 @@ func TestEventsSoonAfterRuntimeReturns(t *testing.T) {
 // returnOf returns the time from a runtime's return to the first event.
 func returnOf(t *testing.T, events pipeline.EventsMode, outage time.Duration) time.Duration {
 	t.Helper()
-	rt, err := simruntime.New(simruntime.Options{Seed: 7})
-	must(t, err)
+	rt := simruntime.New(simruntime.Options{Seed: 7})
 	s := kit.Simulate(t, rt, pipeline.Options{Events: events}, cri.Options{})
 	received := s.Events(t, 0)
 	time.Sleep(10*time.Second + 420*time.Millisecond)
@@ -88,7 +87,7 @@ func TestRemovedSocketIsReported(t *testing.T) {
 func TestUnresponsiveRuntimeOpensNoStream(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		inject(t, rt, simruntime.Fault{RPC: "Version", Hang: true})
+		rt.Inject(simruntime.Fault{RPC: "Version", Hang: true})
 		w := watchEvents(t, client)
 		time.Sleep(time.Minute)
 		select {

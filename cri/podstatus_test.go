@@ -68,7 +68,7 @@ func TestPodStatusCalls(t *testing.T) {
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
 			rt, m := simulation(t, simruntime.Options{StatusesInSandbox: test.carries})
-			populate(t, rt, 1, 2)
+			rt.Populate(simruntime.Population{Pods: 1, Containers: 2})
 			client := clientOf(t, m, cri.Options{})
 			listed := listPods(t, client)[0]
 			last, err := client.PodStatus(t.Context(), listed, nil) // the client learns which statuses are carried
@@ -200,7 +200,7 @@ func compareWithAllCalls(t *testing.T, carries int) (saved int64) {
 	for step := range 60 {
 		carrying = carries == 1 || carries == 2 && rng.IntN(2) == 0
 		if step%10 == 0 {
-			populate(t, rt, 3, 3)
+			rt.Populate(simruntime.Population{Pods: 3, Containers: 3})
 		}
 		changes := []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove}
 		rt.Burst(1+rng.IntN(2), changes[rng.IntN(len(changes))])

@@ -39,12 +39,11 @@ type weight struct{ sandbox, container int }
 
 func addHeavy(t *testing.T, rt *simruntime.Runtime, name string, of weight) {
 	t.Helper()
-	_, err := rt.AddPod(simruntime.PodSpec{
+	rt.AddPod(simruntime.PodSpec{
 		Name: name, UID: pleg.PodUID(name), Namespace: "default",
 		Annotations: map[string]string{"blob": strings.Repeat("x", of.sandbox)},
 		Containers:  []pleg.ContainerStatus{{Name: "main", Image: "image" + strings.Repeat("x", of.container)}},
 	})
-	must(t, err)
 }
 
 // TestTooLargeListIsListedInPortions uses lists that are too large as a whole, and lists with a
@@ -200,7 +199,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 	failOnce := func(t *testing.T, rt *simruntime.Runtime, client *cri.Client, pod pleg.PodUID, add func()) {
 		add()
 		listBare(t, client)
-		inject(t, rt, simruntime.Fault{RPC: "ListPodSandbox", PodUID: pod, Code: codes.Internal, Times: 1})
+		rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", PodUID: pod, Code: codes.Internal, Times: 1})
 		if pods, err := client.ListPods(t.Context()); pods != nil || err == nil || !strings.Contains(err.Error(), "injected fault") {
 			t.Errorf("got %d pods, %v; want the error of the list", len(pods), err)
 		}
@@ -223,8 +222,7 @@ func TestSandboxSeenElsewhereIsInPortions(t *testing.T) {
 			wantPods(t, client, 12)
 			synctest.Wait()
 			see(t, rt, client, func() {
-				_, err := rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
-				must(t, err)
+				rt.AddPod(simruntime.PodSpec{Name: "bare", UID: "bare", Namespace: "default"})
 			})
 			for range 3 {
 				wantPods(t, client, 13)

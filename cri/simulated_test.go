@@ -2,12 +2,8 @@ package cri_test
 
 import (
 	"context"
-	"fmt"
-	"reflect"
-	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -16,114 +12,13 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// TestClientFollowsNode makes changes of all kinds, one at a time. After each, a list, a list
-// of each changed pod alone and the last event of each pod must show the runtime's state. A
-// list contains the same pointers for all pods that did not change.
-func TestClientFollowsNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rt, client := simulated(t, cri.Options{})
-		n := &changingNode{t: t, rt: rt, client: client, events: watchEvents(t, client)}
-		n.check("empty", nil)
-		for round := range 10 {
-			_, err := rt.Populate(simruntime.Population{Pods: 3, Containers: 2, Exited: round % 2, Dead: round % 3})
-			must(t, err)
-			if round == 5 {
-				n.check("all are gone", rt.Burst(len(rt.Pods()), simruntime.Remove))
-				wantPods(t, client, 0)
-				populate(t, rt, 3, 2)
-			}
-			n.check("populate", nil)
-			n.check("idle", nil)
-			for _, change := range []simruntime.Change{simruntime.Restart, simruntime.Exit, simruntime.Replace, simruntime.Remove} {
-				n.check(fmt.Sprintf("round %d change %d", round, change), rt.Burst(1+round%4, change))
-			}
-		}
-	})
-}
-
 // The client itself is a runtime as the pipeline needs it.
 func TestClientIsARuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		populate(t, rt, 3, 2)
+		rt.Populate(simruntime.Population{Pods: 3, Containers: 2})
 		plegtest.CheckRuntime(t, client)
 	})
-}
-
-type changingNode struct {
-	t      *testing.T
-	rt     *simruntime.Runtime
-	client *cri.Client
-	events *watch
-	last   map[pleg.PodUID]*pleg.Pod
-}
-
-func (n *changingNode) check(step string, changed []pleg.PodUID) {
-	n.t.Helper()
-	synctest.Wait()
-	pods := listPods(n.t, n.client)
-	now := make(map[pleg.PodUID]*pleg.Pod)
-	for _, p := range pods {
-		now[p.UID] = p
-		if before := n.last[p.UID]; before != nil && (before != p) != slices.Contains(changed, p.UID) {
-			n.t.Errorf("%s: pod %s is the same pointer: %t, want the opposite", step, p.UID, before == p)
-		}
-	}
-	n.last = now
-	wantTruth(n.t, step, pods, n.rt.Pods())
-	for _, uid := range changed {
-		n.checkAlone(step, uid)
-	}
-	last := make(map[pleg.PodUID]pleg.Hint)
-	for len(n.events.hints) > 0 {
-		h := <-n.events.hints
-		last[h.UID] = h
-	}
-	for uid, h := range last {
-		n.checkHint(step, uid, h)
-	}
-	time.Sleep(time.Second)
-}
-
-// checkAlone lists a pod alone, without a list of all.
-func (n *changingNode) checkAlone(step string, uid pleg.PodUID) {
-	n.t.Helper()
-	var want []*pleg.PodStatus
-	if now := n.rt.Pod(uid); now != nil {
-		want = append(want, now)
-	}
-	n.rt.ResetStats()
-	got, err := n.client.ListPod(n.t.Context(), uid)
-	must(n.t, err)
-	wantTruth(n.t, step+", alone", present(got), want)
-	if s := n.rt.Stats(); s.Calls() != 2 || s.RPCs["ListPodSandbox"].Calls != 1 || s.RPCs["ListContainers"].Calls != 1 {
-		n.t.Errorf("%s: the list of one pod took %+v", step, s.RPCs)
-	}
-}
-
-// checkHint requires that the last hint of a pod agrees with the runtime.
-func (n *changingNode) checkHint(step string, uid pleg.PodUID, h pleg.Hint) {
-	n.t.Helper()
-	p := n.last[uid]
-	if p == nil {
-		if !h.Removed || h.Container != h.Sandbox {
-			n.t.Errorf("%s: the pod %s is gone; the last hint of it is %+v", step, uid, h)
-		}
-		return
-	}
-	if h.PodName != p.Name || h.PodNamespace != p.Namespace {
-		n.t.Errorf("%s: the hint %+v is of another pod than %s/%s", step, h, p.Namespace, p.Name)
-	}
-	listed := slices.Concat(p.Sandboxes, p.Containers)
-	i := slices.IndexFunc(listed, func(c *pleg.Container) bool { return c.ID == h.Container })
-	if h.Removed != (i < 0) || i >= 0 && (listed[i].Name != h.Name || listed[i].Attempt != h.Attempt || listed[i].State != h.State) {
-		n.t.Errorf("%s: the hint %+v is not what is listed in %s", step, h, show([]*pleg.Pod{p}))
-	}
-	want, err := n.client.PodStatus(n.t.Context(), p, nil)
-	must(n.t, err)
-	if st := want.Container(h.Container); st != nil && st.State == pleg.StateExited && !reflect.DeepEqual(h.Status, st) {
-		n.t.Fatalf("%s: the hint has the status %+v, want %+v", step, h.Status, st)
-	}
 }
 
 // simulated returns a simulated runtime and a client of it. Both end with the test.
@@ -136,25 +31,11 @@ func simulated(t *testing.T, opts cri.Options) (*simruntime.Runtime, *cri.Client
 // simulation serves a simulated runtime until the test ends.
 func simulation(t *testing.T, opts simruntime.Options) (*simruntime.Runtime, *kit.Memory) {
 	t.Helper()
-	rt, err := simruntime.New(opts)
-	must(t, err)
+	rt := simruntime.New(opts)
 	m := &kit.Memory{}
 	listener := m.Listen()
 	kit.Run(t, func(ctx context.Context) error { return rt.Serve(ctx, listener) })
 	return rt, m
-}
-
-func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []*pleg.PodStatus {
-	t.Helper()
-	added, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
-	must(t, err)
-	return added
-}
-
-func inject(t *testing.T, rt *simruntime.Runtime, fault simruntime.Fault) {
-	t.Helper()
-	_, err := rt.Inject(fault)
-	must(t, err)
 }
 
 // wantTruth requires that pods equal those of the runtime, apart from the labels.

@@ -160,10 +160,10 @@ func TestPodStatusErrors(t *testing.T) {
 func TestCallsNameWhatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt, client := simulated(t, cri.Options{})
-		populate(t, rt, 1, 1)
+		rt.Populate(simruntime.Population{Pods: 1, Containers: 1})
 		p := listPods(t, client)[0]
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Hang: true})
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+		rt.Inject(simruntime.Fault{RPC: "ListContainers", Hang: true})
 		first := time.Now()
 		go func() { _, _ = client.PodStatus(t.Context(), p, nil) }()
 		time.Sleep(time.Second)

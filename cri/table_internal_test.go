@@ -135,12 +135,21 @@ func FuzzLists(f *testing.F) {
 	})
 }
 
+// Tables forget what is removed. What stays is the same pod, so that the differ need not compare it.
 func TestTablesForgetRemovedItems(t *testing.T) {
 	l := testLists(t)
+	before := make(map[pleg.PodUID]*pleg.Pod)
 	for _, pods := range []int{100, 3, 0} {
 		sandboxes, containers := node(t, pods)
-		if _, _, err := l.readBoth(t, sandboxes, containers); err != nil {
+		listed, _, err := l.readBoth(t, sandboxes, containers)
+		if err != nil {
 			t.Fatal(err)
+		}
+		for _, pod := range listed {
+			if was := before[pod.UID]; was != nil && was != pod {
+				t.Errorf("pod %s is a new one, although it has not changed", pod.UID)
+			}
+			before[pod.UID] = pod
 		}
 		if len(l.sandboxes.known) != pods || len(l.containers.known) != 2*pods || len(l.joiner.groups) != pods {
 			t.Errorf("of %d pods %d sandboxes, %d containers and %d groups are kept", pods,

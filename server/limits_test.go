@@ -101,24 +101,6 @@ func TestTooManyWatchers(t *testing.T) {
 	})
 }
 
-// One connection makes at most Options.MaxStreams calls; a further one waits for its turn.
-func TestCallsOfAConnectionAreBounded(t *testing.T) {
-	inBubble(t, pipeline.Options{}, server.Options{MaxStreams: 2}, func(t *testing.T, f *fixture) {
-		c := f.client()
-		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
-		second, end := context.WithCancel(t.Context())
-		f.mustWatch(second, c, &plegv1.WatchRequest{})
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		_, err := c.GetStatus(ctx, &plegv1.GetStatusRequest{})
-		wantStatus(t, "the third call", err, codes.DeadlineExceeded, "")
-		end()
-		synctest.Wait()
-		_, err = c.GetStatus(t.Context(), &plegv1.GetStatusRequest{})
-		kit.Must(t, err)
-	})
-}
-
 // A watcher that does not read costs nobody else an event: it is a position in the log, and learns
 // how many events it missed.
 func TestUnreadWatch(t *testing.T) {

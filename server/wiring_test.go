@@ -45,16 +45,19 @@ func TestOptionsAct(t *testing.T) {
 		}},
 		"MaxStreams": {server.Options{MaxStreams: 2}, func(t *testing.T, f *fixture) {
 			c := f.client()
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			for range 2 {
-				f.mustWatch(ctx, c, &plegv1.WatchRequest{})
-			}
-			short, stop := context.WithTimeout(ctx, time.Second)
+			f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+			second, end := context.WithCancel(t.Context())
+			defer end()
+			f.mustWatch(second, c, &plegv1.WatchRequest{})
+			short, stop := context.WithTimeout(t.Context(), time.Second)
 			defer stop()
 			if _, err := c.GetStatus(short, &plegv1.GetStatusRequest{}); status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("a third call on one connection: %v, want that it waits", err)
 			}
+			end()
+			synctest.Wait()
+			_, err := c.GetStatus(t.Context(), &plegv1.GetStatusRequest{})
+			kit.Must(t, err)
 		}},
 		"MaxWatchers": {server.Options{MaxWatchers: 2}, func(t *testing.T, f *fixture) {
 			c := f.client()

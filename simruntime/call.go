@@ -5,15 +5,14 @@ import (
 	"context"
 	"errors"
 	"path"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
@@ -27,7 +26,7 @@ type call struct {
 	limit    *semaphore.Weighted
 	executed int // 1 once the limit has admitted it
 	started  time.Time
-	verdict  verdict
+	faults   []*rule // that affect it
 }
 
 // admit counts a call and waits for its place, or returns the error that the call fails
@@ -49,16 +48,16 @@ func (rt *Runtime) admit(ctx context.Context, rpc string, req any) (*call, error
 		c.executed = 1
 		c.started = time.Now()
 	}
-	c.verdict = rt.faults.decide(rpc, rt.target(req))
+	c.faults = rt.faults.hit(rpc, rt.target(req))
 	rt.stats.count(rpc, c.executed, func(r *RPCStats) {
-		if c.verdict.spoiled {
+		if len(c.faults) > 0 {
 			r.Spoiled++
 		}
 	})
-	if c.verdict.messages > 0 {
+	if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Messages > 0 }) {
 		return c, nil
 	}
-	return c, c.verdict.serve(ctx)
+	return c, c.happen(ctx)
 }
 
 func (c *call) leave() {
@@ -72,20 +71,11 @@ func (c *call) leave() {
 	}
 }
 
-// serve waits for the latency, hangs, and returns the error to answer with.
-func (v verdict) serve(ctx context.Context) error {
-	if v.latency > 0 && backoff.Wait(ctx, v.latency) != nil {
-		return contextError(ctx)
-	}
-	for _, r := range v.hang {
-		select {
-		case <-r.gone:
-		case <-ctx.Done():
-			return contextError(ctx)
+func (c *call) happen(ctx context.Context) error {
+	for _, r := range c.faults {
+		if err := r.happen(ctx, c.rpc); err != nil {
+			return err
 		}
-	}
-	if v.code != codes.OK {
-		return status.Error(v.code, v.message)
 	}
 	return nil
 }
@@ -98,11 +88,11 @@ func contextError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-type verdictKey struct{}
+type malformKey struct{}
 
 // malformOf returns the faults that malform the answer to a list or a status call.
-func malformOf(ctx context.Context) []Fault {
-	faults, _ := ctx.Value(verdictKey{}).([]Fault)
+func malformOf(ctx context.Context) []*rule {
+	faults, _ := ctx.Value(malformKey{}).([]*rule)
 	return faults
 }
 
@@ -115,8 +105,8 @@ func (rt *Runtime) unary(
 	if err != nil {
 		return nil, err
 	}
-	if len(c.verdict.malform) > 0 {
-		ctx = context.WithValue(ctx, verdictKey{}, c.verdict.malform)
+	if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Malform != "" }) {
+		ctx = context.WithValue(ctx, malformKey{}, c.faults)
 	}
 	return handler(ctx, req)
 }
@@ -145,12 +135,8 @@ func (rt *Runtime) targetOf(sandboxID, containerID string, labels map[string]str
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
 	t := target{id: pleg.ContainerID(cmp.Or(containerID, sandboxID))}
-	if c := rt.state.containers[pleg.ContainerID(containerID)]; c != nil {
-		t.podUID = c.sb.uid()
-		return t
-	}
-	if sb := rt.state.sandboxes[sandboxID]; sb != nil {
-		t.podUID = sb.uid()
+	if o := cmp.Or(rt.state.byID[containerID], rt.state.byID[sandboxID]); o != nil {
+		t.podUID = o.uid()
 	}
 	return t
 }

@@ -61,7 +61,7 @@ func (rt *Runtime) Churn(ctx context.Context, opts ChurnOptions) error {
 		}
 		var uid pleg.PodUID
 		var err error
-		rt.Update(func(tx *Txn) { uid, err = c.step(tx, n) })
+		rt.Update(func(s *State) { uid, err = c.step(s, n) })
 		if err != nil {
 			return fmt.Errorf("churn: action %d: %w", n, err)
 		}
@@ -95,39 +95,37 @@ func (c *churn) after(n int, wait time.Duration, p pending) {
 
 // step runs action number n: a pending action that is due and still possible, or else a random one.
 // It returns the UID of the pod.
-func (c *churn) step(tx *Txn, n int) (pleg.PodUID, error) {
+func (c *churn) step(s *State, n int) (pleg.PodUID, error) {
 	for len(c.due) > 0 && c.due[0].at <= n {
 		p := c.due[0]
 		c.due = c.due[1:]
-		if err := p.run(tx); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrState) {
+		if err := p.run(s); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrState) {
 			return p.podUID, err
 		}
 	}
-	live, ready := c.live(tx)
+	live, ready := c.live(s)
 	switch {
 	case len(live) == 0 || c.rng.Float64() < c.shortage(ready):
-		spec := drawWorkload(c.rng).podSpec(c.rng)
-		_, err := tx.AddPod(spec)
-		return spec.UID, err
+		return s.AddPod(drawWorkload(c.rng).podSpec(c.rng)).UID, nil
 	case c.rng.Float64() < 0.35:
 		if pod := c.draw(live); pod.Namespace != "kube-system" {
 			c.after(n, removeWait, pending{podUID: pod.UID})
-			return pod.UID, tx.StopPod(pod.UID)
+			return pod.UID, s.StopPod(pod.UID)
 		}
 	}
-	return c.exit(tx, n, c.draw(live))
+	return c.exit(s, n, c.draw(live))
 }
 
 // run returns ErrNotFound or ErrState if the pod or the container has changed and the
 // action is obsolete.
-func (p pending) run(tx *Txn) error {
+func (p pending) run(s *State) error {
 	if p.id == "" {
-		return tx.RemovePod(p.podUID)
+		return s.RemovePod(p.podUID)
 	}
-	if _, err := tx.RestartContainer(p.id); err != nil {
+	if _, err := s.RestartContainer(p.id); err != nil {
 		return err
 	}
-	return tx.PruneDead(p.podUID)
+	return s.PruneDead(p.podUID)
 }
 
 func (c *churn) draw(pods []*pleg.PodStatus) *pleg.PodStatus { return pods[c.rng.IntN(len(pods))] }
@@ -141,8 +139,8 @@ func (c *churn) shortage(pods int) float64 {
 
 // live returns the pods with a running container, oldest first, and the number of
 // pods with a ready sandbox.
-func (c *churn) live(tx *Txn) (live []*pleg.PodStatus, ready int) {
-	for _, sb := range tx.s.live() {
+func (c *churn) live(s *State) (live []*pleg.PodStatus, ready int) {
+	for _, sb := range s.live() {
 		if !sb.of.Ready {
 			continue
 		}
@@ -159,7 +157,7 @@ func running(p *pleg.PodStatus) []*pleg.ContainerStatus {
 }
 
 // exit ends a container: a job's completes as a rule, others crash.
-func (c *churn) exit(tx *Txn, n int, pod *pleg.PodStatus) (pleg.PodUID, error) {
+func (c *churn) exit(s *State, n int, pod *pleg.PodStatus) (pleg.PodUID, error) {
 	up := running(pod)
 	victim := up[c.rng.IntN(len(up))]
 	code, reason := int32(1+c.rng.IntN(2)), "Error"
@@ -172,5 +170,5 @@ func (c *churn) exit(tx *Txn, n int, pod *pleg.PodStatus) (pleg.PodUID, error) {
 		next.id, wait = "", removeWait
 	}
 	c.after(n, wait, next)
-	return pod.UID, tx.ExitContainer(victim.ID, code, reason)
+	return pod.UID, s.ExitContainer(victim.ID, code, reason)
 }

@@ -1,40 +1,39 @@
 package simruntime
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// AddPod is [Txn.AddPod] in a single update.
-func (rt *Runtime) AddPod(spec PodSpec) (pod *pleg.PodStatus, err error) {
-	rt.Update(func(tx *Txn) { pod, err = tx.AddPod(spec) })
-	return pod, err
+// AddPod is [State.AddPod] in a single update.
+func (rt *Runtime) AddPod(spec PodSpec) (pod *pleg.PodStatus) {
+	rt.Update(func(s *State) { pod = s.AddPod(spec) })
+	return pod
 }
 
-// ExitContainer is [Txn.ExitContainer] in a single update.
+// ExitContainer is [State.ExitContainer] in a single update.
 func (rt *Runtime) ExitContainer(id pleg.ContainerID, code int32, reason string) (err error) {
-	rt.Update(func(tx *Txn) { err = tx.ExitContainer(id, code, reason) })
+	rt.Update(func(s *State) { err = s.ExitContainer(id, code, reason) })
 	return err
 }
 
-// RestartContainer is [Txn.RestartContainer] in a single update.
+// RestartContainer is [State.RestartContainer] in a single update.
 func (rt *Runtime) RestartContainer(id pleg.ContainerID) (next *pleg.ContainerStatus, err error) {
-	rt.Update(func(tx *Txn) { next, err = tx.RestartContainer(id) })
+	rt.Update(func(s *State) { next, err = s.RestartContainer(id) })
 	return next, err
 }
 
-// StopPod is [Txn.StopPod] in a single update.
+// StopPod is [State.StopPod] in a single update.
 func (rt *Runtime) StopPod(uid pleg.PodUID) (err error) {
-	rt.Update(func(tx *Txn) { err = tx.StopPod(uid) })
+	rt.Update(func(s *State) { err = s.StopPod(uid) })
 	return err
 }
 
-// RemovePod is [Txn.RemovePod] in a single update.
+// RemovePod is [State.RemovePod] in a single update.
 func (rt *Runtime) RemovePod(uid pleg.PodUID) (err error) {
-	rt.Update(func(tx *Txn) { err = tx.RemovePod(uid) })
+	rt.Update(func(s *State) { err = s.RemovePod(uid) })
 	return err
 }
 
@@ -47,18 +46,15 @@ type Population struct {
 }
 
 // Populate adds pods with realistic names in one update and returns them.
-func (rt *Runtime) Populate(p Population) ([]*pleg.PodStatus, error) {
-	var pods []*pleg.PodStatus
-	var err error
-	rt.Update(func(tx *Txn) {
+func (rt *Runtime) Populate(p Population) (pods []*pleg.PodStatus) {
+	rt.Update(func(s *State) {
 		for range p.Pods {
-			spec := drawWorkload(rt.rng).podSpec(rt.rng)
+			spec := drawWorkload(s.rng).podSpec(s.rng)
 			spec.Containers = p.containers(spec.Containers)
-			pod, addErr := tx.AddPod(spec)
-			pods, err = append(pods, pod), errors.Join(err, addErr)
+			pods = append(pods, s.AddPod(spec))
 		}
 	})
-	return pods, err
+	return pods
 }
 
 // containers returns the containers of a pod. The first ones get the given names.
@@ -101,12 +97,12 @@ const (
 // pods), and fewer than k if there are no more.
 func (rt *Runtime) Burst(k int, change Change) []pleg.PodUID {
 	var uids []pleg.PodUID
-	rt.Update(func(tx *Txn) {
-		for _, sb := range tx.s.live() {
+	rt.Update(func(s *State) {
+		for _, sb := range s.live() {
 			if len(uids) == k {
 				return
 			}
-			if tx.burst(sb, change) {
+			if s.burst(sb, change) {
 				uids = append(uids, sb.uid())
 			}
 		}
@@ -115,9 +111,9 @@ func (rt *Runtime) Burst(k int, change Change) []pleg.PodUID {
 }
 
 // burst reports whether it changed a pod.
-func (tx *Txn) burst(sb *sandbox, change Change) bool {
+func (s *State) burst(sb *sandbox, change Change) bool {
 	if change == Remove {
-		tx.removeSandbox(sb)
+		s.removeSandbox(sb)
 		return true
 	}
 	changed := false
@@ -126,13 +122,13 @@ func (tx *Txn) burst(sb *sandbox, change Change) bool {
 			continue
 		}
 		changed = true
-		tx.exit(c, 1, "")
+		s.exit(c, 1, "")
 		if change != Exit {
-			tx.successor(c)
+			s.successor(c)
 		}
 	}
 	if changed && change == Replace {
-		tx.prune(sb)
+		s.prune(sb)
 	}
 	return changed
 }

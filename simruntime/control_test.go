@@ -15,8 +15,8 @@ import (
 // churnOf returns the pod of each action.
 func churnOf(t *testing.T, seed uint64, opts simruntime.ChurnOptions) (pods []pleg.PodUID, rt *simruntime.Runtime) {
 	t.Helper()
-	rt = newRuntime(t, simruntime.Options{Seed: seed})
-	populate(t, rt, 20, 2)
+	rt = simruntime.New(simruntime.Options{Seed: seed})
+	rt.Populate(simruntime.Population{Pods: 20, Containers: 2})
 	opts.Seed = seed
 	opts.Observe = func(uid pleg.PodUID) { pods = append(pods, uid) }
 	kit.Must(t, rt.Churn(t.Context(), opts))
@@ -40,8 +40,8 @@ func TestChurnRepeatsForItsSeed(t *testing.T) {
 
 func TestChurnIsRealistic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{Seed: 5})
-		keep := populate(t, rt, 20, 2)[0]
+		rt := simruntime.New(simruntime.Options{Seed: 5})
+		keep := rt.Populate(simruntime.Population{Pods: 20, Containers: 2})[0]
 		const n = 3000
 		system, reasons, added := make(map[pleg.PodUID]bool), make(map[string]bool), make(map[pleg.PodUID]bool)
 		began := time.Now()

@@ -14,12 +14,11 @@
 //
 // # Usage
 //
-//	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-//	...
-//	pods, err := rt.Populate(simruntime.Population{Pods: 110, Containers: 2})
-//	err = rt.ListenAndServe(ctx, "/run/sim.sock") // until ctx ends
+//	rt := simruntime.New(simruntime.Options{Seed: 1})
+//	pods := rt.Populate(simruntime.Population{Pods: 110, Containers: 2})
+//	err := rt.ListenAndServe(ctx, "/run/sim.sock") // until ctx ends
 //	rt.Burst(50, simruntime.Restart) // meanwhile, from other goroutines
-//	id, err := rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: uid, Hang: true})
+//	end := rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: uid, Hang: true})
 //	err = rt.Churn(ctx, simruntime.ChurnOptions{Rate: 20})
 //
 // # What is simulated
@@ -30,7 +29,7 @@
 //
 // Pods, containers and their states are the types of package pleg; wire.go converts them to the
 // messages that clients get. Objects carry the labels and annotations of the kubelet, times in
-// nanoseconds, exit codes and reasons. Lists are newest first. A sandbox that is not ready is
+// nanoseconds, exit codes and reasons. In lists the newest pod is first. A sandbox that is not ready is
 // without addresses, as in containerd. Ids and names depend on Options.Seed alone.
 //
 // A container does nothing: it runs until the control API ends it.
@@ -42,13 +41,12 @@
 // STOPPED of its containers, its own STOPPED, DELETED of its containers, and
 // its own DELETED. Reads agree with an event once it arrives, except that with
 // Options.DeletedLinger a deleted sandbox stays listed for that time. 1000 events
-// wait for a slow client; more are dropped and counted. [EventFaults] loses or delays them.
+// wait for a slow client; more are dropped and counted. A [Fault] of the stream loses or delays them.
 //
 // # Faults
 //
-// [Runtime.SetProfile] sets the latency of each RPC, [Runtime.Inject] adds
-// rules for some calls, [Runtime.SetMaxConcurrent] bounds the calls that
-// execute at once. A call waits for the limit first; then its latency passes,
+// [Runtime.Inject] adds rules for some calls, [Runtime.SetMaxConcurrent] bounds the
+// calls that execute at once. A call waits for the limit first; then its latency passes,
 // then it hangs, fails or is answered. During all of this it counts for the limit.
 //
 // A rule counts the calls that it matches; their number alone determines which of

@@ -9,20 +9,6 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// EventFaults change the streams of GetContainerEvents. The zero value changes
-// nothing.
-type EventFaults struct {
-	Loss  float64       // Probability, for each client, that an event is lost.
-	Delay time.Duration // From an event to its sending.
-}
-
-// SetEventFaults replaces the faults of the event streams.
-func (rt *Runtime) SetEventFaults(f EventFaults) {
-	rt.hub.mu.Lock()
-	defer rt.hub.mu.Unlock()
-	rt.hub.faults = f
-}
-
 // BreakEvents ends all open event streams with codes.Unavailable and returns
 // how many there were. Events on their way to those clients are lost.
 func (rt *Runtime) BreakEvents() int {
@@ -41,7 +27,7 @@ var errBroken = status.Error(codes.Unavailable, "event stream broken")
 
 // emit publishes an event with the statuses as of now. The caller holds the
 // runtime's lock, which determines the order of events.
-func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
+func (s *State) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 	st := sb.status
 	if kind == cri.ContainerEventType_CONTAINER_DELETED_EVENT && id == sb.id() {
 		// containerd has deleted the sandbox's record by then and sends the zero time.
@@ -49,10 +35,10 @@ func (tx *Txn) emit(kind cri.ContainerEventType, id string, sb *sandbox) {
 		st.CreatedAt = time.Time{}.UnixNano()
 	}
 	ev := &cri.ContainerEventResponse{
-		ContainerId: id, ContainerEventType: kind, CreatedAt: tx.s.now().UnixNano(), PodSandboxStatus: st,
+		ContainerId: id, ContainerEventType: kind, CreatedAt: s.now().UnixNano(), PodSandboxStatus: st,
 	}
 	for _, c := range sb.containers {
 		ev.ContainersStatuses = append(ev.ContainersStatuses, c.status)
 	}
-	tx.rt.hub.publish(ev)
+	s.rt.hub.publish(ev)
 }

@@ -3,7 +3,7 @@ package simruntime_test
 import (
 	"context"
 	"slices"
-	"sync"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -14,87 +14,42 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// watcher is a client of GetContainerEvents that keeps its events.
-type watcher struct {
-	cancel context.CancelFunc
-	done   chan struct{}
-
-	mu     sync.Mutex
-	events []*cri.ContainerEventResponse
-}
-
-func watch(t *testing.T, client cri.RuntimeServiceClient) *watcher {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	w := &watcher{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
-		for err == nil {
-			var ev *cri.ContainerEventResponse
-			if ev, err = stream.Recv(); err == nil {
-				w.mu.Lock()
-				w.events = append(w.events, ev)
-				w.mu.Unlock()
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-w.done
-	})
-	synctest.Wait()
-	return w
-}
-
-var short = map[cri.ContainerEventType]string{
-	cri.ContainerEventType_CONTAINER_CREATED_EVENT: "created",
-	cri.ContainerEventType_CONTAINER_STARTED_EVENT: "started",
-	cri.ContainerEventType_CONTAINER_STOPPED_EVENT: "stopped",
-	cri.ContainerEventType_CONTAINER_DELETED_EVENT: "deleted",
-}
-
-// seen returns the events so far as "what kind", what being s for a sandbox.
-func (w *watcher) seen() []string {
-	synctest.Wait()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	var out []string
-	for _, ev := range w.events {
-		what := "c"
-		if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
-			what = "s"
-		}
-		out = append(out, what+" "+short[ev.ContainerEventType])
-	}
-	return out
-}
-
+// lifeOfAPod are its events: s is the sandbox, c the container.
 var lifeOfAPod = []string{
-	"s created", "s started", "c created", "c started",
-	"c stopped", "s stopped", "c deleted", "s deleted",
-}
-
-func addAndRemove(t *testing.T, rt *simruntime.Runtime) {
-	t.Helper()
-	p, err := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
-	kit.Must(t, err)
-	kit.Must(t, rt.RemovePod(p.UID))
+	"s CREATED", "s STARTED", "c CREATED", "c STARTED",
+	"c STOPPED", "s STOPPED", "c DELETED", "s DELETED",
 }
 
 func TestEachClientGetsAllEventsOfPod(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		a, b := watch(t, client), watch(t, client)
-		addAndRemove(t, rt)
-		for _, w := range []*watcher{a, b} {
-			if got := w.seen(); !slices.Equal(got, lifeOfAPod) {
+		var seen [2][]string
+		leaving, leave := context.WithCancel(t.Context())
+		for i, ctx := range []context.Context{leaving, t.Context()} {
+			stream, err := client.GetContainerEvents(ctx, &cri.GetEventsRequest{})
+			kit.Must(t, err)
+			go func() {
+				for ev, err := stream.Recv(); err == nil; ev, err = stream.Recv() {
+					what, kind := "c ", strings.Split(ev.ContainerEventType.String(), "_")[1]
+					if ev.ContainerId == ev.GetPodSandboxStatus().GetId() {
+						what = "s "
+					}
+					seen[i] = append(seen[i], what+kind)
+				}
+			}()
+		}
+		synctest.Wait()
+		p := rt.AddPod(simruntime.PodSpec{Containers: []pleg.ContainerStatus{{}}})
+		kit.Must(t, rt.RemovePod(p.UID))
+		synctest.Wait()
+		for _, got := range seen {
+			if !slices.Equal(got, lifeOfAPod) {
 				t.Errorf("got %q, want %q", got, lifeOfAPod)
 			}
 		}
 		if s := rt.Stats(); s.DroppedEvents != 0 || s.InFlight != 0 {
 			t.Errorf("stats %+v", s)
 		}
-		a.cancel()
+		leave()
 		synctest.Wait()
 		if got := rt.BreakEvents(); got != 1 {
 			t.Errorf("%d clients after one left", got)

@@ -15,14 +15,8 @@ import (
 )
 
 func Example() {
-	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	if err != nil {
-		panic(err)
-	}
-	pod, err := rt.AddPod(simruntime.PodSpec{Name: "web-0", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
-	if err != nil {
-		panic(err)
-	}
+	rt := simruntime.New(simruntime.Options{Seed: 1})
+	pod := rt.AddPod(simruntime.PodSpec{Name: "web-0", Containers: []pleg.ContainerStatus{{Name: "nginx"}}})
 
 	l := bufconn.Listen(1 << 16) // or rt.ListenAndServe(ctx, "/run/sim.sock")
 	ctx, cancel := context.WithCancel(context.Background())

@@ -2,8 +2,8 @@ package simruntime
 
 import (
 	"cmp"
+	"context"
 	"fmt"
-	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -12,37 +12,35 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/backoff"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
 // Malform is a way to malform an answer. The zero value changes nothing.
-type Malform int
+type Malform string
 
 // The ways. In an unfiltered list a fault that names a pod or an object affects
 // only its entries; otherwise all entries.
 const (
 	// NilMetadata omits the metadata of entries or of the status.
-	NilMetadata Malform = iota + 1
+	NilMetadata Malform = "nil-metadata"
 	// UnknownState sets the state to a number that the CRI does not define.
-	UnknownState
+	UnknownState Malform = "unknown-state"
 	// NilStatus answers a status call without a status.
-	NilStatus
+	NilStatus Malform = "nil-status"
 	// OrphanContainers lists containers under a sandbox that does not exist.
-	OrphanContainers
+	OrphanContainers Malform = "orphan-containers"
 	// DuplicateIDs lists entries twice.
-	DuplicateIDs
+	DuplicateIDs Malform = "duplicate-ids"
 	// WrongID gives entries, or the status, an id that does not exist.
-	WrongID
+	WrongID Malform = "wrong-id"
 )
 
-// String returns the name of the way, such as "nil-status".
-func (m Malform) String() string {
-	return [...]string{"none", "nil-metadata", "unknown-state", "nil-status", "orphan-containers", "duplicate-ids", "wrong-id"}[m]
-}
-
-// Fault is a rule that changes the answers to calls. Several may match one call: their latencies
-// add up, and the first fault with a code decides the error.
+// Fault is a rule that changes the answers to calls. Several may match one call: they happen in the
+// order of Inject, until one answers with an error.
 type Fault struct {
 	// Which calls. Empty fields match everything; a call that is about no
 	// particular pod (an unfiltered list) matches a PodUID or an ID only with
@@ -60,44 +58,51 @@ type Fault struct {
 	Seed        uint64 // If zero, the runtime's seed and the order of Inject decide.
 
 	// What happens, in this order.
-	Latency time.Duration // Added to the profile's, and in a stream of events to each event.
-	Hang    bool          // The call waits for its end, or for Clear.
+	Latency time.Duration // Of GetContainerEvents: from an event to its sending.
+	Hang    bool          // The call waits for its end, or for the end of the fault.
 	Code    codes.Code    // If not OK, the call fails with it.
 	Message string        // Of the error. If empty, "injected fault".
 	Malform Malform
-	// Messages delays latency, hang and error of GetContainerEvents until it has sent that many
-	// messages.
+	// Of GetContainerEvents alone: each event is lost with the probability Loss, and hang and error
+	// wait until that many Messages have been sent.
+	Loss     float64
 	Messages int
 }
 
-// FaultID names an injected fault.
-type FaultID uint64
-
-// Inject adds a fault for the calls to come. The error names a field that is
-// not valid.
-func (rt *Runtime) Inject(f Fault) (FaultID, error) {
-	switch {
-	case f.RPC != "" && !rpcNames[f.RPC]:
-		return 0, fmt.Errorf("simruntime: Fault.RPC: no RPC %q in the CRI", f.RPC)
-	case f.Messages < 0 || f.Messages > 0 && f.RPC != rpcEvents:
-		return 0, fmt.Errorf("simruntime: Fault.Messages is negative or RPC not GetContainerEvents: %d of %q", f.Messages, f.RPC)
+// BusyNode returns the latencies of the calls on a busy node.
+func BusyNode() []Fault {
+	return []Fault{
+		{RPC: "ContainerStatus", Latency: 12 * time.Millisecond},
+		{RPC: "PodSandboxStatus", Latency: 5 * time.Millisecond},
+		{RPC: "ListContainers", Latency: 30 * time.Millisecond},
+		{RPC: "ListPodSandbox", Latency: 18 * time.Millisecond},
 	}
-	return rt.faults.add(f), nil
 }
 
-// Clear removes a fault; calls that hang because of it go on.
-func (rt *Runtime) Clear(id FaultID) { rt.faults.remove(func(r *rule) bool { return r.id == id }) }
+// Inject adds a fault for the calls to come, until end is called: then calls that hang go on.
+// It panics if the CRI does not contain the RPC, or if Messages does not fit it.
+func (rt *Runtime) Inject(f Fault) (end func()) {
+	if f.RPC != "" && !rpcNames[f.RPC] || f.Messages != 0 && (f.Messages < 0 || f.RPC != rpcEvents) {
+		panic(fmt.Sprintf("simruntime: fault of no call: %+v", f))
+	}
+	r := rt.faults.add(f)
+	return func() { rt.faults.remove(func(other *rule) bool { return other == r }) }
+}
 
-// ClearAll removes all faults; calls that hang go on. The profile and the
-// event faults stay.
+// ClearAll removes all faults; calls that hang go on.
 func (rt *Runtime) ClearAll() { rt.faults.remove(func(*rule) bool { return true }) }
 
-// SetProfile replaces the latencies.
-func (rt *Runtime) SetProfile(p Profile) {
-	rt.faults.mu.Lock()
-	defer rt.faults.mu.Unlock()
-	rt.faults.profile = maps.Clone(p)
-}
+// rpcNames are the RPCs of RuntimeService.
+var rpcNames = func() map[string]bool {
+	names := map[string]bool{}
+	for _, m := range cri.RuntimeService_ServiceDesc.Methods {
+		names[m.MethodName] = true
+	}
+	for _, m := range cri.RuntimeService_ServiceDesc.Streams {
+		names[m.StreamName] = true
+	}
+	return names
+}()
 
 // SetMaxConcurrent replaces the bound of calls that execute at once; zero or less means none. The
 // new bound does not affect calls that have arrived.
@@ -111,33 +116,31 @@ func (rt *Runtime) SetMaxConcurrent(n int) {
 // rule is an active fault.
 type rule struct {
 	Fault
-	id   FaultID
 	pass int           // matches still to pass
 	left int           // matches to come, if Times is set
-	gone chan struct{} // closed when the rule is cleared
+	gone chan struct{} // closed when the rule is removed
 	// rng decides which matches are hit. Each rule uses its own, so that calls that do not match
 	// change nothing.
 	rng *rand.Rand
 }
 
 type faultSet struct {
-	seed    uint64
-	mu      sync.Mutex
-	profile Profile
-	rules   []*rule
-	next    FaultID
+	seed  uint64
+	mu    sync.Mutex
+	rules []*rule
+	added int
 }
 
-func (fs *faultSet) add(f Fault) FaultID {
+func (fs *faultSet) add(f Fault) *rule {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	fs.next++
-	rng := newRand(f.Seed, "fault")
+	fs.added++
+	r := &rule{Fault: f, pass: f.After, left: f.Times, gone: make(chan struct{}), rng: newRand(f.Seed, "fault")}
 	if f.Seed == 0 {
-		rng = newRand(fs.seed, fmt.Sprint("fault ", fs.next))
+		r.rng = newRand(fs.seed, fmt.Sprint("fault ", fs.added))
 	}
-	fs.rules = append(fs.rules, &rule{Fault: f, id: fs.next, pass: f.After, left: f.Times, gone: make(chan struct{}), rng: rng})
-	return fs.next
+	fs.rules = append(fs.rules, r)
+	return r
 }
 
 func (fs *faultSet) remove(match func(*rule) bool) {
@@ -158,32 +161,20 @@ type target struct {
 	id     pleg.ContainerID
 }
 
-// verdict is the effect of the rules on one call.
-type verdict struct {
-	spoiled bool // a rule affects it
-	latency time.Duration
-	hang    []*rule
-	code    codes.Code
-	message string
-	malform []Fault
-	// messages is the number of messages of a stream before latency, hang and error.
-	messages int
-}
-
-func (fs *faultSet) decide(rpc string, tgt target) verdict {
+// hit returns the rules that affect a call, in the order of Inject.
+func (fs *faultSet) hit(rpc string, tgt target) (hits []*rule) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
-	v := verdict{latency: fs.profile[rpc]}
 	fs.rules = slices.DeleteFunc(fs.rules, func(r *rule) bool {
 		if !r.matches(rpc, tgt) || !r.hits() {
 			return false
 		}
-		v.add(r)
+		hits = append(hits, r)
 		// A rule with no calls left ends, but its hung calls continue to hang.
 		r.left--
 		return r.Times > 0 && r.left <= 0
 	})
-	return v
+	return hits
 }
 
 // hits counts a matching call and reports whether the rule affects it.
@@ -199,23 +190,27 @@ func (r *rule) matches(rpc string, tgt target) bool {
 	if r.RPC != "" && r.RPC != rpc {
 		return false
 	}
-	if tgt == (target{}) && r.Malform != 0 {
+	if tgt == (target{}) && r.Malform != "" {
 		return true // the entries concerned are found in the answer
 	}
 	return (r.PodUID == "" || r.PodUID == tgt.podUID) && (r.ID == "" || r.ID == tgt.id)
 }
 
-func (v *verdict) add(r *rule) {
-	v.spoiled = true
-	v.latency += r.Latency
-	v.messages = max(v.messages, r.Messages)
+// happen is as in package plegtest: faults happen one after the other, and the first error is the
+// answer. The latency of an event stream is that of its events.
+func (r *rule) happen(ctx context.Context, rpc string) error {
+	if r.Latency > 0 && rpc != rpcEvents && backoff.Wait(ctx, r.Latency) != nil {
+		return contextError(ctx)
+	}
 	if r.Hang {
-		v.hang = append(v.hang, r)
+		select {
+		case <-r.gone:
+		case <-ctx.Done():
+			return contextError(ctx)
+		}
 	}
-	if v.code == codes.OK && r.Code != codes.OK {
-		v.code, v.message = r.Code, cmp.Or(r.Message, "injected fault")
+	if r.Code != codes.OK {
+		return status.Error(r.Code, cmp.Or(r.Message, "injected fault"))
 	}
-	if r.Malform != 0 {
-		v.malform = append(v.malform, r.Fault)
-	}
+	return nil
 }

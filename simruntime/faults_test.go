@@ -26,8 +26,8 @@ func statusOf(ctx context.Context, client cri.RuntimeServiceClient, id pleg.Cont
 
 func TestFaultHitsSomeCalls(t *testing.T) {
 	simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		p := populate(t, rt, 1, 1)[0]
-		inject(t, rt, simruntime.Fault{PodUID: p.UID, Code: codes.Internal, After: 1, Times: 2})
+		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
+		rt.Inject(simruntime.Fault{PodUID: p.UID, Code: codes.Internal, After: 1, Times: 2})
 		for n, want := range []codes.Code{codes.OK, codes.Internal, codes.Internal, codes.OK} {
 			if got, _ := statusOf(t.Context(), client, p.Containers[0].ID); got != want {
 				t.Errorf("call %d ended with %v, want %v", n, got, want)
@@ -41,9 +41,9 @@ func TestFaultHitsSomeCalls(t *testing.T) {
 func TestFaultWithProbability(t *testing.T) {
 	hits := func(seed uint64, others bool) (failed []int) {
 		simulate(t, simruntime.Options{Seed: seed}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-			p := populate(t, rt, 1, 1)[0]
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.25})
-			inject(t, rt, simruntime.Fault{RPC: "ListContainers", Latency: 1, Probability: 0.5})
+			p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
+			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: codes.Internal, Probability: 0.25})
+			rt.Inject(simruntime.Fault{RPC: "ListContainers", Latency: 1, Probability: 0.5})
 			for i := range 400 {
 				if code, _ := statusOf(t.Context(), client, p.Containers[0].ID); code != codes.OK {
 					failed = append(failed, i)
@@ -72,10 +72,10 @@ func TestFaultWithProbability(t *testing.T) {
 
 // Two calls execute at a time. Calls that wait may give up.
 func TestConcurrencyLimit(t *testing.T) {
-	opts := simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": 10 * ms}}
+	opts := simruntime.Options{Faults: []simruntime.Fault{{RPC: "ContainerStatus", Latency: 10 * ms}}}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
 		rt.SetMaxConcurrent(2)
-		p := populate(t, rt, 1, 1)[0]
+		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), 25*ms)
 		defer cancel()
 		ends := make(chan string, 6)

@@ -25,7 +25,6 @@ type queued struct {
 type hub struct {
 	mu      sync.Mutex // guards the fields below; locked inside Runtime.mu
 	rng     *rand.Rand
-	faults  EventFaults
 	clients []*eventClient
 	dropped func() // counts an event
 }
@@ -37,7 +36,7 @@ func (h *hub) publish(ev *cri.ContainerEventResponse) {
 		h.dropped()
 	}
 	for _, c := range h.clients {
-		if h.faults.Loss > 0 && h.rng.Float64() < h.faults.Loss {
+		if c.loss > 0 && h.rng.Float64() < c.loss {
 			continue
 		}
 		select {
@@ -49,11 +48,14 @@ func (h *hub) publish(ev *cri.ContainerEventResponse) {
 }
 
 // connect returns a client and the context of its stream, which BreakEvents ends.
-func (h *hub) connect(ctx context.Context, late time.Duration) (context.Context, *eventClient) {
+func (h *hub) connect(ctx context.Context, faults []*rule) (context.Context, *eventClient) {
 	ctx, end := context.WithCancelCause(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := &eventClient{hub: h, queue: make(chan queued, clientBuffer), end: end, late: late}
+	c := &eventClient{queue: make(chan queued, clientBuffer), end: end}
+	for _, r := range faults {
+		c.late, c.loss = c.late+r.Latency, max(c.loss, r.Loss)
+	}
 	h.clients = append(h.clients, c)
 	return ctx, c
 }
@@ -65,18 +67,12 @@ func (h *hub) disconnect(c *eventClient) {
 	h.clients = slices.DeleteFunc(h.clients, func(o *eventClient) bool { return o == c })
 }
 
-func (h *hub) delay() time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.faults.Delay
-}
-
 // eventClient is one open GetContainerEvents stream.
 type eventClient struct {
-	hub   *hub
 	queue chan queued
 	end   context.CancelCauseFunc
-	late  time.Duration // added to EventFaults.Delay
+	late  time.Duration // from an event to its sending
+	loss  float64       // probability that an event is lost
 }
 
 // run sends events until the context ends or sending fails.
@@ -84,7 +80,7 @@ func (c *eventClient) run(ctx context.Context, send func(*cri.ContainerEventResp
 	for ctx.Err() == nil { // else it ends, even if events are queued
 		select {
 		case q := <-c.queue:
-			wait := time.Until(q.when.Add(c.hub.delay() + c.late))
+			wait := time.Until(q.when.Add(c.late))
 			if wait > 0 && backoff.Wait(ctx, wait) != nil {
 				continue
 			}

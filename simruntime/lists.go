@@ -10,52 +10,58 @@ import (
 
 func (s *service) ListPodSandbox(ctx context.Context, req *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	resp := &cri.ListPodSandboxResponse{}
-	faults := malformOf(ctx)
-	if len(faults) == 0 && proto.Size(req.GetFilter()) == 0 {
-		setBody(resp, encodeAll(s.rt, &s.rt.state.sandboxOrder))
-		return resp, nil
-	}
-	resp.Items = malformList(s.rt.listSandboxes(req.GetFilter()), faults)
+	var body []byte
+	resp.Items, body = list(ctx, s.rt, req.GetFilter(), SandboxMatches, func(sb *sandbox, each func(*cri.PodSandbox, encoded)) {
+		each(sb.item, sb.encoded)
+	})
+	setBody(resp, body)
 	return resp, nil
 }
 
 func (s *service) ListContainers(ctx context.Context, req *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
 	resp := &cri.ListContainersResponse{}
-	faults := malformOf(ctx)
-	if len(faults) == 0 && proto.Size(req.GetFilter()) == 0 {
-		setBody(resp, encodeAll(s.rt, &s.rt.state.containerOrder))
-		return resp, nil
-	}
-	resp.Containers = malformList(s.rt.listContainers(req.GetFilter()), faults)
+	var body []byte
+	resp.Containers, body = list(ctx, s.rt, req.GetFilter(), ContainerMatches, func(sb *sandbox, each func(*cri.Container, encoded)) {
+		for _, c := range slices.Backward(sb.containers) {
+			each(c.item, c.encoded)
+		}
+	})
+	setBody(resp, body)
 	return resp, nil
 }
 
-// listSandboxes returns the sandboxes that pass the filter, newest first.
-func (rt *Runtime) listSandboxes(f *cri.PodSandboxFilter) []*cri.PodSandbox {
+// list returns what passes the filter, pods newest first: as messages, or as the bytes of all.
+func list[M listed, F proto.Message](
+	ctx context.Context, rt *Runtime, filter F, matches func(F, M) bool, of func(*sandbox, func(M, encoded)),
+) (items []M, body []byte) {
+	faults := malformOf(ctx)
+	whole := len(faults) == 0 && proto.Size(filter) == 0
+	var elements [][]byte
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	var out []*cri.PodSandbox
-	for _, sb := range slices.Backward(rt.state.sandboxOrder) {
-		if (f.GetId() == "" || f.GetId() == sb.id()) &&
-			(f.GetState() == nil || f.GetState().GetState() == sb.status.State) && hasLabels(sb.of.Labels, f.GetLabelSelector()) {
-			out = append(out, sb.item())
-		}
+	for _, sb := range slices.Backward(rt.state.sandboxes) {
+		of(sb, func(m M, e encoded) {
+			switch {
+			case whole:
+				elements = append(elements, e.element)
+			case matches(filter, m):
+				items = append(items, m)
+			}
+		})
 	}
-	return out
+	return malformList(items, faults), slices.Concat(elements...)
 }
 
-// listContainers returns the containers that pass the filter, newest first.
-func (rt *Runtime) listContainers(f *cri.ContainerFilter) []*cri.Container {
-	rt.mu.RLock()
-	defer rt.mu.RUnlock()
-	var out []*cri.Container
-	for _, c := range slices.Backward(rt.state.containerOrder) {
-		if (f.GetId() == "" || f.GetId() == c.id()) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.sb.id()) &&
-			(f.GetState() == nil || f.GetState().GetState() == c.status.State) && hasLabels(c.of.Labels, f.GetLabelSelector()) {
-			out = append(out, c.item())
-		}
-	}
-	return out
+// SandboxMatches reports whether a sandbox passes a filter, which may be nil.
+func SandboxMatches(f *cri.PodSandboxFilter, s *cri.PodSandbox) bool {
+	return (f.GetId() == "" || f.GetId() == s.GetId()) &&
+		(f.GetState() == nil || f.GetState().GetState() == s.GetState()) && hasLabels(s.GetLabels(), f.GetLabelSelector())
+}
+
+// ContainerMatches reports whether a container passes a filter, which may be nil.
+func ContainerMatches(f *cri.ContainerFilter, c *cri.Container) bool {
+	return (f.GetId() == "" || f.GetId() == c.GetId()) && (f.GetPodSandboxId() == "" || f.GetPodSandboxId() == c.GetPodSandboxId()) &&
+		(f.GetState() == nil || f.GetState().GetState() == c.GetState()) && hasLabels(c.GetLabels(), f.GetLabelSelector())
 }
 
 func hasLabels(labels, want map[string]string) bool {

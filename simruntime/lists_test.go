@@ -42,10 +42,10 @@ func idsOf(pods []*pleg.PodStatus) (ids []string) {
 
 // A reader sees all of an update or nothing of it.
 func TestUpdateIsAtomic(t *testing.T) {
-	rt := newRuntime(t, simruntime.Options{})
+	rt := simruntime.New(simruntime.Options{})
 	client := overBufconn(t, rt)
 	const pods, rounds = 20, 15
-	populate(t, rt, pods, 1)
+	rt.Populate(simruntime.Population{Pods: pods, Containers: 1})
 	ctx, cancel := context.WithCancel(t.Context())
 	var readers sync.WaitGroup
 	for range 3 {
@@ -84,7 +84,7 @@ func TestUpdateIsAtomic(t *testing.T) {
 func TestDeletedSandboxLingers(t *testing.T) {
 	opts := simruntime.Options{DeletedLinger: 4 * time.Millisecond}
 	simulate(t, opts, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-		p := populate(t, rt, 1, 1)[0]
+		p := rt.Populate(simruntime.Population{Pods: 1, Containers: 1})[0]
 		kit.Must(t, rt.RemovePod(p.UID))
 		got := listPods(t, client)
 		if len(got) != 1 || got[0].State != cri.PodSandboxState_SANDBOX_NOTREADY {

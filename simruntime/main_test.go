@@ -7,33 +7,11 @@ import (
 	"go.uber.org/goleak"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-func newRuntime(t *testing.T, opts simruntime.Options) *simruntime.Runtime {
-	t.Helper()
-	rt, err := simruntime.New(opts)
-	kit.Must(t, err)
-	return rt
-}
-
-func populate(t *testing.T, rt *simruntime.Runtime, pods, containers int) []*pleg.PodStatus {
-	t.Helper()
-	out, err := rt.Populate(simruntime.Population{Pods: pods, Containers: containers})
-	kit.Must(t, err)
-	return out
-}
-
-func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) simruntime.FaultID {
-	t.Helper()
-	id, err := rt.Inject(f)
-	kit.Must(t, err)
-	return id
-}
 
 // overBufconn serves on an in-memory listener, for synctest bubbles.
 func overBufconn(t *testing.T, rt *simruntime.Runtime) cri.RuntimeServiceClient {
@@ -48,7 +26,7 @@ func simulate(
 ) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, opts)
+		rt := simruntime.New(opts)
 		test(t, rt, overBufconn(t, rt))
 	})
 }

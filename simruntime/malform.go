@@ -40,7 +40,7 @@ func malformed[M proto.Message](m M, how Malform) M {
 }
 
 // malformStatus returns the status as the faults make it, nil included.
-func malformStatus[M proto.Message](status M, faults []Fault) M {
+func malformStatus[M proto.Message](status M, faults []*rule) M {
 	var none M
 	for _, f := range faults {
 		if f.Malform == NilStatus {
@@ -59,7 +59,7 @@ type listed interface {
 }
 
 // malformList returns the entries as the faults make them; it does not change its argument.
-func malformList[M listed](in []M, faults []Fault) []M {
+func malformList[M listed](in []M, faults []*rule) []M {
 	out := make([]M, 0, len(in))
 	for _, item := range in {
 		copies := 1
@@ -83,7 +83,7 @@ func malformList[M listed](in []M, faults []Fault) []M {
 
 // malformEvent returns the event as the faults make it. Faults of a pod or an object affect only
 // its events.
-func malformEvent(ev *cri.ContainerEventResponse, faults []Fault) *cri.ContainerEventResponse {
+func malformEvent(ev *cri.ContainerEventResponse, faults []*rule) *cri.ContainerEventResponse {
 	for _, f := range faults {
 		st := ev.GetPodSandboxStatus()
 		if !f.concerns(st.GetMetadata().GetUid(), ev.GetContainerId(), st.GetId()) {

@@ -44,7 +44,7 @@ func problems(answer interface {
 // TestMalformedAnswers injects faults about one of two pods, and lists and inspects both.
 func TestMalformedAnswers(t *testing.T) {
 	for malform, want := range map[simruntime.Malform]struct{ container, sandbox, status string }{
-		0:                           {".", ".", "."},
+		"":                          {".", ".", "."},
 		simruntime.NilMetadata:      {"no-metadata .", "no-metadata .", "no-metadata ."},
 		simruntime.UnknownState:     {"state .", "state .", "state ."},
 		simruntime.NilStatus:        {".", ".", "nil"},
@@ -52,11 +52,11 @@ func TestMalformedAnswers(t *testing.T) {
 		simruntime.DuplicateIDs:     {". .", ". .", "."},
 		simruntime.WrongID:          {"id .", "id .", "id ."},
 	} {
-		t.Run(malform.String(), func(t *testing.T) {
+		t.Run(string(malform), func(t *testing.T) {
 			simulate(t, simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, client cri.RuntimeServiceClient) {
-				pods := populate(t, rt, 2, 1)
+				pods := rt.Populate(simruntime.Population{Pods: 2, Containers: 1})
 				known := idsOf(pods)
-				inject(t, rt, simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
+				rt.Inject(simruntime.Fault{PodUID: pods[0].UID, Malform: malform})
 				var containers, sandboxes []string
 				for _, c := range listContainers(t, client) {
 					containers = append(containers, problems(c, known))

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"net"
 	"sync"
@@ -38,9 +37,8 @@ type Options struct {
 	// Zero is a seed like any other.
 	Seed uint64
 
-	// Profile is the latency of each RPC. If nil, there is none. It can be
-	// changed by [Runtime.SetProfile].
-	Profile Profile
+	// Faults are injected from the beginning, such as [BusyNode].
+	Faults []Fault
 
 	// DeletedLinger is how long a sandbox stays listed (NOTREADY) after its
 	// DELETED event (containerd: up to 4 ms). If zero, it goes before the event.
@@ -74,29 +72,27 @@ type Runtime struct {
 	stats  *counters
 	hub    *hub
 
-	mu    sync.RWMutex // guards the fields below
-	rng   *rand.Rand
-	state state
+	mu    sync.RWMutex // guards state
+	state State
 }
 
-// New returns a runtime without pods. It fails only if the profile names an unknown RPC.
-func New(opts Options) (*Runtime, error) {
-	if err := opts.Profile.validate(); err != nil {
-		return nil, fmt.Errorf("simruntime: Options.Profile: %w", err)
-	}
+// New returns a runtime without pods.
+func New(opts Options) *Runtime {
 	opts.MaxMessageBytes = cmp.Or(opts.MaxMessageBytes, 16<<20)
 	opts.Logger = cmp.Or(opts.Logger, slog.New(slog.DiscardHandler))
 	stats := &counters{called: make(chan struct{}), s: Stats{RPCs: map[string]RPCStats{}}}
 	rt := &Runtime{
 		opts:   opts,
-		faults: &faultSet{seed: opts.Seed, profile: maps.Clone(opts.Profile)},
+		faults: &faultSet{seed: opts.Seed},
 		stats:  stats,
 		hub:    &hub{rng: newRand(opts.Seed, "events"), dropped: stats.dropEvent},
-		rng:    newRand(opts.Seed, "state"),
-		state:  state{sandboxes: map[string]*sandbox{}, containers: map[pleg.ContainerID]*container{}, pods: map[pleg.PodUID]*sandbox{}},
 	}
+	rt.state = State{rt: rt, rng: newRand(opts.Seed, "state"), pods: map[pleg.PodUID]*sandbox{}, byID: map[string]object{}}
 	rt.SetMaxConcurrent(0)
-	return rt, nil
+	for _, f := range opts.Faults {
+		rt.Inject(f)
+	}
+	return rt
 }
 
 // newRand returns a separate sequence for each use of the seed, so that one use
@@ -137,7 +133,7 @@ func (rt *Runtime) Serve(ctx context.Context, l net.Listener) error {
 		grpc.InitialConnWindowSize(requestWindow),
 		grpc.ConnectionTimeout(handshakeTimeout),
 	)
-	cri.RegisterRuntimeServiceServer(srv, &service{rt: rt})
+	cri.RegisterRuntimeServiceServer(srv, rt.Service())
 	cri.RegisterImageServiceServer(srv, imageService{})
 
 	stopped := make(chan struct{})

@@ -2,6 +2,7 @@ package simruntime
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -9,9 +10,11 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
-
-	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
+
+// Service returns the CRI of the runtime, for a server of the caller's: its calls are not counted,
+// and faults and the limit do not affect them, except GetContainerEvents.
+func (rt *Runtime) Service() cri.RuntimeServiceServer { return &service{rt: rt} }
 
 // service is the CRI of a Runtime. Other methods answer Unimplemented.
 type service struct {
@@ -35,8 +38,8 @@ func (s *service) Status(context.Context, *cri.StatusRequest) (*cri.StatusRespon
 func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
 	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
-	sb := s.rt.state.sandboxes[req.GetPodSandboxId()]
-	if sb == nil {
+	sb, ok := s.rt.state.byID[req.GetPodSandboxId()].(*sandbox)
+	if !ok {
 		return nil, status.Errorf(codes.NotFound, "sandbox %s: not found", req.GetPodSandboxId())
 	}
 	if faults := malformOf(ctx); len(faults) > 0 {
@@ -57,8 +60,8 @@ func (s *service) PodSandboxStatus(ctx context.Context, req *cri.PodSandboxStatu
 func (s *service) ContainerStatus(ctx context.Context, req *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
 	s.rt.mu.RLock()
 	defer s.rt.mu.RUnlock()
-	c := s.rt.state.containers[pleg.ContainerID(req.GetContainerId())]
-	if c == nil {
+	c, ok := s.rt.state.byID[req.GetContainerId()].(*container)
+	if !ok {
 		return nil, status.Errorf(codes.NotFound, "container %s: not found", req.GetContainerId())
 	}
 	if faults := malformOf(ctx); len(faults) > 0 {
@@ -78,15 +81,16 @@ func (s *service) GetContainerEvents(
 	if err != nil {
 		return err
 	}
-	ctx, client := s.rt.hub.connect(ctx, c.verdict.latency)
+	ctx, client := s.rt.hub.connect(ctx, c.faults)
 	defer s.rt.hub.disconnect(client)
 	sent := 0
 	return client.run(ctx, func(ev *cri.ContainerEventResponse) error {
-		if err := stream.Send(malformEvent(ev, c.verdict.malform)); err != nil {
+		if err := stream.Send(malformEvent(ev, c.faults)); err != nil {
 			return err
 		}
-		if sent++; sent == c.verdict.messages {
-			return c.verdict.serve(ctx)
+		sent++
+		if slices.ContainsFunc(c.faults, func(r *rule) bool { return r.Messages == sent }) {
+			return c.happen(ctx)
 		}
 		return nil
 	})

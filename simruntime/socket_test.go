@@ -12,7 +12,7 @@ import (
 
 func TestIdleConnectionDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := newRuntime(t, simruntime.Options{})
+		rt := simruntime.New(simruntime.Options{})
 		dial, stop := kit.Serve(t, rt.Serve)
 		conn, err := dial(t.Context())
 		kit.Must(t, err)

@@ -1,6 +1,7 @@
 package simruntime
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -9,34 +10,34 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// state is guarded by Runtime.mu. Statuses and messages never change once they are
-// set, so that readers may use them after they release the lock.
-type state struct {
-	lastTime   int64 // last result of now, Unix ns
-	nextIP     int
-	sandboxes  map[string]*sandbox
-	containers map[pleg.ContainerID]*container
-	pods       map[pleg.PodUID]*sandbox // one for each pod
+// State is the pods of a runtime, for the time of one [Runtime.Update]. It must not be used
+// after the function given to Update has returned, nor by two goroutines.
+// A method that returns an error has changed nothing.
+//
+// Statuses and messages never change once they are set, so that readers may use them after they
+// release the lock.
+type State struct {
+	rt       *Runtime
+	rng      *rand.Rand
+	lastTime int64 // last result of now, Unix ns
+	nextIP   int
 
-	// In order of creation.
-	sandboxOrder   []*sandbox
-	containerOrder []*container
+	sandboxes []*sandbox // in order of creation
+	pods      map[pleg.PodUID]*sandbox
+	byID      map[string]object
 }
 
-// now returns the wall clock time, and never the same time twice: lists are
-// sorted by it.
-func (s *state) now() time.Time {
-	s.lastTime = max(time.Now().UnixNano(), s.lastTime+1)
-	return time.Unix(0, s.lastTime)
-}
+// object is a sandbox or a container.
+type object interface{ uid() pleg.PodUID }
 
 type sandbox struct {
-	lingers    bool // deleted, and still listed
-	containers []*container
+	lingers    bool         // deleted, and still listed
+	containers []*container // in order of creation
 	meta       *cri.PodSandboxMetadata
 	of         *pleg.SandboxStatus
 
 	status *cri.PodSandboxStatus // of, on the wire
+	item   *cri.PodSandbox       // of, in a list
 	encoded
 }
 
@@ -45,13 +46,21 @@ type container struct {
 	of *pleg.ContainerStatus
 
 	status *cri.ContainerStatus // of, on the wire
+	item   *cri.Container       // of, in a list
 	encoded
 }
 
-func (sb *sandbox) id() string       { return sb.status.Id }
-func (sb *sandbox) uid() pleg.PodUID { return pleg.PodUID(sb.meta.Uid) }
-func (c *container) id() string      { return c.status.Id }
-func (c *container) exited() bool    { return c.of.State == pleg.StateExited }
+func (sb *sandbox) id() string        { return sb.status.Id }
+func (sb *sandbox) uid() pleg.PodUID  { return pleg.PodUID(sb.meta.Uid) }
+func (c *container) id() string       { return c.status.Id }
+func (c *container) uid() pleg.PodUID { return c.sb.uid() }
+func (c *container) exited() bool     { return c.of.State == pleg.StateExited }
+
+// now returns the wall clock time, and never the same time twice: clients sort by it.
+func (s *State) now() time.Time {
+	s.lastTime = max(time.Now().UnixNano(), s.lastTime+1)
+	return time.Unix(0, s.lastTime)
+}
 
 // pod returns the status of the pod, its containers newest first.
 func (sb *sandbox) pod() *pleg.PodStatus {
@@ -64,44 +73,26 @@ func (sb *sandbox) pod() *pleg.PodStatus {
 	return pod
 }
 
-func (s *state) addSandbox(sb *sandbox) {
-	s.pods[sb.uid()] = sb
-	s.sandboxes[sb.id()] = sb
-	s.sandboxOrder = append(s.sandboxOrder, sb)
-}
-
-func (s *state) addContainer(c *container) {
-	c.sb.containers = append(c.sb.containers, c)
-	s.containers[c.of.ID] = c
-	s.containerOrder = append(s.containerOrder, c)
-}
-
-func (s *state) dropSandbox(sb *sandbox) {
-	delete(s.sandboxes, sb.id())
-	s.sandboxOrder = remove(s.sandboxOrder, sb)
-}
-
-func (s *state) dropContainer(c *container) {
-	delete(s.containers, c.of.ID)
-	s.containerOrder = remove(s.containerOrder, c)
-	c.sb.containers = remove(c.sb.containers, c)
-}
-
-func remove[T comparable](in []T, v T) []T {
-	i := slices.Index(in, v)
-	return slices.Delete(in, i, i+1)
-}
-
 // live returns the sandboxes that do not only linger, in the order of their creation.
-func (s *state) live() []*sandbox {
-	return slices.DeleteFunc(slices.Clone(s.sandboxOrder), func(sb *sandbox) bool { return sb.lingers })
+func (s *State) live() []*sandbox {
+	return slices.DeleteFunc(slices.Clone(s.sandboxes), func(sb *sandbox) bool { return sb.lingers })
 }
 
-func (s *state) pod(uid pleg.PodUID) *pleg.PodStatus {
+// Pod returns one pod as the update has changed it so far, or nil.
+func (s *State) Pod(uid pleg.PodUID) *pleg.PodStatus {
 	if sb := s.pods[uid]; sb != nil {
 		return sb.pod()
 	}
 	return nil
+}
+
+// Update runs fn with exclusive access: no call of a client sees the state
+// between its steps. Events go out in the order of the steps. fn must not call
+// methods of the Runtime.
+func (rt *Runtime) Update(fn func(*State)) {
+	rt.mu.Lock()
+	defer rt.mu.Unlock()
+	fn(&rt.state)
 }
 
 // Pods returns all pods in the order of their creation, each with one sandbox and its
@@ -121,5 +112,5 @@ func (rt *Runtime) Pods() []*pleg.PodStatus {
 func (rt *Runtime) Pod(uid pleg.PodUID) *pleg.PodStatus {
 	rt.mu.RLock()
 	defer rt.mu.RUnlock()
-	return rt.state.pod(uid)
+	return rt.state.Pod(uid)
 }

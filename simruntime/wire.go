@@ -1,7 +1,6 @@
 package simruntime
 
 import (
-	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -31,16 +30,12 @@ func (sb *sandbox) show(of *pleg.SandboxStatus) {
 			sb.status.Network.AdditionalIps = append(sb.status.Network.AdditionalIps, &cri.PodIP{Ip: ip})
 		}
 	}
-	sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item()}})
-	sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: sb.status})
-}
-
-// item returns the entry of a list.
-func (sb *sandbox) item() *cri.PodSandbox {
 	st := sb.status
-	return &cri.PodSandbox{
+	sb.item = &cri.PodSandbox{
 		Id: st.Id, Metadata: st.Metadata, State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
 	}
+	sb.element = marshal(&cri.ListPodSandboxResponse{Items: []*cri.PodSandbox{sb.item}})
+	sb.answer = marshal(&cri.PodSandboxStatusResponse{Status: st})
 }
 
 // show makes the clients' view of a container.
@@ -53,8 +48,13 @@ func (c *container) show(of *pleg.ContainerStatus) {
 		Image: &cri.ImageSpec{Image: of.Image, UserSpecifiedImage: of.Image}, ImageRef: of.ImageRef, ImageId: of.ImageRef,
 		Labels: of.Labels, Annotations: of.Annotations, LogPath: of.LogPath,
 	}
-	c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item()}})
-	c.answer = marshal(&cri.ContainerStatusResponse{Status: c.status})
+	st := c.status
+	c.item = &cri.Container{
+		Id: st.Id, PodSandboxId: c.sb.id(), Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef, ImageId: st.ImageId,
+		State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
+	}
+	c.element = marshal(&cri.ListContainersResponse{Containers: []*cri.Container{c.item}})
+	c.answer = marshal(&cri.ContainerStatusResponse{Status: st})
 }
 
 func wireTime(t time.Time) int64 {
@@ -64,21 +64,10 @@ func wireTime(t time.Time) int64 {
 	return t.UnixNano()
 }
 
-// item returns the entry of a list.
-func (c *container) item() *cri.Container {
-	st := c.status
-	return &cri.Container{
-		Id: st.Id, PodSandboxId: c.sb.id(), Metadata: st.Metadata, Image: st.Image, ImageRef: st.ImageRef, ImageId: st.ImageId,
-		State: st.State, CreatedAt: st.CreatedAt, Labels: st.Labels, Annotations: st.Annotations,
-	}
-}
-
 // encoded is an object as an element of a list response and as the whole response
 // to a status call. An update encodes the objects that it changes, so that
 // listing thousands of them copies bytes.
 type encoded struct{ element, answer []byte }
-
-func (e *encoded) listElement() []byte { return e.element }
 
 // marshal encodes a message of the runtime itself.
 func marshal(m proto.Message) []byte {
@@ -87,17 +76,6 @@ func marshal(m proto.Message) []byte {
 		panic("simruntime: encode: " + err.Error())
 	}
 	return b
-}
-
-// encodeAll returns the body of an unfiltered list.
-func encodeAll[T interface{ listElement() []byte }](rt *Runtime, order *[]T) []byte {
-	rt.mu.RLock()
-	defer rt.mu.RUnlock()
-	elements := make([][]byte, 0, len(*order))
-	for _, o := range slices.Backward(*order) {
-		elements = append(elements, o.listElement())
-	}
-	return slices.Concat(elements...)
 }
 
 // setBody makes msg encode to body: the bytes of unknown fields are written

@@ -34,10 +34,7 @@ func inLab(period, timeout time.Duration, carried bool, do func(context.Context,
 	return func(ctx context.Context, b *bench, c Candidate) (Metrics, error) {
 		b.labs++
 		socket := filepath.Join(b.temp, fmt.Sprintf("cri-%d.sock", b.labs))
-		sim, err := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: carried})
-		if err != nil {
-			return nil, err
-		}
+		sim := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: carried})
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 		if err != nil {
 			return nil, fmt.Errorf("simulate a node: %w", err)
@@ -114,30 +111,28 @@ const streamUp = 2 * time.Second
 // populate adds pods and starts the candidate, which then knows all of them and, if
 // it follows CRI events, relies on its event stream.
 func (l *lab) populate(ctx context.Context, pods, containers int) {
-	l.add(simruntime.Population{Pods: pods, Containers: containers})
+	l.runtime.Populate(simruntime.Population{Pods: pods, Containers: containers})
 	l.startClient(started(pods, containers))
 	if l.candidate.events() {
 		l.pause(ctx, streamUp)
 	}
 }
 
-func (l *lab) add(p simruntime.Population) []*pleg.PodStatus {
-	pods, err := l.runtime.Populate(p)
-	l.fail(err)
-	return pods
-}
-
-// shape sets the latency profile and the number of calls that execute at once; 0 means any.
+// shape sets the latency, in place of all faults, and the number of calls that execute at once; 0 means any.
 func (l *lab) shape(profile string, limit int) {
 	l.runtime.SetMaxConcurrent(limit)
-	l.runtime.SetProfile(map[string]simruntime.Profile{"zero": nil, "node": simruntime.NodeProfile()}[profile])
+	l.runtime.ClearAll()
+	if profile == "node" {
+		for _, f := range simruntime.BusyNode() {
+			l.runtime.Inject(f)
+		}
+	}
 }
 
 // hang makes the status calls of the first pods hang until their deadline.
 func (l *lab) hang(pods int) {
 	for _, p := range l.runtime.Pods()[:pods] {
-		_, err := l.runtime.Inject(simruntime.Fault{PodUID: p.UID, Hang: true})
-		l.fail(err)
+		l.runtime.Inject(simruntime.Fault{PodUID: p.UID, Hang: true})
 	}
 }
 
@@ -165,11 +160,11 @@ func (l *lab) replace(ctx context.Context, times int, rate float64) (made []prob
 			return nil
 		}
 		var next *pleg.ContainerStatus
-		l.runtime.Update(func(tx *simruntime.Txn) {
-			pod := tx.Pod(pods[i%len(pods)].UID)
+		l.runtime.Update(func(s *simruntime.State) {
+			pod := s.Pod(pods[i%len(pods)].UID)
 			var err error
-			next, err = tx.RestartContainer(pod.Containers[0].ID)
-			l.fail(errors.Join(err, tx.PruneDead(pod.UID)))
+			next, err = s.RestartContainer(pod.Containers[0].ID)
+			l.fail(errors.Join(err, s.PruneDead(pod.UID)))
 		})
 		made = append(made, probe.Arrival{ID: string(next.ID), UnixNS: time.Now().UnixNano()})
 	}

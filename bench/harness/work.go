@@ -50,11 +50,11 @@ func exited(pods, containers int) map[string]int {
 // startCold is a cold start on a node with many finished pods.
 func startCold(_ context.Context, l *lab) Metrics {
 	const running, finished, containers = 110, 1000, 2
-	l.add(simruntime.Population{Pods: running, Containers: containers})
-	done := l.add(simruntime.Population{Pods: finished, Containers: containers, Exited: containers})
-	l.runtime.Update(func(tx *simruntime.Txn) {
+	l.runtime.Populate(simruntime.Population{Pods: running, Containers: containers})
+	done := l.runtime.Populate(simruntime.Population{Pods: finished, Containers: containers, Exited: containers})
+	l.runtime.Update(func(s *simruntime.State) {
 		for _, p := range done {
-			l.fail(tx.StopPod(p.UID))
+			l.fail(s.StopPod(p.UID))
 		}
 	})
 	l.shape("node", 0)

@@ -31,13 +31,13 @@ func TestLogShipperReadsLogOfEveryContainer(t *testing.T) {
 // runContainer starts a container, ends it and may remove it, all at the same time.
 func runContainer(t *testing.T, rt *simruntime.Runtime, name string, remove bool) {
 	t.Helper()
-	rt.Update(func(tx *simruntime.Txn) {
-		c, err := tx.AddContainer("u", pleg.ContainerStatus{Name: name})
+	rt.Update(func(s *simruntime.State) {
+		c, err := s.AddContainer("u", pleg.ContainerStatus{Name: name})
 		if err == nil {
-			err = tx.ExitContainer(c.ID, 0, "Completed")
+			err = s.ExitContainer(c.ID, 0, "Completed")
 		}
 		if err == nil && remove {
-			err = tx.RemoveContainer(c.ID)
+			err = s.RemoveContainer(c.ID)
 		}
 		if err != nil {
 			t.Error(err)

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
+
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 )
 
 // node is a simulated runtime with more pods than a real one on this machine can run.
@@ -19,14 +20,9 @@ type node struct {
 	pods, containers, annotations int
 	churn, projection             bool
 
-	cri.UnimplementedRuntimeServiceServer
-	mu        sync.Mutex // guards the fields below
-	sandboxes []*cri.PodSandbox
-	all       []*cri.Container
-	byID      map[string]*cri.Container
-	bySandbox map[string]*cri.PodSandbox
-	made      int // containers that were ever made
-	next      int // the container that is replaced next
+	cri.RuntimeServiceServer // of runtime
+	runtime                  *simruntime.Runtime
+	next                     int // the container that is replaced next; an update guards it
 }
 
 // portion is the greatest number of items in a streamed response. containerd's 5000 of these do not
@@ -34,12 +30,10 @@ type node struct {
 const portion = 1000
 
 func (n *node) serve(socket string) error {
-	n.byID, n.bySandbox = make(map[string]*cri.Container), make(map[string]*cri.PodSandbox)
+	n.runtime = simruntime.New(simruntime.Options{})
+	n.RuntimeServiceServer = n.runtime.Service()
 	for i := range n.pods {
-		n.sandboxes = append(n.sandboxes, n.sandbox(i))
-		for j := range n.containers {
-			n.all = append(n.all, n.container(i, j))
-		}
+		n.runtime.AddPod(n.pod(i))
 	}
 	listener, err := net.Listen("unix", socket)
 	if err != nil {
@@ -52,65 +46,27 @@ func (n *node) serve(socket string) error {
 }
 
 // The names and sizes are those of a kubelet and of containerd.
-func (n *node) sandbox(i int) *cri.PodSandbox {
-	name, uid := fmt.Sprintf("web-%d-7d4b9c6f5d-x%04d", i%40, i), fmt.Sprintf("6f1c2d3e-0000-4000-8000-%012d", i)
-	labels := map[string]string{
-		"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web-prod", "pod-template-hash": "7d4b9c6f5d",
-		"io.kubernetes.pod.name": name, "io.kubernetes.pod.namespace": "production", "io.kubernetes.pod.uid": uid,
-	}
-	s := &cri.PodSandbox{
-		Id:        fmt.Sprintf("%064x", i+1),
-		Metadata:  &cri.PodSandboxMetadata{Name: name, Uid: uid, Namespace: "production"},
-		State:     cri.PodSandboxState_SANDBOX_READY,
-		CreatedAt: 1_790_000_000_000_000_000 + int64(i),
-		Labels:    labels, Annotations: n.annotate("example.com/pod", map[string]string{
-			"kubernetes.io/config.seen": "2026-11-28T03:04:05.000000006Z", "kubernetes.io/config.source": "api",
-		}),
+func (n *node) pod(i int) simruntime.PodSpec {
+	spec := simruntime.PodSpec{
+		UID: pleg.PodUID(fmt.Sprintf("6f1c2d3e-0000-4000-8000-%012d", i)), Namespace: "production", Name: fmt.Sprintf("web-%d-7d4b9c6f5d-x%04d", i%40, i),
+		Labels:      map[string]string{"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web-prod", "pod-template-hash": "7d4b9c6f5d"},
+		Annotations: n.annotate("example.com/pod", map[string]string{"kubernetes.io/config.seen": "2026-11-28T03:04:05.000000006Z", "kubernetes.io/config.source": "api"}),
 	}
 	if n.projection {
-		s.Annotations, s.Labels = nil, identity(labels)
+		spec.Labels = nil
 	}
-	n.bySandbox[s.Id] = s
-	return s
-}
-
-func (n *node) container(pod, index int) *cri.Container {
-	n.made++
-	s := n.sandboxes[pod]
-	name := fmt.Sprintf("container-%d", index)
-	labels := identity(s.Labels)
-	labels["io.kubernetes.container.name"] = name
-	image := "sha256:" + strings.Repeat("5e", 32)
-	c := &cri.Container{
-		Id: fmt.Sprintf("%064x", 1<<40+n.made), PodSandboxId: s.Id,
-		Metadata: &cri.ContainerMetadata{Name: name},
-		Image:    &cri.ImageSpec{Image: image, UserSpecifiedImage: "registry.example.com/team/web:v1.2.3"},
-		ImageRef: image, ImageId: image,
-		State:     cri.ContainerState_CONTAINER_RUNNING,
-		CreatedAt: 1_790_000_001_000_000_000 + int64(n.made),
-		Labels:    labels, Annotations: n.annotate("example.com/container", map[string]string{
-			"io.kubernetes.container.hash": "5a1b2c3d", "io.kubernetes.container.restartCount": "0",
-			"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
-			"io.kubernetes.pod.terminationGracePeriod": "30",
-			"io.kubernetes.container.ports":            `[{"name":"http","containerPort":8080,"protocol":"TCP"}]`,
-		}),
+	for j := range n.containers {
+		spec.Containers = append(spec.Containers, pleg.ContainerStatus{
+			Name: fmt.Sprintf("container-%d", j), Image: "registry.example.com/team/web:v1.2.3",
+			Annotations: n.annotate("example.com/container", map[string]string{
+				"io.kubernetes.container.hash": "5a1b2c3d", "io.kubernetes.container.restartCount": "0",
+				"io.kubernetes.container.terminationMessagePath": "/dev/termination-log", "io.kubernetes.container.terminationMessagePolicy": "File",
+				"io.kubernetes.pod.terminationGracePeriod": "30",
+				"io.kubernetes.container.ports":            `[{"name":"http","containerPort":8080,"protocol":"TCP"}]`,
+			}),
+		})
 	}
-	if n.projection {
-		c.Annotations, c.Image, c.ImageRef, c.ImageId = nil, &cri.ImageSpec{}, "", ""
-	}
-	n.byID[c.Id] = c
-	return c
-}
-
-// identity returns the labels by which the kubelet finds the pod.
-func identity(labels map[string]string) map[string]string {
-	kept := make(map[string]string)
-	for key, value := range labels {
-		if strings.HasPrefix(key, "io.kubernetes.") {
-			kept[key] = value
-		}
-	}
-	return kept
+	return spec
 }
 
 // annotate adds annotations of 400 bytes, until they reach the size.
@@ -127,98 +83,67 @@ func (n *node) annotate(prefix string, m map[string]string) map[string]string {
 	return m
 }
 
-// list returns all items. With churn, it first replaces the next containers.
-func (n *node) list() ([]*cri.PodSandbox, []*cri.Container) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return append([]*cri.PodSandbox(nil), n.sandboxes...), append([]*cri.Container(nil), n.all...)
-}
-
 // change replaces a container of a hundredth of the pods.
 func (n *node) change() {
-	n.mu.Lock()
-	defer n.mu.Unlock()
 	if !n.churn {
 		return
 	}
-	for range max(1, n.pods/100) {
-		pod := n.next % n.pods
-		at := pod*n.containers + n.next/n.pods%n.containers
-		delete(n.byID, n.all[at].Id)
-		n.all[at] = n.container(pod, at%n.containers)
-		n.next++
-	}
-}
-
-// Version implements the CRI.
-func (n *node) Version(context.Context, *cri.VersionRequest) (*cri.VersionResponse, error) {
-	return &cri.VersionResponse{Version: "0.1.0", RuntimeName: "relistcost", RuntimeVersion: "1.0.0", RuntimeApiVersion: "v1"}, nil
+	pods := n.runtime.Pods()
+	n.runtime.Update(func(s *simruntime.State) {
+		for range max(1, n.pods/100) {
+			pod := s.Pod(pods[n.next%n.pods].UID)
+			if _, err := s.RestartContainer(pod.Containers[len(pod.Containers)-1].ID); err != nil { // the oldest
+				panic(err)
+			}
+			_ = s.PruneDead(pod.UID) // it is there
+			n.next++
+		}
+	})
 }
 
 // ListPodSandbox implements the CRI. It begins each relist.
-func (n *node) ListPodSandbox(context.Context, *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
+func (n *node) ListPodSandbox(ctx context.Context, _ *cri.ListPodSandboxRequest) (*cri.ListPodSandboxResponse, error) {
 	n.change()
-	sandboxes, _ := n.list()
-	return &cri.ListPodSandboxResponse{Items: sandboxes}, nil
+	ready := &cri.PodSandboxFilter{State: &cri.PodSandboxStateValue{}} // all are; with a filter the answer consists of messages
+	resp, err := n.RuntimeServiceServer.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{Filter: ready})
+	for i, s := range resp.GetItems() {
+		if n.projection {
+			resp.Items[i] = &cri.PodSandbox{Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels}
+		}
+	}
+	return resp, err
 }
 
 // ListContainers implements the CRI.
-func (n *node) ListContainers(context.Context, *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
-	_, containers := n.list()
-	return &cri.ListContainersResponse{Containers: containers}, nil
+func (n *node) ListContainers(ctx context.Context, _ *cri.ListContainersRequest) (*cri.ListContainersResponse, error) {
+	running := &cri.ContainerFilter{State: &cri.ContainerStateValue{State: cri.ContainerState_CONTAINER_RUNNING}}
+	resp, err := n.RuntimeServiceServer.ListContainers(ctx, &cri.ListContainersRequest{Filter: running})
+	for i, c := range resp.GetContainers() {
+		if n.projection {
+			resp.Containers[i] = &cri.Container{Id: c.Id, PodSandboxId: c.PodSandboxId, Metadata: c.Metadata, Image: &cri.ImageSpec{}, State: c.State, CreatedAt: c.CreatedAt, Labels: c.Labels}
+		}
+	}
+	return resp, err
 }
 
 // StreamPodSandboxes implements the CRI.
 func (n *node) StreamPodSandboxes(_ *cri.StreamPodSandboxesRequest, stream cri.RuntimeService_StreamPodSandboxesServer) error {
-	n.change()
-	sandboxes, _ := n.list()
-	for len(sandboxes) > 0 {
-		size := min(portion, len(sandboxes))
-		if err := stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: sandboxes[:size]}); err != nil {
-			return err
+	list, err := n.ListPodSandbox(stream.Context(), nil)
+	for items := range slices.Chunk(list.GetItems(), portion) {
+		if err == nil {
+			err = stream.Send(&cri.StreamPodSandboxesResponse{PodSandboxes: items})
 		}
-		sandboxes = sandboxes[size:]
 	}
-	return nil
+	return err
 }
 
 // StreamContainers implements the CRI.
 func (n *node) StreamContainers(_ *cri.StreamContainersRequest, stream cri.RuntimeService_StreamContainersServer) error {
-	_, containers := n.list()
-	for len(containers) > 0 {
-		size := min(portion, len(containers))
-		if err := stream.Send(&cri.StreamContainersResponse{Containers: containers[:size]}); err != nil {
-			return err
+	list, err := n.ListContainers(stream.Context(), nil)
+	for items := range slices.Chunk(list.GetContainers(), portion) {
+		if err == nil {
+			err = stream.Send(&cri.StreamContainersResponse{Containers: items})
 		}
-		containers = containers[size:]
 	}
-	return nil
-}
-
-// PodSandboxStatus implements the CRI.
-func (n *node) PodSandboxStatus(_ context.Context, r *cri.PodSandboxStatusRequest) (*cri.PodSandboxStatusResponse, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	s := n.bySandbox[r.PodSandboxId]
-	if s == nil {
-		return nil, status.Error(codes.NotFound, "no such sandbox")
-	}
-	return &cri.PodSandboxStatusResponse{Status: &cri.PodSandboxStatus{
-		Id: s.Id, Metadata: s.Metadata, State: s.State, CreatedAt: s.CreatedAt, Labels: s.Labels, Annotations: s.Annotations,
-		Network: &cri.PodSandboxNetworkStatus{Ip: "10.0.0.1"},
-	}}, nil
-}
-
-// ContainerStatus implements the CRI.
-func (n *node) ContainerStatus(_ context.Context, r *cri.ContainerStatusRequest) (*cri.ContainerStatusResponse, error) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	c := n.byID[r.ContainerId]
-	if c == nil {
-		return nil, status.Error(codes.NotFound, "no such container")
-	}
-	return &cri.ContainerStatusResponse{Status: &cri.ContainerStatus{
-		Id: c.Id, Metadata: c.Metadata, State: c.State, CreatedAt: c.CreatedAt, StartedAt: c.CreatedAt,
-		Image: &cri.ImageSpec{Image: "registry.example.com/team/web:v1.2.3"}, ImageRef: "sha256:5e", Labels: c.Labels, Annotations: c.Annotations,
-	}}, nil
+	return err
 }

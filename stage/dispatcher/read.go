@@ -115,7 +115,7 @@ func (s *Subscription) wants(e *entry) bool {
 }
 
 // fallenOut asks for the present state, because the log has moved past the position. If no more
-// events come, the subscriber only gets the Gap.
+// events come, the subscriber only gets the Gap, and no mark after it.
 func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	if !s.reader.seen.stopped && s.d.callers.Put(s) {
 		s.reader.placed = false
@@ -123,6 +123,7 @@ func (s *Subscription) fallenOut(at uint64) (ev pleg.Event, ok bool) {
 	}
 	ev = s.stopped(at)
 	s.at.Store(ev.Seq)
+	s.reader.syncing, s.reader.mark = false, s.reader.seen.mark
 	return ev, true
 }
 

@@ -248,7 +248,7 @@ func malforms(call string) []simruntime.Malform {
 // kind returns the kind of a fault: the worst that happens to a call.
 func kind(f simruntime.Fault) string {
 	switch {
-	case f.Malform != 0:
+	case f.Malform != "":
 		return malformed
 	case f.Hang:
 		return hanging
@@ -287,7 +287,7 @@ func (r row) name() string {
 	case failing:
 		return "error=" + r.Code.String()
 	case malformed:
-		return "malform=" + r.Malform.String()
+		return "malform=" + string(r.Malform)
 	default:
 		return kind
 	}

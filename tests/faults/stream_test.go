@@ -29,9 +29,8 @@ func lists(t *testing.T, h *kit.Simulation) float64 {
 
 type streamFault struct {
 	name   string
-	faults simruntime.EventFaults
+	fault  simruntime.Fault // of GetContainerEvents
 	linger time.Duration
-	breaks int // after how many events each stream breaks
 	// all: every event arrives in the end, and no list of all pods is needed for it.
 	all bool
 	// lossy: lists of all pods find the changes that no event announced.
@@ -43,17 +42,17 @@ type streamFault struct {
 
 var streamFaults = []streamFault{
 	{name: "none", all: true},
-	{name: "loss", faults: simruntime.EventFaults{Loss: 0.5}, lossy: true},
-	{name: "all lost", faults: simruntime.EventFaults{Loss: 1}, lossy: true},
+	{name: "loss", fault: simruntime.Fault{Loss: 0.5}, lossy: true},
+	{name: "all lost", fault: simruntime.Fault{Loss: 1}, lossy: true},
 	// A list may overtake late events and hide that a container ran only for a while.
-	{name: "delayed", faults: simruntime.EventFaults{Delay: 700 * time.Millisecond}},
+	{name: "delayed", fault: simruntime.Fault{Latency: 700 * time.Millisecond}},
 	// As CRI-O does if some client does not read.
-	{name: "delayed by a minute", faults: simruntime.EventFaults{Delay: time.Minute}, lossy: true, actions: 1000, drops: true},
-	{name: "breaks", breaks: 40, drops: true},
+	{name: "delayed by a minute", fault: simruntime.Fault{Latency: time.Minute}, lossy: true, actions: 1000, drops: true},
+	{name: "breaks", fault: simruntime.Fault{Messages: 40, Code: codes.Unavailable}, drops: true},
 	{name: "sandboxes linger", linger: 4 * time.Millisecond, all: true},
 	{
-		name: "all at once", linger: 4 * time.Millisecond, breaks: 200, drops: true,
-		faults: simruntime.EventFaults{Loss: 0.1, Delay: 30 * time.Millisecond},
+		name: "all at once", linger: 4 * time.Millisecond, drops: true,
+		fault: simruntime.Fault{Loss: 0.1, Latency: 30 * time.Millisecond, Messages: 200, Code: codes.Unavailable},
 	},
 }
 
@@ -71,8 +70,8 @@ func TestEventStreamFaultsCostNoTruth(t *testing.T) {
 }
 
 func (tt streamFault) run(t *testing.T, seed uint64) {
-	node, err := simruntime.New(simruntime.Options{Seed: seed, DeletedLinger: tt.linger})
-	kit.Must(t, err)
+	tt.fault.RPC = "GetContainerEvents"
+	node := simruntime.New(simruntime.Options{Seed: seed, DeletedLinger: tt.linger, Faults: []simruntime.Fault{tt.fault}})
 	h := kit.Simulate(t, node, pipeline.Options{Events: pipeline.EventsAuto, RelistPeriodWithEvents: periodWithEvents}, cri.Options{})
 	time.Sleep(2 * time.Second) // the stream is up
 	listed := func() int64 { return node.Stats().RPCs["ListContainers"].Calls }
@@ -80,20 +79,14 @@ func (tt streamFault) run(t *testing.T, seed uint64) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	before, found := lists(t, h), kit.Metric(t, h.Metrics, "pleg_changes_total", "all")
-	node.SetEventFaults(tt.faults)
-	if tt.breaks > 0 {
-		_, err := node.Inject(simruntime.Fault{RPC: "GetContainerEvents", Messages: tt.breaks, Code: codes.Unavailable})
-		kit.Must(t, err)
-		node.BreakEvents() // a stream meets the fault when it is opened
-	}
 	h.Churn(seed, max(tt.actions, 200))
 	time.Sleep(2*periodWithEvents + 10*time.Second)
 	late := kit.Metric(t, h.Metrics, "pleg_changes_total", "all") - found
 	if tt.lossy && late == 0 || tt.all && late > 0 {
 		t.Errorf("lists of all pods found %v changes; the stream is lossy: %t", late, tt.lossy)
 	}
-	if broke := kit.Metric(t, h.Metrics, "pleg_event_stream_breaks_total"); (broke > 1) != (tt.breaks > 0) {
-		t.Errorf("%v streams broke, want more than the first: %t", broke, tt.breaks > 0)
+	if broke := kit.Metric(t, h.Metrics, "pleg_event_stream_breaks_total"); (broke > 0) != (tt.fault.Messages > 0) {
+		t.Errorf("%v streams broke, want some: %t", broke, tt.fault.Messages > 0)
 	}
 	if dropped := h.Node.Stats().DroppedEvents; (dropped > 0) != tt.drops {
 		t.Errorf("the runtime dropped %d events, want some: %t", dropped, tt.drops)

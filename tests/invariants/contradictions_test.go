@@ -89,7 +89,7 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
-// Two containers of a pod are one pod that differs.
+// Two containers of a pod are one pod that differs, until it is gone.
 func TestContradictionsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})
@@ -99,6 +99,11 @@ func TestContradictionsOfOnePod(t *testing.T) {
 		kit.Relist(20)
 		if f := verdict.Of(p.Look()).Findings; len(f) != 1 || f[0].Subject != "ns/name-p" || f[0].Pods != 1 {
 			t.Errorf("findings %+v, want one of one pod", f)
+		}
+		p.Runtime.Remove("p")
+		kit.Relist(1)
+		if left := p.Look().Contradictions; len(left) > 0 {
+			t.Errorf("contradictions of a pod that is gone: %+v", left)
 		}
 	})
 }

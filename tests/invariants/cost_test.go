@@ -30,8 +30,7 @@ func TestChangeCostsWhatChanged(t *testing.T) {
 	} {
 		for _, containers := range []int{1, 20} {
 			kit.Bubble(t, fmt.Sprintf("%s, %d containers", tt.name, containers), func(t *testing.T) {
-				node, err := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: tt.carries})
-				kit.Must(t, err)
+				node := simruntime.New(simruntime.Options{Seed: 1, StatusesInSandbox: tt.carries})
 				s := kit.Simulate(t, node, pipeline.Options{Events: tt.events}, cri.Options{})
 				pods := s.Populate(simruntime.Population{Pods: 5, Containers: containers})
 				var changes atomic.Int64
@@ -56,16 +55,16 @@ func TestChangeCostsWhatChanged(t *testing.T) {
 				lives := make([]pleg.ContainerID, len(pods)) // the newest container of each pod
 				busy := calls(func(n int) {
 					of := n % len(pods)
-					node.Update(func(tx *simruntime.Txn) {
+					node.Update(func(s *simruntime.State) {
 						switch id := lives[of]; n / len(pods) % 3 {
 						case 0:
-							c, err := tx.AddContainer(pods[of].UID, pleg.ContainerStatus{Name: "job", Attempt: uint32(n)})
+							c, err := s.AddContainer(pods[of].UID, pleg.ContainerStatus{Name: "job", Attempt: uint32(n)})
 							kit.Must(t, err)
 							lives[of] = c.ID
 						case 1:
-							kit.Must(t, tx.ExitContainer(id, 3, ""))
+							kit.Must(t, s.ExitContainer(id, 3, ""))
 						case 2:
-							kit.Must(t, tx.RemoveContainer(id))
+							kit.Must(t, s.RemoveContainer(id))
 						}
 					})
 				}) - idle

@@ -7,27 +7,8 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
-	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
-
-// A contradiction ends with its pod.
-func TestContradictionOfAPodThatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := kit.New(t, pipeline.Options{})
-		p.Runtime.Set("p", "a=exited /s=running")
-		p.Runtime.SetStatus("p", plegtest.Status(plegtest.Pod("p", "a=running /s=running")))
-		p.StartBetweenLists(t)
-		kit.Relist(4)
-		for pods := 1; pods >= 0; pods-- {
-			if got := p.Look().Contradictions; len(got) != pods {
-				t.Errorf("contradictions %+v of %d pods", got, pods)
-			}
-			p.Runtime.Remove("p")
-			kit.Relist(1)
-		}
-	})
-}
 
 // An inspection that has reached its deadline has failed, also if a request comes before its call returns.
 func TestRequestAfterTheDeadline(t *testing.T) {

@@ -135,8 +135,8 @@ func TestVerdictOfAShortThreshold(t *testing.T) {
 	})
 }
 
-// An empty status means that the pod is gone. A running pod is never delivered with one, also if
-// its inspections fail and the cache contains the error.
+// An empty status means that the pod is gone. A pod whose inspections fail or hang is delivered with the last
+// good one, replayed or from the log.
 func TestEmptyStatusMeansGone(t *testing.T) {
 	for name, fault := range map[string]plegtest.Fault{"fails": plegtest.Fail(errShim), "hangs": plegtest.Hang, "fails late": func(context.Context) error {
 		time.Sleep(2 * time.Second)
@@ -151,14 +151,23 @@ func TestEmptyStatusMeansGone(t *testing.T) {
 				p.Runtime.Set("a", []string{"c=running d=running", "c=running"}[round%2])
 				p.RequestReinspect("a")
 				kit.Relist(3)
-				sub, err := p.Subscribe(pleg.SubscribeOptions{Replay: true, Statuses: true})
-				kit.Must(t, err)
-				for _, ev := range kit.Read(t, sub) {
-					if ev.PodUID == "a" && (ev.Status == nil || ev.Status.Container("c") == nil) {
-						t.Fatalf("round %d: %s comes with %+v, and the pod runs", round, ev.Type, ev.Status)
+				for _, o := range []pleg.SubscribeOptions{{Replay: true, Statuses: true}, {Since: time.Unix(1, 0), Statuses: true}} {
+					sub, err := p.Subscribe(o)
+					kit.Must(t, err)
+					for _, ev := range kit.Read(t, sub) {
+						if ev.PodUID == "a" && (ev.Status == nil || ev.Status.Container("c") == nil) {
+							t.Fatalf("round %d: %s comes with %+v, and the pod runs", round, ev.Type, ev.Status)
+						}
 					}
+					sub.Close()
 				}
-				sub.Close()
+			}
+			p.Runtime.Remove("a")
+			sub, err := p.Subscribe(pleg.SubscribeOptions{Statuses: true})
+			kit.Must(t, err)
+			kit.Relist(2)
+			if got := kit.Read(t, sub); len(got) == 0 || got[0].Status == nil || len(got[0].Status.Containers) > 0 {
+				t.Errorf("%+v, want events of the removed pod with an empty status", got)
 			}
 		})
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -308,38 +307,6 @@ func TestEventsModes(t *testing.T) {
 	}
 }
 
-// A pod whose inspection hangs or fails keeps the last good status in the events of subscribers: an
-// empty one would mean that the pod is gone.
-func TestStatusesAreTheLastGoodOnes(t *testing.T) {
-	for name, fault := range map[string]plegtest.Fault{"hangs": plegtest.Hang, "fails": plegtest.Fail(errors.New("no shim"))} {
-		kit.Bubble(t, name, func(t *testing.T) {
-			r := kit.New(t, pipeline.Options{})
-			r.Runtime.Set("a", "c=running")
-			r.StartBetweenLists(t)
-			r.Runtime.SetPodFault("a", fault)
-			r.Runtime.Set("a", "c=exited")
-			kit.Relist(2)
-			for from, o := range map[string]pleg.SubscribeOptions{"replay": {Replay: true}, "log": {Since: time.Unix(1, 0)}} {
-				o.Statuses = true
-				sub, err := r.Subscribe(o)
-				kit.Must(t, err)
-				got := kit.Read(t, sub)
-				if len(got) == 0 || got[0].PodUID != "a" || got[0].Status == nil || got[0].Status.Container("c") == nil {
-					t.Errorf("%s: %+v, want an event with the status of container c", from, got)
-				}
-			}
-			r.Runtime.Remove("a")
-			r.Runtime.SetPodFault("a", nil)
-			sub, err := r.Subscribe(pleg.SubscribeOptions{Statuses: true})
-			kit.Must(t, err)
-			kit.Relist(2)
-			if got := kit.Read(t, sub); len(got) == 0 || got[0].Status == nil || len(got[0].Status.Containers) > 0 {
-				t.Errorf("%+v, want events of the removed pod with an empty status", got)
-			}
-		})
-	}
-}
-
 // One pod may hang for ever: the time counts from when a second one waits.
 func TestHealthyWhileASecondPodWaitsForSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -399,31 +366,5 @@ func TestWatchLeaves(t *testing.T) {
 		}
 		synctest.Wait()
 		kit.RequireMetric(t, r.Metrics, 0, "pleg_subscribers")
-	})
-}
-
-// slowLog takes a while for each record.
-type slowLog struct{ slog.Handler }
-
-func (l slowLog) Handle(ctx context.Context, r slog.Record) error {
-	time.Sleep(100 * time.Millisecond)
-	return l.Handler.Handle(ctx, r)
-}
-
-// All records are in the log once Run has returned. A subscriber that does not read is named.
-func TestLog(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log kit.Log
-		r := kit.New(t, pipeline.Options{Logger: slog.New(slowLog{log.Logger().Handler()})})
-		_, err := r.Subscribe(pleg.SubscribeOptions{Name: "sleeper"})
-		kit.Must(t, err)
-		r.Runtime.Set("a", "c=running")
-		r.Start(t)
-		time.Sleep(61 * time.Second)
-		log.RequireLines(t, 1, "subscriber=sleeper")
-		r.Runtime.SetListFault(plegtest.Fail(errors.New("list failed")))
-		time.Sleep(3 * time.Second / 2)
-		kit.Must(t, r.Stop())
-		log.RequireLines(t, 1, "relist failed")
 	})
 }

@@ -172,6 +172,7 @@ var kept = map[string]stream{
 		slices.Concat(replay(1, 2), []pleg.Event{synced(2)}, numbers(3, 4), []pleg.Event{synced(4)}, numbers(5)),
 	},
 	"replayed as corrected": {corrects(true), slices.Concat(replay(2, 6), []pleg.Event{synced(7)})},
+	"corrected after it":    {corrects(true), slices.Concat(replay(2), with(replay(6)[0], func(ev *pleg.Event) { ev.ExitCode = nil }), []pleg.Event{synced(7)})},
 	"the runtime lies":      {func(s *promises.Stream) { s.Lies, s.History = true, promises.NewHistory() }, numbers(1, 2)},
 	"unknown between":       {func(s *promises.Stream) { s.Repeats = true }, slices.Concat(numbers(1), []pleg.Event{event(7, started, "p", "c")})},
 }

@@ -37,7 +37,7 @@ func (s *Stream) gaps() error {
 		switch {
 		case ev.Type != pleg.Gap || ev.Reason == pleg.Stopped:
 		case ev.Reason == pleg.OtherEpoch && i == 0 && ev.Missed == 0 && (s.After.Epoch != s.Epoch || s.After.Seq > ev.Seq) && s.After.Epoch != "":
-		case ev.Reason == pleg.HistoryTooShort && s.Kept > 0 && ev.Missed > s.Kept && (i > 0 || s.After.Epoch == "" || ev.Missed == ev.Seq-s.After.Seq):
+		case ev.Reason == pleg.HistoryTooShort && s.Kept > 0 && ev.Missed > s.Kept && (i > 0 || s.After.Epoch == "" || ev.Missed <= ev.Seq-s.After.Seq):
 		default:
 			return fmt.Errorf("event %d, after %s, is a Gap because of %q at %d with %d missed", i, s.After, ev.Reason, ev.Seq, ev.Missed)
 		}

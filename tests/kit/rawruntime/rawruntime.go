@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -92,30 +93,15 @@ func (r service) ListPodSandbox(_ context.Context, req *runtimeapi.ListPodSandbo
 	} else {
 		r.One.Add(1)
 	}
-	items := slices.DeleteFunc(matching(r.Sandboxes, filter.GetLabelSelector()), func(s *runtimeapi.PodSandbox) bool {
-		return filter.GetId() != "" && s.GetId() != filter.GetId() || filter.GetState() != nil && s.GetState() != filter.GetState().GetState()
-	})
-	return &runtimeapi.ListPodSandboxResponse{Items: items}, nil
+	return &runtimeapi.ListPodSandboxResponse{Items: matching(r.Sandboxes, filter, simruntime.SandboxMatches)}, nil
 }
 
 func (r service) ListContainers(_ context.Context, req *runtimeapi.ListContainersRequest) (*runtimeapi.ListContainersResponse, error) {
-	filter := req.GetFilter()
-	containers := slices.DeleteFunc(matching(r.Containers, filter.GetLabelSelector()), func(c *runtimeapi.Container) bool {
-		return filter.GetId() != "" && c.GetId() != filter.GetId() || filter.GetState() != nil && c.GetState() != filter.GetState().GetState() ||
-			filter.GetPodSandboxId() != "" && c.GetPodSandboxId() != filter.GetPodSandboxId()
-	})
-	return &runtimeapi.ListContainersResponse{Containers: containers}, nil
+	return &runtimeapi.ListContainersResponse{Containers: matching(r.Containers, req.GetFilter(), simruntime.ContainerMatches)}, nil
 }
 
-func matching[E interface{ GetLabels() map[string]string }](items []E, labels map[string]string) []E {
-	return slices.DeleteFunc(slices.Clone(items), func(e E) bool {
-		for k, v := range labels {
-			if e.GetLabels()[k] != v {
-				return true
-			}
-		}
-		return false
-	})
+func matching[E, F any](items []E, filter F, matches func(F, E) bool) []E {
+	return slices.DeleteFunc(slices.Clone(items), func(e E) bool { return !matches(filter, e) })
 }
 
 func (r service) PodSandboxStatus(_ context.Context, req *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {

@@ -91,16 +91,14 @@ func newNode(t *testing.T, pods int, flags ...string) *node {
 // newClosedNode starts a node without opening its page.
 func newClosedNode(t *testing.T, pods int, flags ...string) *node {
 	t.Helper()
-	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	kit.Must(t, err)
+	rt := simruntime.New(simruntime.Options{Seed: 1})
 	return serveNode(t, rt, simruntime.Population{Pods: pods, Containers: 1}, append([]string{"--events", "auto"}, flags...)...)
 }
 
 // serveNode starts a daemon on a runtime with these pods.
 func serveNode(t *testing.T, rt *simruntime.Runtime, pods simruntime.Population, flags ...string) *node {
 	t.Helper()
-	_, err := rt.Populate(pods)
-	kit.Must(t, err)
+	rt.Populate(pods)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan struct{})
 	n := &node{T: t, runtime: rt, flags: flags, dir: process.Dir(t), stopRuntime: func() { cancel(); <-ended }}

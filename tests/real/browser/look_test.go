@@ -23,10 +23,8 @@ func TestFeedBeginsWithTheHistory(t *testing.T) {
 
 // TestLoadingUntilSynced opens the page while the first list hangs.
 func TestLoadingUntilSynced(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	kit.Must(t, err)
-	_, err = rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", Hang: true})
-	kit.Must(t, err)
+	rt := simruntime.New(simruntime.Options{Seed: 1})
+	rt.Inject(simruntime.Fault{RPC: "ListPodSandbox", Hang: true})
 	n := serveNode(t, rt, simruntime.Population{Pods: 5, Containers: 1})
 	n.open(n.address())
 	n.wait(live)
@@ -99,8 +97,7 @@ func TestUnfetchedPodIsNotShown(t *testing.T) {
 // TestStatesAreFilters ends one of the two containers of a pod, which is then neither ready nor
 // green, and clicks the chip of its state twice.
 func TestStatesAreFilters(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{Seed: 1})
-	kit.Must(t, err)
+	rt := simruntime.New(simruntime.Options{Seed: 1})
 	n := serveNode(t, rt, simruntime.Population{Pods: 10, Containers: 2}, "--events", "auto")
 	n.open(n.address())
 	n.wait(`document.getElementById("count").textContent === "10"`)

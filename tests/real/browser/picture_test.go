@@ -36,7 +36,7 @@ type scene struct {
 // hang makes the inspection of the pod to keep hang.
 func (n *node) hang() {
 	bad := n.runtime.Pod(n.keep)
-	_, _ = n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: bad.UID, Hang: true})
+	n.runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: bad.UID, Hang: true})
 	for _, c := range bad.Containers {
 		_, _ = n.runtime.RestartContainer(c.ID)
 	}
@@ -63,8 +63,7 @@ func TestPictures(t *testing.T) {
 }
 
 func (s scene) test(t *testing.T) {
-	rt, err := simruntime.New(simruntime.Options{Seed: 7, Profile: simruntime.NodeProfile()})
-	kit.Must(t, err)
+	rt := simruntime.New(simruntime.Options{Seed: 7, Faults: simruntime.BusyNode()})
 	n := serveNode(t, rt, simruntime.Population{Pods: s.pods, Containers: 2})
 	if s.pods > 0 {
 		n.keep = rt.Pods()[3].UID

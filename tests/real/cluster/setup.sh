@@ -52,10 +52,10 @@ build "$PWD/../e2e/containerd" $containerd/containerd $containerd/containerd-shi
 CGO_ENABLED=0 "$go" build -trimpath -ldflags '-s -w' -o "$bin/etcd" go.etcd.io/etcd/server/v3
 CGO_ENABLED=0 "$go" build -trimpath -ldflags '-s -w' -o "$bin/nats-server" github.com/nats-io/nats-server/v2
 build "$PWD/../e2e" ./podimage
-build "$PWD/../../.." ./cmd/pleg-pipeline
+build "$PWD/../../../cmd/pleg-pipeline" .
 
-# The version of deploy/base, and the one that it is upgraded to.
+# The version of deploy/base, and the one that it is upgraded to. dist.sh needs go.work.
 for version in v0.1.0 v0.1.1; do
-	VERSION=$version ARCHS=$("$go" env GOARCH) OUT=$bin/image-$version GO=$go ../../../deploy/release/dist.sh image
+	GOWORK='' VERSION=$version ARCHS=$("$go" env GOARCH) OUT=$bin/image-$version GO=$go ../../../deploy/release/dist.sh image
 done
 "$go" test -c -o "$bin/cluster.test" .

@@ -50,38 +50,30 @@ func (f *faultFlags) validate() error {
 }
 
 // inject injects the faults. It returns the UIDs of the pods that must not change otherwise.
-func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []pleg.PodUID, err error) {
+func (f *faultFlags) inject(runtime *simruntime.Runtime) (keep []pleg.PodUID) {
 	var uid pleg.PodUID
 	if f.pod != "" {
-		if uid, err = findOrAddPod(runtime, f.pod); err != nil {
-			return nil, fmt.Errorf("--fault-pod: %w", err)
-		}
+		uid = findOrAddPod(runtime, f.pod)
 		keep = append(keep, uid)
 	}
 	for _, fault := range f.faults {
 		fault.PodUID = uid
-		if _, err := runtime.Inject(fault); err != nil {
-			return nil, err
-		}
+		runtime.Inject(fault)
 	}
-	return keep, nil
+	return keep
 }
 
-func findOrAddPod(runtime *simruntime.Runtime, name string) (uid pleg.PodUID, err error) {
+func findOrAddPod(runtime *simruntime.Runtime, name string) pleg.PodUID {
 	for _, pod := range runtime.Pods() {
 		if pod.Namespace+"/"+pod.Name == name {
-			return pod.UID, nil
+			return pod.UID
 		}
 	}
 	namespace, short, _ := strings.Cut(name, "/")
-	pod, err := runtime.AddPod(simruntime.PodSpec{
+	return runtime.AddPod(simruntime.PodSpec{
 		Namespace: namespace, Name: short, Labels: map[string]string{"app": "web"},
 		Containers: []pleg.ContainerStatus{{Name: "nginx"}},
-	})
-	if err != nil {
-		return "", err
-	}
-	return pod.UID, nil
+	}).UID
 }
 
 var faultRPCs = []string{"ContainerStatus", "GetContainerEvents", "ListContainers", "ListPodSandbox", "PodSandboxStatus", "Version"}

@@ -81,14 +81,8 @@ func (c *simulateCommand) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--socket: %w", err)
 	}
-	runtime, err := c.start(out.log)
-	if err != nil {
-		return fmt.Errorf("simulate a runtime: %w", err)
-	}
-	keep, err := c.faults.inject(runtime)
-	if err != nil {
-		return err
-	}
+	runtime := c.start(out.log)
+	keep := c.faults.inject(runtime)
 	out.say(ctx, "serving a simulated runtime (%v) on unix://%s until interrupted", &c.simulation, socket)
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return runtime.ListenAndServe(ctx, socket) })
@@ -138,13 +132,10 @@ func (s *simulation) String() string {
 	return fmt.Sprintf("%d pods, %g changes/s, seed %d", s.pods, s.churnRate, s.seed)
 }
 
-func (s *simulation) start(log *slog.Logger) (*simruntime.Runtime, error) {
-	runtime, err := simruntime.New(simruntime.Options{Seed: s.seed, Logger: log})
-	if err != nil {
-		return nil, err
-	}
-	_, err = runtime.Populate(simruntime.Population{Pods: s.pods, Containers: containersPerPod})
-	return runtime, err
+func (s *simulation) start(log *slog.Logger) *simruntime.Runtime {
+	runtime := simruntime.New(simruntime.Options{Seed: s.seed, Logger: log})
+	runtime.Populate(simruntime.Population{Pods: s.pods, Containers: containersPerPod})
+	return runtime
 }
 
 // churn changes the pods of the runtime, except the pods to keep, until ctx ends.
@@ -161,10 +152,7 @@ func (s *simulation) around(ctx context.Context, log *slog.Logger, use func(ctx 
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		log = nil // the start and stop of the runtime are of no interest
 	}
-	runtime, err := s.start(log)
-	if err != nil {
-		return fmt.Errorf("simulate a runtime: %w", err)
-	}
+	runtime := s.start(log)
 	return servePrivately(ctx, use, runtime.Serve, func(ctx context.Context, _ net.Listener) error {
 		return s.churn(ctx, runtime)
 	})

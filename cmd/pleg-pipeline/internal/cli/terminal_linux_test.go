@@ -22,8 +22,7 @@ import (
 func TestVerdictFitsTheTerminal(t *testing.T) {
 	user, terminal := openTerminal(t, 80)
 	synctest.Test(t, func(t *testing.T) {
-		node, err := simruntime.New(simruntime.Options{Seed: 1})
-		kit.Must(t, err)
+		node := simruntime.New(simruntime.Options{Seed: 1})
 		s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
 		dial := serveDaemon(t, s.Pipeline.Pipeline)
 		hangWeb(t, s)

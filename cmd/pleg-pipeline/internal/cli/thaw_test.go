@@ -17,22 +17,15 @@ import (
 func TestVerdictEndsWithTheTrouble(t *testing.T) {
 	for name, events := range map[string]pipeline.EventsMode{"lists": pipeline.EventsOff, "events": pipeline.EventsAuto} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			node, err := simruntime.New(simruntime.Options{Seed: 1})
-			kit.Must(t, err)
-			if _, err := node.Populate(simruntime.Population{Pods: 8, Containers: 1}); err != nil {
-				t.Fatal(err)
-			}
+			node := simruntime.New(simruntime.Options{Seed: 1})
+			node.Populate(simruntime.Population{Pods: 8, Containers: 1})
 			s := kit.Simulate(t, node, pipeline.Options{Events: events}, cri.Options{})
 			time.Sleep(3 * time.Second)
 			inspections := simruntime.Fault{RPC: "ContainerStatus", Hang: true}
-			if _, err := node.Inject(inspections); err != nil {
-				t.Fatal(err)
-			}
+			node.Inject(inspections)
 			node.Burst(8, simruntime.Restart)
 			time.Sleep(1500 * time.Millisecond)
-			if _, err := node.Inject(simruntime.Fault{Hang: true}); err != nil {
-				t.Fatal(err)
-			}
+			node.Inject(simruntime.Fault{Hang: true})
 			time.Sleep(20 * time.Second)
 			if v := verdict.Of(s.Look()); v.Severity != verdict.Problem {
 				t.Errorf("frozen: %s, want a problem", v.Text)

@@ -30,11 +30,8 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 			t.Run(name+", "+command, func(t *testing.T) {
 				t.Parallel()
 				synctest.Test(t, func(t *testing.T) {
-					node, err := simruntime.New(simruntime.Options{Seed: 1})
-					kit.Must(t, err)
-					if _, err := node.Inject(test.fault); err != nil {
-						t.Fatal(err)
-					}
+					node := simruntime.New(simruntime.Options{Seed: 1})
+					node.Inject(test.fault)
 					s := kit.Simulate(t, node, pipeline.Options{}, cri.Options{})
 					dial := serveDaemon(t, s.Pipeline.Pipeline)
 					time.Sleep(time.Second)

@@ -32,10 +32,8 @@ func (local) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)} }
 // read.
 func TestWhatRunsBesideThePipeline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		node, err := simruntime.New(simruntime.Options{Seed: 1})
-		kit.Must(t, err)
-		pod, err := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]pleg.ContainerStatus, 1)})
-		kit.Must(t, err)
+		node := simruntime.New(simruntime.Options{Seed: 1})
+		pod := node.AddPod(simruntime.PodSpec{Namespace: "shop", Name: "web-0", Containers: make([]pleg.ContainerStatus, 1)})
 		runtime, web, dir, out := bufconn.Listen(64<<10), bufconn.Listen(64<<10), t.TempDir(), newTranscript()
 		kit.Run(t, func(ctx context.Context) error { return node.Serve(ctx, runtime) })
 		pid := os.Getpid() // a process that the kernel can follow

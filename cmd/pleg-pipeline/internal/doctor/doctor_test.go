@@ -52,27 +52,6 @@ func serve(t *testing.T, rt *simruntime.Runtime) doctor.Options {
 	return options("unix:///in-memory", to)
 }
 
-func simulate(t *testing.T, o simruntime.Options) *simruntime.Runtime {
-	t.Helper()
-	rt, err := simruntime.New(o)
-	kit.Must(t, err)
-	return rt
-}
-
-func populate(t *testing.T, rt *simruntime.Runtime, p simruntime.Population) []*pleg.PodStatus {
-	t.Helper()
-	pods, err := rt.Populate(p)
-	kit.Must(t, err)
-	return pods
-}
-
-func inject(t *testing.T, rt *simruntime.Runtime, f simruntime.Fault) {
-	t.Helper()
-	if _, err := rt.Inject(f); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestExamineSimulated tests causes that no fault of the command simulate makes. All pods have two
 // containers.
 func TestExamineSimulated(t *testing.T) {
@@ -85,33 +64,30 @@ func TestExamineSimulated(t *testing.T) {
 		evidence []string
 	}{
 		{"healthy", simruntime.Options{}, nil, "", "", nil},
-		{"no call takes a second", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus) {
+		{"no call takes a second", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, pods []*pleg.PodStatus) {
 			for n, d := range []time.Duration{999 * time.Millisecond, 900 * time.Millisecond} {
-				inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: d})
+				rt.Inject(simruntime.Fault{RPC: "ContainerStatus", ID: pods[7+n].Containers[1].ID, Latency: d})
 			}
 		}, "", "", nil},
-		{"every status is slow", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Latency: 1200 * time.Millisecond})
+		{"every status is slow", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
+			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Latency: 1200 * time.Millisecond})
 		}, verdict.RuntimeSlow, verdict.Warning, []string{"half of the inspections take 1.2s or longer"}},
-		{"dead containers", simruntime.Options{}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
-			populate(t, rt, simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
+		{"dead containers", simruntime.Options{}, func(_ *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
+			rt.Populate(simruntime.Population{Pods: 1, Containers: 1, Dead: 250})
 		}, verdict.DeadContainers, verdict.Warning, []string{"250 containers have exited and 0 sandboxes are not ready", ", 250"}},
 		{"a list is too large", simruntime.Options{MaxMessageBytes: 70 << 10}, func(t *testing.T, rt *simruntime.Runtime, _ []*pleg.PodStatus) {
-			populate(t, rt, simruntime.Population{Pods: 20, Containers: 1})
+			rt.Populate(simruntime.Population{Pods: 20, Containers: 1})
 			for i, text := range []string{"fat", "fatter"} {
-				pod, err := rt.AddPod(simruntime.PodSpec{
+				pod := rt.AddPod(simruntime.PodSpec{
 					Name: text, Annotations: map[string]string{"note": strings.Repeat("x", (i+1)*20<<10)}, Containers: make([]pleg.ContainerStatus, 1),
 				})
-				if err == nil {
-					err = rt.StopPod(pod.UID) // it is in another portion than the others
-				}
-				kit.Must(t, err)
+				kit.Must(t, rt.StopPod(pod.UID)) // it is in another portion than the others
 			}
 		}, verdict.ListTooLarge, verdict.Problem, []string{"the list of all pods is too large", "default/fatter ", "default/fat "}},
 	} {
 		kit.Bubble(t, test.name, func(t *testing.T) {
-			rt := simulate(t, test.options)
-			pods := populate(t, rt, simruntime.Population{Pods: 20, Containers: 2})
+			rt := simruntime.New(test.options)
+			pods := rt.Populate(simruntime.Population{Pods: 20, Containers: 2})
 			if test.breakIt != nil {
 				test.breakIt(t, rt, pods)
 			}
@@ -165,9 +141,9 @@ func check(t *testing.T, r *doctor.Report, cause verdict.Cause, severity verdict
 func TestExamineEnds(t *testing.T) {
 	for name, ends := range map[string]time.Duration{"in time": time.Hour, "interrupted": 4 * time.Second} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			rt := simulate(t, simruntime.Options{})
-			populate(t, rt, simruntime.Population{Pods: 50, Containers: 2})
-			inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", Hang: true})
+			rt := simruntime.New(simruntime.Options{})
+			rt.Populate(simruntime.Population{Pods: 50, Containers: 2})
+			rt.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
 			ctx, cancel := context.WithTimeout(t.Context(), ends)
 			defer cancel()
 			r := doctor.Examine(ctx, serve(t, rt))

@@ -35,9 +35,9 @@ func TestEveryFaultIsNamed(t *testing.T) {
 }
 
 func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
-	rt := simulate(t, simruntime.Options{})
-	populate(t, rt, simruntime.Population{Pods: 10, Containers: 1})
-	web := addPod(t, rt, "web-0", "nginx")
+	rt := simruntime.New(simruntime.Options{})
+	rt.Populate(simruntime.Population{Pods: 10, Containers: 1})
+	web := addPod(rt, "web-0", "nginx")
 	var uid pleg.PodUID
 	if ofPod {
 		uid = web.UID
@@ -53,7 +53,7 @@ func examineFaulty(t *testing.T, call, kind string, ofPod bool) {
 	}
 	f.PodUID, f.RPC = uid, call
 	o := serve(t, rt)
-	inject(t, rt, f)
+	rt.Inject(f)
 	if kind == "slow" && ofPod {
 		o.Watch = 3500 * time.Millisecond // while the call lasts
 	}

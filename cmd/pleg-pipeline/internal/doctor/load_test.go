@@ -19,14 +19,15 @@ import (
 // and a container takes 30 ms.
 func TestMeasureCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		profile := simruntime.Profile{
-			"ListPodSandbox": 4 * time.Millisecond, "ListContainers": 6 * time.Millisecond,
-			"PodSandboxStatus": 10 * time.Millisecond, "ContainerStatus": 20 * time.Millisecond,
-		}
-		rt := simulate(t, simruntime.Options{Profile: profile})
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{
+			{RPC: "ListPodSandbox", Latency: 4 * time.Millisecond},
+			{RPC: "ListContainers", Latency: 6 * time.Millisecond},
+			{RPC: "PodSandboxStatus", Latency: 10 * time.Millisecond},
+			{RPC: "ContainerStatus", Latency: 20 * time.Millisecond},
+		}})
 		rt.SetMaxConcurrent(2)
-		pods := populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
-		inject(t, rt, simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
+		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
+		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
 		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, 10*time.Second)
 		kit.Must(t, err)
 		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {
@@ -52,8 +53,8 @@ func TestMeasureCalls(t *testing.T) {
 // TestMeasureCallsKeepsWhatItHas interrupts the second round, while 4 pods are inspected at once.
 func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simulate(t, simruntime.Options{Profile: simruntime.Profile{"ContainerStatus": 100 * time.Millisecond}})
-		populate(t, rt, simruntime.Population{Pods: 8, Containers: 1})
+		rt := simruntime.New(simruntime.Options{Faults: []simruntime.Fault{{RPC: "ContainerStatus", Latency: 100 * time.Millisecond}}})
+		rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		for after, want := range map[time.Duration]int{950 * time.Millisecond: 1, 1500 * time.Millisecond: 3, 2500 * time.Millisecond: 3} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
@@ -71,11 +72,11 @@ func TestMeasureCallsKeepsWhatItHas(t *testing.T) {
 
 func TestMeasureCallsFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simulate(t, simruntime.Options{})), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
+		if _, err := doctor.MeasureCalls(t.Context(), serve(t, simruntime.New(simruntime.Options{})), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "no pods") {
 			t.Errorf("without pods: %v", err)
 		}
-		rt := simulate(t, simruntime.Options{})
-		inject(t, rt, simruntime.Fault{RPC: "ListContainers", Code: codes.Internal})
+		rt := simruntime.New(simruntime.Options{})
+		rt.Inject(simruntime.Fault{RPC: "ListContainers", Code: codes.Internal})
 		if _, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, time.Second); err == nil || !strings.Contains(err.Error(), "list containers") {
 			t.Errorf("with a list that fails: %v", err)
 		}

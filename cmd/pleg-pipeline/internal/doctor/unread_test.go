@@ -34,8 +34,8 @@ func TestClientDoesNotRead(t *testing.T) {
 		"another": {9, "PROBLEM: agent does not read", []verdict.Cause{verdict.ClientNotReading, verdict.DaemonSilent}},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			rt := simulate(t, simruntime.Options{})
-			addPod(t, rt, "web-0", "nginx")
+			rt := simruntime.New(simruntime.Options{})
+			addPod(rt, "web-0", "nginx")
 			o := serve(t, rt)
 			o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
 			o.Host.Sockets = func() ([]host.Socket, error) {
@@ -65,8 +65,8 @@ func TestClientDoesNotRead(t *testing.T) {
 // the doctor sees its process.
 func TestDaemonKnowsTheClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simulate(t, simruntime.Options{})
-		addPod(t, rt, "web-0", "nginx")
+		rt := simruntime.New(simruntime.Options{})
+		addPod(rt, "web-0", "nginx")
 		o := serve(t, rt)
 		o.Host.Proc = fstest.MapFS{"self/stat": {}, "7/stat": {Data: []byte("7 (agent) T 1")}, "7/fd/3": {Data: []byte("socket:[70]"), Mode: fs.ModeSymlink}}
 		o.Host.Sockets = func() ([]host.Socket, error) {

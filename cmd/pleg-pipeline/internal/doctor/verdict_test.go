@@ -51,14 +51,14 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 		}, "PROBLEM: the runtime hangs since 23:59 (60s) in ListContainers"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			rt := simulate(t, simruntime.Options{})
-			web := addPod(t, rt, "web-0", "nginx")
-			addPod(t, rt, "db-0", "postgres")
+			rt := simruntime.New(simruntime.Options{})
+			web := addPod(rt, "web-0", "nginx")
+			addPod(rt, "db-0", "postgres")
 			if f := test.fault; f != nil {
 				if f == &hang || f == &slow {
 					f.PodUID = web.UID
 				}
-				inject(t, rt, *f)
+				rt.Inject(*f)
 			}
 			o := serve(t, rt)
 			if test.daemon != nil {
@@ -84,15 +84,15 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 // still a warning. The merged finding is a problem with the evidence of both.
 func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		rt := simulate(t, simruntime.Options{})
-		addPod(t, rt, "web-0", "nginx")
+		rt := simruntime.New(simruntime.Options{})
+		addPod(rt, "web-0", "nginx")
 		o := serve(t, rt)
 		client, err := cri.New(o.Endpoint, cri.Options{DialOptions: o.DialOptions})
 		kit.Must(t, err)
 		t.Cleanup(func() { _ = client.Close() })
 		p := kit.New(t, pipeline.Options{Runtime: client})
 		p.StartBetweenLists(t)
-		inject(t, rt, simruntime.Fault{Code: codes.Internal})
+		rt.Inject(simruntime.Fault{Code: codes.Internal})
 		kit.Relist(1)
 		before := verdict.Of(p.Look())
 		if before.Severity != verdict.Warning || before.Findings[0].Cause != verdict.RuntimeFails {
@@ -109,11 +109,8 @@ func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	})
 }
 
-func addPod(t *testing.T, rt *simruntime.Runtime, name, container string) *pleg.PodStatus {
-	t.Helper()
-	pod, err := rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: name, Containers: []pleg.ContainerStatus{{Name: container}}})
-	kit.Must(t, err)
-	return pod
+func addPod(rt *simruntime.Runtime, name, container string) *pleg.PodStatus {
+	return rt.AddPod(simruntime.PodSpec{Namespace: "shop", Name: name, Containers: []pleg.ContainerStatus{{Name: container}}})
 }
 
 // TestDaemonKnowsTheOutage requires one finding for one outage, with the age that the daemon

@@ -37,9 +37,9 @@ func TestIncidents(t *testing.T) {
 		runtime, log, stop := watchIncidents(t, incidents)
 		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
 			time.Sleep(quiet)
-			id := hang(t, runtime)
+			end := hang(t, runtime)
 			time.Sleep(20 * time.Second)
-			runtime.Clear(id)
+			end()
 			if files, _ := filepath.Glob(filepath.Join(dir, "incident-*")); len(files) != 8 {
 				t.Errorf("after hang %d the files are %q, want 8", n, files)
 			}
@@ -92,10 +92,9 @@ func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simr
 	}
 }
 
-func hang(t *testing.T, runtime *simruntime.Runtime) (id simruntime.FaultID) {
+func hang(t *testing.T, runtime *simruntime.Runtime) (end func()) {
 	t.Helper()
-	id, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
-	kit.Must(t, err)
+	end = runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Hang: true})
 	for _, c := range runtime.Pods()[0].Containers {
 		if c.State == pleg.StateRunning {
 			if _, err := runtime.RestartContainer(c.ID); err != nil {
@@ -104,7 +103,7 @@ func hang(t *testing.T, runtime *simruntime.Runtime) (id simruntime.FaultID) {
 			break
 		}
 	}
-	return id
+	return end
 }
 
 func writeFile(t *testing.T, path string) {

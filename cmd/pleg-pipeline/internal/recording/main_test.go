@@ -123,11 +123,8 @@ func newRuntime(
 	t *testing.T, o simruntime.Options, p simruntime.Population,
 ) (runtime *simruntime.Runtime, dial []grpc.DialOption, stop func() error) {
 	t.Helper()
-	runtime, err := simruntime.New(o)
-	kit.Must(t, err)
-	if _, err := runtime.Populate(p); err != nil {
-		t.Fatal(err)
-	}
+	runtime = simruntime.New(o)
+	runtime.Populate(p)
 	dial, stop = serving(t, runtime.Serve)
 	return runtime, dial, stop
 }

@@ -21,14 +21,12 @@ func addSecretPods(t *testing.T, runtime *simruntime.Runtime) {
 	t.Helper()
 	for i := range 3 {
 		name := fmt.Sprintf("%s-%d", secret, i)
-		if _, err := runtime.AddPod(simruntime.PodSpec{
+		runtime.AddPod(simruntime.PodSpec{
 			UID: pleg.PodUID(name + "-uid"), Name: name, Namespace: secret,
 			Labels:      map[string]string{secret + "-key": secret, "app": secret, "container.kubernetes.io/" + secret: "x"},
 			Annotations: map[string]string{secret + "-key": secret, "kubernetes.io/config.source": secret},
 			Containers:  []pleg.ContainerStatus{{Name: secret, Image: "registry/" + secret + ":1"}, {Name: "other"}},
-		}); err != nil {
-			t.Fatal(err)
-		}
+		})
 	}
 }
 
@@ -38,12 +36,10 @@ func TestRedactedReplayEqualsExceptTexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var forbidden []string
 		s := scenario{
-			pods: 10, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), DualStack: true},
+			pods: 10, simulated: simruntime.Options{Seed: 5, Faults: simruntime.BusyNode(), DualStack: true},
 			play: func(t *testing.T, runtime *simruntime.Runtime) {
 				addSecretPods(t, runtime)
-				if _, err := runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Times: 1, Message: secret}); err != nil {
-					t.Fatal(err)
-				}
+				runtime.Inject(simruntime.Fault{RPC: "ContainerStatus", Code: 14, Times: 1, Message: secret})
 				churn(8, 60)(t, runtime)
 				time.Sleep(10 * time.Second)
 				forbidden = append(texts(runtime), secret)

@@ -53,7 +53,7 @@ func TestReplayEqualsRecordedRun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				test.simulated = simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile(), StatusesInSandbox: test.inSandbox}
+				test.simulated = simruntime.Options{Seed: 5, Faults: simruntime.BusyNode(), StatusesInSandbox: test.inSandbox}
 				want, data := test.record(t)
 				if pending := strings.Contains(string(data), `"pending":true`); test.hung && !pending {
 					t.Error("nothing is pending in the recording")
@@ -79,7 +79,7 @@ func TestReplaysOfOneRecordingAreEqual(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		want, data := scenario{
-			pods: 12, simulated: simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, play: churn(8, 60),
+			pods: 12, simulated: simruntime.Options{Seed: 5, Faults: simruntime.BusyNode()}, play: churn(8, 60),
 		}.record(t)
 		if want.total < 100 {
 			t.Fatalf("only %d events were recorded, which proves nothing", want.total)
@@ -131,16 +131,16 @@ func forgetErrors(want, got observed) {
 // churnUnder changes the runtime while some calls fail, and then lets it recover.
 func churnUnder(f simruntime.Fault) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
-		id, err := runtime.Inject(f)
-		kit.Must(t, err)
+		end := runtime.Inject(f)
 		churn(8, 60)(t, runtime)
-		runtime.Clear(id)
+		end()
 		time.Sleep(20 * time.Second)
 	}
 }
 
 func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
-	runtime.SetEventFaults(simruntime.EventFaults{Loss: 0.2})
+	runtime.Inject(simruntime.Fault{RPC: "GetContainerEvents", Loss: 0.2})
+	runtime.BreakEvents() // a stream meets the fault when it is opened
 	churn(5, 80)(t, runtime)
 	time.Sleep(11 * time.Second) // until a list has shown the rest
 }
@@ -148,9 +148,7 @@ func churnUntilList(t *testing.T, runtime *simruntime.Runtime) {
 func churnUntilHung(rpc string) func(*testing.T, *simruntime.Runtime) {
 	return func(t *testing.T, runtime *simruntime.Runtime) {
 		churn(8, 40)(t, runtime)
-		if _, err := runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true}); err != nil {
-			t.Fatal(err)
-		}
+		runtime.Inject(simruntime.Fault{RPC: rpc, Hang: true})
 		if rpc == "ContainerStatus" {
 			kit.Must(t, runtime.Churn(t.Context(), simruntime.ChurnOptions{Seed: 9, Rate: 8, Actions: 40}))
 			time.Sleep(5 * time.Second)
@@ -177,7 +175,7 @@ func TestWindowHasTheLastMinutes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				test.simulated, test.window = simruntime.Options{Seed: 5, Profile: simruntime.NodeProfile()}, true
+				test.simulated, test.window = simruntime.Options{Seed: 5, Faults: simruntime.BusyNode()}, true
 				want, data := test.record(t)
 				r, err := recording.Read(t.Context(), bytes.NewReader(data))
 				kit.Must(t, err)
