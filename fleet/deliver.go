@@ -27,6 +27,9 @@ type progress struct {
 	// epoch and seq are of the last event that was delivered or replayed; empty before the first one, and once the node is gone.
 	epoch string
 	seq   uint64
+	// doubted is true after a message with a number that the node cannot have reached yet. After a second one its
+	// state is read again.
+	doubted bool
 	// replaying is true from the Gap of an agent until it has published the states of all pods.
 	replaying bool
 	// owes is true if a Synced of the node waits for the end of the replay of all nodes: a server that is behind must
@@ -54,6 +57,16 @@ func (p *progress) hole(m *message, previous, until uint64) *pleg.Event {
 		hole.Missed = m.Seq - 1 - p.seq
 	}
 	return &hole
+}
+
+// beyond reports whether the number of a message is one that its node cannot have reached yet: somebody else wrote
+// it. Without a hole, each event carries the next number; a Gap carries the number of the newest missing event.
+func (p *progress) beyond(m *message) bool {
+	next := p.seq
+	if m.kind == ofEvent {
+		next++
+	}
+	return m.kind != ofGap && m.Epoch != "" && m.Epoch == p.epoch && m.Seq > next
 }
 
 // previous returns the sequence number of the node's message before this one, which the agent named; 0 if it named none.
@@ -139,6 +152,13 @@ func (w *watch) deliver(ctx context.Context, raw *jetstream.RawStreamMsg, m *mes
 		return w.replayNode(ctx, node, gap, at)
 	}
 	p.last = at.message
+	if p.beyond(m) {
+		w.passOver(raw.Subject, fmt.Errorf("it has the number %d: the last one of its node is %d", m.Seq, p.seq))
+		if p.doubted = !p.doubted; p.doubted {
+			return nil
+		}
+		return w.replayNode(ctx, node, &pleg.Event{Reason: pleg.HistoryTooShort}, at)
+	}
 	switch {
 	case m.kind == ofGap:
 		return w.beginStates(node, p, m, at)

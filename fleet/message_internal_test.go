@@ -259,6 +259,36 @@ func TestHole(t *testing.T) {
 	}
 }
 
+// A message with a number that the node cannot have reached yet is from somebody else, and changes
+// nothing.
+func TestNumberBeyondTheLast(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind   kind
+		epoch  string
+		seq    uint64
+		beyond bool
+	}{
+		"the next event":                   {ofEvent, "e", 8, false},
+		"an event after it":                {ofEvent, "e", 9, true},
+		"a state":                          {ofState, "e", 7, false},
+		"a state of the future":            {ofState, "e", 8, true},
+		"an event of another epoch":        {ofEvent, "f", 900, false},
+		"a Gap of the agent's source":      {ofGap, "e", 900, false},
+		"an agent that says that it lives": {ofAgent, "", 0, false},
+	} {
+		var passed int
+		w := watch{
+			nodes: map[string]*progress{"n": {last: 20, epoch: "e", seq: 7}}, o: WatchOptions{Unreadable: func(error) { passed++ }},
+			yield: func(Event, error) bool { return true },
+		}
+		m := message{tt.kind, data{Event: pleg.Event{Epoch: tt.epoch, Seq: tt.seq, PodUID: "u"}, Pod: new(podState)}}
+		kit.Must(t, w.deliver(t.Context(), &jetstream.RawStreamMsg{Subject: podSubject("c", "n", "u")}, &m, place{message: 21}))
+		if p := w.nodes["n"]; (passed == 1) != tt.beyond || p.last != 21 || tt.beyond && p.seq != 7 {
+			t.Errorf("%s: passed over %d times, then %+v, want %+v", name, passed, p, tt)
+		}
+	}
+}
+
 // newTestWatch returns a watch that receives the states of all nodes, and the events that it delivers.
 func newTestWatch(t *testing.T) (w *watch, got *[]Event) {
 	t.Helper()
