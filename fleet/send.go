@@ -171,11 +171,13 @@ func (p *Publisher) works(ctx context.Context) {
 
 // fails notes why publishing does not work, and since when.
 func (p *Publisher) fails(err error) {
-	f := &fault{time.Now(), err.Error()}
-	if before := p.fault.Load(); before != nil {
+	f, before := &fault{time.Now(), err.Error()}, p.fault.Load()
+	if before != nil {
 		f.Since = before.Since
 	}
-	p.fault.Store(f)
+	if before == nil || *before != *f { // another fault is told at once
+		p.fault.Store(f)
+	}
 	switch code := refusal(err); {
 	case code == tooLarge, code == incompleteBatch && p.queue[0].kind == ofGap:
 		p.pods = nil // the next messages obey the present limits
