@@ -163,7 +163,7 @@ func TestEditAndScroll(t *testing.T) {
 		m := newModel(Options{})
 		m.apply(of(all...), noon)
 		m.scroll(10)
-		for _, k := range strings.Fields(test.keys) {
+		for k := range strings.FieldsSeq(test.keys) {
 			kit.Must(t, m.press(key(k), noon))
 			m.scroll(10)
 		}
