@@ -26,7 +26,7 @@ const (
 patches:
   - target: {kind: DaemonSet, name: pleg-pipeline}
     patch: |
-      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: PLEG_PIPELINE_RELIST_THRESHOLD, value: 5s}}
+      - {op: add, path: /spec/template/spec/containers/0/env/-, value: {name: PLEG_PIPELINE_INSPECTORS, value: "9"}}
 `
 	fleet = `resources: [../deploy/overlays/fleet]
 configMapGenerator: [{name: pleg-pipeline, namespace: pleg-pipeline, behavior: merge, files: [pleg-pipeline.yaml]}]
