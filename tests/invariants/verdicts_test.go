@@ -2,6 +2,7 @@ package invariants_test
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"testing"
 	"testing/synctest"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
@@ -63,6 +65,66 @@ func TestVerdictsOfRuntimes(t *testing.T) {
 			synctest.Wait()
 			if got := age.ReplaceAllString(verdict.Of(p.Look()).Text, ""); got != tc.want {
 				t.Errorf("%q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// Each trouble of a runtime is logged once when it begins, with the time of its first attempt, and once when it
+// has ended; of pods that hang one after the other, each.
+func TestTroublesOfRuntimesAreLogged(t *testing.T) {
+	for name, tc := range map[string]struct {
+		list   plegtest.Fault
+		pods   int           // so many hang, ten seconds apart
+		begins time.Duration // after the first attempt
+		want   []string      // a line each
+	}{
+		"a list hangs": {plegtest.Hang, 0, 5 * time.Second, []string{`cause="runtime hangs" since=2000-01-01T00:00:01.000Z what="the runtime hangs since 00:00`}},
+		"the runtime is stopped": {
+			plegtest.Fail(fmt.Errorf("dial: %w", pleg.ErrUnavailable)), 0, time.Second,
+			[]string{`cause="runtime stopped" since=2000-01-01T00:00:01.000Z what="the runtime is stopped since 00:00`},
+		},
+		"an inspection hangs": {nil, 1, 3 * time.Second, []string{`cause="hung container" since=2000-01-01T00:00:01.000Z what="ns/name-p0 hangs since 00:00`}},
+		"two inspections hang": {nil, 2, 3 * time.Second, []string{
+			`cause="hung container" since=2000-01-01T00:00:01.000Z what="ns/name-p0 hangs since 00:00`,
+			`cause="hung container" since=2000-01-01T00:00:11.000Z what="ns/name-p1 hangs since 00:00`,
+		}},
+	} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			var logged kit.Log
+			p := kit.New(t, pipeline.Options{Logger: logged.Logger()})
+			kit.Fill(p.Runtime, 9, "c=running")
+			p.StartBetweenLists(t)
+			first := time.Now().Add(pipeline.DefaultRelistPeriod / 2)
+			lines := func(at time.Duration, begun, ended int) {
+				t.Helper()
+				time.Sleep(time.Until(first.Add(at)))
+				logged.RequireLines(t, begun, "trouble begins")
+				logged.RequireLines(t, ended, "trouble ended")
+			}
+			p.Runtime.SetListFault(tc.list)
+			for n := range tc.pods {
+				time.Sleep(time.Until(first.Add(time.Duration(n)*10*time.Second - pipeline.DefaultRelistPeriod/2)))
+				p.Runtime.SetPodFault(kit.UIDs(9)[n], plegtest.Hang)
+				p.Runtime.Set(kit.UIDs(9)[n], "c=exited")
+				p.Runtime.Set(kit.UIDs(9)[8-n], "c=exited") // overtakes it
+				lines(time.Duration(n)*10*time.Second+tc.begins-time.Second-1, n, 0)
+			}
+			if tc.pods == 0 {
+				lines(tc.begins-time.Second-1, 0, 0)
+			}
+			lines(10*time.Minute, len(tc.want), 0)
+			p.Runtime.SetListFault(nil)
+			for n := range tc.pods {
+				p.Runtime.SetPodFault(kit.UIDs(9)[n], nil)
+				p.Runtime.Set(kit.UIDs(9)[8-n], "c=running") // overtakes the retry, so that the request ends it
+				kit.Relist(2)
+				p.RequestRelist(kit.UIDs(9)[n])
+				lines(10*time.Minute+time.Duration(n+1)*10*time.Second, len(tc.want), n+1)
+			}
+			lines(15*time.Minute, len(tc.want), len(tc.want))
+			for _, want := range tc.want {
+				logged.RequireLines(t, 1, `"trouble begins" severity=problem `+want)
 			}
 		})
 	}
