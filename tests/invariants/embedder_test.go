@@ -179,3 +179,35 @@ func TestRunNamesTheCallThatIgnoresItsContext(t *testing.T) {
 		})
 	}
 }
+
+// A list that ignores its context has failed: it is counted, logged once, and in the status.
+func TestListThatIgnoresItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, release := plegtest.New(), make(chan struct{})
+		var log kit.Log
+		r := kit.New(t, pipeline.Options{Runtime: rt, ListTimeout: 10 * time.Second, RelistThreshold: time.Minute, Logger: log.Logger()})
+		rt.Set("a", "c=running")
+		r.Start(t)
+		kit.Relist(1)
+		rt.SetListFault(plegtest.Block(release))
+		before := rt.Counts().Lists
+		time.Sleep(2 * time.Minute)
+		log.RequireLines(t, 1, "runtime call ignores its context")
+		log.RequireLines(t, 1, "relist failed")
+		s := r.Look()
+		for of, err := range map[string]error{"Relist.Err": s.Relist.Err, "Err": s.Err} {
+			if err == nil || !strings.Contains(err.Error(), "list pods: ") || !strings.Contains(err.Error(), "has not returned") {
+				t.Errorf("Status.%s = %v, want the list that has not returned", of, err)
+			}
+		}
+		if begun := rt.Counts().Lists - before; s.Relist.Failures < 5 || begun != 1 {
+			t.Errorf("%d lists failed, %d were begun; want one after the other to fail, and none to begin beside the first", s.Relist.Failures, begun)
+		}
+		rt.SetListFault(nil)
+		close(release)
+		kit.Relist(1)
+		if ok, err := r.Healthy(); !ok {
+			t.Errorf("unhealthy once the call has returned: %v", err)
+		}
+	})
+}
