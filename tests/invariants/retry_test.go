@@ -70,7 +70,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 // on an idle node, where nothing shows that retries hang. (If 100 of 110 hang, they take all slots
 // before one is overtaken: then it takes two or three minutes more.)
 func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
-	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {16, 8}, {40, 8}, {1, 1}, {16, 1}, {28, 1}} {
+	for _, tc := range []struct{ hung, inspectors int }{{1, 8}, {5, 8}, {16, 8}, {40, 8}, {1, 1}, {5, 1}, {16, 1}, {19, 1}, {28, 1}} {
 		hung := tc.hung
 		kit.Bubble(t, fmt.Sprintf("%d, %d inspectors", hung, tc.inspectors), func(t *testing.T) {
 			p, _ := startNode(t, pipeline.Options{Inspectors: tc.inspectors, RelistPeriod: 5 * time.Second}, nodePods)
@@ -93,7 +93,7 @@ func TestQuarantinedPodsAreTriedInTime(t *testing.T) {
 				})
 			}
 			kit.Fill(p.Runtime, nodePods, "c=exited")
-			time.Sleep(4 * pipeline.DefaultMaxQuarantine)
+			time.Sleep(6 * pipeline.DefaultMaxQuarantine)
 			mu.Lock()
 			defer mu.Unlock()
 			if most := pipeline.DefaultMaxQuarantine + 10*time.Second; longest > most || longest == 0 {
@@ -140,7 +140,7 @@ func TestRecoversFromAStuckRuntime(t *testing.T) {
 
 // Inspections that fail late are retried as often as the serial kubelet would.
 func TestLateFailuresRecoverSoon(t *testing.T) {
-	const ill = 10 * time.Minute
+	const ill = 20 * time.Minute
 	for _, test := range []struct {
 		pods int
 		slow time.Duration // after which an inspection fails
