@@ -79,6 +79,37 @@ func TestBeginning(t *testing.T) {
 	}
 }
 
+// A subscriber whose position is within the log misses nothing. A subscriber whose position is
+// before the log gets a Gap.
+func TestPlaceInTheLog(t *testing.T) {
+	const length = 8
+	for behind := range 2 * length {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, length, discard)
+			f.run(t)
+			f.publish("a", "Started(c)")
+			s := f.subscribe(t, pleg.SubscribeOptions{})
+			for range behind {
+				f.publish("a", "PodSync")
+			}
+			if lag := s.Lag(); lag.Events != uint64(behind) {
+				t.Errorf("the lag is %d events, want %d", lag.Events, behind)
+			}
+			want := strings.TrimSpace(strings.Repeat(" a:PodSync", behind))
+			if behind > length {
+				want = fmt.Sprintf("Gap(HistoryTooShort)*%d =a:Started(c) :Synced()", behind)
+			}
+			requireRead(t, s, want)
+			if lag := s.Lag(); lag != (pleg.Lag{}) {
+				t.Errorf("the lag is %+v after everything was read", lag)
+			}
+			if behind > length { // events in the log since a time come without a Gap
+				requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Since: at(0)}), strings.Repeat("a:PodSync ", length)+":Synced()")
+			}
+		})
+	}
+}
+
 // lives is small here; "make faults" runs more.
 var lives = flag.Int("dispatcher.lives", 5000, "how many pods live in TestThreeSpeeds")
 
@@ -333,4 +364,32 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A subscriber gets the newest mark after every earlier event, and each mark once: also if the mark
+// came before the subscriber.
+func TestBookmarks(t *testing.T) {
+	testDispatcher(t, func(t *testing.T, f *fixture) {
+		s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
+		without := f.subscribe(t, pleg.SubscribeOptions{})
+		f.mark(stage.Mark{Current: at(1)})
+		requireRead(t, s, ":Bookmark()")
+		f.mark(stage.Mark{}) // for callers only
+		requireRead(t, s, "")
+		f.publish("a", "Started(c)")
+		f.mark(stage.Mark{Current: at(2)})
+		f.publish("a", "Died(c)")
+		requireRead(t, s, "a:Started(c) :Bookmark() a:Died(c)")
+		f.publish("a", "Removed(c)")
+		f.mark(stage.Mark{Current: at(3)})
+		f.publish("b", "Started(c)")
+		f.mark(stage.Mark{Current: at(4)})
+		got, _ := read(t, s)
+		if words := wordsOf(got); words != "a:Removed(c) b:Started(c) :Bookmark()" || got[2].Seq != 4 || !got[2].ObservedAt.Equal(at(4)) {
+			t.Errorf("got %q of %v", words, got)
+		}
+		requireRead(t, without, "a:Started(c) a:Died(c) a:Removed(c) b:Started(c)")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true}), ":Bookmark()")
+		requireRead(t, f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true, Replay: true}), "=b:Started(c) :Synced() :Bookmark()")
+	})
 }

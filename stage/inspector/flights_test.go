@@ -91,11 +91,31 @@ func TestHungInspectionsTakeNoSlots(t *testing.T) {
 		want("before it hangs", 1)
 		time.Sleep(hungAfter/2 - 1)
 		want("1 ns before it hangs", 0)
-		f.requireMetric(t, "pleg_hung_inspections", 0)
 		time.Sleep(time.Nanosecond)
 		want("once it hangs", 1)
-		f.requireMetric(t, "pleg_hung_inspections", 1)
 	})
+}
+
+// An inspection that took more than half of the age of an older one does not show that the older
+// one hangs: both may wait for the same thing.
+func TestWhatIsOvertaken(t *testing.T) {
+	for name, tc := range map[string]struct {
+		second time.Duration // begins a second later and takes this long
+		want   float64
+	}{"in half of the age": {time.Second, 1}, "in more": {time.Second + 1, 0}} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{Inspectors: 2, HungAfter: hungAfter})
+			f.runtime.SetPodFault("first", plegtest.Hang)
+			f.runtime.SetPodFault("second", plegtest.Delay(tc.second))
+			f.runtime.SetPodFault("third", plegtest.Delay(5*time.Second))
+			f.inspect <- one("first")
+			time.Sleep(time.Second)
+			f.do(one("second"))
+			f.requireMetric(t, "pleg_hung_inspections", tc.want)
+			f.do(one("third")) // too slow to say anything
+			f.requireMetric(t, "pleg_hung_inspections", tc.want)
+		})
+	}
 }
 
 // If every slot is taken and nothing ends, the youngest inspection is cancelled, once in four times
@@ -197,6 +217,20 @@ func TestRetriesLeaveSlots(t *testing.T) {
 	}
 }
 
+// A retry begins as soon as any slot is free, on a busy node too.
+func TestRetryNeedsOneFreeSlot(t *testing.T) {
+	for busy, want := range map[int]bool{3: true, 4: false} {
+		testHanging(t, 4, func(t *testing.T, f *fixture) {
+			for _, uid := range uids("hung", busy) {
+				f.inspect <- one(uid)
+			}
+			if began := f.acceptsRetry(one("hung-again")); began != want {
+				t.Errorf("with %d of 4 slots taken a retry began: %v", busy, began)
+			}
+		})
+	}
+}
+
 // An error of the runtime's own is no hang, however late it comes.
 func TestLateError(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -211,4 +245,43 @@ func TestLateError(t *testing.T) {
 			}
 		})
 	}
+}
+
+// On a slow runtime more than Inspectors inspections are in flight only as long as none ends.
+func TestExtraInspectionsOnlyWhileNoneEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const inspectors = 4
+		begun, ended := 0, make(chan struct{})
+		f := newFixture(t, nil, inspector.Options{Inspectors: inspectors, HungAfter: hungAfter})
+		f.runtime.SetInspectFault(func(ctx context.Context) error {
+			select {
+			case <-ended:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+		for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+			begun++
+		}
+		for range 2 {
+			time.Sleep(hungAfter)
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+		}
+		if want := inspectors + 2; begun != want {
+			t.Fatalf("%d inspections began, want %d", begun, want)
+		}
+		for n := range 10 {
+			time.Sleep(hungAfter / 2)
+			ended <- struct{}{}
+			for f.accepts(one(pleg.PodUID(fmt.Sprint("pod-", begun)))) {
+				begun++
+			}
+			if got := f.inspector.State().InFlight; n > 0 && got != inspectors {
+				t.Errorf("%d inspections in flight after %d ended, want %d", got, n+1, inspectors)
+			}
+		}
+	})
 }
