@@ -196,8 +196,8 @@ func (r *rule) matches(rpc string, tgt target) bool {
 	return (r.PodUID == "" || r.PodUID == tgt.podUID) && (r.ID == "" || r.ID == tgt.id)
 }
 
-// happen is as in package plegtest: faults happen one after the other, and the first error is the
-// answer. The latency of an event stream is that of its events.
+// happen waits as the fault says, and returns the error that the call answers with. The latency of an event stream
+// is that of its events.
 func (r *rule) happen(ctx context.Context, rpc string) error {
 	if r.Latency > 0 && rpc != rpcEvents && backoff.Wait(ctx, r.Latency) != nil {
 		return contextError(ctx)

@@ -26,7 +26,7 @@ const socket = "/run/pleg-pipeline/pleg.sock"
 type container struct {
 	pod                    pleg.PodUID
 	podName, name          string
-	sandbox                bool
+	sandbox, found         bool // found: its first event is of the state at the start
 	started, died, removed int
 	exit                   *int32
 }
@@ -107,7 +107,7 @@ func (h *history) containers() map[pleg.ContainerID]*container {
 		}
 		c := all[ev.ContainerID]
 		if c == nil {
-			c = &container{pod: ev.PodUID, podName: ev.PodNamespace + "/" + ev.PodName, name: ev.ContainerName, sandbox: ev.Sandbox}
+			c = &container{pod: ev.PodUID, podName: ev.PodNamespace + "/" + ev.PodName, name: ev.ContainerName, sandbox: ev.Sandbox, found: ev.Replayed}
 			all[ev.ContainerID] = c
 		}
 		switch ev.Type {
@@ -139,7 +139,7 @@ func differences(tr *truth, h *history, full bool) []string {
 	for id, c := range containers {
 		p := tr.pods[c.pod]
 		switch {
-		case p == nil && c.removed > 0: // it was deleted just before the watch began
+		case p == nil && c.found && c.removed > 0: // it was deleted just before the watch began
 			continue
 		case p == nil:
 			diffs = append(diffs, fmt.Sprintf("%s has events and is not in the watch", c.podName))
