@@ -93,6 +93,7 @@ func TestTooManyWatchers(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		f.mustWatch(t.Context(), c, &plegv1.WatchRequest{})
+		synctest.Wait() // the dispatcher counts a subscriber once its loop has seen it
 		for _, name := range []string{"pleg_subscribers", "pleg_server_watchers"} {
 			if n := kit.Metric(t, f.Metrics, name); n != 3 {
 				t.Errorf("%s is %v, want 3", name, n)
