@@ -15,6 +15,7 @@ type requests struct {
 	mu      sync.Mutex
 	waiting []request // distinct
 	sending bool
+	lost    bool // the last one was lost, which is logged once; only the goroutine that sends reads it
 }
 
 type request struct {
@@ -24,8 +25,8 @@ type request struct {
 
 // RequestRelist makes the daemon list the pod at once, and inspect it if it changed. It does not block:
 // the request is sent in the background, requests for one pod merge, and the daemon takes 10 a second
-// of all clients. If the daemon is away, the request is lost and that is logged: when the daemon is
-// back, it lists every pod.
+// of all clients. If the daemon is away, the request is lost, and the first that is lost is logged:
+// when the daemon is back, it lists every pod.
 func (c *Client) RequestRelist(uid pleg.PodUID) { c.request(request{uid: uid}) }
 
 // RequestReinspect makes the daemon inspect the pod after its next list of all pods, whether or not
@@ -48,17 +49,16 @@ func (c *Client) request(r request) {
 }
 
 func (c *Client) sendRequests() {
-	lost := false
 	for {
 		r, ok := c.requests.next()
 		if !ok {
 			return
 		}
 		_, err := c.calls.pleg.RequestRelist(context.Background(), &plegv1.RequestRelistRequest{PodUid: string(r.uid), Reinspect: r.reinspect})
-		if err != nil && !lost {
+		if err != nil && !c.requests.lost {
 			c.options.Logger.Warn("request was not sent", "podUID", r.uid, "err", c.calls.callError("request relist", err))
 		}
-		lost = err != nil
+		c.requests.lost = err != nil
 	}
 }
 

@@ -105,6 +105,7 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 			for range 3 {
 				c.RequestRelist("a")
 				c.RequestReinspect("a")
+				time.Sleep(time.Second)
 			}
 			time.Sleep(time.Minute)
 			logged.RequireLines(t, outage+1, "request was not sent")
