@@ -345,18 +345,19 @@ func TestMarkFollowsTheOutcomesBeforeIt(t *testing.T) {
 			f := newFixture(t, history, discard)
 			f.in = make(chan stage.Outcome, 3)
 			s := f.subscribe(t, pleg.SubscribeOptions{Bookmarks: true})
-			relisted := make(chan error, 1)
+			relisted := make(chan error) // the caller takes it late
 			for range 3 {
 				f.in <- outcome("a", "PodSync")
 			}
 			go func() { f.marks <- stage.Mark{Current: at(4), Relisted: []chan<- error{relisted}} }()
 			synctest.Wait()
 			f.start(t)
+			synctest.Wait()
+			if lag := s.Lag(); lag.Events != 3 {
+				t.Errorf("%d events are published before the caller continues, want 3", lag.Events)
+			}
 			if err := <-relisted; err != nil {
 				t.Errorf("the caller got %v", err)
-			}
-			if lag := s.Lag(); lag.Events != 3 {
-				t.Errorf("%d events are published, want 3", lag.Events)
 			}
 			got, _ := read(t, s)
 			if words := wordsOf(got); words != "a:PodSync a:PodSync a:PodSync :Bookmark()" || !got[3].ObservedAt.Equal(at(4)) {
