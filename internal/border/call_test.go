@@ -108,7 +108,8 @@ func TestCallThatIgnoresItsContextIsAbandoned(t *testing.T) {
 	}
 }
 
-// Abandoned calls are bounded, however many have returned: beyond that none begins, except of lists.
+// Abandoned calls are bounded, however many have returned: beyond that none begins, except of lists, until some
+// return.
 func TestAbandonedCallsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 256
@@ -141,5 +142,9 @@ func TestAbandonedCallsAreBounded(t *testing.T) {
 			t.Errorf("%d calls begun, want a list too", n)
 		}
 		close(rt.release)
+		synctest.Wait()
+		if _, err := r.PodStatus(t.Context(), &pleg.Pod{UID: "more"}, nil, timeout); err != nil {
+			t.Errorf("error %v once all have returned", err)
+		}
 	})
 }
