@@ -3,6 +3,7 @@ package httpserver_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -112,8 +113,8 @@ func TestPageIsClosedWithThePods(t *testing.T) {
 	}
 }
 
-// TestHourHasTheWorst makes an inspection and then lists hang for less than ten seconds each,
-// and waits for more than an hour.
+// TestHourHasTheWorst makes lists and then an inspection hang for less than ten seconds each, makes lists
+// fail, and waits for more than an hour.
 func TestHourHasTheWorst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runtime := plegtest.New()
@@ -159,6 +160,13 @@ func TestHourHasTheWorst(t *testing.T) {
 		}
 		if hung, events := got.Hung, got.Events; hung[2] != 0 || hung[3] != 1 || events[1] != 0 || events[3] != 2 {
 			t.Errorf("hung = %v, events = %v, want one pod and two events in the fourth point", hung, events)
+		}
+		runtime.SetListFault(plegtest.Fail(errors.New("broken")))
+		time.Sleep(8 * time.Second)
+		runtime.SetListFault(nil)
+		time.Sleep(10 * time.Second)
+		if list := hour().ListSeconds; len(list) != 6 || list[4] < 4 || list[5] > 0.1 {
+			t.Errorf("lists failed for 8 s: %v, want that in the fifth point alone", list)
 		}
 		time.Sleep(time.Hour)
 		if got := hour(); len(got.ListSeconds) != 360 || got.ListSeconds[0] > 0.1 {
