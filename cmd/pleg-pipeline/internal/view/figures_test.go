@@ -53,6 +53,30 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestLateWithEvents requires that pods are late only once several lists are missing, also while lists are rare.
+func TestLateWithEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runtime := plegtest.New()
+		runtime.SetListFault(plegtest.Delay(100 * time.Millisecond))
+		registry := prometheus.NewRegistry()
+		p := kit.New(t, pipeline.Options{Runtime: runtime, Registerer: registry, Events: pipeline.EventsAuto})
+		p.Start(t)
+		late := func() bool { return view.ReadFigures(t.Context(), p.Pipeline, registry).Lister.Late }
+		time.Sleep(2 * time.Second)
+		for range 300 {
+			time.Sleep(100 * time.Millisecond)
+			if late() {
+				t.Fatalf("late between two lists: %+v", p.Look().Relist)
+			}
+		}
+		runtime.SetListFault(plegtest.Hang)
+		time.Sleep(31 * time.Second)
+		if !late() {
+			t.Errorf("not late after three lists: %+v", p.Look().Relist)
+		}
+	})
+}
+
 // TestReadNamesSomePods makes more inspections hang than the figures name. Before that, the figures
 // name no pod.
 func TestReadNamesSomePods(t *testing.T) {
