@@ -116,3 +116,20 @@ func TestLostRequestsAreLoggedOnce(t *testing.T) {
 		}
 	})
 }
+
+// The daemon takes ten requests a second: those above are sent again, and none is lost.
+func TestManyRequestsAreSent(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fixture) {
+		const pods = 25
+		kit.Fill(f.runtime, pods, "c=running")
+		kit.Relist(1)
+		got := f.pipe.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.PodSync}}}, nil)
+		for _, uid := range kit.UIDs(pods) {
+			f.client.RequestReinspect(uid)
+		}
+		kit.Relist(10)
+		if n := len(kit.ByPod(got.Events())); n != pods {
+			t.Errorf("%d pods were inspected, want %d", n, pods)
+		}
+	})
+}
