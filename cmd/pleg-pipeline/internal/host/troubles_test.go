@@ -5,15 +5,18 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/encoding/proto"
 	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
@@ -63,6 +66,16 @@ func TestTroubles(t *testing.T) {
 		r.Conditions = []*runtimeapi.RuntimeCondition{{Type: kind, Status: met, Reason: "Broken", Message: "no plugin"}}
 		return r
 	}
+	secondFails := func(r *rawruntime.Runtime) *rawruntime.Runtime { // each second question for its conditions
+		var asked atomic.Int64
+		r.Before = func(_ context.Context, request any) error {
+			if _, is := request.(*runtimeapi.StatusRequest); is && asked.Add(1)%2 == 0 {
+				return status.Error(codes.Unavailable, "busy")
+			}
+			return nil
+		}
+		return r
+	}
 	for name, test := range map[string]struct {
 		runtime *rawruntime.Runtime
 		want    string // "" for none
@@ -72,6 +85,7 @@ func TestTroubles(t *testing.T) {
 		"unknown":     {condition("Other", false), ""},
 		"no network":  {condition("NetworkReady", false), "network plugin problem: the network of the runtime is not ready: Broken no plugin"},
 		"not ready":   {condition("RuntimeReady", false), "runtime not ready problem: the runtime is not ready: Broken no plugin"},
+		"says little": {secondFails(condition("NetworkReady", false)), "network plugin problem: the network of the runtime is not ready: Broken no plugin"},
 		"half":        {pods(100, 50_000), ""},
 		"almost":      {pods(100, 110_000), "list too large warning: the list of sandboxes is almost too large: 10.5 MiB, 66 % of the 16.0 MiB that a kubelet accepts; the largest pods in it: shop/web-99 107.6 KiB (annotations 107.5 KiB), shop/web-98"},
 		"no metadata": {container(&runtimeapi.Container{Id: "c9"}), "runtime fails problem: the list of containers has malformed items: container without a name (c9) of shop/web-0 has no metadata"},
