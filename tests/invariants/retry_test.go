@@ -3,6 +3,7 @@ package invariants_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
@@ -223,6 +225,30 @@ func TestHungPodsAreQuarantined(t *testing.T) {
 		}
 		if lists := p.Runtime.Counts().Lists; len(seen) != good || lists != 1+warmUp+steps {
 			t.Errorf("events of %d pods and %d lists, want those of the %d that do not hang, and a list each second", len(seen), lists, good)
+		}
+	})
+}
+
+// The call and the error of a quarantined pod are those of its last inspection: the first may have hung elsewhere.
+func TestQuarantineNamesTheLastCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{InspectTimeout: 5 * time.Second})
+		p.Runtime.Set("a", "c=running")
+		p.StartBetweenLists(t)
+		p.Runtime.Set("a", "c=exited")
+		for _, method := range []string{"ContainerStatus", "PodSandboxStatus"} {
+			p.Runtime.SetPodFault("a", func(ctx context.Context) error {
+				<-ctx.Done()
+				return &pleg.CallError{Call: pleg.Call{Method: method, PodUID: "a"}, Err: ctx.Err()}
+			})
+			time.Sleep(time.Minute) // several inspections
+			q := p.Look().Quarantined
+			if len(q) != 1 || q[0].Call == nil || q[0].Call.Method != method || !strings.Contains(q[0].Err.Error(), method) {
+				t.Errorf("quarantined %+v, want the call %s", q, method)
+			}
+			if v := verdict.Of(p.Look()); !strings.Contains(v.Text, "ns/name-a hangs since ") || !strings.HasSuffix(v.Text, " in "+method) {
+				t.Errorf("the verdict is %q, want the call %s", v.Text, method)
+			}
 		}
 	})
 }
