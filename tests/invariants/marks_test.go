@@ -229,3 +229,50 @@ func TestListsThatAreCompleteAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// The first list after a break is confirmed if it lacks every pod: a caller that waits for it gets the answer
+// of the list that confirms it.
+func TestRelistAllAfterABreak(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.Runtime.Set("a", "c=running")
+		p.StartBetweenLists(t)
+		p.Runtime.SetListFault(plegtest.Fail(errInspect))
+		kit.Relist(2)
+		p.Runtime.SetListFault(nil)
+		p.Runtime.Remove("a")
+		began := time.Now()
+		ended := make(chan error, 1)
+		go func() { ended <- p.RelistAll(t.Context()) }()
+		kit.Relist(2)
+		if len(ended) == 0 {
+			t.Fatalf("%v later the call has not ended, and the pod is gone: %v", time.Since(began), p.Cache().List())
+		}
+		if err := <-ended; err != nil || len(p.Cache().List()) > 0 {
+			t.Errorf("RelistAll = %v, the pods are %v, want none", err, p.Cache().List())
+		}
+	})
+}
+
+// Of several pods that hang, the one that hangs longest decides the time of a bookmark.
+func TestBookmarkOfSeveralHungPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		kit.Fill(p.Runtime, 4, "c=running")
+		p.StartBetweenLists(t)
+		all := p.Follow(t, pleg.SubscribeOptions{Bookmarks: true}, nil)
+		var first time.Time
+		for _, uid := range []pleg.PodUID{"p2", "p0", "p3"} {
+			p.Runtime.SetPodFault(uid, plegtest.Hang)
+			p.Runtime.Set(uid, "c=exited")
+			if first.IsZero() {
+				first = time.Now()
+			}
+			kit.Relist(15)
+		}
+		events := all.Events()
+		if mark := events[len(events)-1]; mark.Type != pleg.Bookmark || mark.ObservedAt.After(first) {
+			t.Errorf("the last mark is %s of %v, want a bookmark from before %v", mark.Type, mark.ObservedAt, first)
+		}
+	})
+}
