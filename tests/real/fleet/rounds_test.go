@@ -105,6 +105,12 @@ func (r *round) play() {
 	time.Sleep(r.some(time.Second))
 	stop()
 	r.wait.Wait()
+	r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
+		if stream.CachedInfo().Config.MaxBytes > 0 { // a server has lost the newest limit
+			r.empty()
+		}
+		return nil
+	})
 	fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), "all is repaired")
 	r.join()
 	for i, c := range r.watches {
@@ -215,6 +221,21 @@ func (r *round) setMaxBytes(full bool) {
 	})
 }
 
+// empty lets the stream have everything.
+func (r *round) empty() {
+	r.t.Helper()
+	r.setMaxBytes(false)
+	r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
+		if most := stream.CachedInfo().Config.MaxBytes; most > 0 {
+			return fmt.Errorf("it is %d", most)
+		}
+		return nil
+	})
+	for _, a := range r.agents { // otherwise it tries again after a minute
+		a.restart()
+	}
+}
+
 func allSubjects(a *agent) string { return "pleg.v2.test_example." + a.name + ".>" }
 
 // roundFaults happen to an agent, whose connection is through the relay, or to the watches.
@@ -259,16 +280,7 @@ var roundFaults = map[string]func(r *round, a *agent, path *relay){
 	"stream full": func(r *round, _ *agent, _ *relay) {
 		r.setMaxBytes(true)
 		time.Sleep(time.Second)
-		r.setMaxBytes(false)
-		r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
-			if most := stream.CachedInfo().Config.MaxBytes; most > 0 {
-				return fmt.Errorf("it is %d", most)
-			}
-			return nil
-		})
-		for _, a := range r.agents { // otherwise it tries again after a minute
-			a.restart()
-		}
+		r.empty()
 	},
 	"stream deleted": func(r *round, _ *agent, _ *relay) {
 		r.retry("delete", func(ctx context.Context) error {
