@@ -21,15 +21,19 @@ func TestStatesOfAGoneNodeExpire(t *testing.T) {
 	first := watch(t, s.URL, fleet.WatchOptions{Replay: true}, a)
 	first.converges()
 	stream := streamAt(t, s.URL)
-	state := stateOf(t, stream)
+	state, gaps, live := stateOf(t, stream), first.gapsSoFar(), uint64(1+len(a.node.Truth()))
 	until(t, func() error { // each state has expired four times
-		if first, want := stateOf(t, stream).FirstSeq, state.LastSeq+4*state.NumSubjects; first < want {
-			return fmt.Errorf("the messages before %d have expired, want those before %d", first, want)
+		now := stateOf(t, stream)
+		if now.NumSubjects < live {
+			t.Errorf("%d states are left, want those of %d subjects: each comes again before it expires", now.NumSubjects, live)
+		}
+		if want := state.LastSeq + 4*state.NumSubjects; now.FirstSeq < want {
+			return fmt.Errorf("the messages before %d have expired, want those before %d", now.FirstSeq, want)
 		}
 		return nil
 	})
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
-	first.hasGaps(first.gapsSoFar())
+	first.hasGaps(gaps)
 	a.stop()
 	until(t, func() error {
 		if n := stateOf(t, stream).Msgs; n > 0 {
