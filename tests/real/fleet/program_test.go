@@ -107,6 +107,18 @@ func TestProgram(t *testing.T) {
 	if err != nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte(one.UID)) {
 		t.Errorf("pods %s: %v\n%s", one.UID, err, out)
 	}
+
+	followed, said := &kit.Log{}, &kit.Log{}
+	c := command(t, append([]string{"events", "--replay"}, place...)...)
+	c.Stdout, c.Stderr = followed, said
+	follower := process.Run(t, c)
+	await(t, followed, "Synced")
+	start(t, &kit.Log{}, nil, append(run, "--node", "n3")...)
+	await(t, followed, "the node is new")
+	kit.Must(t, follower.Interrupt())
+	if strings.Contains(said.String(), "the node is new") {
+		t.Errorf("the Gap of one node is a notice about all:\n%s", said)
+	}
 }
 
 // top shows the pods of all nodes on a terminal, which script(1) makes.

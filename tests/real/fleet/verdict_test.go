@@ -109,6 +109,10 @@ func TestPodsCarryTheFinding(t *testing.T) {
 			t.Errorf("row %d is %q, want%sand pods of silent nodes after hung pods", i, row, want)
 		}
 	}
+	out, err = command(t, append([]string{"pods", "--no-headers", "--sort-by", "name"}, place...)...).Output()
+	if err != nil || !strings.HasPrefix(string(out), "node-a ") {
+		t.Errorf("pods --sort-by name: %v\n%s\nwant node-a first, although pods of others hang", err, out)
+	}
 	out, err = command(t, append([]string{"events", "--since", "10m", "--follow=false", "-o", "json"}, place...)...).Output()
 	if n := strings.Count(string(out), `"type":"ContainerStarted"`); err != nil || n == 0 {
 		t.Errorf("%d events of the last 10 minutes, %v\n%s", n, err, out)

@@ -92,7 +92,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 	works, dead, cri := socketPath(t), kit.AbandonedSocket(t), socketPath(t)
 	_, frozen := kit.Socket(t)
 	startDaemon(t, works)
-	runtime := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "2", "--churn-rate", "0")
+	runtime := start(t, io.Discard, "simulate", "--socket", cri, "--pods", "3", "--churn-rate", "0")
 	runtime.stderr.await(t, "simulated runtime serves")
 	own := fmt.Sprintf("%d/stat", os.Getpid())
 	for name, test := range map[string]struct {
@@ -106,6 +106,7 @@ func TestDoctorAsksBoth(t *testing.T) {
 		"a frozen daemon": {"--connect " + frozen, "T", []string{
 			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is well", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
 		}},
+		"its runtime":     {"--calls 10ms --connect " + works, "S", []string{": 2 pods, "}},
 		"a runtime alone": {"-r " + cri, "S", []string{"OK: ", "Daemon      not asked: the command line names a runtime"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,6 +91,11 @@ var flagRows = []flagRow{
 	{"run --config-file --print-config", "", "", "settings_test.go"},
 }
 
+// inContext are the flags that name something which a file of --nats-context may name, too: the flag is stronger.
+var inContext = map[string]string{
+	"--creds": "creds", "--nkey": "nkey", "--tlscert": "cert", "--tlskey": "key", "--tlsca": "ca", "--nats-domain": "jetstream_domain",
+}
+
 // A flag without a row fails the test.
 func TestFlagsAct(t *testing.T) {
 	t.Parallel()
@@ -135,10 +140,16 @@ func TestFlagsAct(t *testing.T) {
 			texts := strings.NewReplacer(slices.Concat(texts, []string{
 				"ADDRESS", address, "NATS", "--fleet nats://" + address + " --cluster c", "TLS", "--fleet tls://" + address + " --cluster c",
 			})...)
+			args := strings.Fields(texts.Replace(row.args))
+			if field := inContext[row.flags]; field != "" {
+				context := filepath.Join(t.TempDir(), "context")
+				kit.Must(t, os.WriteFile(context, fmt.Appendf(nil, `{%q: "other"}`, field), 0o600))
+				args = append(args, "--nats-context", context)
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			go func() {
 				defer close(ended)
-				code := cli.Execute(ctx, cli.Process{Args: strings.Fields(texts.Replace(row.args)), Out: out, Err: out})
+				code := cli.Execute(ctx, cli.Process{Args: args, Out: out, Err: out})
 				fmt.Fprintln(out, "exit code", code)
 				out.end("it has ended")
 			}()

@@ -39,5 +39,11 @@ func TestLogIsLimited(t *testing.T) {
 				t.Errorf("%q: %d lines, want %d", text, got, want)
 			}
 		}
+		out.Reset()
+		time.Sleep(time.Second)
+		log.Warn("pod skipped")
+		if !strings.HasSuffix(out.String(), " suppressed=9\n") {
+			t.Errorf("the next line is %q, want the lines suppressed since the last", &out)
+		}
 	})
 }

@@ -113,5 +113,5 @@ func (f *Fleet) Print(w io.Writer, o TextOptions) error {
 		p.WriteByte('\n')
 		p.table(rows, "", 4)
 	}
-	return p.write(w, o, f.worst().Severity)
+	return p.write(w, o)
 }

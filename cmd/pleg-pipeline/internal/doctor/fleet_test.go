@@ -8,6 +8,7 @@ import (
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/fleet"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // Five hundred nodes with five kinds of trouble are ranked by severity, cause, pod and age.
@@ -53,5 +54,28 @@ func TestRank(t *testing.T) {
 	well := doctor.Rank(nodes[6:], now)
 	if well.Verdict != "OK: 494 of 494 nodes" || !well.Healthy() {
 		t.Errorf("nodes that are well: %q", well.Verdict)
+	}
+}
+
+// A stream that is nearly full makes of a good verdict a warning, in its color, and adds to another verdict.
+func TestRankWithAFullStream(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		severity    verdict.Severity
+		used, limit uint64
+		want        string
+	}{
+		{"ok", 799, 1000, "\x1b[32mOK\x1b[0m: 1 of 1 nodes\n"},
+		{"ok", 800, 1000, "\x1b[33mWARNING\x1b[0m: 1 of 1 nodes; the stream is 80 % full\n"},
+		{"ok", 800, 0, "\x1b[32mOK\x1b[0m: 1 of 1 nodes\n"},
+		{"warning", 1000, 1000, "\x1b[33mWARNING\x1b[0m: 1 of 1 nodes; the stream is 100 % full\n"},
+		{"problem", 900, 1000, "\x1b[31mPROBLEM\x1b[0m: 1 of 1 nodes; the stream is 90 % full\n"},
+	} {
+		ranked := doctor.Rank([]fleet.Node{{Name: "n1", Verdict: &fleet.Verdict{Severity: test.severity}}}, time.Now())
+		ranked.Fills(test.used, test.limit)
+		var text strings.Builder
+		if err := ranked.Print(&text, doctor.TextOptions{Color: true}); err != nil || !strings.HasPrefix(text.String(), test.want) {
+			t.Errorf("%s, %d of %d bytes: %v, %q, want %q", test.severity, test.used, test.limit, err, &text, test.want)
+		}
 	}
 }

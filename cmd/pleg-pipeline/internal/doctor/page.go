@@ -66,11 +66,11 @@ func (p *page) table(rows [][]string, indent string, column int) {
 	_ = t.Flush() // into memory
 }
 
-// write writes the page. It begins with the severity of the worst finding, in its color.
-func (p *page) write(w io.Writer, o TextOptions, worst verdict.Severity) error {
+// write writes the page. It begins with a severity, in its color.
+func (p *page) write(w io.Writer, o TextOptions) error {
 	text := view.PrintableLines(p.String())
 	if word, rest, ok := strings.Cut(text, ":"); ok && o.Color {
-		color := map[verdict.Severity]string{verdict.Problem: view.Red, verdict.OK: view.Green}[worst]
+		color := map[string]string{"PROBLEM": view.Red, "OK": view.Green}[word]
 		text = "\x1b[" + cmp.Or(color, view.Yellow) + "m" + word + "\x1b[0m:" + rest
 	}
 	_, err := io.WriteString(w, text)

@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/host"
-	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 )
 
 // TextOptions configure the text of a report.
@@ -41,7 +40,7 @@ func (r *Report) Print(w io.Writer, o TextOptions) error {
 	if r.Runtime != "" {
 		r.printNode(p)
 	}
-	return p.write(w, o, verdict.New(r.Findings, "").Severity)
+	return p.write(w, o)
 }
 
 func (r *Report) printNode(p *page) {

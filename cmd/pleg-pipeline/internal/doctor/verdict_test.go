@@ -194,3 +194,18 @@ func TestDaemonThatEnded(t *testing.T) {
 		t.Errorf("verdict %q, %+v; want %q", r.Verdict, r.Findings, want)
 	}
 }
+
+// What to do follows each finding that it is about.
+func TestEachFindingHasItsAdvice(t *testing.T) {
+	t.Parallel()
+	r := doctor.Judge(nil,
+		verdict.Finding{Cause: "c", Severity: verdict.Problem, Summary: "one", Advice: "this"},
+		verdict.Finding{Cause: "b", Severity: verdict.Warning, Summary: "two", Advice: "that"},
+		verdict.Finding{Cause: "a", Severity: verdict.Warning, Summary: "three"},
+	)
+	var text strings.Builder
+	kit.Must(t, r.Print(&text, doctor.TextOptions{}))
+	if want := "PROBLEM: one\n  Do: this\nAlso warning: two\n  Do: that\nAlso warning: three\n"; strings.TrimSpace(text.String())+"\n" != want {
+		t.Errorf("the report is %q, want %q", &text, want)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
@@ -86,7 +88,7 @@ func TestUnread(t *testing.T) {
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},
 		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil},
 		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}}, []uint32{agent}},
-		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500, again: 500}, {agent: 500, again: 500}}, []uint32{agent}},
+		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
 		"the stopped first": {[]map[uint32]int{{other: 900}, {other: 900, agent: 900}, {other: 900, agent: 900}}, []uint32{agent, other}},
@@ -99,8 +101,9 @@ func TestUnread(t *testing.T) {
 				if second > 9 {
 					return sockets, nil
 				}
-				for peer, bytes := range test.looks[min(second, len(test.looks)-1)] {
-					sockets = append(sockets, host.Socket{Path: "/runtime", Peer: peer, Unread: bytes})
+				look := test.looks[min(second, len(test.looks)-1)]
+				for _, peer := range slices.Backward(slices.Sorted(maps.Keys(look))) { // the second connection first
+					sockets = append(sockets, host.Socket{Path: "/runtime", Peer: peer, Unread: look[peer]})
 				}
 				return sockets, nil
 			}}
@@ -145,15 +148,20 @@ func TestDisk(t *testing.T) {
 		steps := []struct {
 			used, inodes float64
 			full         bool
-		}{{50, 10, false}, {94.5, 0, false}, {97, 10, true}, {94.5, 10, true}, {10, 99, true}, {93, 10, false}, {94.5, 10, false}}
+			err          error
+		}{
+			{50, 10, false, nil}, {94.5, 0, false, nil}, {97, 10, true, nil}, {94.5, 10, true, nil}, {10, 99, true, nil}, {93, 10, false, nil}, {94.5, 10, false, nil},
+			{97, 10, true, nil}, {0, 0, false, fs.ErrNotExist}, {94.5, 10, false, nil}, // it was unmounted
+		}
 		began := time.Now()
+		var since time.Time
 		w := host.New(host.Options{
 			Usage: func(path string) (float64, float64, error) {
 				if path != "/images" {
 					return usage(path)
 				}
 				step := steps[max(0, time.Since(began)/period-1)]
-				return step.used, step.inodes, nil
+				return step.used, step.inodes, step.err
 			},
 			Sockets: func() ([]host.Socket, error) { return nil, fs.ErrPermission },
 		})
@@ -167,7 +175,10 @@ func TestDisk(t *testing.T) {
 			if (disk != nil) != step.full {
 				t.Fatalf("look %d: %+v, want full %t", n, disk, step.full)
 			}
-			if want := (nodestate.Disk{Since: began.Add(3 * period), Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *disk != want {
+			if !step.full {
+				since = time.Now().Add(period)
+			}
+			if want := (nodestate.Disk{Since: since, Path: "/images", Used: step.used, Inodes: step.inodes}); step.full && *disk != want {
 				t.Errorf("look %d: %+v, want %+v", n, *disk, want)
 			}
 		}

@@ -73,11 +73,14 @@ func TestOptionsAct(t *testing.T) {
 			row.set(&o)
 			e, err := otlp.NewExporter(o)
 			kit.Must(t, err)
-			stop := kit.Run(t, e.Run)
+			began, stop := time.Now(), kit.Run(t, e.Run)
 			time.Sleep(time.Minute)
 			synctest.Wait()
 			kit.Must(t, stop())
 			row.require(t)
+			if last, err := e.Status(); err != nil || !last.After(began) {
+				t.Errorf("the receiver accepted something %v after the beginning, %v, want the last time", last.Sub(began), err)
+			}
 		})
 	}
 }

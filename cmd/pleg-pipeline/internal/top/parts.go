@@ -15,8 +15,10 @@ import (
 )
 
 const (
-	// minFeed is the least number of lines of the feed.
-	minFeed = 3
+	// leastHeight is the least height of a terminal: a verdict of two lines, the advice, the figures and the keys.
+	leastHeight = 6
+	// minFeed is the least number of lines of the feed, leastPods that of the table beside it.
+	minFeed, leastPods = 3, 2
 	// lastWidth is the width for the last event of a pod. Names get the rest.
 	lastWidth = 37
 	// narrow is the width of a terminal without room for rates and ages beside nodes.
@@ -55,6 +57,9 @@ func (m *model) columns(width int, now time.Time) []view.Column[pod] {
 
 // drawPods draws the table into n lines.
 func (s *screen) drawPods(m *model, y, n int, now time.Time) {
+	if n < leastPods { // the keys are more important
+		return
+	}
 	columns := m.columns(s.width, now)
 	s.fill(y, header)
 	s.row(y, columns, func(c *view.Column[pod]) (string, tcell.Style) { return c.Name, header })

@@ -41,6 +41,9 @@ func testKeys(t *testing.T) {
 	term.wait("paused, 1 new")
 	term.write("p")
 	term.wait("removed   shop/beta")
+	term.write("p") // no event has come since
+	term.wait("events: paused, 0 new")
+	term.write("p")
 
 	term.write("?")
 	term.wait("EV/M are the events")
@@ -78,6 +81,12 @@ func testLostConnection(t *testing.T) {
 	term.wait("alpha")
 	s.events <- eventMessage{err: errors.New("the server is shutting down")}
 	term.wait("DISCONNECTED: the server is shutting down")
+	for _, mark := range []pleg.EventType{pleg.Bookmark, pleg.Synced} { // all that a quiet node sends
+		s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: mark}}}
+		term.wait("healthy")
+		s.events <- eventMessage{err: errors.New("the server is shutting down")}
+		term.wait("DISCONNECTED: the server is shutting down")
+	}
 	s.set(update{err: errors.New("connection refused")})
 	s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")

@@ -38,7 +38,7 @@ func (s *screen) draw(m *model, now time.Time) {
 	s.width, s.height = s.Size()
 	s.Clear()
 	defer s.Show()
-	if s.width < 20 || s.height < 5 {
+	if s.width < 20 || s.height < leastHeight {
 		s.text(0, 0, s.width, "too small", bad)
 		return
 	}
@@ -51,6 +51,10 @@ func (s *screen) draw(m *model, now time.Time) {
 		}
 	default:
 		feed := max(minFeed, body/4)
+		if body < leastPods+1+feed { // pods are more important
+			s.drawPods(m, top, body, now)
+			break
+		}
 		s.drawPods(m, top, body-feed-1, now)
 		s.drawFeed(m, s.height-feed-2, feed)
 	}
@@ -73,7 +77,7 @@ func (s *screen) drawSummary(m *model, now time.Time) (y int) {
 		y++
 	}
 	if advice != "" {
-		y += s.paragraph(y, s.height/8, "Do: "+advice)
+		y += s.paragraph(y, max(1, s.height/8), "Do: "+advice)
 	}
 	figures := []field{{"events", strconv.Itoa(m.recentEvents()) + "/m"}}
 	if cluster := m.state.Cluster; cluster != nil {

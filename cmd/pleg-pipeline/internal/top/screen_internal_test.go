@@ -96,6 +96,35 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// TestHeights draws terminals of each height. No part covers another one: the verdict and the keys are whole, and the
+// feed is shown only beside pods.
+func TestHeights(t *testing.T) {
+	for height := range 30 {
+		for _, width := range []int{20, 40, 80} {
+			term := newTerminal(t, width, height+1)
+			s := &screen{Screen: term.screen}
+			s.draw(sample(), noon)
+			kit.Must(t, term.Drain())
+			text := term.text()
+			lines := strings.Split(text, "\n")
+			if height+1 < leastHeight {
+				if text != "too small"+strings.Repeat("\n", height+1) {
+					t.Errorf("%d x %d is not too small:\n%s", width, height+1, text)
+				}
+				continue
+			}
+			before, _, feed := strings.Cut(text, "\n── events")
+			_, pods, _ := strings.Cut(before, "\nNAMESPACE")
+			if !strings.HasPrefix(text, "PROBLEM:") || !strings.Contains(text, "\nDo: ") || !strings.Contains(text, "\ninspecting") || !strings.HasPrefix(lines[height], "/ filter") {
+				t.Errorf("%d x %d lacks the verdict, the advice, the figures or the keys:\n%s", width, height+1, text)
+			}
+			if feed && !strings.Contains(pods, "\nshop ") {
+				t.Errorf("%d x %d has events and no pods:\n%s", width, height+1, text)
+			}
+		}
+	}
+}
+
 // TestOnlyReadyIsGreen shows a pod whose container has ended.
 func TestOnlyReadyIsGreen(t *testing.T) {
 	m := newModel(Options{})

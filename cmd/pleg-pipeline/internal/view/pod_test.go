@@ -98,6 +98,8 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 	hung := pleg.Status{Overdue: []pleg.Inspection{{
 		UID: "u", Namespace: "shop", Name: "web", Started: time.Unix(5, 0), Hung: true, Call: &pleg.Call{Method: "ContainerStatus", Container: "app"},
 	}}}
+	again := hung
+	again.Quarantined = []pleg.Quarantined{{UID: "u", Namespace: "shop", Name: "web", Since: time.Unix(1, 0), Hung: 2}}
 	for name, test := range map[string]struct {
 		entries            []cache.Entry
 		now                pleg.Status
@@ -113,6 +115,7 @@ func TestListKeepsWhatIsKnown(t *testing.T) {
 		"hangs from the start":  {[]cache.Entry{{UID: "u", Err: cache.ErrNotInspected, Listed: listed}}, hung, "hung 1/1", false, true, "", "ContainerStatus of app"},
 		"failed from the start": {[]cache.Entry{{UID: "u", Err: errors.New("broken"), Listed: listed}}, pleg.Status{}, "failed 1/1", false, true, "broken", ""},
 		"not in the list yet":   {nil, hung, "hung 0/0", false, true, "", "ContainerStatus of app"},
+		"not yet, and again":    {nil, again, "hung 0/0", false, true, "", "ContainerStatus of app"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := view.Pods(test.entries, test.now)

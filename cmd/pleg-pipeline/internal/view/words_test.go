@@ -105,3 +105,19 @@ func TestSharedNames(t *testing.T) {
 		}
 	}
 }
+
+// No line of a wrapped text is wider than the terminal, with its indent, and none breaks earlier than it must. A word
+// that is longer than a line has its own.
+func TestWrap(t *testing.T) {
+	for width, want := range map[int]string{
+		0:  "aaaa bbbb ccccc dd e ffffffffffff g\n",
+		9:  "aaaa bbbb\n  ccccc\n  dd e\n  ffffffffffff\n  g\n",
+		10: "aaaa bbbb\n  ccccc dd\n  e\n  ffffffffffff\n  g\n",
+		12: "aaaa bbbb\n  ccccc dd e\n  ffffffffffff\n  g\n",
+		40: "aaaa bbbb ccccc dd e ffffffffffff g\n",
+	} {
+		if got := view.Wrap("aaaa bbbb ccccc dd e ffffffffffff g", width, "  "); got != want {
+			t.Errorf("at %d columns: %q, want %q", width, got, want)
+		}
+	}
+}
