@@ -140,6 +140,11 @@ type lease struct {
 func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, p.timeout())
 	defer cancel()
+	defer func() {
+		if err != nil { // the bucket may have been deleted
+			p.revision, p.bucket = 0, nil
+		}
+	}()
 	if p.bucket == nil {
 		if p.bucket, err = openBucket(ctx, p.js, &p.o.Limits); err != nil {
 			return err
@@ -161,7 +166,6 @@ func (p *Publisher) renew(ctx context.Context, h health) (err error) {
 		p.revision, err = p.bucket.Update(ctx, p.key, text, p.revision)
 	}
 	if err != nil {
-		p.revision = 0
 		return fmt.Errorf("renew lease: %w", explain(p.o.Conn, err))
 	}
 	p.owned, p.health, p.renewed, p.named = true, h, time.Now(), failing

@@ -216,9 +216,7 @@ func (p *Publisher) enqueueReplay(ctx context.Context, synced pleg.Event) {
 	}
 	for subject, r := range p.pods {
 		p.enqueueState(ctx, subject, r)
-		if r.Gone {
-			delete(p.pods, subject)
-		}
+		p.keep(subject, r)
 	}
 	p.enqueue(ctx, ofSynced, p.node, &synced, &p.own)
 }
@@ -276,6 +274,9 @@ func (p *Publisher) verify(ctx context.Context) error {
 			lost = lost || r != nil && r.sequence != m.Sequence
 		})
 	}
+	if err == nil && !lost {
+		lost, err = p.missesAnEnd(ctx, info.State.Subjects, all)
+	}
 	if lost {
 		return p.lost()
 	}
@@ -283,4 +284,31 @@ func (p *Publisher) verify(ctx context.Context) error {
 		return fmt.Errorf("read the messages of the node: %w", err)
 	}
 	return nil
+}
+
+// maxEnds bounds the pods in one look of missesAnEnd. The others wait for the next one.
+const maxEnds = 100
+
+// missesAnEnd reports whether the message that a pod is gone was removed or overwritten: its older messages say that
+// the pod exists.
+func (p *Publisher) missesAnEnd(ctx context.Context, counts map[string]uint64, present map[string]*record) (bool, error) {
+	asked := 0
+	for subject, r := range p.gone {
+		n := counts[subject]
+		switch {
+		case n == 0 || present[subject] != nil:
+			delete(p.gone, subject)
+		case n != r.count && asked < maxEnds:
+			asked++
+			m, err := p.newest(ctx, subject)
+			if err != nil {
+				return false, err
+			}
+			if of, err := decode(m.Data); m.Sequence > 0 && (err != nil || of.Pod == nil || !of.Pod.Gone) {
+				return true, nil
+			}
+			r.count = n
+		}
+	}
+	return false, nil
 }

@@ -29,6 +29,8 @@ type session struct {
 	// server, by subject. If pods is nil, the next session asks the server.
 	own  record
 	pods map[string]*record
+	// gone are the records of pods that are gone, while the server has messages of them.
+	gone map[string]*record
 	// last is the sequence number of the node's newest message.
 	last uint64
 	// at is the position of the last event of which a message has been made.
@@ -150,7 +152,7 @@ func (p *Publisher) begin(ctx context.Context) (err error) {
 		p.gap.Reason = NodeNew
 	}
 	if err == nil {
-		p.pods = pods
+		p.pods, p.gone = pods, make(map[string]*record)
 	}
 	return err
 }
@@ -271,12 +273,19 @@ func (p *Publisher) accept(ctx context.Context, ev pleg.Event) error {
 	if p.gap != nil {
 		return nil
 	}
-	if r.Gone {
-		delete(p.pods, subject)
-	}
 	p.at = pleg.Position{Epoch: ev.Epoch, Seq: ev.Seq}
 	p.enqueue(ctx, ofEvent, subject, &ev, r)
+	p.keep(subject, r)
 	return nil
+}
+
+// keep keeps of a pod that is gone what the server has of it.
+func (p *Publisher) keep(subject string, r *record) {
+	if r.Gone {
+		delete(p.pods, subject)
+		r.podTimed, r.status, r.encoded = podTimed{}, nil, nil
+		p.gone[subject] = r
+	}
 }
 
 // forgetStates prepares for the present state. Pods that are not in it are gone.

@@ -39,6 +39,8 @@ func (l Limits) Judge(s pleg.Status) Verdict {
 		return New(f, "waiting for the first list of pods")
 	case s.Relist.Pods == 0:
 		return New(f, "the node is healthy, it has no pods")
+	case s.Waiting >= s.Relist.Pods: // none has answered yet
+		return New(f, "waiting for the statuses of all pods")
 	case s.Relist.Pods == 1:
 		return New(f, "the node is healthy, its pod answers")
 	}

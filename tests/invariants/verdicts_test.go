@@ -39,6 +39,7 @@ func TestVerdictsOfRuntimes(t *testing.T) {
 		"an inspection fails":               {3, 3, []plegtest.Fault{fails}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 cannot be inspected: no shim"},
 		"an inspection has just failed":     {3, 3, []plegtest.Fault{fails}, nil, 0, time.Second, "OK: the node is healthy, its 3 pods answer"},
 		"one pod hangs, another is slow":    {10, 10, []plegtest.Fault{plegtest.Hang, plegtest.Delay(time.Minute)}, nil, 0, 20 * time.Second, "PROBLEM: ns/name-p0 and 1 more pod hang; the other 8 pods answer"},
+		"no inspection has ended":           {1, 1, []plegtest.Fault{plegtest.Delay(time.Minute)}, nil, 0, time.Second, "OK: waiting for the statuses of all pods"},
 		"inspections are slow":              {3, 3, []plegtest.Fault{plegtest.Delay(3300 * time.Millisecond), plegtest.Delay(3300 * time.Millisecond), plegtest.Delay(3300 * time.Millisecond)}, nil, 0, 10 * time.Second, "WARNING: the runtime is slow: half of the inspections take 3.3s or longer"},
 		"lists fail, with a long period":    {3, 0, nil, fails, 30 * time.Second, 50 * time.Second, "PROBLEM: the list of all pods fails: list pods: no shim"},
 		"lists fail":                        {3, 0, nil, fails, 0, 20 * time.Second, "PROBLEM: the list of all pods fails: list pods: no shim"},

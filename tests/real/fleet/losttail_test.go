@@ -75,10 +75,11 @@ func (a *agent) hasPublishedAll() error {
 	return nil
 }
 
-// setStreams replaces the stream in one store by the stream in another.
+// setStreams replaces the stream in one store by the stream in another, or by none if it was deleted there.
 func setStreams(to, from string) error {
-	return errors.Join(
-		os.RemoveAll(filepath.Join(to, streams[0])),
-		os.CopyFS(filepath.Join(to, streams[0]), os.DirFS(filepath.Join(from, streams[0]))),
-	)
+	err := os.RemoveAll(filepath.Join(to, streams[0]))
+	if _, missing := os.Stat(filepath.Join(from, streams[0])); missing != nil {
+		return err
+	}
+	return errors.Join(err, os.CopyFS(filepath.Join(to, streams[0]), os.DirFS(filepath.Join(from, streams[0]))))
 }

@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 	"time"
 
@@ -110,12 +111,25 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// An agent that may creates a stream that was deleted again.
-func TestStreamDeleted(t *testing.T) {
+// An agent that may creates the stream or the bucket again if it was deleted.
+func TestDeletedStream(t *testing.T) {
 	t.Parallel()
-	f := startField(t, fieldOptions{})
-	kit.Must(t, jetStream(t, connect(t, f.server.URL)).DeleteStream(t.Context(), streams[0]))
-	f.a.steps(1)
-	f.within(45 * time.Second) // an agent without changes looks every 20 s
-	f.late()
+	for _, stream := range streams {
+		t.Run(stream, func(t *testing.T) {
+			t.Parallel()
+			f := startField(t, fieldOptions{})
+			kit.Must(t, jetStream(t, connect(t, f.server.URL)).DeleteStream(t.Context(), stream))
+			f.a.steps(1)
+			f.within(45 * time.Second) // an agent without changes looks every 20 s
+			f.late()
+			states := openStates(t, f.server.URL)
+			until(t, func() error {
+				nodes, err := states.Nodes(t.Context())
+				if err == nil && (len(nodes) != 2 || nodes[0].Silent || nodes[1].Silent) {
+					err = fmt.Errorf("the nodes are %+v", nodes)
+				}
+				return err
+			})
+		})
+	}
 }

@@ -105,6 +105,12 @@ func (r *round) play() {
 	time.Sleep(r.some(time.Second))
 	stop()
 	r.wait.Wait()
+	r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
+		if stream.CachedInfo().Config.MaxBytes > 0 { // a server has lost the newest limit
+			r.empty()
+		}
+		return nil
+	})
 	fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), "all is repaired")
 	r.join()
 	for i, c := range r.watches {
@@ -117,7 +123,9 @@ func (r *round) play() {
 // failServer kills or stops a server for a time, or none. A single server may lose its newest messages.
 func (r *round) failServer() {
 	s, before, during := r.any(), r.some(time.Second), r.some(5*time.Second)
-	what, saved := []string{"no server fails", "server killed", "server stopped", "server loses messages"}[r.random.IntN(4)], r.t.TempDir()
+	whats := []string{"no server fails", "server killed", "server stopped", "server loses messages", "quorum lost"}
+	what, saved := whats[r.random.IntN(len(whats))], r.t.TempDir()
+	other := r.any()
 	r.wait.Go(func() {
 		time.Sleep(before)
 		fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), what, s.URL, during)
@@ -131,6 +139,11 @@ func (r *round) failServer() {
 			err = s.Pause()
 			time.Sleep(during)
 			err = errors.Join(err, s.Continue())
+		case what == "quorum lost" && other != s:
+			err = s.Pause()
+			other.Kill()
+			time.Sleep(during)
+			err = errors.Join(err, s.Continue(), other.Start(context.Background()))
 		case what == "server loses messages" && r.store != "":
 			s.Kill()
 			err = errors.Join(setStreams(saved, r.store), s.Start(context.Background()))
@@ -208,6 +221,21 @@ func (r *round) setMaxBytes(full bool) {
 	})
 }
 
+// empty lets the stream have everything.
+func (r *round) empty() {
+	r.t.Helper()
+	r.setMaxBytes(false)
+	r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
+		if most := stream.CachedInfo().Config.MaxBytes; most > 0 {
+			return fmt.Errorf("it is %d", most)
+		}
+		return nil
+	})
+	for _, a := range r.agents { // otherwise it tries again after a minute
+		a.restart()
+	}
+}
+
 func allSubjects(a *agent) string { return "pleg.v2.test_example." + a.name + ".>" }
 
 // roundFaults happen to an agent, whose connection is through the relay, or to the watches.
@@ -222,6 +250,28 @@ var roundFaults = map[string]func(r *round, a *agent, path *relay){
 		time.Sleep(r.some(3 * time.Second))
 		path.release()
 	},
+	"agents of one name": func(r *round, a *agent, _ *relay) {
+		other := newNode(r.t, a.name, agentOptions{seed: r.random.Uint64()})
+		a.mu.Lock()
+		a.lives[other.Epoch()] = other
+		a.mu.Unlock()
+		_, stop := publish(r.t, fleet.PublisherOptions{Conn: connect(r.t, r.url), Source: other, Node: a.name})
+		for range 20 {
+			other.Step()
+			time.Sleep(r.some(100 * time.Millisecond))
+		}
+		stop()
+	},
+	"clock set": func(r *round, a *agent, _ *relay) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.node.SetClock(r.some(2*time.Hour) - time.Hour)
+	},
+	"slow path": func(r *round, _ *agent, path *relay) {
+		path.delay.Store(int64(r.some(300 * time.Millisecond)))
+		time.Sleep(r.some(2 * time.Second))
+		path.delay.Store(0)
+	},
 	"connection cut": func(_ *round, a *agent, path *relay) {
 		a.steps(20)
 		path.cut()
@@ -230,16 +280,31 @@ var roundFaults = map[string]func(r *round, a *agent, path *relay){
 	"stream full": func(r *round, _ *agent, _ *relay) {
 		r.setMaxBytes(true)
 		time.Sleep(time.Second)
-		r.setMaxBytes(false)
-		r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
-			if most := stream.CachedInfo().Config.MaxBytes; most > 0 {
-				return fmt.Errorf("it is %d", most)
+		r.empty()
+	},
+	"stream deleted": func(r *round, _ *agent, _ *relay) {
+		r.retry("delete", func(ctx context.Context) error {
+			err := r.js.DeleteStream(ctx, streams[0])
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil
 			}
-			return nil
+			return err
 		})
-		for _, a := range r.agents { // otherwise it tries again after a minute
-			a.restart()
-		}
+	},
+	"leases deleted": func(r *round, _ *agent, _ *relay) {
+		r.retry("delete", func(ctx context.Context) error {
+			err := r.js.DeleteKeyValue(ctx, fleet.AgentBucket)
+			if errors.Is(err, jetstream.ErrStreamNotFound) {
+				return nil
+			}
+			return err
+		})
+	},
+	"stream cut back": func(r *round, _ *agent, _ *relay) {
+		keep := uint64(1 + r.random.IntN(100))
+		r.onStream("purge", func(ctx context.Context, stream jetstream.Stream) error {
+			return stream.Purge(ctx, jetstream.WithPurgeKeep(keep))
+		})
 	},
 	"node purged": func(r *round, a *agent, _ *relay) {
 		r.onStream("purge", func(ctx context.Context, stream jetstream.Stream) error {

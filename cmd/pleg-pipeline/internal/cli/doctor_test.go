@@ -82,7 +82,7 @@ func TestFaultOfOnePod(t *testing.T) {
 // simulated runtime may be.
 func isSlow(report string) bool {
 	verdict, _, _ := strings.Cut(report, "\n\n")
-	return strings.Contains(verdict, " takes ") || strings.Contains(verdict, " take ") || strings.Contains(verdict, "waited for the disk")
+	return strings.Contains(verdict, " takes ") || strings.Contains(verdict, " take ") || strings.Contains(verdict, "waited for the disk") || strings.Contains(verdict, "waiting for the ")
 }
 
 // TestDoctorAsksBoth examines a runtime beside a daemon that works, has ended or is frozen, and
