@@ -136,6 +136,10 @@ func TestPodsThatShareAUID(t *testing.T) {
 		wantList(t, client, newest+other)
 		fake.Sandboxes = fake.Sandboxes[1:] // the container of the second is left
 		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s2] c2<s2 name-c2#4 running@4\n")
+		again := sandbox("s4", "u1", 0, 5) // the second gets a new sandbox, and is one pod with its old container
+		again.Metadata.Name, again.Metadata.Namespace = second.GetMetadata().GetName(), second.GetMetadata().GetNamespace()
+		fake.Sandboxes = append(fake.Sandboxes, again)
+		wantList(t, client, newest+"u1@ns-s2.name-s2 ns-s2/name-s2 map[app:web of:s4] [s4< name-s2#5 running@5] c2<s2 name-c2#4 running@4\n")
 	})
 }
 

@@ -321,3 +321,19 @@ func TestListAnswersForAPrefix(t *testing.T) {
 		}
 	}
 }
+
+// Of the containers that were removed within a minute, a bounded number is kept: the last ones.
+func TestRemovedContainersAreBounded(t *testing.T) {
+	const kept, removed = 1024, 1100
+	x := index()
+	id := func(n int) pleg.ContainerID { return pleg.ContainerID(fmt.Sprintf("%064x", n)) }
+	for n := range removed + 1 { // each removes the one before
+		x.Set(&pleg.PodStatus{UID: "restarts", Containers: []*pleg.ContainerStatus{{ID: id(n), State: pleg.StateRunning}}})
+	}
+	for n := range removed + 1 {
+		_, err := containerindex.Host{}.Lookup(t.Context(), x, lookup.Query{Container: id(n)})
+		if known := n >= removed-kept; (err == nil) != known {
+			t.Fatalf("container %d of %d is known: %v (%v), want %v", n, removed, err == nil, err, known)
+		}
+	}
+}

@@ -115,6 +115,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; ok",
 		"pending inspect cancel pending soon mark retry Started(a)",
 	},
+	"a request starts one inspection at once, and not the next": {
+		"list a=running; inspect; wait 2s; request; list a=running; hang; retry; hang; list a=running; wait 1s; retry; wait 1s; retry",
+		"pending inspect cancel pending soon mark retry soon pending mark none retry",
+	},
 	"requests cut at most once a relist period": {
 		"list a=running; inspect; wait 2s; request; request; wait 1s; request", "pending inspect cancel cancel",
 	},
@@ -184,6 +188,19 @@ func TestScripts(t *testing.T) {
 				t.Errorf("%s:\n\tgot  %s\n\twant %s", tc.script, got, tc.want)
 			}
 		})
+	}
+}
+
+// However many containers events have announced since the start, the next one is reported.
+func TestLivesOfALongTime(t *testing.T) {
+	steps := []string{"list a=running; inspect; ok"}
+	for n := range maxHeard {
+		steps = append(steps, fmt.Sprintf("event x%d=running; list a=running; inspect; ok", n))
+	}
+	s := play(t, strings.Join(append(steps, "event last=running; list a=running; inspect"), ";"))
+	s.tell(s.inFlight)
+	if got, want := s.got[len(s.got)-1], "Started(last) Died(last) Removed(last)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
 	}
 }
 

@@ -89,6 +89,24 @@ func TestContradictions(t *testing.T) {
 	}
 }
 
+// Of two pods that differ, the first one is named, with its age.
+func TestContradictionsOfTwoPods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := kit.New(t, pipeline.Options{})
+		p.StartBetweenLists(t)
+		began := time.Now()
+		for _, uid := range []pleg.PodUID{"late", "b", "a"} {
+			p.Runtime.Set(uid, "c-"+string(uid)+"=running /s-"+string(uid)+"=running")
+			p.Runtime.SetStatus(uid, plegtest.Status(plegtest.Pod(uid, "/s-"+string(uid)+"=running"), plegtest.Address))
+			kit.Relist(20)
+		}
+		f := verdict.Of(p.Look()).Findings
+		if len(f) != 1 || f[0].Subject != "ns/name-late and 2 more pods" || f[0].Since.Sub(began) > 2*time.Second {
+			t.Errorf("findings %+v, want one that begins with the pod that differs since %v", f, began)
+		}
+	})
+}
+
 // Two containers of a pod are one pod that differs, until it is gone.
 func TestContradictionsOfOnePod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

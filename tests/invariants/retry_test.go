@@ -20,7 +20,8 @@ import (
 // On a node that is never idle, a quarantined pod is still tried, and soon on request or if a hint comes.
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	const (
-		busy          = 40 // more than eight inspectors can do in a period
+		inspectors    = 8
+		busy          = 80 // so many more than they can do in a period that some always wait
 		timeout, wait = 10 * time.Second, 30 * time.Second
 	)
 	for name, tc := range map[string]struct {
@@ -35,7 +36,10 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			rt := plegtest.New()
-			p := kit.New(t, pipeline.Options{Runtime: rt, InspectTimeout: timeout, MaxQuarantine: wait, Events: tc.events})
+			p := kit.New(t, pipeline.Options{
+				Runtime: rt, Inspectors: inspectors, InspectTimeout: timeout, MaxQuarantine: wait,
+				Events: tc.events, RelistPeriodWithEvents: pipeline.DefaultRelistPeriod, // otherwise the node is idle between lists
+			})
 			p.Runtime = rt
 			p.Runtime.SetInspectFault(plegtest.Delay(225 * time.Millisecond))
 			p.Runtime.Set("hung", "c=running")
@@ -44,7 +48,7 @@ func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 			p.StartBetweenLists(t)
 			kit.Run(t, func(ctx context.Context) error {
 				for n := 0; ctx.Err() == nil; n++ {
-					kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=running", n))
+					kit.Fill(p.Runtime, busy, fmt.Sprintf("c%d=exited", n)) // an end that a list shows waits for no event
 					time.Sleep(pipeline.DefaultRelistPeriod)
 				}
 				return ctx.Err()
