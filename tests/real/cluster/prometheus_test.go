@@ -71,14 +71,16 @@ func (c *cluster) requireScraped() {
 // doctor runs the program on the node, as docs/operations.md says.
 const doctor = `/proc/$(pgrep -x pleg-pipeline)/root/pleg-pipeline doctor`
 
-// requireAlert requires that an alert fires while the runtime is down, that the doctor names the
+// requireAlert requires that alerts fire while the runtime is down, that the doctor names the
 // runtime, and that both end with the outage.
 func (c *cluster) requireAlert() {
 	c.t.Helper()
 	c.scrape("v0.1.1")
 	c.awaitNoAlert()
 	c.node.containerd.Kill()
-	c.awaitQuery(fmt.Sprintf(`ALERTS{alertname="PlegUnhealthy", alertstate="firing", instance=%q}`, nodeName))
+	for _, alert := range []string{"PlegRuntimeFails", "PlegUnhealthy"} { // after one minute, and after three
+		c.awaitQuery(fmt.Sprintf(`ALERTS{alertname=%q, alertstate="firing", instance=%q}`, alert, nodeName))
+	}
 	out, err := exec.CommandContext(process.Bounded(c.t), "sh", "-c", doctor).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), containerdSocket) {
 		c.t.Errorf("doctor: %v\n%s", err, out)
