@@ -150,8 +150,16 @@ func TestDisk(t *testing.T) {
 			full         bool
 			err          error
 		}{
-			{50, 10, false, nil}, {94.5, 0, false, nil}, {97, 10, true, nil}, {94.5, 10, true, nil}, {10, 99, true, nil}, {93, 10, false, nil}, {94.5, 10, false, nil},
-			{97, 10, true, nil}, {0, 0, false, fs.ErrNotExist}, {94.5, 10, false, nil}, // it was unmounted
+			{50, 10, false, nil},
+			{94.5, 0, false, nil},
+			{97, 10, true, nil},
+			{94.5, 10, true, nil},
+			{10, 99, true, nil},
+			{93, 10, false, nil},
+			{94.5, 10, false, nil},
+			{97, 10, true, nil},
+			{0, 0, false, fs.ErrNotExist},
+			{94.5, 10, false, nil}, // it was unmounted
 		}
 		began := time.Now()
 		var since time.Time
