@@ -105,12 +105,14 @@ func (r *round) play() {
 	time.Sleep(r.some(time.Second))
 	stop()
 	r.wait.Wait()
+	limited := false // a server has lost the newest limit
 	r.onStream("read its limit", func(_ context.Context, stream jetstream.Stream) error {
-		if stream.CachedInfo().Config.MaxBytes > 0 { // a server has lost the newest limit
-			r.empty()
-		}
+		limited = stream.CachedInfo().Config.MaxBytes > 0
 		return nil
 	})
+	if limited {
+		r.empty()
+	}
 	fmt.Fprintln(r.t.Output(), time.Now().Format("15:04:05.000"), "all is repaired")
 	r.join()
 	for i, c := range r.watches {
