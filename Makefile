@@ -134,7 +134,7 @@ mutants: ## break each rule once; its test must fail
 .PHONY: e2e
 e2e: ## test with real containerd and runc; installs missing tools (as root)
 	tests/real/e2e/setup.sh
-	$(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -timeout 40m -skip '^(TestFaultMatrix|TestIdleWatchOfShims|TestKilledMonitorIsNamed)$$' ./...
+	$(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -parallel 3 -timeout 40m -skip '^(TestFaultMatrix|TestIdleWatchOfShims|TestKilledMonitorIsNamed)$$' ./...
 
 # It compares processor time, so it needs an idle machine.
 .PHONY: e2e-watch
@@ -150,7 +150,7 @@ E2E_POLLING := ^(TestStorm|TestFaultsInShort|TestLifeOfPod)$$
 .PHONY: e2e-crio
 e2e-crio: ## test with a real CRI-O, events on and off; builds it (as root)
 	tests/real/e2e/setup.sh cri-o
-	PLEG_E2E_RUNTIME=cri-o $(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
+	PLEG_E2E_RUNTIME=cri-o $(ALONE) test -C tests/real/e2e -race -count=1 -p 1 -parallel 3 -timeout 30m -skip '$(E2E_CRIO_SKIP)' ./...
 	PLEG_E2E_RUNTIME=cri-o-without-events $(ALONE) test -C tests/real/e2e -race -count=1 -timeout 20m -run '$(E2E_POLLING)' .
 
 # The runtimes of "make e2e-runtimes".

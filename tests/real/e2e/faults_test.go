@@ -54,6 +54,7 @@ func TestFaultMatrix(t *testing.T) { runFaults(t, allFaults()) }
 
 // TestFaultsInShort runs the short rows of the fault matrix.
 func TestFaultsInShort(t *testing.T) {
+	t.Parallel()
 	runFaults(t, slices.DeleteFunc(allFaults(), func(row fault) bool { return !row.short }))
 }
 

@@ -44,6 +44,7 @@ func harsh(t *testing.T, pods int) (context.Context, *fixture, *instance) {
 // Containers that run for 5 to 20 ms are each reported once, in order and with their exit codes, also
 // those that come and go while the program is stopped, twice.
 func TestShortLivesWhileStopped(t *testing.T) {
+	t.Parallel()
 	ctx, f, in := harsh(t, 8)
 	var lives errgroup.Group
 	lives.Go(func() error { return f.concurrently(ctx, f.shortLives) })
@@ -80,6 +81,7 @@ func (f *fixture) shortLives(ctx context.Context, i int, p *lab.Pod) error {
 // An instance that gets 2 % of a CPU reports a storm late, but each step once, in order and with its exit
 // code.
 func TestStormWithLittleCPU(t *testing.T) {
+	t.Parallel()
 	ctx, f, in := harsh(t, 8)
 	lift := limitCPU(t, in.PID(), 2)
 	must(t, f.concurrently(ctx, func(ctx context.Context, i int, p *lab.Pod) error {
@@ -130,6 +132,7 @@ func limitCPU(t *testing.T, pid, percent int) (lift func()) {
 // Changes from before the program began are not reported, although a runtime sends old events to the
 // first client that asks. The state at the start is marked as replayed.
 func TestNothingFromBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	f.runPods(ctx, 5)
 	must(t, f.concurrently(ctx, f.shortLives))

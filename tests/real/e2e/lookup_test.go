@@ -19,6 +19,7 @@ import (
 // The first process of each container is looked up as soon as it runs, and the container after its
 // removal. No answer is wrong. The log says how many lookups succeeded at once.
 func TestLookupOfEachStart(t *testing.T) {
+	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	pipe := f.pipeline(ctx, pipeline.Options{Events: pipeline.EventsAuto})
 	if _, err := pipe.Lookup(ctx, lookup.Query{PID: os.Getpid()}); !errors.Is(err, lookup.ErrNoContainer) {

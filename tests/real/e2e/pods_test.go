@@ -11,6 +11,7 @@ import (
 
 // Each step in the life of a pod is reported, also of one without the kubelet's labels.
 func TestLifeOfPod(t *testing.T) {
+	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	f.run(ctx, instanceOptions{name: "polling", settings: polling})
 	f.runPods(ctx, 1)

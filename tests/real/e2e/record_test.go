@@ -20,6 +20,7 @@ import (
 
 // The replay of a recording reports the events of containerd, without containerd.
 func TestReplayOfRecording(t *testing.T) {
+	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	l := f.lab
 	path, err := process.Program("-race")

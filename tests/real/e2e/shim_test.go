@@ -124,6 +124,7 @@ func TestKilledMonitorIsNamed(t *testing.T) {
 // A shim or monitor in a frozen cgroup is named: with cgroup v1 at once, with v2 once one of its containers
 // has ended, because nothing shows it before. A doctor that begins later reports the same.
 func TestFrozenCgroupIsNamed(t *testing.T) {
+	t.Parallel()
 	ctx, f, nginx, says := onePod(t, smallDisk)
 	finding := []string{"PROBLEM: shop/web-0 has a hung shim since", "waits in the kernel, state D"}
 	examined := func() {
@@ -161,6 +162,7 @@ const (
 // The daemon and a doctor that begins later report the runtime's conditions, and lists that become too large, in
 // the same words.
 func TestTroublesOfTheRuntimeAreNamed(t *testing.T) {
+	t.Parallel()
 	ctx, f, _, says := onePod(t, 1<<30)
 	same := func(parts ...string) {
 		report, _ := examine(ctx, t, f.lab)

@@ -83,6 +83,7 @@ func firstAnswer(ctx context.Context, l *lab.Lab) <-chan time.Time {
 // client: the test itself is a second client, which looks for exit codes. CRI-O does not announce every
 // step: there, all pods are listed as often as by default.
 func TestStorm(t *testing.T) {
+	t.Parallel()
 	ctx, f := newFixture(t, lab.Options{})
 	events := f.lab.Traits().Events && !f.lab.Traits().EventsToOne
 	settings := rareLists

@@ -33,6 +33,7 @@ const (
 // A client that runs and never reads the events of containerd stops all starts. The kernel does not show it, and
 // with events off the daemon opens no stream. The trouble is still found, and ends with the client.
 func TestClientThatNeverReads(t *testing.T) {
+	t.Parallel()
 	if traits := lab.DefaultRuntime().Traits(); !traits.AllEvents || traits.EventsToOne {
 		t.Skip("needs a runtime that waits for its clients")
 	}
