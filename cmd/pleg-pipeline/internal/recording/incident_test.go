@@ -30,6 +30,9 @@ func TestIncidents(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
 		incidents, err := recording.NewIncidents(dir, "test")
 		kit.Must(t, err)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the directory: mode %v, %v, want no other user in it", info.Mode(), err)
+		}
 		for n := range 7 {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
 		}
