@@ -90,7 +90,15 @@ func TestLookupWaits(t *testing.T) {
 		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
 		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},
 		"the pipeline ends":         {after: func(p *kit.Pipeline) { _ = p.Stop() }, err: pleg.ErrStopped},
-		"its context ends":          {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, ends: time.Second, err: errStop, took: time.Second},
+		"the pipeline ends later": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.SetPodFault("late", plegtest.Hang)
+				p.Runtime.Set("late", "c=running")
+				time.AfterFunc(3*time.Second, func() { _ = p.Stop() })
+			},
+			err: pleg.ErrStopped, took: 3 * time.Second,
+		},
+		"its context ends": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, ends: time.Second, err: errStop, took: time.Second},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			p := kit.New(t, pipeline.Options{})

@@ -76,14 +76,28 @@ func TestRunEndsWithItsContextAndRunsOnce(t *testing.T) {
 		r.Runtime.Set("b", "c=running")
 		r.Runtime.SetPodFault("b", plegtest.Hang)
 		kit.Relist(1)
+		var channels []<-chan pleg.Event // many, as each is closed by a goroutine of its own
+		for range 100 {
+			sub, err := r.Subscribe(pleg.SubscribeOptions{})
+			kit.Must(t, err)
+			channels = append(channels, sub.Events())
+		}
+		synctest.Wait()
 		if err := r.Stop(); err != nil {
 			t.Errorf("Run = %v, want nil: its context has ended", err)
 		}
+		for n, channel := range channels {
+			select {
+			case ev, open := <-channel:
+				if open {
+					t.Errorf("channel %d has %+v, want nothing", n, ev)
+				}
+			default:
+				t.Fatalf("channel %d is open after Run has returned", n)
+			}
+		}
 		if got := kit.WordsByPod(kit.Drain(events))["a"]; got != "Started(c)" {
 			t.Errorf("events after the end = %q, want the buffered ones", got)
-		}
-		if _, open := <-events; open {
-			t.Error("the subscriber's channel is open after Run has returned")
 		}
 		if _, err := r.Subscribe(pleg.SubscribeOptions{}); !errors.Is(err, pleg.ErrStopped) {
 			t.Errorf("Subscribe after the end = %v, want ErrStopped", err)

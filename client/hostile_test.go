@@ -40,21 +40,22 @@ func podOf(bytes int) *plegv1.ListPodsResponse {
 func TestListsOfHostileServersAreBounded(t *testing.T) {
 	client.DivideLimits(t, 32)
 	type stream = hostile.ListStream
-	endless := func(answer *plegv1.ListPodsResponse) func(stream) error {
+	many := func(n int, answer *plegv1.ListPodsResponse) func(stream) error {
 		return func(s stream) error {
-			for {
+			for range n {
 				if err := s.Send(answer); err != nil {
 					return err
 				}
 			}
+			return nil
 		}
 	}
 	for name, tt := range map[string]struct {
 		list func(stream) error
 		says string
 	}{
-		"pods without end":            {endless(podOf(0)), "more than 3125 pods"},
-		"large pods without end":      {endless(podOf(10_000)), "8388608 bytes"},
+		"too many pods":               {many(3126, podOf(0)), "more than 3125 pods"},
+		"too many bytes":              {many(839, podOf(10_000)), "8388608 bytes"},
 		"a pod of a great length":     {func(s stream) error { return s.Send(podOf(16 << 20)) }, "larger than max"},
 		"an error of a great length":  {func(stream) error { return status.Error(codes.Internal, strings.Repeat("x", 1<<20)) }, "list pods: "},
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},

@@ -33,6 +33,12 @@ func TestPods(t *testing.T) {
 		f.runtime.Set("failing", "c=running")
 		f.runtime.Set("hung", "c=running")
 		f.runtime.SetPodFault("hung", plegtest.Delay(time.Hour))
+		// More than gRPC receives by default.
+		f.runtime.SetDetails(func(s *pleg.PodStatus) {
+			for _, sandbox := range s.Sandboxes {
+				sandbox.Annotations = map[string]string{"config": strings.Repeat("x", 4<<20)}
+			}
+		})
 		f.runtime.Set("well", "c=running /s=running")
 		kit.Relist(2)
 		f.runtime.SetPodFault("failing", plegtest.Fail(errBroken))

@@ -42,7 +42,7 @@ type PublisherOptions struct {
 	Domain string
 	// Cluster and Node name the node among all that publish on this server.
 	Cluster, Node string
-	// Health returns the status of the pipeline: the verdict on it is published every ten seconds,
+	// Health returns the status of the pipeline: the verdict on it is published every four seconds,
 	// and within a second if it has changed. If nil, none is published.
 	Health func(context.Context) (pleg.Status, error)
 	// Limits apply to the stream and the bucket if they do not exist yet.

@@ -84,6 +84,20 @@ func TestHealthyIsThatOfThePipeline(t *testing.T) {
 	})
 }
 
+// A list is two calls of the runtime, and an inspection one for each container: both may take longer than the
+// timeout of a call.
+func TestTimeoutsAreThoseOfSeveralCalls(t *testing.T) {
+	const call = kubelet.DefaultRuntimeRequestTimeout
+	runFixture(t, func(r *fakeRuntime) {
+		r.set("1", "c1=running")
+		r.slowLists(5*call/2 - time.Second)
+		r.slow("1", 5*call-time.Second)
+	}, func(f *fixture) {
+		f.wait(8 * call)
+		f.expect("1 Started c1")
+	})
+}
+
 // announcing is a runtime service with an event stream.
 type announcing struct {
 	internalapi.RuntimeService

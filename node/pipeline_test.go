@@ -320,10 +320,12 @@ func TestTwoReaders(t *testing.T) {
 		if _, err := sub.Next(t.Context()); !errors.Is(err, pleg.ErrTwoReaders) {
 			t.Errorf("Next beside Next = %v, want ErrTwoReaders", err)
 		}
+		var beside []error
 		for _, err := range sub.All(t.Context()) {
-			if !errors.Is(err, pleg.ErrTwoReaders) {
-				t.Errorf("All beside Next = %v, want ErrTwoReaders", err)
-			}
+			beside = append(beside, err)
+		}
+		if len(beside) != 1 || !errors.Is(beside[0], pleg.ErrTwoReaders) {
+			t.Errorf("All beside Next = %v, want ErrTwoReaders", beside)
 		}
 		if ev, ok := <-sub.Events(); ok {
 			t.Errorf("Events beside Next has %+v, want a closed channel", ev)
@@ -347,6 +349,9 @@ func TestTwoReaders(t *testing.T) {
 		sub.Close()
 		if _, err := sub.Next(t.Context()); !errors.Is(err, pleg.ErrClosed) {
 			t.Errorf("Next after Close = %v, want ErrClosed", err)
+		}
+		for ev, err := range sub.All(t.Context()) {
+			t.Errorf("All after Close = %+v, %v, want the end", ev, err)
 		}
 	})
 }

@@ -125,6 +125,24 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
+// A stream that ends while it has an event gets no other one, and nobody waits for it.
+func TestEventForAStreamThatEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := plegtest.New()
+		for range 20 { // a stream that has both, an event and its end, takes any
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() {
+				ended <- r.WatchEvents(ctx, func() {}, func(pleg.Hint) { time.Sleep(time.Second); cancel() })
+			}()
+			synctest.Wait()
+			r.AnnounceHint(pleg.Hint{})
+			r.AnnounceHint(pleg.Hint{})
+			<-ended
+		}
+	})
+}
+
 func TestBasicHasNoOtherMethods(t *testing.T) {
 	r := plegtest.New().Basic()
 	if _, ok := r.(pleg.PodLister); ok {

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -58,6 +59,8 @@ func TestBadRequests(t *testing.T) {
 		wantStatus(t, "bad time", err, codes.InvalidArgument, "newer_than")
 		err = f.connect().Invoke(t.Context(), "/pleg.v1.PLEG/Nothing", &plegv1.GetStatusRequest{}, &plegv1.GetStatusResponse{})
 		wantStatus(t, "unknown method", err, codes.Unimplemented, "unknown method Nothing")
+		_, err = c.GetStatus(metadata.AppendToOutgoingContext(t.Context(), "note", strings.Repeat("n", 32<<10)), &plegv1.GetStatusRequest{})
+		wantStatus(t, "large header", err, codes.Internal, "header list size")
 		longest := f.mustWatch(t.Context(), c, &plegv1.WatchRequest{Name: strings.Repeat("n", 100)})
 		f.wantEvent("another watch of the same connection", other, longest)
 	})

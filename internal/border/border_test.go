@@ -376,19 +376,24 @@ func TestTimesAreCut(t *testing.T) {
 	}
 }
 
+// A malformed item is logged once, and again if it comes back after a list without one.
 func TestUIDThatIsNotUTF8IsLogged(t *testing.T) {
 	log := new(bytes.Buffer)
-	pods := []*pleg.Pod{{UID: "a\xff"}}
+	bad := []*pleg.Pod{{UID: "a\xff"}}
+	pods := bad
 	r, err := border.New(fake{list: func(context.Context) ([]*pleg.Pod, error) { return pods, nil }},
 		border.Options{ListTimeout: timeout, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	kit.Must(t, err)
-	for range 2 {
-		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
-			t.Errorf("the list is %v, %v, want the pod", words(got), err)
+	for n, lines := range []int{1, 1, 1, 2} {
+		if pods = bad; n == 2 {
+			pods = []*pleg.Pod{{UID: "a"}}
 		}
-	}
-	if strings.Count(log.String(), "not UTF-8") != 1 {
-		t.Errorf("logged %q, want one line", log)
+		if got, err := r.ListPods(t.Context()); err != nil || len(got) != 1 || got[0] != pods[0] {
+			t.Errorf("list %d is %v, %v, want the pod", n, words(got), err)
+		}
+		if strings.Count(log.String(), "not UTF-8") != lines {
+			t.Errorf("list %d: logged %q, want %d lines", n, log, lines)
+		}
 	}
 }
 

@@ -12,15 +12,22 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
-// Errors back off and are logged once, until the receiver accepts something.
+// Errors back off and are logged once, until the receiver accepts something. After the last error, the receiver
+// wants to rest for longer.
 func TestLoop(t *testing.T) {
 	var log kit.Log
 	var waits []time.Duration
 	ended := 0
 	l := exporter.Loop{
 		Log: log.Logger(), Failed: "cannot send", Recovered: "sends again", Backoff: backoff.Backoff{Min: time.Second, Max: time.Hour},
-		Count: func(error) time.Duration { return 0 }, Ended: func() { ended++ },
-		Wait: func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
+		Count: func(error) time.Duration {
+			if len(waits) == 5 {
+				return time.Minute
+			}
+			return 0
+		},
+		Ended: func() { ended++ },
+		Wait:  func(_ context.Context, d time.Duration) error { waits = append(waits, d); return nil },
 	}
 	err := l.Run(t.Context(), func(ctx context.Context) error {
 		if len(waits) == 4 {
@@ -41,8 +48,8 @@ func TestLoop(t *testing.T) {
 	if err := l.Run(t.Context(), nil); err == nil || ended != 1 {
 		t.Errorf("a second Run() = %v, want an error; Ended was called %d times", err, ended)
 	}
-	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second {
-		t.Errorf("waits %v, want them to double, and to begin again after a success", waits)
+	if len(waits) != 6 || waits[3] < 4*time.Second || waits[4] > time.Second || waits[5] != time.Minute {
+		t.Errorf("waits %v, want them to double, to begin again after a success, and a minute if that is asked for", waits)
 	}
 	log.RequireLines(t, 2, "cannot send")
 	log.RequireLines(t, 1, "sends again")

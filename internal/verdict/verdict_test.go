@@ -61,6 +61,10 @@ func TestOf(t *testing.T) {
 			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "T"} })
 		}, "PROBLEM: the runtime hangs since 11:59 (5.0s) in ListContainers; containerd, PID 12, is stopped by a signal", "kill -CONT 12"},
+		"the runtime is stopped by a debugger": {func(s *pleg.Status) {
+			s.Relist.Started = ago(5 * time.Second)
+			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "containerd", State: "t"} })
+		}, "PROBLEM: the runtime hangs since 11:59 (5.0s); containerd, PID 12, is stopped by a debugger", "kill -CONT 12"},
 		"the runtime waits for a disk": {func(s *pleg.Status) {
 			s.Relist.Started, s.Relist.Call = ago(5*time.Second), list
 			nodestate.Change(&s.Details, func(n *nodestate.State) { n.Process = &nodestate.Process{PID: 12, Name: "crio", State: "D"} })
@@ -248,6 +252,24 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 cannot be inspected since 11:59 (60s): ContainerStatus of nginx c1: broken", "journalctl",
 		},
+		"inspections fail": {
+			func(s *pleg.Status) {
+				s.Failed = []pleg.Failed{{UID: "u1", Namespace: "shop", Name: "web-0", Since: ago(4 * time.Second), Err: errBroken}, {UID: "u2", Since: ago(time.Second), Err: errBroken}}
+			},
+			"WARNING: shop/web-0 and 1 more pod cannot be inspected since 11:59 (4.0s): broken", "journalctl",
+		},
+		"a list and a status differ": {
+			func(s *pleg.Status) { s.Contradictions = contradictions(59 * time.Second) },
+			"WARNING: shop/web-0 differs in lists and statuses since 11:59 (59s): container nginx is running in the lists and is missing in its status", "crictl inspect",
+		},
+		"they differ for a minute": {
+			func(s *pleg.Status) { s.Contradictions = contradictions(time.Minute) },
+			"PROBLEM: shop/web-0 differs in lists and statuses since 11:59 (60s): container nginx is running in the lists and is missing in its status", "crictl inspect",
+		},
+		"they have just begun to differ": {
+			func(s *pleg.Status) { s.Contradictions = contradictions(9 * time.Second) },
+			"OK: the node is healthy, its 110 pods answer", "",
+		},
 		"an inspection has just failed": {
 			func(s *pleg.Status) {
 				s.Failed = []pleg.Failed{{UID: "u1", Since: ago(2 * time.Second), Err: errBroken}}
@@ -382,6 +404,12 @@ func TestFindings(t *testing.T) {
 			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
 		}
 	}
+}
+
+func contradictions(age time.Duration) []pleg.Contradiction {
+	return []pleg.Contradiction{{
+		UID: "u", Namespace: "shop", Name: "web-0", Container: "c1", ContainerName: "nginx", Listed: pleg.StateRunning, Missing: true, Since: ago(age),
+	}}
 }
 
 // lostEnds are containers of many pods that have ended.

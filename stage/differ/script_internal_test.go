@@ -3,13 +3,16 @@ package differ
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/podcache"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/stage"
@@ -25,6 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 //	event ID=STATE       a CRI event; removed is a state too
 //	inspect, retry       the inspector accepts what it may; "none" if there is nothing
 //	ok, fail, hang, late how that inspection ends; hangs: it hangs, and has not ended
+//	contradicts          it succeeded, and its status contradicts the list
 //	superseded           the same, because the pod is gone
 //	left                 the change of a pod that is gone is committed
 //	reinspect, request   the request of a caller
@@ -127,6 +131,10 @@ var scripts = map[string]struct{ script, want string }{
 		"list a=running; inspect; late; list a=running; wait 1s; retry; late; list a=running; wait 1s; retry; ok",
 		"pending inspect soon mark pending mark retry soon pending mark retry Started(a)",
 	},
+	"a status that contradicts its list is asked for again, from the next answer on": {
+		"list a=running; inspect; contradicts; wait 1s; retry; list a=running; retry; ok; list a=running; wait 1m; retry",
+		"pending inspect Started(a) mark none covered mark retry covered mark none",
+	},
 	"a container that only events have shown is told": {
 		"list -; event a=running; event a=removed; list -; left", "covered mark pending gone Started(a) Died(a) Removed(a) mark",
 	},
@@ -149,7 +157,7 @@ var scripts = map[string]struct{ script, want string }{
 		"list /s=running; inspect; ok; event a=created; wait 1s; list /s=running; wait 2s; wait 10s", "pending inspect Started(/s) mark relist covered mark",
 	},
 	"a removal stands until a list lacks the container": {
-		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 600ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
+		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 300ms; wait 300ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
 		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
 	},
 	"a pod whose containers are gone is listed each two seconds": {
@@ -191,17 +199,96 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// However many containers events have announced since the start, the next one is reported.
+// However many containers events have announced since the start, the next one is reported, and no memory is
+// kept for those before.
 func TestLivesOfALongTime(t *testing.T) {
 	steps := []string{"list a=running; inspect; ok"}
 	for n := range maxHeard {
-		steps = append(steps, fmt.Sprintf("event x%d=running; list a=running; inspect; ok", n))
+		steps = append(steps, fmt.Sprintf("event x%d=running; list a=running y%d=running; inspect; ok", n, n))
 	}
 	s := play(t, strings.Join(append(steps, "event last=running; list a=running; inspect"), ";"))
 	s.tell(s.inFlight)
-	if got, want := s.got[len(s.got)-1], "Started(last) Died(last) Removed(last)"; got != want {
+	if got, want := s.got[len(s.got)-1], fmt.Sprintf("Died(y%d) Removed(y%[1]d) Started(last) Died(last) Removed(last)", maxHeard-1); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+	l := &s.m.lives
+	if told, kept := len(l.told), len(l.removed.last)+len(l.removed.before); told > 2 || kept > maxRemoved || s.lost > 0 {
+		t.Errorf("%d reported steps of two containers and %d removed containers are kept, %d were skipped", told, kept, s.lost)
+	}
+}
+
+// A flood of events and answers takes a bounded memory. What is skipped is counted.
+func TestFloodIsBounded(t *testing.T) {
+	const flood = maxHeard + 100
+	s := play(t, "list a=running; inspect; ok")
+	early := newMachine(Options{})
+	for n := range flood {
+		s.play(t, fmt.Sprintf("event x%d=running", n))
+		s.play(t, fmt.Sprintf("event y%d=removed", n))
+		early.step(&observation{stage.Observation{UID: pleg.PodUID(fmt.Sprint(n))}}, s.now)
+	}
+	if len(early.early) > maxHeard {
+		t.Errorf("%d answers wait for the first list, want at most %d", len(early.early), maxHeard)
+	}
+	if waits := len(s.m.expectations.waits); waits > maxWaits {
+		t.Errorf("%d changes are expected, want at most %d", waits, maxWaits)
+	}
+	if s.lost != flood-maxHeard {
+		t.Errorf("%d containers were skipped, want %d", s.lost, flood-maxHeard)
+	}
+	if s.play(t, "list a=running"); s.lost != flood-maxPassed {
+		t.Errorf("%d containers were skipped, want %d", s.lost, flood-maxPassed)
+	}
+}
+
+// A pod whose status contradicts its list is inspected again only while no pod that changed waits.
+func TestContradictionWaitsForChangedPods(t *testing.T) {
+	s := play(t, "list a=running; inspect; contradicts; wait 1s")
+	asked := stage.Asked{Began: s.ticks.Next(), Answered: s.ticks.Next(), At: s.now}
+	s.step(&listing{stage.Listing{Asked: asked, Pods: []*pleg.Pod{podOf("a=running"), plegtest.Pod("q", "b=running")}}})
+	changed, again, _ := s.m.next(s.now)
+	if changed == nil || changed.UID != "q" || again != nil {
+		t.Fatalf("offered are %+v and %+v, want the pod that changed", changed, again)
+	}
+	s.step(accepted{changed})
+	if _, again, _ = s.m.next(s.now); again == nil || again.UID != explorePod {
+		t.Errorf("%+v is offered, want the pod that differs", again)
+	}
+}
+
+// A cancellation that the inspector has not accepted ends with its inspection: it must not meet the next one.
+func TestCancelEndsWithItsInspection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, err := New(Options{
+			Cache: podcache.New(), RelistPeriod: time.Second, MaxQuarantine: time.Minute, Inspectors: 1, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listings, observations, ends := make(chan stage.Listing), make(chan stage.Observation), make(chan stage.Settled)
+		inspect, cancel, ended := make(chan stage.Change), make(chan stage.Cancel), make(chan error)
+		go func() {
+			ended <- d.Run(listings, observations, ends, Outputs{Inspect: inspect, Cancel: cancel, Marks: make(chan stage.Mark)})
+		}()
+		var ticks stage.Ticks
+		list := func(pods ...*pleg.Pod) {
+			listings <- stage.Listing{Asked: stage.Asked{Began: ticks.Next(), Answered: ticks.Next(), At: time.Now()}, Pods: pods}
+		}
+		list(podOf("a=running"))
+		<-inspect
+		list()
+		ends <- stage.Settled{UID: explorePod, How: stage.Committed}
+		synctest.Wait()
+		select {
+		case c := <-cancel:
+			t.Errorf("%+v comes after the end of the inspection", c)
+		default:
+		}
+		close(listings)
+		close(observations)
+		close(ends)
+		<-ended
+	})
 }
 
 func play(t *testing.T, steps string) *script {
@@ -223,7 +310,7 @@ type script struct {
 	leaving  stage.Change
 	got      []string
 
-	foundByAll, foundByOne int
+	foundByAll, foundByOne, lost int
 }
 
 type scripted struct {
@@ -254,6 +341,9 @@ func (s *script) play(t *testing.T, step string) {
 	case "ok":
 		s.tell(s.inFlight)
 		s.settle(stage.Committed, "")
+	case "contradicts":
+		s.tell(s.inFlight)
+		s.settle(stage.Contradicted, "")
 	case "left":
 		s.tell(&s.leaving)
 		s.settle(stage.Committed, "")
@@ -339,7 +429,7 @@ func (s *script) step(in input) {
 			s.got = append(s.got, word)
 		}
 	}
-	s.foundByAll, s.foundByOne = s.foundByAll+do.foundByAll, s.foundByOne+do.foundByOne
+	s.foundByAll, s.foundByOne, s.lost = s.foundByAll+do.foundByAll, s.foundByOne+do.foundByOne, s.lost+do.lost
 	note(len(do.touch) > 0, "touch")
 	note(len(do.relist) > 0, "relist")
 	note(do.relistSoon, "soon")
@@ -486,6 +576,9 @@ func TestQuarantineIsReported(t *testing.T) {
 	}
 	if got := q.published(); len(got) != 1 || got[0] != want {
 		t.Errorf("quarantined = %+v, want %+v", got, want)
+	}
+	if got := q.patience(rec); got != 4*time.Second {
+		t.Errorf("requests end an inspection after %v, want the period, doubled with each hang", got)
 	}
 }
 

@@ -70,6 +70,13 @@ func TestBeginning(t *testing.T) {
 					o.After.Epoch = f.Epoch()
 				}
 				first, second := f.subscribe(t, o), f.subscribe(t, o)
+				synctest.Wait()
+				if lag := first.Lag().Events; o.After.Epoch == f.Epoch() && o.After.Seq <= 6 && lag != 6-o.After.Seq {
+					t.Errorf("before it reads, the lag is %d events, want %d", lag, 6-o.After.Seq)
+				}
+				if first.Name() == second.Name() {
+					t.Errorf("two subscribers without a name are both %s", first.Name())
+				}
 				f.publishLabelled("b", "Died(c)", map[string]string{"app": "b"})
 				want := strings.TrimSpace(test.want + " b:Died(c)")
 				requireRead(t, first, want)
@@ -284,16 +291,23 @@ func TestCloseBeforeRun(t *testing.T) {
 	})
 }
 
-// At the end the channel reports how many events its reader did not take.
+// At the end the channel reports how many events its reader did not take, and the lag does before.
 func TestEventsAtTheEnd(t *testing.T) {
-	for events := range 5 {
+	for n := range 15 {
+		events, taken := n%5, n/5 // of more
 		testDispatcher(t, func(t *testing.T, f *fixture) {
 			s := f.subscribe(t, pleg.SubscribeOptions{})
-			for range events {
+			for range taken + events {
 				f.publish("a", "PodSync")
 			}
 			channel := s.Events()
+			for range taken {
+				<-channel
+			}
 			synctest.Wait()
+			if lag := s.Lag().Events; lag != uint64(events) {
+				t.Errorf("the lag is %d events, want %d", lag, events)
+			}
 			f.stop()
 			synctest.Wait()
 			var got []pleg.Event
@@ -305,7 +319,7 @@ func TestEventsAtTheEnd(t *testing.T) {
 				want = fmt.Sprintf("Gap(Stopped)*%d", events)
 			}
 			if words := wordsOf(got); words != want {
-				t.Errorf("%d events: got %q, want %q", events, words, want)
+				t.Errorf("%d events, after %d: got %q, want %q", events, taken, words, want)
 			}
 		})
 	}

@@ -21,7 +21,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-var discard = slog.New(slog.DiscardHandler)
+var (
+	discard    = slog.New(slog.DiscardHandler)
+	errNothing = errors.New("there is nothing to read")
+)
 
 // at returns the time of the nth listing.
 func at(n int) time.Time { return time.Unix(1_700_000_000+int64(n), 0) }
@@ -136,11 +139,11 @@ func (f *fixture) mark(m stage.Mark) {
 // read returns the events to read, and how the reading ended; nil if more may come.
 func read(t *testing.T, s pleg.Subscription) (got []pleg.Event, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond) // passes once all wait
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, errNothing) // passes once all wait
 	defer cancel()
 	for {
 		ev, err := s.Next(ctx)
-		if errors.Is(err, context.DeadlineExceeded) {
+		if errors.Is(err, errNothing) {
 			return got, nil
 		}
 		if err != nil {

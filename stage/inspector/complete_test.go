@@ -3,6 +3,7 @@ package inspector_test
 import (
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
@@ -95,6 +96,23 @@ func TestNetworkEvents(t *testing.T) {
 						t.Errorf("step %d: event %+v has a wrong pod or time", n, ev)
 					}
 				}
+			}
+		})
+	}
+}
+
+// The network of a sandbox that the first list showed was there before, as the sandbox was.
+func TestNetworkEventsOfTheFirstList(t *testing.T) {
+	for _, found := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, nil, inspector.Options{})
+			pod := plegtest.Pod("a", "/s=running")
+			f.runtime.SetStatus("a", plegtest.Status(pod, plegtest.Address))
+			c := change(0, pod)
+			c.Events = []pleg.Event{{Type: pleg.ContainerStarted, PodUID: "a", ContainerID: "s", Sandbox: true, Replayed: found}}
+			_, o, _ := f.do(c)
+			if last := o.Events[len(o.Events)-1]; last.Type != pleg.NetworkSetupCompleted || last.Replayed != found {
+				t.Errorf("the last event is %+v, want that of the network, replayed: %v", last, found)
 			}
 		})
 	}

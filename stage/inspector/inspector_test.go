@@ -205,6 +205,7 @@ func TestHangIsReportedOnce(t *testing.T) {
 			if s := <-f.settled; s.How != stage.FailedHung || s.Took != timeout {
 				t.Errorf("settled %+v, want the end after %v", s, timeout)
 			}
+			f.logged.RequireLines(t, 0, "inspection failed") // the differ logs it
 		})
 	}
 }

@@ -34,11 +34,11 @@ import (
 var scripts = map[string]struct{ script, want string }{
 	"the period begins when the list ends": {"takes 100ms; 500ms; takes 200ms; 2s; takes 300ms; 4s", "0 1.1 2.3 3.6"},
 	"a failed list is retried a period later": {
-		"1s; fail 0s; 2s; status; fail 0s; 3s; logged relist failed; recovered; 4s; status; logged failures=2; recovered",
+		"1s; fail 0s; 2s; status; fail 0s; 3s; logged relist failed; recovered; 4s; status; logged after=2s failures=2; recovered",
 		"0 1 2! success@1,failures:1 3! logged:1 recovered:0 4 success@4,failures:0 logged:1 recovered:1",
 	},
 	"a list that fails late is retried a period later": {
-		"1s; fail 10s; 12s; status; fail 10s; 23s; logged relist failed; recovered; 24s; status; logged failures=2; recovered",
+		"1s; fail 10s; 12s; status; fail 10s; 23s; logged relist failed; recovered; 24s; status; logged after=22s failures=2; recovered",
 		"0 1 2! success@1,failures:1 13! logged:1 recovered:0 24 success@24,failures:0 logged:1 recovered:1",
 	},
 
@@ -262,6 +262,9 @@ func TestMetrics(t *testing.T) {
 				return nil
 			}
 		})
+		rt.Set("a", "c=running /s=exited") // its sandbox does not run
+		rt.Set("b", "d=running /t=exited")
+		rt.Set("c", "e=exited f=created /u=running")
 		f := newFixture(t, rt, period)
 		f.next(t)
 		f.next(t)
@@ -270,9 +273,12 @@ func TestMetrics(t *testing.T) {
 		// has been running for 3 s; an interval is counted for each list after the first.
 		for name, want := range map[string]float64{
 			"pleg_last_seen_seconds": 946684802.2, "pleg_relist_errors_total": 1, "pleg_relist_running_seconds": 3,
-			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3,
+			"pleg_relist_duration_seconds": 3, "pleg_relist_interval_seconds": 3, "pleg_running_pods": 1,
 		} {
 			kit.RequireMetric(t, f.metrics, want, name)
+		}
+		for state, want := range map[string]float64{"unknown": 0, "created": 1, "running": 2, "exited": 1} {
+			kit.RequireMetric(t, f.metrics, want, "pleg_running_containers", state)
 		}
 	})
 }

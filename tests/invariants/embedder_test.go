@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,10 +82,12 @@ func TestStoreThatPanicsStopsNothing(t *testing.T) {
 type blockingStore struct {
 	store
 	set, observe <-chan struct{}
+	calls        *atomic.Int64 // of that method
 }
 
 func (s blockingStore) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, at time.Time) {
 	if s.set != nil {
+		s.calls.Add(1)
 		<-s.set
 	}
 	s.store.Set(uid, status, err, at)
@@ -92,31 +95,35 @@ func (s blockingStore) Set(uid pleg.PodUID, status *pleg.PodStatus, err error, a
 
 func (s blockingStore) Observe(at time.Time, pending []pleg.PodUID) {
 	if s.observe != nil {
+		s.calls.Add(1)
 		<-s.observe
 	}
 	s.store.Observe(at, pending)
 }
 
-// A store that blocks is named while the pipeline waits for it, and in the error of Run. It delays the
-// return of Run only for a moment.
+// A store that blocks is named once it has taken a second, and in the error of Run. It delays the return of
+// Run only for a moment, and is not called again.
 func TestStoreThatBlocksIsNamed(t *testing.T) {
 	for _, method := range []string{"Store.Set", "Store.Observe"} {
 		kit.Bubble(t, method, func(t *testing.T) {
 			release := make(chan struct{})
 			defer close(release)
-			blocks := blockingStore{store: store{podcache.New()}, set: release}
+			blocks := blockingStore{store: store{podcache.New()}, set: release, calls: new(atomic.Int64)}
 			if method == "Store.Observe" {
-				blocks = blockingStore{store: blocks.store, observe: release}
+				blocks.set, blocks.observe = nil, release
 			}
 			var log kit.Log
 			r := kit.New(t, pipeline.Options{Store: blocks, Logger: log.Logger()})
-			r.Runtime.Set("a", "c=running")
+			kit.Fill(r.Runtime, 2, "c=running")
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			ended := make(chan error, 1)
 			go func() { ended <- r.Run(ctx) }()
-			time.Sleep(time.Minute)
-			log.RequireLines(t, 1, "Options.Store does not return, the pipeline waits\" method="+method)
+			for _, after := range []time.Duration{time.Second, time.Minute} {
+				time.Sleep(after)
+				synctest.Wait()
+				log.RequireLines(t, 1, "Options.Store does not return, the pipeline waits\" method="+method)
+			}
 			cancelled := time.Now()
 			cancel()
 			if err := <-ended; err == nil || !strings.Contains(err.Error(), method) {
@@ -125,27 +132,33 @@ func TestStoreThatBlocksIsNamed(t *testing.T) {
 			if took := time.Since(cancelled); took > 2*time.Second {
 				t.Errorf("Run returned after %v, want a second", took)
 			}
+			synctest.Wait()
+			if n := blocks.calls.Load(); n != 1 {
+				t.Errorf("%s was called %d times, want once", method, n)
+			}
 		})
 	}
 }
 
-// A store that is slow for a moment causes no error.
+// A store that is slow for a moment causes no error, whether Run ends after that or during it.
 func TestStoreThatIsSlowIsWaitedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		own, release := podcache.New(), make(chan struct{})
-		r := kit.New(t, pipeline.Options{Store: blockingStore{store: store{own}, set: release}})
-		r.Runtime.Set("a", "c=running")
-		r.Start(t)
-		time.Sleep(10 * time.Second)
-		close(release)
-		kit.Relist(1)
-		if _, err := own.Get("a"); err != nil {
-			t.Errorf("the store has %v, want the status", err)
-		}
-		if err := r.Stop(); err != nil && !errors.Is(err, context.Canceled) {
-			t.Errorf("Run = %v", err)
-		}
-	})
+	const slow = 10 * time.Second
+	for _, stop := range []time.Duration{slow + time.Second, slow - 900*time.Millisecond} {
+		kit.Bubble(t, stop.String(), func(t *testing.T) {
+			own, release := podcache.New(), make(chan struct{})
+			r := kit.New(t, pipeline.Options{Store: blockingStore{store: store{own}, set: release, calls: new(atomic.Int64)}})
+			r.Runtime.Set("a", "c=running")
+			r.Start(t)
+			time.AfterFunc(slow, func() { close(release) })
+			time.Sleep(stop)
+			if err := r.Stop(); err != nil && !errors.Is(err, context.Canceled) {
+				t.Errorf("Run = %v", err)
+			}
+			if _, err := own.Get("a"); err != nil {
+				t.Errorf("the store has %v, want the status", err)
+			}
+		})
+	}
 }
 
 // A call of the runtime that ignores its context is named. It delays the return of Run only for a

@@ -206,6 +206,9 @@ func TestHealth(t *testing.T) {
 			if !ok && !strings.Contains(err.Error(), "ns/name-p0, ns/name-p1") {
 				t.Errorf("the error names no pods: %v", err)
 			}
+			if !ok && tc.hung > 2 && !strings.HasSuffix(err.Error(), fmt.Sprintf(", %d more", tc.hung-3)) {
+				t.Errorf("the error does not count the other pods: %v", err)
+			}
 			mended.Store(true)
 			time.Sleep(2 * pipeline.DefaultMaxQuarantine)
 			if ok, err := p.Healthy(); !ok {

@@ -172,6 +172,11 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				}
 			},
 		},
+		"MaxQuarantine below zero": {
+			pipeline.Options{MaxQuarantine: -1, InspectTimeout: 5 * time.Second},
+			func(r *kit.Pipeline) { hangs(r, 1) }, 5 * time.Second,
+			func(t *testing.T, r *kit.Pipeline) { requireWait(t, r, 0) },
+		},
 		"MaxQuarantine of contradictions": {
 			pipeline.Options{MaxQuarantine: 4 * time.Second},
 			func(r *kit.Pipeline) {
@@ -194,6 +199,7 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				if got := r.Runtime.Counts().InFlight; got != 3 || r.Look().Inspectors != 3 || r.Look().InFlight != 3 {
 					t.Errorf("%d in flight, status %+v, want 3", got, r.Look())
 				}
+				kit.RequireMetric(t, r.Metrics, 17, "pleg_differ_queue_length")
 			},
 		},
 		"InspectTimeout below a second": {
@@ -229,6 +235,30 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				r.Runtime.SetDetails(func(s *pleg.PodStatus) { s.Containers[0].StartedAt = time.Now() })
 			}, time.Second,
 			func(t *testing.T, r *kit.Pipeline) { requireState(t, r, "Died(c)") },
+		},
+		"KubeletEvents of a list after a break": { // it is believed, although it lacks every pod
+			pipeline.Options{KubeletEvents: true},
+			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) {
+				r.Runtime.SetListFault(plegtest.Fail(errInspect))
+				kit.Relist(1)
+				r.Runtime.SetListFault(nil)
+				r.Runtime.Remove("a")
+				kit.Relist(1)
+				requireState(t, r, "Started(c) Died(c) Removed(c)")
+			},
+		},
+		"KubeletEvents of contradictions": {
+			pipeline.Options{KubeletEvents: true},
+			func(r *kit.Pipeline) {
+				r.Runtime.Set("a", "c=exited")
+				r.Runtime.SetStatus("a", plegtest.Status(plegtest.Pod("a", "c=running")))
+			}, time.Minute,
+			func(t *testing.T, r *kit.Pipeline) {
+				if n := r.Runtime.Counts().Inspections["a"]; n != 1 {
+					t.Errorf("%d inspections, want one: the kubelet believes it", n)
+				}
+			},
 		},
 		"KubeletEvents are off": {
 			pipeline.Options{},

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,13 +10,16 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/gdamore/tcell/v3"
 	"github.com/gdamore/tcell/v3/vt"
 
+	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
 // TestDoctor examines simulated runtimes and none. A plugin prints one line and uses the exit codes
@@ -120,6 +124,24 @@ func TestDoctorAsksBoth(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestDoctorAsksAgain uses a daemon that finds a problem while the doctor watches the node.
+func TestDoctorAsksAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked := 0
+		process := with(nil)
+		process.Dial = serveHostile(t, "", &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
+			s := &plegv1.PipelineStatus{Healthy: true, Endpoint: "unix:///nonexistent/cri.sock"}
+			if asked++; asked > 1 {
+				s.Quarantined = []*plegv1.QuarantinedPod{{Uid: "u1", Namespace: "shop", Name: "web-0"}}
+			}
+			return &plegv1.GetStatusResponse{Status: s}, nil
+		}})
+		if _, stdout, stderr := execute(t, process, "doctor", "--connect", "socket"); !strings.Contains(stdout, "shop/web-0") {
+			t.Errorf("asked %d times, found %q, %q; want the pod of the last answer", asked, stdout, stderr)
+		}
+	})
 }
 
 // TestStoppedDaemon requires that no command waits for a daemon that is stopped by a signal.

@@ -12,6 +12,7 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
@@ -179,6 +180,20 @@ func TestPositionOfAQuietWatch(t *testing.T) {
 		s.stopAndWait(t)
 		s.stderr.await(t, "use --since e:90")
 	})
+}
+
+// The events that a fleet replays have a node's position, and none of the fleet.
+func TestPositionAfterAnEvent(t *testing.T) {
+	of := pleg.Event{Epoch: "e", Seq: 7}
+	for want, ev := range map[string]fleet.Event{
+		"e:7": {Event: of},
+		"n:9": {Event: of, Node: "n1", At: "n:9"},
+		"":    {Event: of, Node: "n1"},
+	} {
+		if got := cli.PositionAfter(ev); got != want {
+			t.Errorf("after %+v: %q, want %q", ev, got, want)
+		}
+	}
 }
 
 // closeConnections accepts n connections in place of a daemon, and closes them.

@@ -55,6 +55,12 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 	return a, a.close
 }
 
+// PositionAfter returns where --since can continue after an event; "" if it cannot.
+var PositionAfter = position
+
+// SilentNodes returns the number of silent nodes of a cluster, with a few of their names.
+var SilentNodes = silentNodes
+
 // OnlyHung reports whether all pods that wait for their inspection hang.
 var OnlyHung = onlyHung
 

@@ -22,7 +22,7 @@ var failures = []struct{ args, want string }{
 	{"run --simulate --health-listen BUSY", "--health-listen: "},
 	{"run --simulate --listen 0 --web-config /nonexistent/web.yaml", "--web-config: "},
 	{"run --simulate=1 --socket /nonexistent/deeper/s", "--socket: "},
-	{"run --simulate=1 --incident-dir /nonexistent/deeper/d", "--incident-dir: "},
+	{"run --simulate=1 --socket DIR/s --incident-dir /nonexistent/deeper/d", "--incident-dir: "},
 	{"simulate --socket SILENT", "listen on SILENT"},
 	{"events --connect /nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
 	{"pods --connect STALE", "it has ended"},

@@ -45,6 +45,7 @@ var flagRows = []flagRow{
 	{"fleet create --max-agent-bytes", "fleet create NATS --max-agent-bytes 6M", `"max_bytes":6291456`, ""},
 	{"fleet forget --silent-for", "", "", tests + "real/fleet/gone_test.go"},
 	{"run --nats --nats-max-bytes", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-max-bytes 5M", `"max_bytes":5242880`, ""},
+	{"run --nats", "run --simulate=1 --nats nats://ADDRESS --cluster c --nats-domain hub", "$JS.hub.API.STREAM.CREATE", ""},
 	{"run --otlp", "", "", "run_test.go"},
 
 	{"--runtime-endpoint", "pods -r /none/socket", "/none/socket", ""},

@@ -55,7 +55,7 @@ func TestRecord(t *testing.T) {
 	if !said.MatchString(s.stderr.String()) {
 		t.Errorf("stderr %q, want %v", s.stderr, said)
 	}
-	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms")
+	code, _, stderr := run(t, "record", path+".gz", "-r", simulated(t, 2), "--duration", "100ms", "--relist-period", "1h")
 	if code != cli.ExitOK || !strings.Contains(stderr, "the time is up\n") {
 		t.Errorf("with --duration: exit code %d, stderr %q", code, stderr)
 	}

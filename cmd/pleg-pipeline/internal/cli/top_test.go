@@ -84,6 +84,14 @@ func TestTop(t *testing.T) {
 	}
 }
 
+func TestSilentNodes(t *testing.T) {
+	for want, names := range map[string][]string{"0": nil, "3 (a, b, c)": {"a", "b", "c"}, "4 (a, b, c, ...)": {"a", "b", "c", "d"}} {
+		if got := cli.SilentNodes(names); got != want {
+			t.Errorf("silent: %q, want %q", got, want)
+		}
+	}
+}
+
 // TestTopNamesASilentDaemon stops and ends a daemon while top shows it.
 func TestTopNamesASilentDaemon(t *testing.T) {
 	t.Parallel()

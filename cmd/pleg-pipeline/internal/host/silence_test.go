@@ -86,7 +86,8 @@ func TestSilence(t *testing.T) {
 		"no sandbox is ready":     {containerd2, nil, false, 3, false, 0, ""},
 		"all is announced":        {containerd2, waiting, true, 2, true, 1, ""},
 		"one change":              {containerd2, waiting, true, 1, false, 1, ""},
-		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.29"}, waiting, true, 3, false, 0, ""},
+		"an older containerd":     {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "v1.7.29"}, waiting, true, 3, false, 0, ""},
+		"an older one of Debian":  {&runtimeapi.VersionResponse{RuntimeName: "containerd", RuntimeVersion: "1.7.24~ds1"}, waiting, true, 3, false, 0, ""},
 		"a runtime that may drop": {&runtimeapi.VersionResponse{RuntimeName: "cri-o", RuntimeVersion: "1.34.0"}, waiting, true, 3, false, 0, ""},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {

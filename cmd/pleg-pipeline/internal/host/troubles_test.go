@@ -92,15 +92,48 @@ func TestTroubles(t *testing.T) {
 		"not UTF-8":   {container(&runtimeapi.Container{Id: "c9", Metadata: &runtimeapi.ContainerMetadata{Name: "d?b"}}), "runtime fails problem: the list of containers has malformed items: container d\ufffdb (c9) of shop/web-0 has text that is not UTF-8, so that a kubelet cannot read the list"},
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
-			var m kit.Memory
-			rawruntime.Serve(t, test.runtime, m.Listen(), grpc.ForceServerCodecV2(notUTF8{encoding.GetCodecV2(proto.Name)}), grpc.MaxSendMsgSize(1<<30))
-			conn, err := grpc.NewClient("passthrough:///memory", grpc.WithContextDialer(m.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
-				grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cri.DefaultMaxRecvBytes)))
-			kit.Must(t, err)
-			t.Cleanup(func() { _ = conn.Close() })
-			requireTrouble(t, host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}, conn, podcache.New(), test.want)
+			requireTrouble(t, withoutSockets, connect(t, test.runtime), podcache.New(), test.want)
 		})
 	}
+}
+
+// TestEachTroubleHasItsTime uses two lists that get malformed one after the other.
+func TestEachTroubleHasItsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w, began := pods(1, 0), host.New(withoutSockets), time.Now()
+		r.Containers[0].Metadata = nil
+		r.After = func(answer any) any {
+			if _, is := answer.(*runtimeapi.ListPodSandboxResponse); is && time.Since(began) > 10*time.Minute {
+				answer = &runtimeapi.ListPodSandboxResponse{Items: []*runtimeapi.PodSandbox{{Id: "s0"}}}
+			}
+			return answer
+		}
+		conn := connect(t, r)
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, conn, podcache.New()) })
+		time.Sleep(20 * time.Minute)
+		synctest.Wait()
+		var found pleg.Report
+		if w.Report(&found); len(found.Troubles) != 2 {
+			t.Fatalf("found %+v, want one for each list", found.Troubles)
+		}
+		if sandboxes, containers := found.Troubles[0].Since, found.Troubles[1].Since; sandboxes.Sub(containers) < 9*time.Minute {
+			t.Errorf("sandboxes since %v, containers since %v, want 10 minutes between them", sandboxes, containers)
+		}
+	})
+}
+
+var withoutSockets = host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}
+
+// connect serves a runtime, and returns a connection to it.
+func connect(t *testing.T, r *rawruntime.Runtime) *grpc.ClientConn {
+	t.Helper()
+	var m kit.Memory
+	rawruntime.Serve(t, r, m.Listen(), grpc.ForceServerCodecV2(notUTF8{encoding.GetCodecV2(proto.Name)}), grpc.MaxSendMsgSize(1<<30))
+	conn, err := grpc.NewClient("passthrough:///memory", grpc.WithContextDialer(m.Dial), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(cri.DefaultMaxRecvBytes)))
+	kit.Must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
 }
 
 func requireTrouble(t *testing.T, o host.Options, conn grpc.ClientConnInterface, cache *podcache.Cache, want string) {
@@ -151,7 +184,7 @@ func TestCounts(t *testing.T) {
 		kit.Bubble(t, name, func(t *testing.T) {
 			cache := podcache.New()
 			cache.Set("u", test.status, nil, time.Now())
-			requireTrouble(t, host.Options{Usage: usage, Sockets: func() ([]host.Socket, error) { return nil, nil }}, images{}, cache, test.want)
+			requireTrouble(t, withoutSockets, images{}, cache, test.want)
 		})
 	}
 }

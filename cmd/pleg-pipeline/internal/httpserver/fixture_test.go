@@ -118,8 +118,10 @@ func events(t *testing.T, l *bufconn.Listener, query, lastID string) (all []mess
 	_, err := io.WriteString(client, "GET /events"+query+" HTTP/1.1\r\nHost: x\r\nLast-Event-ID: "+lastID+"\r\n\r\n")
 	kit.Must(t, err)
 	text, _ := io.ReadAll(client)
-	if !strings.Contains(string(text), "200 OK\r\n") || !strings.Contains(string(text), "Content-Type: text/event-stream\r\n") {
-		t.Fatalf("GET /events%s = %s, want a stream", query, text)
+	for _, line := range []string{"200 OK", "Content-Type: text/event-stream", "Cache-Control: no-store", "X-Accel-Buffering: no"} { // for a proxy
+		if !strings.Contains(string(text), line+"\r\n") {
+			t.Fatalf("GET /events%s = %s, want a stream with %q", query, text, line)
+		}
 	}
 	for _, m := range sent.FindAllStringSubmatch(string(text), -1) {
 		all = append(all, message{m[1], m[2], m[3]})

@@ -30,6 +30,9 @@ func TestIncidents(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), "incidents")
 		incidents, err := recording.NewIncidents(dir, "test")
 		kit.Must(t, err)
+		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("the directory: mode %v, %v, want no other user in it", info.Mode(), err)
+		}
 		for n := range 7 {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
 		}
@@ -131,8 +134,9 @@ func checkIncidents(t *testing.T, dir string) {
 	}
 }
 
-// TestIncidentKeepsTheCause uses a shim that stops, and then a disk that gets full: no answer of the runtime
-// shows either. Each is an incident. A replay names the problem, and the redacted pod.
+// TestIncidentKeepsTheCause uses a shim that stops, and then a disk that gets full beside a client that does
+// not read: no answer of the runtime shows them. Each step is an incident. A replay names the problem and the
+// redacted pod, and not the client, whose name may tell who uses the node.
 func TestIncidentKeepsTheCause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +161,10 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		stuck := nodestate.Stuck{UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Since: time.Now(), Shim: &nodestate.Process{PID: 7, Name: "containerd-shim", State: "T"}}
 		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}}})
 		time.Sleep(10 * time.Second)
-		node.Store(&pleg.Status{Details: nodestate.State{Stuck: []nodestate.Stuck{stuck}, Disk: &nodestate.Disk{Since: time.Now(), Path: "/images", Used: 99}}})
+		unread := nodestate.Unread{Since: time.Now(), Client: &nodestate.Process{PID: 8, Name: "acme-agent", State: "S"}, Bytes: 9}
+		node.Store(&pleg.Status{Details: nodestate.State{
+			Stuck: []nodestate.Stuck{stuck}, Unread: []nodestate.Unread{unread}, Disk: &nodestate.Disk{Since: time.Now(), Path: "/images", Used: 99},
+		}})
 		time.Sleep(10 * time.Second)
 		_ = stop()
 		_ = pipe.Stop()
@@ -185,8 +192,8 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		known := slices.ContainsFunc(entries, func(e cache.Entry) bool {
 			return e.Last != nil && len(found) > 0 && e.UID == found[0].UID && e.Last.Name == found[0].Name && e.Last.Namespace == found[0].Namespace
 		})
-		if len(v.Findings) != 2 || v.Findings[0].Cause != verdict.HungShim || !strings.Contains(v.Text, "containerd-shim, PID 7, is stopped by a signal") ||
-			!strings.Contains(v.Text, " (1") || strings.Contains(v.Text, pod.Name) || strings.Contains(v.Full(), "/images") || !known {
+		if len(v.Findings) != 3 || v.Findings[0].Cause != verdict.HungShim || !strings.Contains(v.Text, "containerd-shim, PID 7, is stopped by a signal") ||
+			!strings.Contains(v.Text, " (1") || strings.Contains(v.Text, pod.Name) || strings.Contains(v.Full(), "/images") || strings.Contains(v.Full(), "acme") || !known {
 			t.Errorf("the replay says %s, of a pod of the recording: %t", v.Full(), known)
 		}
 	})

@@ -85,6 +85,7 @@ func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
 type source struct {
 	answer atomic.Pointer[update]
 	hangs  atomic.Bool
+	takes  time.Duration // each answer
 	events chan eventMessage
 	fail   chan error
 }
@@ -97,6 +98,7 @@ func (s *source) State(ctx context.Context) (State, error) {
 		<-ctx.Done()
 		return State{}, ctx.Err()
 	}
+	time.Sleep(s.takes)
 	u := s.answer.Load()
 	return u.state, u.err
 }

@@ -121,14 +121,14 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	m.addToFeed(ev)
 }
 
-// shortened returns an event whose names cannot fill the memory.
+// shortened returns what is shown of an event, so that its texts cannot fill the memory. They may be parts of
+// one long message, which must not be kept for them.
 func shortened(ev fleet.Event) fleet.Event {
+	ev.Image, ev.At, ev.Status = "", "", nil
 	for _, text := range []*string{
 		&ev.PodName, &ev.PodNamespace, &ev.ContainerName, &ev.Reason, &ev.Epoch, (*string)(&ev.PodUID), (*string)(&ev.ContainerID), (*string)(&ev.Type), &ev.Node,
 	} {
-		if len(*text) > maxName {
-			*text = strings.Clone((*text)[:maxName])
-		}
+		*text = strings.Clone((*text)[:min(len(*text), maxName)])
 	}
 	return ev
 }

@@ -1,6 +1,7 @@
 package top
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,20 @@ func testLostConnection(t *testing.T) {
 	term.waitGone("alpha")
 	s.set(of())
 	term.wait("no pods")
+}
+
+// TestAsksRarely uses a source that answers after two seconds: it has four times as long to rest.
+func TestAsksRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, updates := &source{takes: 2 * time.Second}, make(chan update, 100)
+		s.set(of())
+		ctx, cancel := context.WithTimeout(t.Context(), 95*time.Second)
+		defer cancel()
+		kit.Must(t, ask(ctx, s, time.Second, updates))
+		if n := len(updates); n != 10 {
+			t.Errorf("asked %d times in 95 s, want once in 10 s", n)
+		}
+	})
 }
 
 // TestEnds ends the view by a key and by the source. All other tests end the view by its context, as SIGTERM
