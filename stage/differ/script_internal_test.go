@@ -287,7 +287,9 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 		close(listings)
 		close(observations)
 		close(ends)
-		<-ended
+		if err := <-ended; err != nil {
+			t.Errorf("Run = %v", err)
+		}
 	})
 }
 
