@@ -388,6 +388,16 @@ func TestManyPodsAreOneShortLine(t *testing.T) {
 	}
 }
 
+// The short text names the other problems, and no warning.
+func TestBriefNamesProblems(t *testing.T) {
+	v := verdict.New([]verdict.Finding{
+		{Severity: verdict.Warning, Summary: "a is slow"}, {Severity: verdict.Problem, Summary: "b hangs"}, {Severity: verdict.Problem, Summary: "c hangs"},
+	}, "")
+	if got, want := v.Brief(), "PROBLEM: b hangs; also c hangs"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // An inspection that took long before the runtime failed is no second finding. A hang began when it
 // was first seen, and is reported as "at least" that old if nobody watched before.
 func TestFindings(t *testing.T) {
