@@ -135,9 +135,16 @@ func (l Limits) failures(s pleg.Status) []Finding {
 	if len(s.Failed) == 0 || s.At.Sub(s.Failed[0].Since) < l.Warning {
 		return nil
 	}
-	f := Failed(s.Failed[0], s.At)
-	f.Severity = l.severity(s.At.Sub(f.Since))
-	return []Finding{f.and(len(s.Failed) - 1)}
+	of := make([]Finding, len(s.Failed))
+	for n, p := range s.Failed {
+		of[n] = Failed(p, s.At)
+	}
+	first := of[0].and(len(of) - 1)
+	first.Severity = l.severity(s.At.Sub(first.Since))
+	if len(of) > 1 {
+		first.Evidence = others(of, func(f *Finding) string { return " " + f.Complaint(s.At) })
+	}
+	return []Finding{first}
 }
 
 // A contradiction is a finding after contradictionAfter, when at least three inspections have seen it,

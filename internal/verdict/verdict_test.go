@@ -375,16 +375,34 @@ func TestPods(t *testing.T) {
 	}
 }
 
-// TestManyPodsAreOneShortLine lets nine of a hundred pods hang.
+// TestManyPodsAreOneShortLine lets nine of a hundred pods hang, or fail.
 func TestManyPodsAreOneShortLine(t *testing.T) {
-	now := time.Now()
-	s := pleg.Status{At: now, Healthy: true, Relist: pleg.RelistStatus{Success: now, Period: time.Second, Pods: 100}}
-	for n := range 9 {
-		s.Quarantined = append(s.Quarantined, pleg.Quarantined{UID: pleg.PodUID(fmt.Sprint(n)), Namespace: "shop", Name: fmt.Sprintf("web-%d", n), Since: now.Add(-time.Minute), Hung: 5})
+	for says, add := range map[string]func(s *pleg.Status, name string){
+		"hangs": func(s *pleg.Status, name string) {
+			s.Quarantined = append(s.Quarantined, quarantined(name, time.Minute, 5))
+		},
+		"cannot be inspected": func(s *pleg.Status, name string) {
+			s.Failed = append(s.Failed, pleg.Failed{UID: pleg.PodUID(name), Namespace: "shop", Name: name, Since: ago(time.Minute), Err: errBroken})
+		},
+	} {
+		s := pleg.Status{At: noon, Healthy: true, Relist: pleg.RelistStatus{Success: noon, Period: time.Second, Pods: 100}}
+		for n := range 9 {
+			add(&s, fmt.Sprint("web-", n))
+		}
+		v := verdict.Of(s)
+		if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 "+says) || !strings.HasSuffix(full, " and 6 more") || strings.Count(full, "web-0") != 1 {
+			t.Errorf("%d bytes: %q, want each of the first three pods once in at most 400", len(full), full)
+		}
 	}
-	v := verdict.Of(s)
-	if full := v.Full(); len(full) > 400 || !strings.Contains(full, "shop/web-2 hangs") || !strings.HasSuffix(full, " and 6 more") || strings.Count(full, "web-0") != 1 {
-		t.Errorf("%d bytes: %q, want each of the first three pods once in at most 400", len(full), full)
+}
+
+// The short text names the other problems, and no warning.
+func TestBriefNamesProblems(t *testing.T) {
+	v := verdict.New([]verdict.Finding{
+		{Severity: verdict.Warning, Summary: "a is slow"}, {Severity: verdict.Problem, Summary: "b hangs"}, {Severity: verdict.Problem, Summary: "c hangs"},
+	}, "")
+	if got, want := v.Brief(), "PROBLEM: b hangs; also c hangs"; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -288,7 +288,7 @@ func TestCancelEndsWithItsInspection(t *testing.T) {
 		close(observations)
 		close(ends)
 		if err := <-ended; err != nil {
-			t.Errorf("Run = %v", err)
+			t.Error(err)
 		}
 	})
 }
@@ -581,6 +581,15 @@ func TestQuarantineIsReported(t *testing.T) {
 	}
 	if got := q.patience(rec); got != 4*time.Second {
 		t.Errorf("requests end an inspection after %v, want the period, doubled with each hang", got)
+	}
+}
+
+// A release is logged with the time since the first inspection that hung, and their number.
+func TestReleaseIsLogged(t *testing.T) {
+	s := play(t, "list a=running; inspect; hang; list a=running; wait 1s; retry")
+	do := s.m.step(settle{stage.Settled{UID: explorePod, How: stage.Committed}}, s.now)
+	if got, want := fmt.Sprint(do.released), "[[podUID p pod ns/name-p gone false after 1.003s hung 1]]"; got != want {
+		t.Errorf("logged %s, want %s", got, want)
 	}
 }
 

@@ -3,6 +3,7 @@ package invariants_test
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -200,6 +201,70 @@ func TestAgeOfALag(t *testing.T) {
 			t.Errorf("%+v, want %+v", sub.Lag(), want)
 		}
 	})
+}
+
+// The result of Pods contains each event up to its position, whatever is published meanwhile.
+func TestPositionOfPods(t *testing.T) {
+	runtime := plegtest.New()
+	p := kit.New(t, pipeline.Options{Runtime: runtime})
+	for n := range 2000 { // so that a list takes a moment
+		runtime.Set(pleg.PodUID(fmt.Sprint(n)), fmt.Sprintf("idle%d=running", n))
+	}
+	runtime.Set("busy", "0=running")
+	p.Start(t)
+	kit.Must(t, p.WaitSynced(t.Context()))
+	sub, err := p.Subscribe(pleg.SubscribeOptions{Filter: pleg.Filter{PodUIDs: []pleg.PodUID{"busy"}}})
+	kit.Must(t, err)
+	defer sub.Close()
+	started := []uint64{0} // the number of the event of each container
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			runtime.Set("busy", fmt.Sprintf("%d=running", len(started)))
+			p.RequestRelist("busy")
+			for {
+				ev, err := sub.Next(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if ev.Type == pleg.ContainerStarted {
+					started = append(started, ev.Seq)
+					break
+				}
+			}
+		}
+	}()
+	type list struct {
+		last int // the newest container
+		at   uint64
+	}
+	var lists []list
+	for range 50 {
+		pods, position, err := p.Pods(t.Context())
+		kit.Must(t, err)
+		l := list{at: position.Seq}
+		for _, pod := range pods {
+			if pod.UID == "busy" {
+				l.last, err = strconv.Atoi(string(pod.Last.Containers[0].ID))
+				kit.Must(t, err)
+			}
+		}
+		lists = append(lists, l)
+	}
+	close(stop)
+	<-stopped
+	for _, l := range lists {
+		if next := l.last + 1; next < len(started) && started[next] <= l.at {
+			t.Errorf("a list up to event %d has container %d, and event %d started the next one", l.at, l.last, started[next])
+		}
+	}
 }
 
 // Lists that one inspection completes answer all who wait for them.
