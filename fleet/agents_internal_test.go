@@ -3,6 +3,8 @@ package fleet
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -37,6 +39,21 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 		kit.Must(t, p.renew(t.Context(), health{}))
 		if got := bucket.value.CurrentAsOf; !got.Equal(step.known) {
 			t.Errorf("while %d messages wait: known as of %v, want %v", step.waiting, got, step.known)
+		}
+	}
+}
+
+// An agent reports each pod that fails, and of many those that fail the longest.
+func TestHealthHasThePods(t *testing.T) {
+	for failed, want := range map[int]int{2: 2, maxPods + 50: maxPods} {
+		var status pleg.Status
+		for n := range failed {
+			status.Failed = append(status.Failed, pleg.Failed{UID: pleg.PodUID(fmt.Sprint(n)), Since: time.Unix(int64(1000-n), 0), Err: errors.New("broken")})
+		}
+		p := Publisher{o: PublisherOptions{Health: func(context.Context) (pleg.Status, error) { return status, nil }}}
+		h := p.examine(t.Context())
+		if len(h.Pods) != want || h.Pods[0].PodUID != status.Failed[failed-1].UID {
+			t.Errorf("%d pods fail: reported are %d, %+v; want %d, the last first", failed, len(h.Pods), h.Pods, want)
 		}
 	}
 }

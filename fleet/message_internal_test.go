@@ -14,8 +14,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/filter"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -143,20 +145,24 @@ func TestBeginWithLargeMessages(t *testing.T) {
 	}
 }
 
-// A server after a refusal is asked again after minutes, after other errors within seconds.
+// A full server is asked again after a minute, after other errors within seconds.
 func TestIsFull(t *testing.T) {
+	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
+	kit.Must(t, err)
+	p, err := NewPublisher(PublisherOptions{Conn: &nats.Conn{}, Source: pipe, Cluster: "c", Node: "n"})
+	kit.Must(t, err)
 	for _, tt := range []struct {
 		err  error
-		want bool
+		want time.Duration
 	}{
-		{nats.ErrTimeout, false},
-		{&jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"}, false},
-		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, true},
-		{&jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, true},
-		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, false},
+		{nats.ErrTimeout, 0},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10008, Description: "JetStream system temporarily unavailable"}, 0},
+		{&jetstream.APIError{Code: 503, ErrorCode: 10077, Description: "maximum bytes exceeded"}, time.Minute},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10002, Description: "resource limits exceeded for account"}, time.Minute},
+		{&jetstream.APIError{Code: 400, ErrorCode: 10071, Description: "wrong last sequence: 42"}, 0},
 	} {
-		if got := isFull(refusal(fmt.Errorf("publish: %w", tt.err))); got != tt.want {
-			t.Errorf("%v: got %t, want %t", tt.err, got, tt.want)
+		if got := p.loop.Count(fmt.Errorf("publish: %w", tt.err)); got != tt.want {
+			t.Errorf("%v: waits for %v, want %v", tt.err, got, tt.want)
 		}
 	}
 }

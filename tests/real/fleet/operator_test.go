@@ -49,6 +49,9 @@ func startFull(t *testing.T, replicas int) (url string, first, second *agent) {
 func TestFullStreamIsSeen(t *testing.T) {
 	t.Parallel()
 	url, _, second := startFull(t, 1)
+	if err := openStates(t, url).Forget(t.Context(), second.name); err == nil || !strings.Contains(err.Error(), "an agent publishes as this node") {
+		t.Errorf("forget a node whose agent cannot publish: %v, want an error", err)
+	}
 	pods := 0
 	for pod, err := range openStates(t, url).Pods(t.Context(), []string{second.name}, nil) {
 		kit.Must(t, err)

@@ -134,8 +134,15 @@ func TestWatchOptionsAct(t *testing.T) {
 	all.converges()
 	events, _, _ := all.got()
 	after := events[1+slices.IndexFunc(events, func(ev fleet.Event) bool { return ev.At == middle }):]
-	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "copy", Mirror: &jetstream.StreamSource{Name: streams[0], FilterSubject: allSubjects(b)}})
+	mirror, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "copy", Mirror: &jetstream.StreamSource{Name: streams[0], FilterSubject: allSubjects(b)}})
 	kit.Must(t, err)
+	until(t, func() error { // a watch of what is not copied yet has a Synced first
+		info, err := mirror.Info(t.Context())
+		if err == nil && (info.State.Msgs == 0 || info.Mirror == nil || info.Mirror.Lag > 0) {
+			err = fmt.Errorf("the mirror has %+v", info.State)
+		}
+		return err
+	})
 	var said sync.Map
 	// only returns whether events came, all of this kind, up to a Synced.
 	only := func(got []fleet.Event, is func(fleet.Event) bool) error {

@@ -25,7 +25,7 @@ var failures = []struct{ args, want string }{
 	{"run --simulate=1 --socket DIR/s --incident-dir /nonexistent/deeper/d", "--incident-dir: "},
 	{"simulate --socket SILENT", "listen on SILENT"},
 	{"events --connect /nonexistent/s", "the socket does not exist: to start a daemon, run pleg-pipeline run --socket /nonexistent/s"},
-	{"pods --connect STALE", "it has ended"},
+	{"pods --connect unix://STALE", "it has ended"},
 	{"events --connect FILE", "connect to the daemon at FILE"},
 	{"top -r /s", "top needs a terminal"},
 	{"doctor -r replay:r", "cannot examine the recording in r; \"pleg-pipeline top -r replay:r\" shows"},

@@ -77,5 +77,8 @@ func TestRankWithAFullStream(t *testing.T) {
 		if err := ranked.Print(&text, doctor.TextOptions{Color: true}); err != nil || !strings.HasPrefix(text.String(), test.want) {
 			t.Errorf("%s, %d of %d bytes: %v, %q, want %q", test.severity, test.used, test.limit, err, &text, test.want)
 		}
+		if ranked.Healthy() != (test.severity != "problem") { // for the exit code
+			t.Errorf("%s: healthy is %t", test.severity, ranked.Healthy())
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -76,9 +78,13 @@ var proc = fstest.MapFS{
 }
 
 // TestUnread watches clients with something to read. looks are the unread bytes of each second; after the
-// last, nothing changes for nine seconds, and then all is read.
+// last, nothing changes for nine seconds, and then all is read. The socket has one name for
+// the runtime and another one here, as with /var/run.
 func TestUnread(t *testing.T) {
 	const agent, again, other, unknown = 70, 71, 80, 90 // the agent uses two connections
+	dir := t.TempDir()
+	kit.Must(t, os.WriteFile(filepath.Join(dir, "runtime"), nil, 0o600))
+	kit.Must(t, errors.Join(os.Symlink(".", filepath.Join(dir, "run")), os.Symlink(".", filepath.Join(dir, "var"))))
 	clients := map[uint32]*nodestate.Process{agent: {PID: 7, Name: "agent", State: "T"}, other: {PID: 8, Name: "other", State: "S"}}
 	for name, test := range map[string]struct {
 		looks []map[uint32]int
@@ -87,7 +93,7 @@ func TestUnread(t *testing.T) {
 		"reads":             {[]map[uint32]int{{agent: 900}, {}}, nil},
 		"is slow":           {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 800}, {agent: 900}, {agent: 900}, {agent: 500}, {}}, nil},
 		"reads late":        {[]map[uint32]int{{agent: 900}, {agent: 900}, {agent: 900}, {agent: 900}, {}}, nil},
-		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}}, []uint32{agent}},
+		"stopped":           {[]map[uint32]int{{agent: 900}, {agent: 1000}, {agent: 1100}, {agent: 1200}}, []uint32{agent}},
 		"stopped, twice":    {[]map[uint32]int{{agent: 500}, {agent: 500}, {agent: 500}, {agent: 500, again: 500}}, []uint32{agent}},
 		"runs":              {[]map[uint32]int{{other: 900}}, []uint32{other}},
 		"is unknown":        {[]map[uint32]int{{unknown: 900}}, []uint32{unknown}},
@@ -95,7 +101,7 @@ func TestUnread(t *testing.T) {
 	} {
 		kit.Bubble(t, name, func(t *testing.T) {
 			began := time.Now()
-			o := host.Options{Endpoint: "unix:///runtime", Proc: proc, Usage: usage, Sockets: func() ([]host.Socket, error) {
+			o := host.Options{Endpoint: "unix://" + filepath.Join(dir, "var", "runtime"), Proc: proc, Usage: usage, Sockets: func() ([]host.Socket, error) {
 				sockets := []host.Socket{{Inode: 1, Peer: 7, Unread: 1}, {Path: "/other", Peer: agent, Unread: 1000}}
 				second := int(time.Since(began).Seconds())
 				if second > 9 {
@@ -103,7 +109,7 @@ func TestUnread(t *testing.T) {
 				}
 				look := test.looks[min(second, len(test.looks)-1)]
 				for _, peer := range slices.Backward(slices.Sorted(maps.Keys(look))) { // the second connection first
-					sockets = append(sockets, host.Socket{Path: "/runtime", Peer: peer, Unread: look[peer]})
+					sockets = append(sockets, host.Socket{Path: filepath.Join(dir, "run", "runtime"), Peer: peer, Unread: look[peer]})
 				}
 				return sockets, nil
 			}}

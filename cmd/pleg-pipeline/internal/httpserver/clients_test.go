@@ -146,6 +146,7 @@ func TestRefusedRequests(t *testing.T) {
 			{"/pods", "localhost:9090", "", "", 200},
 			{"/pods", "localhost", "", "", 200},
 			{"/pods", "[::1]:9090", "", "", 200},
+			{"/pods", "[::1]", "", "", 200}, // on port 80
 			{"/pods", "evil.example", "", "", 403},
 			{"/pods", "evil.example:9090", "", "", 403},
 			{"/pods/x", "evil.example", "", "", 403},
