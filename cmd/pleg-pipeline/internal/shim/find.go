@@ -95,7 +95,7 @@ func (w *Watcher) found(id pleg.ContainerID, c *container, s *shim, all *scan) {
 		return
 	}
 	w.o.Follower.Forget(first)
-	if !c.sandbox && c.tries <= lostTries {
+	if !c.sandbox && c.asked < lostTries {
 		w.unfound = append(w.unfound, id)
 	}
 }

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// lostTries is the number of failed searches for a container's process after which the runtime
-	// is asked. The process must have ended at all of them: a runtime needs time for an exit.
+	// lostTries is how many answers of the runtime are compared with a container whose process was not
+	// found. The process must have ended at all of them: a runtime needs time for an exit.
 	lostTries = 2
 	// mostAsked containers are asked for in one look, for at most askTimeout.
 	mostAsked  = 32
@@ -38,7 +38,11 @@ func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface,
 	defer cancel()
 	for _, id := range w.unfound[:min(len(w.unfound), mostAsked)] {
 		c := w.wanted[id]
-		pid := w.lost(ctx, runtimeapi.NewRuntimeServiceClient(runtime), id)
+		pid, err := w.lost(ctx, runtimeapi.NewRuntimeServiceClient(runtime), id)
+		if err != nil {
+			continue // it is asked again after the next search
+		}
+		c.asked++
 		if pid == 0 {
 			continue
 		}
@@ -49,30 +53,31 @@ func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface,
 }
 
 // lost returns the former PID of a container's first process, if the runtime calls the container
-// running although it has ended; 0 otherwise, also if that is not certain.
-func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, id pleg.ContainerID) int {
-	answer, _ := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
-	if answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
-		return 0
+// running although it has ended; 0 otherwise, also if that is not certain. It returns an error if the
+// runtime does not answer.
+func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceClient, id pleg.ContainerID) (int, error) {
+	answer, err := runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: string(id), Verbose: true})
+	if err != nil || answer.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return 0, err
 	}
 	var info verbose
 	if json.Unmarshal([]byte(answer.GetInfo()["info"]), &info) != nil {
-		return 0
+		return 0, nil
 	}
 	if !info.keepsProcesses() {
 		if info.RuntimeType != "" || !w.hasEnded(info.Pid) {
-			return 0
+			return 0, nil
 		}
 		sandbox, err := runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: info.SandboxID})
 		if err != nil || !plainHandlers[sandbox.GetStatus().GetRuntimeHandler()] {
-			return 0
+			return 0, err
 		}
 	}
 	cgroup := info.cgroupPath()
 	if cgroup == "" || w.exists(info.Pid) || !isEmpty(w.o.Cgroups, cgroup) && (!w.hasEnded(info.Pid) || !isGone(w.o.Cgroups, cgroup)) {
-		return 0
+		return 0, nil
 	}
-	return max(info.Pid, 1)
+	return max(info.Pid, 1), nil
 }
 
 // verbose is the verbose status of a container in containerd and CRI-O. Only containerd contains

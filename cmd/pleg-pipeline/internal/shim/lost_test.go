@@ -108,10 +108,15 @@ func TestFindsLostEnds(t *testing.T) {
 // running.
 func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
 	t.Helper()
+	return stuckWithin(t, 9*time.Second, o, r)
+}
+
+func stuckWithin(t *testing.T, most time.Duration, o shim.Options, r grpc.ClientConnInterface) []nodestate.Stuck {
+	t.Helper()
 	n := &node{cache: podcache.New()}
 	w := shim.New(o)
 	kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
-	for range 9 {
+	for range most / time.Second {
 		n.cache.Set("u", &pleg.PodStatus{
 			UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true}},
 			Containers: []*pleg.ContainerStatus{{ID: "c1", Name: "nginx", State: pleg.StateRunning}},
@@ -122,14 +127,21 @@ func stuckLater(t *testing.T, o shim.Options, r grpc.ClientConnInterface) []node
 	return w.Stuck()
 }
 
-// verboseRuntime is the connection to a runtime with a container that it calls running until ends.
+// verboseRuntime is the connection to a runtime with a container that it calls running until ends. It does
+// not answer before begins.
 type verboseRuntime struct {
 	grpc.ClientConnInterface
 	handler, info string
-	ends          time.Time
+	begins, ends  time.Time
+	calls         int
 }
 
-func (r *verboseRuntime) Invoke(_ context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+func (r *verboseRuntime) Invoke(ctx context.Context, _ string, _, answer any, _ ...grpc.CallOption) error {
+	r.calls++
+	if time.Now().Before(r.begins) {
+		<-ctx.Done()
+		return ctx.Err()
+	}
 	switch a := answer.(type) {
 	case *runtimeapi.ContainerStatusResponse:
 		a.Status, a.Info = &runtimeapi.ContainerStatus{Id: "c1", State: runtimeapi.ContainerState_CONTAINER_RUNNING}, map[string]string{"info": r.info}
@@ -152,6 +164,24 @@ func TestDuringAnEnd(t *testing.T) {
 			got := stuckLater(t, shim.Options{Proc: fstest.MapFS{}, Cgroups: cgroups, Follower: kit.Follower{}}, r)
 			if len(got) > 0 != (after == time.Minute) {
 				t.Errorf("found %+v", got)
+			}
+		})
+	}
+}
+
+// TestAsksAgain uses a runtime that does not answer while the daemon begins: the lost end is found once it
+// does, and a container that runs elsewhere costs two answers.
+func TestAsksAgain(t *testing.T) {
+	for name, lost := range map[string]bool{"lost": true, "elsewhere": false} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			r := &verboseRuntime{info: `{` + runc + `"runtimeSpec": {"linux": {"cgroupsPath": "/` + folder + `"}}}`, begins: time.Now().Add(6 * time.Second)}
+			cgroups := fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}
+			if !lost {
+				clear(cgroups)
+			}
+			got := stuckWithin(t, 4*time.Minute, shim.Options{Proc: fstest.MapFS{}, Cgroups: cgroups, Follower: kit.Follower{}}, r)
+			if len(got) > 0 != lost || r.calls > 5 {
+				t.Errorf("found %+v with %d calls", got, r.calls)
 			}
 		})
 	}

@@ -99,10 +99,11 @@ type container struct {
 	// is found.
 	late  time.Time
 	found bool
-	// lost is the number of times that the runtime called it running although it had ended.
-	lost    int
-	sandbox bool
-	look    int // the last that saw it in the cache
+	// asked is the number of the runtime's answers about its process, lost that of those that called
+	// it running although it had ended.
+	asked, lost int
+	sandbox     bool
+	look        int // the last that saw it in the cache
 }
 
 // New returns a watcher that has not looked yet.
