@@ -381,6 +381,10 @@ func TestPods(t *testing.T) {
 	if f := verdict.Pods(s)["fails"]; !f.Since.Equal(ago(time.Hour)) {
 		t.Errorf("a pod with two stuck containers: %+v, want the longest", f)
 	}
+	f := verdict.Pods(s)["waits"]
+	if got, want := f.Complaint(noon), ", next try in 9.0s"; !strings.HasSuffix(got, want) {
+		t.Errorf("the complaint is %q, want %q at its end", got, want)
+	}
 	if len(verdict.Pods(s)) != 4 {
 		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
 	}
@@ -429,8 +433,13 @@ func TestFindings(t *testing.T) {
 	for watched, atLeast := range map[time.Duration]bool{9 * time.Second: false, 10 * time.Second: true, time.Minute: true} {
 		limits := verdict.DefaultLimits
 		limits.Watched = ago(watched)
-		if all := limits.Findings(s); len(all) != 1 || all[0].AtLeast != atLeast {
+		all := limits.Findings(s)
+		if len(all) != 1 || all[0].AtLeast != atLeast {
 			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
+		}
+		v := verdict.New(all, "")
+		if text := v.Lasting(); strings.Contains(text, " since ") == atLeast {
+			t.Errorf("watched for %v: the lasting text is %q, want a time unless it is older: %v", watched, text, atLeast)
 		}
 	}
 }
