@@ -29,6 +29,8 @@ func TestNewNamesTheBadOption(t *testing.T) {
 		"ListTimeout":            {Runtime: plegtest.New(), ListTimeout: -1},
 		"InspectTimeout":         {Runtime: plegtest.New(), InspectTimeout: -1},
 		"Inspectors":             {Runtime: plegtest.New(), Inspectors: -1},
+		"Events is require,":     {Runtime: plegtest.New().Basic(), Events: pipeline.EventsRequire},
+		"Events must be":         {Runtime: plegtest.New(), Events: "on"},
 	} {
 		if _, err := pipeline.New(o); !errors.Is(err, pleg.ErrInvalidOption) || !strings.Contains(err.Error(), "Options."+field+" ") {
 			t.Errorf("New(%+v) = %v, want an error that names %s", o, err, field)
@@ -250,7 +252,8 @@ func TestRelistDuringInspection(t *testing.T) {
 // A relist ends with its context, and with the pipeline.
 func TestRelistEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{})
+		var log kit.Log
+		r := kit.New(t, pipeline.Options{Logger: log.Logger()})
 		errCaller := errors.New("the caller has no more time")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
@@ -264,9 +267,11 @@ func TestRelistEnds(t *testing.T) {
 		r.Runtime.SetListFault(plegtest.Hang)
 		waiting := relisting(t, r)
 		r.Start(t)
+		synctest.Wait()
 		_ = r.Stop()
 		requireRelisted(t, waiting, pleg.ErrStopped)
 		requireRelisted(t, relisting(t, r), pleg.ErrStopped)
+		log.RequireLines(t, 0, "relist failed") // it did not fail by itself
 	})
 }
 

@@ -153,6 +153,17 @@ func TestOf(t *testing.T) {
 			},
 			"PROBLEM: shop/web-0 and 1 more pod have hung shims since 11:59 (9.0s): containerd-shim, PID 41, waits in the kernel, state D; nginx has ended, and the runtime calls it running", "dmesg",
 		},
+		"two containers of a pod without a process": {
+			func(s *pleg.Status) {
+				nodestate.Change(&s.Details, func(n *nodestate.State) {
+					n.Stuck = []nodestate.Stuck{
+						{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(9 * time.Second), Container: "nginx", ID: "c1"},
+						{UID: "u", Namespace: "shop", Name: "web-0", Since: ago(8 * time.Second), Container: "log", ID: "c2"},
+					}
+				})
+			},
+			"WARNING: shop/web-0 has a container without a process since 11:59 (9.0s): nginx has ended, and the runtime calls it running", "look again in a minute",
+		},
 		"an end that the runtime did not learn": {
 			func(s *pleg.Status) {
 				nodestate.Change(&s.Details, func(n *nodestate.State) {
@@ -219,8 +230,8 @@ func TestOf(t *testing.T) {
 			})
 		}, "PROBLEM: /var/lib/images is almost full since 11:59 (9.0s): 3 % of its bytes and 90 % of its inodes are available", "crictl rmi"},
 		"since yesterday": {
-			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 26*time.Hour, 400)} },
-			"PROBLEM: shop/web-0 hangs since Feb 28 10:00 (26h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
+			func(s *pleg.Status) { s.Quarantined = []pleg.Quarantined{quarantined("web-0", 20*time.Hour, 400)} },
+			"PROBLEM: shop/web-0 hangs since Feb 28 16:00 (20h, 400 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim",
 		},
 		"three pods hang": {func(s *pleg.Status) {
 			s.Quarantined = []pleg.Quarantined{quarantined("a", time.Minute, 2), quarantined("b", time.Hour, 9), quarantined("c", time.Minute, 1)}
@@ -370,6 +381,10 @@ func TestPods(t *testing.T) {
 	if f := verdict.Pods(s)["fails"]; !f.Since.Equal(ago(time.Hour)) {
 		t.Errorf("a pod with two stuck containers: %+v, want the longest", f)
 	}
+	f := verdict.Pods(s)["waits"]
+	if got, want := f.Complaint(noon), ", next try in 9.0s"; !strings.HasSuffix(got, want) {
+		t.Errorf("the complaint is %q, want %q at its end", got, want)
+	}
 	if len(verdict.Pods(s)) != 4 {
 		t.Errorf("%d findings, want a finding for each pod", len(verdict.Pods(s)))
 	}
@@ -418,8 +433,13 @@ func TestFindings(t *testing.T) {
 	for watched, atLeast := range map[time.Duration]bool{9 * time.Second: false, 10 * time.Second: true, time.Minute: true} {
 		limits := verdict.DefaultLimits
 		limits.Watched = ago(watched)
-		if all := limits.Findings(s); len(all) != 1 || all[0].AtLeast != atLeast {
+		all := limits.Findings(s)
+		if len(all) != 1 || all[0].AtLeast != atLeast {
 			t.Errorf("watched for %v: %+v, want at least: %v", watched, all, atLeast)
+		}
+		v := verdict.New(all, "")
+		if text := v.Lasting(); strings.Contains(text, " since ") == atLeast {
+			t.Errorf("watched for %v: the lasting text is %q, want a time unless it is older: %v", watched, text, atLeast)
 		}
 	}
 }

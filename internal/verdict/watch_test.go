@@ -71,7 +71,7 @@ func TestSlowListsAreOneTrouble(t *testing.T) {
 		{79, time.Second / 10, 4 * time.Second, 10},
 		{80, time.Second / 10, 2 * time.Second, 10},
 		{91, time.Second / 5, time.Second / 5, -1},
-		{130, 36 * time.Second, time.Second / 5, 130},
+		{130, 5 * time.Second, time.Second / 5, 130},
 		{131, time.Second / 10, time.Second / 5, -1},
 	} {
 		s := pleg.Status{At: noon.Add(time.Duration(test.second) * time.Second), Healthy: true}

@@ -156,6 +156,10 @@ var scripts = map[string]struct{ script, want string }{
 	"a created container that a list lacks is gone": {
 		"list /s=running; inspect; ok; event a=created; wait 1s; list /s=running; wait 2s; wait 10s", "pending inspect Started(/s) mark relist covered mark",
 	},
+	"of two waits the shorter counts": {
+		"list a=exited b=created /s=running; inspect; ok; event b=created; event a=removed; wait 300ms",
+		"pending inspect Ran(a) Died(a) Created(b) Started(/s) mark relist",
+	},
 	"a removal stands until a list lacks the container": {
 		"list a=exited b=running /s=running; inspect; ok; event a=removed; list a=exited b=running /s=running; wait 300ms; list a=exited b=running /s=running; wait 300ms; wait 300ms; list b=running /s=running; inspect; ok; wait 2s; wait 10s",
 		"pending inspect Ran(a) Died(a) Started(b) Started(/s) mark covered mark relist covered mark relist pending inspect Removed(a) mark",
@@ -214,6 +218,48 @@ func TestLivesOfALongTime(t *testing.T) {
 	l := &s.m.lives
 	if told, kept := len(l.told), len(l.removed.last)+len(l.removed.before); told > 2 || kept > maxRemoved || s.lost > 0 {
 		t.Errorf("%d reported steps of two containers and %d removed containers are kept, %d were skipped", told, kept, s.lost)
+	}
+}
+
+// A change that the lists never show has the pod listed a few times, and not for ever.
+func TestExpectationsEnd(t *testing.T) {
+	for script, want := range map[string]int{ // lists of the pod
+		"list a=created /s=running; inspect; ok; event a=created":                               13,
+		"list a=exited /s=running; inspect; ok; event a=removed":                                6,
+		"list a=running /s=running; inspect; ok; list a=exited /s=exited; inspect; ok":          13,
+		"list a=running /s=running; inspect; ok; list /s=running; inspect; ok; event a=removed": 12,
+	} {
+		s := play(t, script)
+		for range 3600 {
+			s.play(t, "wait 1s")
+		}
+		got := 0
+		for _, word := range s.got {
+			if word == "relist" {
+				got++
+			}
+		}
+		if waits := len(s.m.expectations.waits); got != want || waits > 0 {
+			t.Errorf("%s: the pod was listed %d times, want %d; %d changes are still expected", script, got, want, waits)
+		}
+	}
+}
+
+// The events of a container that only CRI events have shown name it as they do.
+func TestLifeHasTheNamesOfItsEvent(t *testing.T) {
+	s := play(t, "list a=running; inspect; ok")
+	h := hintOf("b=running")
+	h.Attempt = 7
+	s.step(Announcement{h, s.ticks.Next()})
+	s.play(t, "list a=running")
+	s.play(t, "inspect")
+	if got, want := wordsOf(s.inFlight.Events), "Started(b) Died(b) Removed(b)"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, ev := range s.inFlight.Events {
+		if ev.ContainerName != "b" || ev.Attempt != 7 || ev.PodName != "name-p" || ev.PodNamespace != "ns" {
+			t.Errorf("%+v has other names than its CRI event", ev)
+		}
 	}
 }
 

@@ -60,7 +60,7 @@ func TestNetworkEvents(t *testing.T) {
 		addresses = []string{"10.0.0.1"}
 	)
 	sandbox := func(ready bool, made time.Time, ips ...string) pleg.SandboxStatus {
-		return pleg.SandboxStatus{ID: "s", Ready: ready, CreatedAt: made, IPs: ips}
+		return pleg.SandboxStatus{ID: "s", Attempt: 2, Ready: ready, CreatedAt: made, IPs: ips}
 	}
 	onHost := func(ready bool) pleg.SandboxStatus {
 		return pleg.SandboxStatus{ID: "s", Ready: ready, CreatedAt: late, HostNetwork: true}
@@ -92,8 +92,8 @@ func TestNetworkEvents(t *testing.T) {
 					t.Errorf("step %d: events %q, want %q", n, got, steps[n].want)
 				}
 				for _, ev := range o.Events {
-					if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || !ev.ObservedAt.Equal(at(n)) {
-						t.Errorf("step %d: event %+v has a wrong pod or time", n, ev)
+					if ev.PodUID != "a" || ev.PodName != "name-a" || ev.PodNamespace != "ns" || ev.Attempt != 2 || !ev.ObservedAt.Equal(at(n)) {
+						t.Errorf("step %d: event %+v has a wrong pod, attempt or time", n, ev)
 					}
 				}
 			}

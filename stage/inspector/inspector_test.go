@@ -91,7 +91,7 @@ func TestLateReasonIsCorrected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, nil, inspector.Options{})
 		for n, step := range []struct{ reason, want string }{{"Error", ""}, {"Error", ""}, {"OOMKilled", "Corrected(c)"}, {"OOMKilled", ""}} {
-			ended := &pleg.ContainerStatus{ID: "c", State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
+			ended := &pleg.ContainerStatus{ID: "c", Attempt: 2, State: pleg.StateExited, ExitCode: 137, Reason: step.reason}
 			f.runtime.SetStatus("a", &pleg.PodStatus{UID: "a", Containers: []*pleg.ContainerStatus{ended}})
 			c := change(n+1, plegtest.Pod("a", "c=exited"))
 			c.Events = nil
@@ -100,7 +100,7 @@ func TestLateReasonIsCorrected(t *testing.T) {
 				t.Errorf("step %d: got %q, want %q", n, got, step.want)
 			}
 			for _, ev := range o.Events {
-				if ev.Reason != step.reason || ev.ExitCode == nil || *ev.ExitCode != 137 {
+				if ev.Reason != step.reason || ev.Attempt != 2 || ev.ExitCode == nil || *ev.ExitCode != 137 {
 					t.Errorf("step %d: got %+v, want the new reason", n, ev)
 				}
 			}

@@ -67,7 +67,8 @@ func TestStoreIsWrittenBesideTheCache(t *testing.T) {
 
 func TestStoreThatPanicsStopsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := kit.New(t, pipeline.Options{Store: store{}})
+		var log kit.Log
+		r := kit.New(t, pipeline.Options{Store: store{}, Logger: log.Logger()})
 		events := r.Events(t, 0)
 		r.Runtime.Set("a", "c=running")
 		r.Start(t)
@@ -75,6 +76,9 @@ func TestStoreThatPanicsStopsNothing(t *testing.T) {
 		r.Runtime.Remove("a")
 		kit.Relist(2)
 		kit.RequireEvents(t, events, "a", "Started(c) Died(c) Removed(c)")
+		for _, method := range []string{"Set", "Delete"} {
+			log.RequireLines(t, 1, `level=ERROR msg="Options.Store has failed" method=Store.`+method)
+		}
 	})
 }
 

@@ -248,6 +248,16 @@ func TestOptionsReachTheirStages(t *testing.T) {
 				requireState(t, r, "Started(c) Died(c) Removed(c)")
 			},
 		},
+		"KubeletEvents of a container that moves to another pod": {
+			pipeline.Options{KubeletEvents: true},
+			func(r *kit.Pipeline) { r.Runtime.Set("a", "c=running") }, time.Second / 2,
+			func(t *testing.T, r *kit.Pipeline) {
+				r.Runtime.Set("a", "d=running")
+				r.Runtime.Set("b", "c=running")
+				kit.Relist(1)
+				requireState(t, r, "Started(c) Died(c) Removed(c) Started(d)")
+			},
+		},
 		"KubeletEvents of contradictions": {
 			pipeline.Options{KubeletEvents: true},
 			func(r *kit.Pipeline) {
@@ -321,14 +331,24 @@ func requireState(t *testing.T, r *kit.Pipeline, want string) {
 	}
 }
 
-// EventsRequire over a runtime without events ends Run; EventsAuto does not.
+// EventsRequire over a runtime without events ends Run, with its error also if the context of Run ends before the
+// stages have ended; EventsAuto does not.
 func TestEventsModes(t *testing.T) {
 	for mode, want := range map[pipeline.EventsMode]error{pipeline.EventsRequire: pleg.ErrNoEvents, pipeline.EventsAuto: nil, pipeline.EventsOff: nil} {
 		kit.Bubble(t, string(mode), func(t *testing.T) {
 			runtime := plegtest.New()
-			runtime.SetWatchFault(plegtest.Fail(fmt.Errorf("events: %w", pleg.ErrNoEvents)))
+			runtime.SetWatchFault(func(context.Context) error {
+				time.Sleep(time.Second / 8)
+				return fmt.Errorf("events: %w", pleg.ErrNoEvents)
+			})
+			runtime.Set("a", "c=running")
+			runtime.SetInspectFault(func(context.Context) error { time.Sleep(time.Second / 2); return nil })
 			r := kit.New(t, pipeline.Options{Runtime: runtime, Events: mode})
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			limit := time.Minute
+			if want != nil {
+				limit = time.Second / 4
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			if err := r.Run(ctx); !errors.Is(err, want) || want == nil && err != nil {
 				t.Errorf("Run = %v, want %v", err, want)
