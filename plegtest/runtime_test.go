@@ -138,7 +138,9 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 			synctest.Wait()
 			r.AnnounceHint(pleg.Hint{})
 			r.AnnounceHint(pleg.Hint{})
-			<-ended
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
+			}
 		}
 	})
 }

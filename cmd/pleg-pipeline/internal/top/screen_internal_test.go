@@ -154,8 +154,8 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	long := strings.Repeat("n", 1<<20)
 	var ev fleet.Event
 	for _, of := range []reflect.Value{reflect.ValueOf(&ev).Elem(), reflect.ValueOf(&ev.Event).Elem()} {
-		for n := range of.NumField() {
-			if f := of.Field(n); f.Kind() == reflect.String {
+		for _, f := range of.Fields() {
+			if f.Kind() == reflect.String {
 				f.SetString(long)
 			}
 		}
