@@ -139,7 +139,7 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 			r.AnnounceHint(pleg.Hint{})
 			r.AnnounceHint(pleg.Hint{})
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				t.Errorf("WatchEvents = %v", err)
+				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
 			}
 		}
 	})

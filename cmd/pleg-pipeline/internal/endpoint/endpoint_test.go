@@ -128,6 +128,12 @@ func TestResolveErrors(t *testing.T) {
 		want     []string
 	}{
 		{"named file is missing", endpoint.Resolver{Config: "/nonexistent/c.yaml"}, false, []string{"read configuration", "/nonexistent/c.yaml"}},
+		{
+			"the environment's file is missing",
+			endpoint.Resolver{Getenv: func(name string) string { return map[string]string{endpoint.EnvConfig: "/nonexistent/e.yaml"}[name] }},
+			false,
+			[]string{"read configuration", "/nonexistent/e.yaml"},
+		},
 		{"file is not YAML", endpoint.Resolver{Config: malformed}, false, []string{malformed, "yaml"}},
 		{"default file cannot be read", endpoint.Resolver{DefaultConfig: "/dev"}, false, []string{"/dev"}},
 		{
@@ -138,7 +144,9 @@ func TestResolveErrors(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			test.resolver.Getenv = func(string) string { return "" }
+			if test.resolver.Getenv == nil {
+				test.resolver.Getenv = func(string) string { return "" }
+			}
 			_, err := test.resolver.Resolve(t.Context())
 			if err == nil || errors.Is(err, endpoint.ErrNone) != test.none {
 				t.Fatalf("Resolve() error = %v, want ErrNone %v", err, test.none)

@@ -77,10 +77,26 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 	})
 }
 
+// A runtime that has never listed its pods has no minutes before its problem.
+func TestNoIncidentBeforeTheFirstList(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		incidents, err := recording.NewIncidents(dir, "test")
+		kit.Must(t, err)
+		_, _, stop := watchIncidents(t, incidents, simruntime.Fault{RPC: "ListPodSandbox", Hang: true})
+		time.Sleep(10 * time.Minute)
+		stop()
+		if files, _ := os.ReadDir(dir); len(files) > 0 {
+			t.Errorf("the files are %v, want none", files)
+		}
+	})
+}
+
 // watchIncidents runs a pipeline on a simulated runtime until stop is called.
-func watchIncidents(t *testing.T, incidents *recording.Incidents) (runtime *simruntime.Runtime, log *kit.Log, stop func()) {
+func watchIncidents(t *testing.T, incidents *recording.Incidents, faults ...simruntime.Fault) (runtime *simruntime.Runtime, log *kit.Log, stop func()) {
 	t.Helper()
-	runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 3, Containers: 1})
+	runtime, dial, _ := newRuntime(t, simruntime.Options{Seed: 1, Faults: faults}, simruntime.Population{Pods: 3, Containers: 1})
 	client := connect(t, append(dial, incidents.DialOptions()...))
 	pipe := kit.New(t, pipeline.Options{Runtime: client, RelistPeriod: 5 * time.Second})
 	pipe.Start(t)
