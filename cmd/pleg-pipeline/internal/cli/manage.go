@@ -73,6 +73,16 @@ func (c *createCommand) addFlags(cmd *cobra.Command) {
 	flags.Var((*sizeFlag)(&c.limits.MaxAgentBytes), "max-agent-bytes", "the `SIZE` of the bucket of the agents; 0 for no limit, or for 32M with --max-bytes")
 }
 
+func (c *createCommand) validate(flags *pflag.FlagSet) error {
+	if n := c.limits.Replicas; n != 1 && n != 3 && n != 5 {
+		return fmt.Errorf("--replicas %d: want 1, 3 or 5", n)
+	}
+	if c.limits.MaxAge <= 0 {
+		return fmt.Errorf("--max-age %v: want a positive time", c.limits.MaxAge)
+	}
+	return c.manageCommand.validate(flags)
+}
+
 func (c *createCommand) run(ctx context.Context) error {
 	out := c.log.console(c.process.Err)
 	return c.nats.use(ctx, out, true, func(ctx context.Context, js jetstream.JetStream) error {
@@ -107,8 +117,11 @@ func (c *forgetCommand) setNodes(_ *cobra.Command, args []string) error {
 }
 
 func (c *forgetCommand) validate(flags *pflag.FlagSet) error {
-	if (len(c.nodes) == 0) == (c.silent <= 0) {
+	if (len(c.nodes) > 0) == flags.Changed("silent-for") {
 		return errors.New("want the names of the nodes, or --silent-for")
+	}
+	if len(c.nodes) == 0 && c.silent <= 0 {
+		return fmt.Errorf("--silent-for %v: want a positive time", c.silent)
 	}
 	return c.manageCommand.validate(flags)
 }
