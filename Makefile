@@ -255,7 +255,7 @@ reproduce: ## compare with the kubelet's PLEG, 10 minutes: the table of docs/dev
 	$(MAKE) -C bench reproduce
 
 .PHONY: upstream
-upstream: ## apply the steps of docs/dev/upstream.md, test and measure them, 30 minutes
+upstream: ## apply the steps of docs/dev/upstream.md, test and measure them, 20 minutes
 	cd kubelet && $(ALONE) run ./upstream $(GO) test -trimpath -race -count=1 -timeout 20m k8s.io/cri-client/pkg \
 		k8s.io/kubernetes/pkg/kubelet k8s.io/kubernetes/pkg/kubelet/pleg k8s.io/kubernetes/pkg/kubelet/container k8s.io/kubernetes/pkg/kubelet/kuberuntime
 	cd kubelet && $(ALONE) run ./upstream $(GO) test -trimpath -race -count=1 -run 'SameAsGenericPLEG|AgainstGenericPLEG' . -args -sequences 300
