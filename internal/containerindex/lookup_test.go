@@ -307,7 +307,7 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	x := containerindex.NewIndex(containerindex.Source{Uninspected: func(time.Time) []*pleg.Pod {
 		return []*pleg.Pod{
 			{UID: "a", Containers: []*pleg.Container{{ID: pleg.ContainerID(c1)}, {ID: pleg.ContainerID(c2)}}},
-			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}}},
+			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}, {ID: pleg.ContainerID(c1)}}}, // c1 is in both
 		}
 	}})
 	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b"} {
@@ -320,6 +320,25 @@ func TestListAnswersForAPrefix(t *testing.T) {
 			t.Errorf("Lookup of %s = %+v, %v, want %v", prefix, c, err, want)
 		}
 	}
+}
+
+// A container that was removed long ago is not known, although nothing has happened since.
+func TestContainerRemovedLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := index()
+		x.Delete("web")
+		for _, step := range []struct {
+			wait time.Duration
+			err  error
+		}{{lookup.KeepRemoved, nil}, {1, lookup.ErrNotYet}} {
+			time.Sleep(step.wait)
+			for _, id := range []string{c1, c1[:6]} {
+				if _, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id)}); !errors.Is(err, step.err) {
+					t.Errorf("Lookup of %s %v later: %v, want %v", id, step.wait, err, step.err)
+				}
+			}
+		}
+	})
 }
 
 // Of the containers that were removed within a minute, a bounded number is kept: the last ones.
