@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -272,7 +273,7 @@ func carryNothing(answer *runtimeapi.PodSandboxStatusResponse) {
 }
 
 // spoil makes some of the carried statuses unusable: absent, empty, twice, or wrong and
-// of no known state, gathered before the call or without a time. Six ways do.
+// of no known state, gathered before the call or without a time. Seven ways do.
 func spoil(answer *runtimeapi.PodSandboxStatusResponse, way int) {
 	carried := answer.GetContainersStatuses()
 	lie := &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 99}
@@ -293,6 +294,8 @@ func spoil(answer *runtimeapi.PodSandboxStatusResponse, way int) {
 	case 5:
 		lie.State = 99
 		carried = []*runtimeapi.ContainerStatus{lie}
+	case 6:
+		carried = slices.Insert(carried, 0, lie)
 	}
 	answer.ContainersStatuses = carried
 }
