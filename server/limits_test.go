@@ -61,6 +61,11 @@ func TestTooManyCalls(t *testing.T) {
 		if _, err := healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 			t.Errorf("the health service: %v", err)
 		}
+		health, err := healthv1.NewHealthClient(f.connect()).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+		kit.Must(t, err)
+		if _, err := health.Recv(); err != nil {
+			t.Errorf("a stream of the health service: %v", err)
+		}
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -196,6 +201,22 @@ func TestKeepalive(t *testing.T) {
 		wantStatus(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
 		f.wantEvent("the idle client", quiet)
 	})
+}
+
+// A client that never says a word loses its connection after five seconds, or within a shorter Keepalive.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	for keepalive, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
+		inBubble(t, pipeline.Options{}, server.Options{Keepalive: keepalive}, func(t *testing.T, f *fixture) {
+			began := time.Now()
+			silent, err := f.dial(t.Context())
+			kit.Must(t, err)
+			defer silent.Close()
+			_, err = io.Copy(io.Discard, silent)
+			if took := time.Since(began); took != want {
+				t.Errorf("Keepalive %v: closed after %v (%v), want %v", keepalive, took, err, want)
+			}
+		})
+	}
 }
 
 // A connection without calls is closed after ten minutes, and not before, also if it answers pings and sends some
