@@ -155,6 +155,9 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 			waited <- err
 		}()
 		began := time.Now()
+		if ok, err := f.client.Healthy(); ok || !errors.Is(err, pleg.ErrNoDaemon) || time.Since(began) != 5*time.Second {
+			t.Errorf("Healthy = %t, %v after %v, want ErrNoDaemon after 5 s", ok, err, time.Since(began))
+		}
 		if err := <-waited; !errors.Is(err, pleg.ErrNoDaemon) {
 			t.Errorf("a call that waits: %v, want ErrNoDaemon", err)
 		}
