@@ -62,6 +62,11 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 		f.request("a")
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(1, 1)
+		f.runtime.SetListFault(func(context.Context) error { time.Sleep(time.Second); return errUnavailable })
+		f.request("a a") // again, while it is listed
+		f.requireObserved(time.Minute, "")
+		f.requireCalls(3, 3)
+		kit.RequireMetric(f.t, f.metrics, 3, "pleg_pod_relist_duration_seconds") // the failed ones too
 	})
 	testHinter(t, func(o *hinter.Options) { o.Pods = nil }, func(f *fixture) {
 		f.request("a")
