@@ -154,6 +154,15 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
 			}
 		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { r.EndWatches(errFault); r.EndWatches(errors.New("another")) })
+		}()
+		synctest.Wait()
+		r.AnnounceHint(pleg.Hint{})
+		if err := <-ended; !errors.Is(err, errFault) {
+			t.Errorf("the stream ended with %v, want %v", err, errFault)
+		}
 	})
 }
 
