@@ -37,6 +37,9 @@ func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 				c := clientOf(t, &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
 					return &plegv1.GetStatusResponse{Version: "v0.0.1", WatchFields: tc.knows}, nil
 				}})
+				if s, err := c.Status(t.Context()); err != nil || s.Version != "v0.0.1" {
+					t.Errorf("the status has the version %q, %v", s.Version, err)
+				}
 				sub, err := c.Subscribe(tc.options)
 				kit.Must(t, err)
 				defer sub.Close()

@@ -180,6 +180,8 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 	})
 }
 
+var errStopped = errors.New("stopped")
+
 // A program that subscribes does not see whether the pipeline is in its process.
 func TestSubscribe(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fixture) {
@@ -208,6 +210,11 @@ func TestSubscribe(t *testing.T) {
 			}
 			if _, err := next.Next(waited); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: with a context that has ended: %v", name, err)
+			}
+			stopped, stop := context.WithCancelCause(t.Context())
+			stop(errStopped)
+			if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
+				t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
 			}
 			for _, sub := range []pleg.Subscription{next, all, events} {
 				if lag := sub.Lag(); lag != (pleg.Lag{}) {
