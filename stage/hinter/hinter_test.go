@@ -75,6 +75,17 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 	})
 }
 
+// A list that the end of the hinter cuts has not failed.
+func TestListAtTheEnd(t *testing.T) {
+	testHinter(t, nil, func(f *fixture) {
+		f.runtime.SetListFault(plegtest.Hang)
+		f.request("a")
+		_ = f.stop()
+		f.requireCalls(1, 0)
+		kit.RequireMetric(f.t, f.metrics, 0, "pleg_pod_relist_errors_total")
+	})
+}
+
 // While all slots are taken, a list of all pods serves the requests that wait.
 func TestRequestWhileAllSlotsAreTakenListsAll(t *testing.T) {
 	testHinter(t, nil, func(f *fixture) {
@@ -132,6 +143,7 @@ type fixture struct {
 	lister  fakeLister
 	metrics *prometheus.Registry
 	out     chan stage.Observation
+	stop    func() error
 }
 
 // testHinter runs a test with a hinter in a bubble. change may be nil.
@@ -149,7 +161,7 @@ func testHinter(t *testing.T, change func(*hinter.Options), test func(f *fixture
 		var err error
 		f.Hinter, err = hinter.New(o)
 		kit.Must(t, err)
-		kit.Run(t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
+		f.stop = kit.Run(t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
 		test(f)
 	})
 }
