@@ -171,11 +171,12 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 	})
 }
 
+// hello is the beginning of an HTTP/2 connection: preface and empty SETTINGS.
+const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
 // A client that does not answer pings loses its connection. An idle client that answers them keeps
 // its connection, and its calls that wait.
 func TestKeepalive(t *testing.T) {
-	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
-	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
 		client := f.client()
 		quiet := f.mustWatch(t.Context(), client, &plegv1.WatchRequest{})
@@ -200,6 +201,19 @@ func TestKeepalive(t *testing.T) {
 		}
 		wantStatus(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
 		f.wantEvent("the idle client", quiet)
+	})
+}
+
+// Without pings, a client that would not answer them keeps its connection.
+func TestNoKeepalive(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{Keepalive: -1}, func(t *testing.T, f *fixture) {
+		dead, err := f.dial(t.Context())
+		kit.Must(t, err)
+		defer dead.Close()
+		_, err = dead.Write([]byte(hello))
+		kit.Must(t, err)
+		kit.Relist(300)
+		kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")
 	})
 }
 
