@@ -102,6 +102,12 @@ func TestPodStatusCalls(t *testing.T) {
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
 				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
 			}
+			rt.ResetStats()
+			_, err = clientOf(t, m, cri.Options{}).PodStatus(t.Context(), listed, last)
+			must(t, err)
+			if n := rt.Stats().RPCs["PodSandboxStatus"].Calls; n != 1 {
+				t.Errorf("a client that had no connection asked for %d sandboxes, want 1", n)
+			}
 		})
 	}
 }
