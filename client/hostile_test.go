@@ -47,6 +47,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 					return err
 				}
 			}
+			<-s.Context().Done() // the client has had enough
 			return nil
 		}
 	}
@@ -61,9 +62,16 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, _, err := clientOf(t, &hostile.Daemon{OnList: tt.list}).Pods(t.Context())
+			ended := make(chan struct{})
+			list := func(s stream) error { defer close(ended); return tt.list(s) }
+			pods, _, err := clientOf(t, &hostile.Daemon{OnList: list}).Pods(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
 				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
+			}
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Error("the call goes on after its error")
 			}
 		})
 	}
