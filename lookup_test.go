@@ -86,6 +86,13 @@ func TestLookupWaits(t *testing.T) {
 			},
 			took: 10 * time.Second, // then the list answers
 		},
+		"it is a sandbox whose inspection fails": {
+			after: func(p *kit.Pipeline) {
+				p.Runtime.SetPodFault("late", plegtest.Fail(errors.New("broken")))
+				p.Runtime.Set("late", "of-it=running /c=running")
+			},
+			took: 10 * time.Second,
+		},
 		"there is none":             {after: func(*kit.Pipeline) {}, err: lookup.ErrNoContainer, took: 0},
 		"the first list fails":      {after: func(p *kit.Pipeline) { failOnce(p.Runtime) }, err: lookup.ErrNoContainer, took: time.Second},
 		"the runtime does not list": {after: func(p *kit.Pipeline) { p.Runtime.SetListFault(plegtest.Hang) }, err: lookup.ErrNotYet, took: 10 * time.Second},

@@ -47,6 +47,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 					return err
 				}
 			}
+			<-s.Context().Done() // the client has had enough
 			return nil
 		}
 	}
@@ -61,9 +62,16 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 		"a trailer of a great length": {func(s stream) error { s.SetTrailer(metadata.Pairs("x", strings.Repeat("x", 1<<20))); return nil }, "list pods: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pods, _, err := clientOf(t, &hostile.Daemon{OnList: tt.list}).Pods(t.Context())
+			ended := make(chan struct{})
+			list := func(s stream) error { defer close(ended); return tt.list(s) }
+			pods, _, err := clientOf(t, &hostile.Daemon{OnList: list}).Pods(t.Context())
 			if err == nil || !strings.Contains(err.Error(), tt.says) || len(err.Error()) > 1000 {
 				t.Errorf("%d pods, %v, want an error with %q", len(pods), err, tt.says)
+			}
+			select {
+			case <-ended:
+			case <-time.After(10 * time.Second):
+				t.Error("the call goes on after its error")
 			}
 		})
 	}
@@ -176,14 +184,17 @@ func TestGapHasItsReplay(t *testing.T) {
 }
 
 // A server that ends each connection after an event is asked less and less often. A server whose
-// connections last longer than the waits is asked again at once.
+// connections then last longer than the waits is asked again at once.
 func TestShortConnectionsBackOff(t *testing.T) {
-	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 20 * time.Second: {15, 15}} {
+	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 4 * time.Second: {25, 45}, 20 * time.Second: {20, 32}} {
 		synctest.Test(t, func(t *testing.T) {
 			var watches atomic.Int64
+			began := time.Now()
 			c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 				watches.Add(1)
-				defer time.Sleep(lasts)
+				if time.Since(began) > time.Minute {
+					defer time.Sleep(lasts)
+				}
 				return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
 			}})
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -194,7 +205,7 @@ func TestShortConnectionsBackOff(t *testing.T) {
 				}
 			}
 			if n := watches.Load(); n < want[0] || n > want[1] {
-				t.Errorf("%d connections of %v in five minutes, want %v", n, lasts, want)
+				t.Errorf("%d connections in five minutes, after the first of %v, want %v", n, lasts, want)
 			}
 		})
 	}

@@ -102,6 +102,11 @@ func TestLookup(t *testing.T) {
 			}
 			cancel()
 		}
+		cancelled, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		if _, err := f.client.Lookup(cancelled, lookup.Query{Container: "unknown", Wait: time.Hour}); !errors.Is(err, context.Canceled) {
+			t.Errorf("cancelled: %v, want %v", err, context.Canceled)
+		}
 		f.runtime.SetListFault(nil)
 		_ = f.pipe.Stop()
 		if _, err := f.client.Lookup(t.Context(), lookup.Query{Container: "unknown", Wait: time.Minute}); status.Code(err) != codes.Unavailable {

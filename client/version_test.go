@@ -19,32 +19,38 @@ import (
 func TestFilterThatTheServerDoesNotKnow(t *testing.T) {
 	client.AnOlderServerKnowsLess(t, 9)
 	omit := pleg.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true}}
+	both := pleg.SubscribeOptions{Filter: pleg.Filter{OmitSandboxes: true, NetworkEvents: true}}
 	for name, tc := range map[string]struct {
 		options pleg.SubscribeOptions
 		knows   []string
-		refused bool
+		lacks   string
 	}{
-		"nothing new":   {pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}}, nil, false},
-		"an old server": {omit, nil, true},
-		"another field": {omit, []string{"name", "network_events"}, true},
-		"a new server":  {omit, []string{"name", "omit_sandboxes"}, false},
+		"nothing new":     {pleg.SubscribeOptions{Filter: pleg.Filter{Selector: "app=web"}}, nil, ""},
+		"an old server":   {omit, nil, "omit_sandboxes"},
+		"another field":   {omit, []string{"name", "network_events"}, "omit_sandboxes"},
+		"a new server":    {omit, []string{"name", "omit_sandboxes"}, ""},
+		"the first only":  {both, []string{"omit_sandboxes"}, "network_events"},
+		"the second only": {both, []string{"network_events"}, "omit_sandboxes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := clientOf(t, &hostile.Daemon{OnStatus: func(context.Context) (*plegv1.GetStatusResponse, error) {
 					return &plegv1.GetStatusResponse{Version: "v0.0.1", WatchFields: tc.knows}, nil
 				}})
+				if s, err := c.Status(t.Context()); err != nil || s.Version != "v0.0.1" {
+					t.Errorf("the status has the version %q, %v", s.Version, err)
+				}
 				sub, err := c.Subscribe(tc.options)
 				kit.Must(t, err)
 				defer sub.Close()
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, err = sub.Next(ctx)
-				if refused := errors.Is(err, pleg.ErrInvalidOption); refused != tc.refused {
-					t.Errorf("Next = %v, refused: %t", err, tc.refused)
+				if refused := errors.Is(err, pleg.ErrInvalidOption); refused != (tc.lacks != "") {
+					t.Errorf("Next = %v, lacks %q", err, tc.lacks)
 				}
-				if tc.refused && !strings.Contains(err.Error(), `v0.0.1") does not know omit_sandboxes`) {
-					t.Errorf("Next = %v, want the version and the field", err)
+				if tc.lacks != "" && !strings.Contains(err.Error(), `v0.0.1") does not know `+tc.lacks) {
+					t.Errorf("Next = %v, want the version and %s", err, tc.lacks)
 				}
 			})
 		})
@@ -125,9 +131,10 @@ func TestManyRequestsAreSent(t *testing.T) {
 		kit.Relist(1)
 		got := f.pipe.Follow(t, pleg.SubscribeOptions{Filter: pleg.Filter{Types: []pleg.EventType{pleg.PodSync}}}, nil)
 		for _, uid := range kit.UIDs(pods) {
+			f.client.RequestRelist(uid) // another request, which does not replace the next
 			f.client.RequestReinspect(uid)
 		}
-		kit.Relist(10)
+		kit.Relist(20)
 		if n := len(kit.ByPod(got.Events())); n != pods {
 			t.Errorf("%d pods were inspected, want %d", n, pods)
 		}

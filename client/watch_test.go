@@ -155,6 +155,9 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 			waited <- err
 		}()
 		began := time.Now()
+		if ok, err := f.client.Healthy(); ok || !errors.Is(err, pleg.ErrNoDaemon) || time.Since(began) != 5*time.Second {
+			t.Errorf("Healthy = %t, %v after %v, want ErrNoDaemon after 5 s", ok, err, time.Since(began))
+		}
 		if err := <-waited; !errors.Is(err, pleg.ErrNoDaemon) {
 			t.Errorf("a call that waits: %v, want ErrNoDaemon", err)
 		}
@@ -176,6 +179,8 @@ func TestStoppedDaemonIsNoticed(t *testing.T) {
 		}
 	})
 }
+
+var errStopped = errors.New("stopped")
 
 // A program that subscribes does not see whether the pipeline is in its process.
 func TestSubscribe(t *testing.T) {
@@ -205,6 +210,11 @@ func TestSubscribe(t *testing.T) {
 			}
 			if _, err := next.Next(waited); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: with a context that has ended: %v", name, err)
+			}
+			stopped, stop := context.WithCancelCause(t.Context())
+			stop(errStopped)
+			if _, err := next.Next(stopped); !errors.Is(err, errStopped) {
+				t.Errorf("%s: with a context that has ended: %v, want its cause", name, err)
 			}
 			for _, sub := range []pleg.Subscription{next, all, events} {
 				if lag := sub.Lag(); lag != (pleg.Lag{}) {

@@ -3,6 +3,7 @@ package cri_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -160,4 +161,22 @@ func TestFailedListEndsTheOther(t *testing.T) {
 			})
 		}
 	}
+}
+
+// More sandboxes of one pod than the client remembers until the next list of all pods block nothing.
+func TestManySandboxesOfOnePod(t *testing.T) {
+	const many = 1100
+	synctest.Test(t, func(t *testing.T) {
+		fake := &rawruntime.Runtime{}
+		for n := range many {
+			s := sandbox(fmt.Sprint("s", n), "u1", runtimeapi.PodSandboxState_SANDBOX_NOTREADY, int64(n))
+			s.Metadata.Name, s.Metadata.Namespace, s.Labels["io.kubernetes.pod.uid"] = "web", "shop", "u1"
+			fake.Sandboxes = append(fake.Sandboxes, s)
+		}
+		client := connect(t, fake, cri.Options{})
+		listPods(t, client)
+		if p, err := client.ListPod(t.Context(), "u1"); err != nil || len(p.Sandboxes) != many {
+			t.Errorf("ListPod = %+v, %v, want %d sandboxes", p, err, many)
+		}
+	})
 }

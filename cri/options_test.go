@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"google.golang.org/grpc"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
@@ -32,12 +33,18 @@ func TestNewRejects(t *testing.T) {
 		{"StatusTimeout", "/s", cri.Options{StatusTimeout: -1}, "cri: Options.StatusTimeout must be positive, got -1ns"},
 		{"ConnectTimeout", "/s", cri.Options{ConnectTimeout: -1}, "cri: Options.ConnectTimeout must be positive, got -1ns"},
 		{"MaxRecvBytes", "/s", cri.Options{MaxRecvBytes: -3}, "cri: Options.MaxRecvBytes must be positive, got -3"},
+		{"a bad dial option", "/s", cri.Options{DialOptions: []grpc.DialOption{grpc.WithDefaultServiceConfig("{")}}, "cri: endpoint /s: "},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			registry := prometheus.NewRegistry()
+			tt.opts.Registerer = registry
 			client, err := cri.New(tt.endpoint, tt.opts)
 			if client != nil || err == nil || !strings.Contains(err.Error(), tt.words) {
 				t.Errorf("got %v, %v; want an error with %q", client, err, tt.words)
 			}
+			client, err = cri.New("/s", cri.Options{Registerer: registry})
+			must(t, err) // nothing is left in the registry
+			must(t, client.Close())
 		})
 	}
 }

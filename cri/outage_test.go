@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -112,9 +113,20 @@ func TestSilentRuntimeHangs(t *testing.T) {
 	t.Cleanup(func() { _ = c.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
+	reported := make(chan bool, 1)
+	go func() {
+		connects := func(call pleg.Call) bool { return call.Method == "connect" }
+		for ctx.Err() == nil && !slices.ContainsFunc(c.Report().Calls, connects) {
+			time.Sleep(time.Millisecond)
+		}
+		reported <- ctx.Err() == nil
+	}()
 	began := time.Now()
 	if _, err := c.ListPods(ctx); err == nil || errors.Is(err, pleg.ErrUnavailable) || ctx.Err() == nil {
 		t.Errorf("after %v: %v, want an error of a runtime that hangs, once the context has ended", time.Since(began), err)
+	}
+	if !<-reported {
+		t.Error("no report has the call that waits for the connection")
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

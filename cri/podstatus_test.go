@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -100,6 +101,12 @@ func TestPodStatusCalls(t *testing.T) {
 			}
 			if len(st.Containers) != 2 || len(st.Sandboxes) != 1 {
 				t.Errorf("got %d containers and %d sandboxes, want 2 and 1", len(st.Containers), len(st.Sandboxes))
+			}
+			rt.ResetStats()
+			_, err = clientOf(t, m, cri.Options{}).PodStatus(t.Context(), listed, last)
+			must(t, err)
+			if n := rt.Stats().RPCs["PodSandboxStatus"].Calls; n != 1 {
+				t.Errorf("a client that had no connection asked for %d sandboxes, want 1", n)
 			}
 		})
 	}
@@ -272,7 +279,7 @@ func carryNothing(answer *runtimeapi.PodSandboxStatusResponse) {
 }
 
 // spoil makes some of the carried statuses unusable: absent, empty, twice, or wrong and
-// of no known state, gathered before the call or without a time. Six ways do.
+// of no known state, gathered before the call or without a time. Seven ways do.
 func spoil(answer *runtimeapi.PodSandboxStatusResponse, way int) {
 	carried := answer.GetContainersStatuses()
 	lie := &runtimeapi.ContainerStatus{State: runtimeapi.ContainerState_CONTAINER_EXITED, ExitCode: 99}
@@ -293,6 +300,8 @@ func spoil(answer *runtimeapi.PodSandboxStatusResponse, way int) {
 	case 5:
 		lie.State = 99
 		carried = []*runtimeapi.ContainerStatus{lie}
+	case 6:
+		carried = slices.Insert(carried, 0, lie)
 	}
 	answer.ContainersStatuses = carried
 }

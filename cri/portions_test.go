@@ -72,8 +72,9 @@ func TestTooLargeListIsListedInPortions(t *testing.T) {
 				t.Helper()
 				wantTruth(t, step, listPods(t, client), rt.Pods())
 				err := client.Report().Degraded
-				if status.Code(err) != codes.ResourceExhausted || !errors.Is(err, pleg.ErrListTooLarge) || !strings.Contains(err.Error(), "the largest pods are default/heavy-") {
-					t.Errorf("%s: degraded: %v, want ResourceExhausted, that a list is too large, and the largest pods", step, err)
+				if status.Code(err) != codes.ResourceExhausted || !errors.Is(err, pleg.ErrListTooLarge) || !strings.Contains(err.Error(), "the largest pods are default/heavy-") ||
+					strings.Count(err.Error(), "default/heavy-") != 3 {
+					t.Errorf("%s: degraded: %v, want ResourceExhausted, that a list is too large, and the three largest pods", step, err)
 				}
 			}
 			check("at first")

@@ -125,6 +125,18 @@ func TestEventStream(t *testing.T) {
 	})
 }
 
+// The counts of a moment stay as they were.
+func TestCountsAreACopy(t *testing.T) {
+	r := plegtest.New()
+	before := r.Counts()
+	if _, err := r.PodStatus(t.Context(), plegtest.Pod("a", "c=running"), nil); err != nil {
+		t.Fatal(err)
+	}
+	if now := r.Counts().Inspections["a"]; before.Inspections["a"] != 0 || now != 1 {
+		t.Errorf("before %d inspections, then %d; want 0 and 1", before.Inspections["a"], now)
+	}
+}
+
 // A stream that ends while it has an event gets no other one, and nobody waits for it.
 func TestEventForAStreamThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -141,6 +153,15 @@ func TestEventForAStreamThatEnds(t *testing.T) {
 			if err := <-ended; !errors.Is(err, context.Canceled) {
 				t.Errorf("the stream ended with %v, want %v", err, context.Canceled)
 			}
+		}
+		ended := make(chan error, 1)
+		go func() {
+			ended <- r.WatchEvents(t.Context(), func() {}, func(pleg.Hint) { r.EndWatches(errFault); r.EndWatches(errors.New("another")) })
+		}()
+		synctest.Wait()
+		r.AnnounceHint(pleg.Hint{})
+		if err := <-ended; !errors.Is(err, errFault) {
+			t.Errorf("the stream ended with %v, want %v", err, errFault)
 		}
 	})
 }

@@ -61,6 +61,11 @@ func TestTooManyCalls(t *testing.T) {
 		if _, err := healthv1.NewHealthClient(f.connect()).Check(t.Context(), &healthv1.HealthCheckRequest{}); err != nil {
 			t.Errorf("the health service: %v", err)
 		}
+		health, err := healthv1.NewHealthClient(f.connect()).Watch(t.Context(), &healthv1.HealthCheckRequest{})
+		kit.Must(t, err)
+		if _, err := health.Recv(); err != nil {
+			t.Errorf("a stream of the health service: %v", err)
+		}
 		f.mustWatch(t.Context(), f.client(), &plegv1.WatchRequest{})
 		cancel()
 		synctest.Wait()
@@ -166,11 +171,12 @@ func TestRelistsOfClientsAreBounded(t *testing.T) {
 	})
 }
 
+// hello is the beginning of an HTTP/2 connection: preface and empty SETTINGS.
+const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
 // A client that does not answer pings loses its connection. An idle client that answers them keeps
 // its connection, and its calls that wait.
 func TestKeepalive(t *testing.T) {
-	// The beginning of an HTTP/2 connection: preface and empty SETTINGS.
-	const hello = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 	inBubble(t, pipeline.Options{}, server.Options{Keepalive: 20 * time.Second}, func(t *testing.T, f *fixture) {
 		client := f.client()
 		quiet := f.mustWatch(t.Context(), client, &plegv1.WatchRequest{})
@@ -196,6 +202,35 @@ func TestKeepalive(t *testing.T) {
 		wantStatus(t, "an hour later", <-waited, codes.NotFound, pleg.ErrUnknownPod.Error())
 		f.wantEvent("the idle client", quiet)
 	})
+}
+
+// Without pings, a client that would not answer them keeps its connection.
+func TestNoKeepalive(t *testing.T) {
+	inBubble(t, pipeline.Options{}, server.Options{Keepalive: -1}, func(t *testing.T, f *fixture) {
+		dead, err := f.dial(t.Context())
+		kit.Must(t, err)
+		defer dead.Close()
+		_, err = dead.Write([]byte(hello))
+		kit.Must(t, err)
+		kit.Relist(300)
+		kit.RequireMetric(t, f.Metrics, 1, "pleg_server_connections")
+	})
+}
+
+// A client that never says a word loses its connection after five seconds, or within a shorter Keepalive.
+func TestSilentConnectionsAreClosed(t *testing.T) {
+	for keepalive, want := range map[time.Duration]time.Duration{0: 5 * time.Second, 2 * time.Second: 2 * time.Second} {
+		inBubble(t, pipeline.Options{}, server.Options{Keepalive: keepalive}, func(t *testing.T, f *fixture) {
+			began := time.Now()
+			silent, err := f.dial(t.Context())
+			kit.Must(t, err)
+			defer silent.Close()
+			_, err = io.Copy(io.Discard, silent)
+			if took := time.Since(began); took != want {
+				t.Errorf("Keepalive %v: closed after %v (%v), want %v", keepalive, took, err, want)
+			}
+		})
+	}
 }
 
 // A connection without calls is closed after ten minutes, and not before, also if it answers pings and sends some

@@ -1,7 +1,9 @@
 package server_test
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -153,6 +155,7 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 		_, second := kit.Serve(t, s.Serve)
 		synctest.Wait()
 		for _, stop := range []func() error{first, second} {
+			s.Close() // does nothing
 			if registered() == 0 {
 				t.Error("no metrics while it serves")
 			}
@@ -163,6 +166,25 @@ func TestMetricsLeaveWithTheLastServe(t *testing.T) {
 		}
 		_, err = server.New(p.Pipeline, server.Options{Registerer: reg})
 		kit.Must(t, err)
+		s.Close()
+		if registered() == 0 {
+			t.Error("the Close of a server that has served takes the metrics of the next")
+		}
+	})
+}
+
+// The end of its context is no error of Serve, whatever ends it.
+func TestServeUntilADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := server.New(kit.New(t, pipeline.Options{}).Pipeline, server.Options{})
+		kit.Must(t, err)
+		_, stop := kit.Serve(t, func(ctx context.Context, l net.Listener) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			return s.Serve(ctx, l)
+		})
+		time.Sleep(2 * time.Minute)
+		kit.Must(t, stop())
 	})
 }
 

@@ -222,7 +222,8 @@ func TestRuntimeWithoutEvents(t *testing.T) {
 	})
 	kit.Bubble(t, "events are required", func(t *testing.T) {
 		rt := plegtest.New()
-		rt.SetWatchFault(plegtest.Fail(without))
+		rt.SetWatchFault(plegtest.Fail(errUnavailable)) // a stream that breaks is reopened
+		time.AfterFunc(time.Minute, func() { rt.SetWatchFault(plegtest.Fail(without)) })
 		o := crievents.Options{Required: true, Logger: slog.New(slog.DiscardHandler)}
 		if err := run(t.Context(), rt, &target{}, o); !errors.Is(err, pleg.ErrNoEvents) {
 			t.Errorf("Run = %v, want %v", err, pleg.ErrNoEvents)

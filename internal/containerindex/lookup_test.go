@@ -63,6 +63,9 @@ func TestProcess(t *testing.T) {
 		"CRI-O, cgroupfs":  {cgroup: "0::/kubepods/pod1/crio-" + c1 + "/container\n", want: c1},
 		"CRI-O's conmon":   {cgroup: "0::/kubepods.slice/crio-conmon-" + c1 + ".scope\n", err: lookup.ErrNoContainer},
 		"conmon, cgroupfs": {cgroup: "0::/kubepods/pod1/crio-conmon-" + c1 + "\n", err: lookup.ErrNoContainer},
+		"conmon in Rust":   {cgroup: "0::/kubepods/pod1/crio-conmonrs-" + c1 + "\n", err: lookup.ErrNoContainer},
+		"a monitor":        {cgroup: "0::/kubepods/pod1/x-monitor-" + c1 + "\n", err: lookup.ErrNoContainer},
+		"a shim":           {cgroup: "0::/kubepods/pod1/x-shim:" + c1 + "\n", err: lookup.ErrNoContainer},
 		"a mount unit":     {cgroup: "0::/system.slice/run-containerd-k8s.io-" + c1 + "-rootfs.mount\n", err: lookup.ErrNoContainer},
 		"containerd's own": {cgroup: "0::/system.slice/containerd.service/kubepods-pod1.slice:cri-containerd:" + c1 + "\n", want: c1},
 		"sandbox":          {cgroup: "0::/kubepods/pod1/" + sandbox + "\n", want: sandbox},
@@ -307,7 +310,7 @@ func TestListAnswersForAPrefix(t *testing.T) {
 	x := containerindex.NewIndex(containerindex.Source{Uninspected: func(time.Time) []*pleg.Pod {
 		return []*pleg.Pod{
 			{UID: "a", Containers: []*pleg.Container{{ID: pleg.ContainerID(c1)}, {ID: pleg.ContainerID(c2)}}},
-			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}}},
+			{UID: "b", Containers: []*pleg.Container{{ID: pleg.ContainerID("2b" + c1[2:])}, {ID: pleg.ContainerID(c1)}}}, // c1 is in both
 		}
 	}})
 	for prefix, want := range map[string]pleg.PodUID{c1[:6]: "a", c2[:6]: "a", c2: "a", "2b1a": "b"} {
@@ -320,6 +323,25 @@ func TestListAnswersForAPrefix(t *testing.T) {
 			t.Errorf("Lookup of %s = %+v, %v, want %v", prefix, c, err, want)
 		}
 	}
+}
+
+// A container that was removed long ago is not known, although nothing has happened since.
+func TestContainerRemovedLongAgo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x := index()
+		x.Delete("web")
+		for _, step := range []struct {
+			wait time.Duration
+			err  error
+		}{{lookup.KeepRemoved, nil}, {1, lookup.ErrNotYet}} {
+			time.Sleep(step.wait)
+			for _, id := range []string{c1, c1[:6]} {
+				if _, err := (containerindex.Host{}).Lookup(t.Context(), x, lookup.Query{Container: pleg.ContainerID(id)}); !errors.Is(err, step.err) {
+					t.Errorf("Lookup of %s %v later: %v, want %v", id, step.wait, err, step.err)
+				}
+			}
+		}
+	})
 }
 
 // Of the containers that were removed within a minute, a bounded number is kept: the last ones.

@@ -30,6 +30,7 @@ func TestSelectorsAreLimited(t *testing.T) {
 
 // Selectors are those of kubectl; TestSelectors of the module kubelet compares them with it.
 func TestSelectors(t *testing.T) {
+	longest, value := strings.Repeat("d", 253)+"/"+strings.Repeat("k", 63), strings.Repeat("v", 63)
 	pod := map[string]string{"app": "web", "example.com/tier": "a", "n": "7", "empty": ""}
 	for text, want := range map[string]bool{
 		"app": true, "!app": false, "! no": true, "no": false, "empty": true,
@@ -38,7 +39,7 @@ func TestSelectors(t *testing.T) {
 		"app in (db, web)": true, "app in(db)": false, "empty in ()": true, "empty in (a,,b)": true, "no in (a)": false,
 		"example.com/tier notin (b)": true, "example.com/tier notin (a,b)": false, "no notin (a)": true,
 		"n>6": true, "n > 7": false, "n<8": true, "app>1": false, "no<1": false,
-		"app=web,n>6,!no": true, "app=web,no": false, "in": false, "in in (in)": false,
+		"app=web,n>6,!no": true, "app=web,no": false, "in": false, "in in (in)": false, "!" + longest: true, "app!=" + value: true,
 	} {
 		f, err := filter.New(pleg.Filter{Selector: text})
 		if err != nil || f.WantsLabels(pod) != want {
@@ -47,8 +48,8 @@ func TestSelectors(t *testing.T) {
 	}
 	for _, text := range []string{
 		"app,", ",app", "app=web db", "app===web", "app=!web", "!app=web", "!!app", "app in web", "app in (web", "appin(web)",
-		"app in (web db)", "n>a", "n>-1", "-app", "a/b/c", "/app", "Example.com/app", "app=-", "app=a/b", strings.Repeat("a", 64),
-		"app=" + strings.Repeat("a", 64), "a\x00b", "ä",
+		"app in (web db)", "n>a", "n>-1", "-app", "a/b/c", "/app", "Example.com/app", "app=-", "app=a/b", "d" + longest, longest + "k", strings.Repeat("a", 64),
+		"app=v" + value, "a\x00b", "ä",
 	} {
 		if _, err := filter.New(pleg.Filter{Selector: text}); err == nil {
 			t.Errorf("%q is taken", text)

@@ -62,11 +62,27 @@ func TestRequestThatNoSinglePodListServesListsAll(t *testing.T) {
 		f.request("a")
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(1, 1)
+		f.runtime.SetListFault(func(context.Context) error { time.Sleep(time.Second); return errUnavailable })
+		f.request("a a") // again, while it is listed
+		f.requireObserved(time.Minute, "")
+		f.requireCalls(3, 3)
+		kit.RequireMetric(f.t, f.metrics, 3, "pleg_pod_relist_duration_seconds") // the failed ones too
 	})
 	testHinter(t, func(o *hinter.Options) { o.Pods = nil }, func(f *fixture) {
 		f.request("a")
 		f.requireObserved(time.Minute, "")
 		f.requireCalls(0, 1)
+	})
+}
+
+// A list that the end of the hinter cuts has not failed.
+func TestListAtTheEnd(t *testing.T) {
+	testHinter(t, nil, func(f *fixture) {
+		f.runtime.SetListFault(plegtest.Hang)
+		f.request("a")
+		_ = f.stop()
+		f.requireCalls(1, 0)
+		kit.RequireMetric(f.t, f.metrics, 0, "pleg_pod_relist_errors_total")
 	})
 }
 
@@ -127,6 +143,7 @@ type fixture struct {
 	lister  fakeLister
 	metrics *prometheus.Registry
 	out     chan stage.Observation
+	stop    func() error
 }
 
 // testHinter runs a test with a hinter in a bubble. change may be nil.
@@ -144,7 +161,7 @@ func testHinter(t *testing.T, change func(*hinter.Options), test func(f *fixture
 		var err error
 		f.Hinter, err = hinter.New(o)
 		kit.Must(t, err)
-		kit.Run(t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
+		f.stop = kit.Run(t, func(ctx context.Context) error { return f.Run(ctx, f.out) })
 		test(f)
 	})
 }
