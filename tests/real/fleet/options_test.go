@@ -63,7 +63,11 @@ func TestPublisherOptionsAct(t *testing.T) {
 		"Health": {func(o *fleet.PublisherOptions) {
 			o.Health = func(context.Context) (pleg.Status, error) { return pleg.Status{}, errors.New("ill of late") }
 		}, func(*fleet.Publisher, *simNode) error {
-			nodes, err := openStates(t, s.URL).Nodes(t.Context())
+			states, err := fleet.OpenStates(t.Context(), js, cluster, "") // an error until the first row has made the stream
+			if err != nil {
+				return err
+			}
+			nodes, err := states.Nodes(t.Context())
 			if err == nil && !slices.ContainsFunc(nodes, func(n fleet.Node) bool { return n.Verdict != nil && strings.Contains(n.Verdict.Text, "ill of late") }) {
 				err = fmt.Errorf("the nodes are %+v", nodes)
 			}
