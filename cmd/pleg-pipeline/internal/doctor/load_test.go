@@ -28,6 +28,7 @@ func TestMeasureCalls(t *testing.T) {
 		rt.SetMaxConcurrent(2)
 		pods := rt.Populate(simruntime.Population{Pods: 8, Containers: 1})
 		rt.Inject(simruntime.Fault{RPC: "ContainerStatus", PodUID: pods[0].UID, Code: codes.Internal})
+		rt.Inject(simruntime.Fault{RPC: "PodSandboxStatus", PodUID: pods[1].UID, Code: codes.NotFound}) // removed since the list: no failure
 		load, err := doctor.MeasureCalls(t.Context(), serve(t, rt), time.Second, 10*time.Second)
 		kit.Must(t, err)
 		if load.Pods != 8 || load.StatusCalls != 16 || len(load.Sweeps) != 3 {

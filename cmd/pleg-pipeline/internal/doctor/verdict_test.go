@@ -16,6 +16,7 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
 	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
@@ -180,8 +181,8 @@ func TestDenied(t *testing.T) {
 	if f := doctor.Judge(nil, verdict.Finding{Cause: verdict.RuntimeStopped}).Denied(); f != nil {
 		t.Errorf("a runtime that is stopped: %+v", f)
 	}
-	if f := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied).Denied(); f != nil {
-		t.Errorf("a daemon knows more: %+v", f)
+	if r := doctor.Judge(doctor.NewDaemon("/run/d", pleg.Status{Healthy: true}), denied); r.Denied() != nil || !r.Healthy() {
+		t.Errorf("a daemon knows more: %s", r.Verdict)
 	}
 }
 
@@ -192,6 +193,20 @@ func TestDaemonThatEnded(t *testing.T) {
 	const want = "PROBLEM: the daemon at /run/d does not answer: it has ended; no runtime is at a usual address"
 	if r.Verdict != want || len(r.Findings) != 1 || strings.Contains(r.Findings[0].Advice, "start the runtime") {
 		t.Errorf("verdict %q, %+v; want %q", r.Verdict, r.Findings, want)
+	}
+}
+
+// A process that can answer is not why a daemon does not.
+func TestProcessOfASilentDaemon(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[string]string{
+		"S": "refused", "R": "refused", "D": "its process 7 waits in the kernel (state D)",
+		"T": "its process 7 is stopped (state T)", "t": "its process 7 is stopped (state t)",
+	} {
+		d := doctor.SilentDaemon("/run/d", "refused", &nodestate.Process{PID: 7, State: state})
+		if d.Silent != want || d.Frozen() != (state == "T" || state == "t") {
+			t.Errorf("state %s: %q, frozen %t, want %q", state, d.Silent, d.Frozen(), want)
+		}
 	}
 }
 

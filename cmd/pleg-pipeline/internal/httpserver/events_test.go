@@ -46,6 +46,7 @@ func TestEventsReplayAndResume(t *testing.T) {
 			{"the position in the data", "?since=" + died, "", "ContainerRemoved Synced"},
 			{"the header is newer", "?replay&since=0:0", died, "ContainerRemoved Synced"},
 			{"a time", "?since=1h&sandboxes=false", "", "ContainerStarted ContainerDied ContainerRemoved Synced"},
+			{"from now on", "?since=0s", "", "Synced"},
 			{"another process", "", "0000:1", "Gap ContainerStarted Synced"},
 		} {
 			var types []string

@@ -158,6 +158,25 @@ func TestServeEndsUnreadAnswers(t *testing.T) {
 	})
 }
 
+// An answer that takes less than a second is whole, although the server ends meanwhile.
+func TestServeFinishesAnswers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bufconn.Listen(1 << 10)
+		stop := serveOn(t, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(900 * time.Millisecond)
+			_, _ = io.WriteString(w, "whole")
+		}), "")
+		client := dial(t, l)
+		_, err := io.WriteString(client, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		kit.Must(t, err)
+		synctest.Wait()
+		kit.Must(t, stop())
+		if text, err := io.ReadAll(client); err != nil || !strings.HasSuffix(string(text), "\r\n\r\nwhole") {
+			t.Errorf("the answer is %q, %v", text, err)
+		}
+	})
+}
+
 // TestServeReportsErrors: a listener that is closed, and a file that is gone since its check.
 func TestServeReportsErrors(t *testing.T) {
 	for _, webConfig := range []string{"", "/nonexistent/web.yaml"} {

@@ -59,6 +59,10 @@ func TestEndpoints(t *testing.T) {
 			t.Errorf("%s %q: got %s, want %s", tc.protocol, tc.endpoint, got, tc.want)
 		}
 	}
+	t.Setenv("OTEL_EXPORTER_OTLP_LOGS_PROTOCOL", overGRPC) // goes before that of all signals
+	if got, err := otlp.Endpoint("collector:4318"); err != nil || got != "grpc //collector:4318" {
+		t.Errorf("with a protocol for logs: got %s, %v", got, err)
+	}
 }
 
 // answerOf makes the answer to a request.

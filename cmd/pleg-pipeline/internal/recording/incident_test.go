@@ -201,6 +201,9 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		server.Report(&report)
 		s.Details = report.Details
 		found := nodestate.Of(s.Details).Stuck
+		if disk := nodestate.Of(s.Details).Disk; disk == nil || len(found) != 1 || disk.Since.Sub(found[0].Since) != 10*time.Second {
+			t.Errorf("the disk is %+v beside %+v, want it 10 s later", disk, found)
+		}
 		v := verdict.Of(s)
 		entries := pipe.Cache().List()
 		_ = pipe.Stop()

@@ -1,14 +1,39 @@
 package recording_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/recording"
 	"github.com/pleg-pipeline/pleg-pipeline/simruntime"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
+
+// A call that the client gave up after a second is in the recording as one without an answer. One that it gave up
+// earlier says nothing about the runtime.
+func TestCallsThatAreGivenUp(t *testing.T) {
+	t.Parallel()
+	for after, want := range map[time.Duration]int{900 * time.Millisecond: 0, 1100 * time.Millisecond: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			_, dial, stop := newRuntime(t, simruntime.Options{Faults: []simruntime.Fault{{RPC: "ListPodSandbox", Hang: true}}}, simruntime.Population{Pods: 1})
+			var out memory
+			recorder := recording.NewRecorder(&out, recording.Options{})
+			client := connect(t, append(dial, recorder.DialOptions()...))
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(after, cancel)
+			_, _ = client.ListPods(ctx)
+			_, _ = client.Close(), stop()
+			recorder.Stop()
+			kit.Must(t, recorder.Run())
+			if n := strings.Count(out.String(), `"pending":true`); n != want {
+				t.Errorf("given up after %v: %d calls without an answer, want %d:\n%s", after, n, want, &out)
+			}
+		})
+	}
+}
 
 // TestRecorderNeverBlocks makes more calls than fit into the queue before anything is written. The
 // client gets all answers, and the recording fails.

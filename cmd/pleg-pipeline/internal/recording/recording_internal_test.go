@@ -49,6 +49,18 @@ func TestStateBeforeTheWindowTakesNoTime(t *testing.T) {
 	}
 }
 
+// A window does not begin with the list of one pod instead of all.
+func TestListOfOnePodIsNotTheState(t *testing.T) {
+	t.Parallel()
+	w := newWindow()
+	w.add(line{Method: listSandboxes, items: []*item{{status: "all"}}})
+	w.add(line{At: offset(time.Second), Method: listSandboxes, Request: []byte("{}"), items: []*item{}})
+	w.add(line{At: offset(2 * windowSpan), Method: "Version"})
+	if all := w.all(); len(all) != 2 || len(all[0].items) != 1 {
+		t.Errorf("the lines are %+v, want the list of all pods first", all)
+	}
+}
+
 // TestFailedIncidentRemovesNothing writes while there is no room.
 func TestFailedIncidentRemovesNothing(t *testing.T) {
 	t.Parallel()

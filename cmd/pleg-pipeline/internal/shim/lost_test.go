@@ -2,6 +2,7 @@ package shim_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"maps"
 	"testing"
@@ -125,6 +126,32 @@ func stuckWithin(t *testing.T, most time.Duration, o shim.Options, r grpc.Client
 		synctest.Wait()
 	}
 	return w.Stuck()
+}
+
+// Forty lost ends at once cost no more than 32 calls in one look, and all are found.
+func TestManyLostEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &verboseRuntime{info: `{` + runc + `"runtimeSpec": {"linux": {"cgroupsPath": "/` + folder + `"}}}`}
+		n := &node{cache: podcache.New()}
+		w := shim.New(shim.Options{Proc: fstest.MapFS{}, Cgroups: fstest.MapFS{folder + "cgroup.events": {Data: []byte("populated 0\n")}}, Follower: kit.Follower{}})
+		kit.Run(t, func(ctx context.Context) error { return w.Run(ctx, n, r) })
+		for range 15 {
+			before := r.calls
+			pod := &pleg.PodStatus{UID: "u", Namespace: "shop", Name: "web-0", Sandboxes: []*pleg.SandboxStatus{{ID: "s", Ready: true}}}
+			for i := range 40 {
+				pod.Containers = append(pod.Containers, &pleg.ContainerStatus{ID: pleg.ContainerID(fmt.Sprint("c", i)), State: pleg.StateRunning})
+			}
+			n.cache.Set("u", pod, nil, time.Now())
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if made := r.calls - before; made > 32 {
+				t.Errorf("%d calls in one look", made)
+			}
+		}
+		if found := len(w.Stuck()); found != 40 {
+			t.Errorf("%d lost ends are found, want 40", found)
+		}
+	})
 }
 
 // verboseRuntime is the connection to a runtime with a container that it calls running until ends. It does

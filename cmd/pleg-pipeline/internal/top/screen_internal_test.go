@@ -98,6 +98,17 @@ func TestScreens(t *testing.T) {
 	}
 }
 
+// Only a wide terminal has room for rates and ages beside nodes.
+func TestColumnsOfACluster(t *testing.T) {
+	m := sample()
+	m.state.Cluster = &Cluster{}
+	for width, want := range map[int]int{narrow: 7, narrow + 1: 9} {
+		if columns := m.columns(width, noon); len(columns) != want {
+			t.Errorf("%d columns in a width of %d, want %d", len(columns), width, want)
+		}
+	}
+}
+
 // TestHeights draws terminals of each height. No part covers another one: the verdict and the keys are whole, and the
 // feed is shown only beside pods.
 func TestHeights(t *testing.T) {

@@ -24,7 +24,7 @@ func TestRead(t *testing.T) {
 			runtime.Set("shop/a", "c=running /s=running")
 			runtime.Set("shop/b", "c=running /s=running")
 			registry := prometheus.NewPedanticRegistry()
-			p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry, KubeletMetricNames: kubeletNames, Inspectors: 3})
+			p := kit.New(t, pipeline.Options{Runtime: runtime.Basic(), Registerer: registry, KubeletMetricNames: kubeletNames, Inspectors: 3, History: -1})
 			p.Start(t)
 			began := time.Now()
 			time.Sleep(3500 * time.Millisecond)
@@ -38,9 +38,20 @@ func TestRead(t *testing.T) {
 			if f.Hinter.Stream != "off" || f.Differ.Queue != 0 {
 				t.Errorf("hinter = %+v, differ = %+v", f.Hinter, f.Differ)
 			}
-			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher.Events == 0 || f.Dispatcher.Subscribers != 0 {
+			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher != (view.Dispatcher{Events: 6}) {
 				t.Errorf("inspector = %+v, dispatcher = %+v", f.Inspector, f.Dispatcher)
 			}
+			for n := range 1000 {
+				runtime.Set(pleg.PodUID(fmt.Sprint("shop/of-many-", n)), "/s=running")
+			}
+			time.Sleep(2 * time.Second)
+			late, err := p.Subscribe(pleg.SubscribeOptions{After: pleg.Position{Epoch: p.Epoch(), Seq: 1}})
+			kit.Must(t, err)
+			gap := <-late.Events()
+			if f := view.ReadFigures(t.Context(), p.Pipeline, registry).Dispatcher; gap.Missed == 0 || f.Missed != gap.Missed || f.Subscribers != 1 {
+				t.Errorf("dispatcher = %+v, want a subscriber that missed %d events", f, gap.Missed)
+			}
+			late.Close()
 			runtime.SetListFault(plegtest.Delay(time.Minute))
 			for _, want := range []bool{false, true} {
 				time.Sleep(8 * time.Second)
