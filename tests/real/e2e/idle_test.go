@@ -129,15 +129,8 @@ func TestIdleNode(t *testing.T) {
 	if n := int(after["new goroutines"]); n > mostGoroutines {
 		t.Errorf("%d goroutines, want at most %d", n, mostGoroutines)
 	}
-	most := mostReadsOfIdle
-	if !f.lab.Traits().SandboxProcess { // the process of a sandbox is sought among all, once a minute, and once more when it is new
-		processes, err := filepath.Glob("/proc/[0-9]*")
-		must(t, err)
-		const searches, readsOfProcess = 2, 4 // two files, each until its end
-		most += searches * readsOfProcess * len(processes)
-	}
-	if read > most {
-		t.Errorf("%d reads, want at most %d", read, most)
+	if read > mostReadsOfIdle {
+		t.Errorf("%d reads, want at most %d", read, mostReadsOfIdle)
 	}
 }
 
