@@ -186,14 +186,22 @@ func TestGapHasItsReplay(t *testing.T) {
 // A server that ends each connection after an event is asked less and less often. A server whose
 // connections then last longer than the waits is asked again at once.
 func TestShortConnectionsBackOff(t *testing.T) {
-	for lasts, want := range map[time.Duration][2]int64{0: {30, 80}, 4 * time.Second: {25, 45}, 20 * time.Second: {20, 32}} {
+	for _, test := range []struct {
+		short, lasts time.Duration // connections end at once for a time, and then last
+		least, most  int64
+	}{
+		{5 * time.Minute, 0, 30, 80},
+		{0, 20 * time.Second, 15, 15},
+		{time.Minute, 4 * time.Second, 25, 45},
+		{time.Minute, 20 * time.Second, 20, 32},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			var watches atomic.Int64
 			began := time.Now()
 			c := clientOf(t, &hostile.Daemon{OnWatch: func(_ *plegv1.WatchRequest, stream hostile.WatchStream) error {
 				watches.Add(1)
-				if time.Since(began) > time.Minute {
-					defer time.Sleep(lasts)
+				if time.Since(began) >= test.short {
+					defer time.Sleep(test.lasts)
 				}
 				return stream.Send(&plegv1.WatchResponse{Event: &plegv1.Event{Epoch: "e", Seq: 1}})
 			}})
@@ -204,8 +212,8 @@ func TestShortConnectionsBackOff(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			if n := watches.Load(); n < want[0] || n > want[1] {
-				t.Errorf("%d connections in five minutes, after the first of %v, want %v", n, lasts, want)
+			if n := watches.Load(); n < test.least || n > test.most {
+				t.Errorf("%d connections in five minutes, want %+v", n, test)
 			}
 		})
 	}

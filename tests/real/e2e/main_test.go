@@ -1,8 +1,8 @@
 //go:build linux
 
 // Package e2e_test runs the library and the program on a real container runtime and compares every
-// event with the lab's changes to the pods. Each test uses a lab of its own. Those that neither load the
-// machine nor promise a time below ten seconds run in parallel.
+// event with the lab's changes to the pods. Each test uses a lab of its own. Those whose promises hold on a
+// busy machine run in parallel.
 package e2e_test
 
 import (
