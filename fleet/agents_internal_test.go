@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -18,8 +20,21 @@ import (
 type keptLease struct {
 	jetstream.KeyValue
 
-	value agentState
+	value    agentState
+	revision uint64
 }
+
+func (k *keptLease) Get(context.Context, string) (jetstream.KeyValueEntry, error) { return leaseEntry{of: k}, nil }
+
+type leaseEntry struct {
+	jetstream.KeyValueEntry
+
+	of *keptLease
+}
+
+func (e leaseEntry) Revision() uint64 { return e.of.revision }
+
+func (e leaseEntry) Value() []byte { return encode(e.of.value) }
 
 func (k *keptLease) Update(_ context.Context, _ string, value []byte, last uint64) (uint64, error) {
 	k.value = agentState{}
@@ -43,6 +58,43 @@ func TestLeaseIsBehindWhatWaits(t *testing.T) {
 	}
 }
 
+// An agent whose place a newer one has taken waits for as long as that one renews its lease, and LeaseTTL longer: the two do not
+// take turns.
+func TestOlderAgentWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		bucket := &keptLease{value: agentState{Agent: "newer"}}
+		var p Publisher
+		p.agent, p.owned, p.bucket = "older", true, bucket
+		claims := func() bool {
+			revision, err := p.claim(t.Context())
+			return err == nil && revision == bucket.revision
+		}
+		for range 10 {
+			if bucket.revision++; claims() {
+				t.Fatal("it takes the place of an agent that renews its lease")
+			}
+			time.Sleep(renewPeriod)
+		}
+		time.Sleep(LeaseTTL - renewPeriod - 1)
+		before := claims()
+		time.Sleep(1)
+		if before || !claims() {
+			t.Errorf("before the lease has expired: %v, then: %v; want it to wait until then", before, claims())
+		}
+	})
+}
+
+// A node is silent once its lease has expired, by the clock of the server.
+func TestLeaseExpiresByTheServersClock(t *testing.T) {
+	at := time.Unix(1000, 0)
+	m := &jetstream.RawStreamMsg{Subject: leasePrefix + nodeKey("c", "n"), Time: at, Data: encode(agentState{Layout: layout, Agent: "a"})}
+	for age, silent := range map[time.Duration]bool{LeaseTTL: false, LeaseTTL + 1: true} {
+		if n := nodeIn(m, at.Add(age)); n.Silent != silent || (n.Agent == "") != silent {
+			t.Errorf("with a lease of %v the node is %+v, want it silent: %v", age, n, silent)
+		}
+	}
+}
+
 // An agent reports each pod that fails, and of many those that fail the longest.
 func TestHealthHasThePods(t *testing.T) {
 	for failed, want := range map[int]int{2: 2, maxPods + 50: maxPods} {
@@ -54,6 +106,10 @@ func TestHealthHasThePods(t *testing.T) {
 		h := p.examine(t.Context())
 		if len(h.Pods) != want || h.Pods[0].PodUID != status.Failed[failed-1].UID {
 			t.Errorf("%d pods fail: reported are %d, %+v; want %d, the last first", failed, len(h.Pods), h.Pods, want)
+		}
+		status.Failed[0].Err = errors.New(strings.Repeat("broken", maxHealth)) // then there is only the verdict
+		if whole, h := h.Verdict, p.examine(t.Context()); len(h.Pods) > 0 || h.Verdict.Severity != whole.Severity || h.Verdict.Text == "" || len(h.Verdict.Text) > maxText {
+			t.Errorf("a health that is too large is %+v with %d pods, want the verdict %s", h.Verdict, len(h.Pods), whole.Severity)
 		}
 	}
 }

@@ -31,13 +31,13 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		return ev
 	}
 	died := event(3, pleg.ContainerDied, "c")
-	died.ExitCode, died.Reason = new(int32(137)), "Error"
+	died.ExitCode, died.Reason, died.FinishedAt = new(int32(137)), "Error", at
 	s := &record{}
 	for _, ev := range []pleg.Event{event(1, pleg.ContainerStarted, "s"), event(2, pleg.ContainerStarted, "c"), died} {
 		s.apply(&ev)
 	}
 	corrected := died
-	corrected.Seq, corrected.Type, corrected.Reason = 4, pleg.ContainerCorrected, "OOMKilled"
+	corrected.Seq, corrected.Type, corrected.ExitCode, corrected.Reason, corrected.FinishedAt = 4, pleg.ContainerCorrected, new(int32(9)), "OOMKilled", at.Add(time.Second)
 	s.apply(&corrected)
 	status := &pleg.PodStatus{
 		UID: "u", Name: "web", Namespace: "shop", IPs: []string{"10.0.0.1"}, ObservedAt: at,
@@ -45,6 +45,9 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 		Sandboxes:  []*pleg.SandboxStatus{{ID: "s", Ready: true, Labels: map[string]string{"app": "web"}}},
 	}
 	s.setStatus(status)
+	if _, cut := s.encode(newMessage("", ofState, &base), 100); cut == "" { // it leaves the record as it is
+		t.Error("a hundred bytes are enough for a pod")
+	}
 	ce := newMessage(ceSource("prod", "n1"), ofEvent, &corrected)
 	body, cut := s.encode(ce, 1<<20)
 	if cut != "" {
@@ -57,12 +60,15 @@ func TestMessageKeepsEventAndPod(t *testing.T) {
 	}
 	m, err := decode(body)
 	kit.Must(t, err)
-	died.Reason = "OOMKilled"
+	died.ExitCode, died.Reason, died.FinishedAt = corrected.ExitCode, corrected.Reason, corrected.FinishedAt
 	if want := []pleg.Event{event(1, pleg.ContainerStarted, "s"), died}; m.kind != ofEvent || !reflect.DeepEqual(m.Event, corrected) || !reflect.DeepEqual(m.Pod.Events, want) {
 		t.Errorf("got %+v with %+v, want %+v with %+v", m.Event, m.Pod.Events, corrected, want)
 	}
 	if got, err := m.statuses(); err != nil || !reflect.DeepEqual(got.Status, status) || !reflect.DeepEqual(got.Labels, status.Sandboxes[0].Labels) {
 		t.Errorf("got %+v, want %+v", got, status)
+	}
+	if s.setStatus(&pleg.PodStatus{Sandboxes: []*pleg.SandboxStatus{{ID: "s"}}}); s.Labels["app"] != "web" {
+		t.Errorf("a status without labels leaves %v", s.Labels)
 	}
 	for _, id := range []pleg.ContainerID{"c", "s"} {
 		s.apply(new(event(5, pleg.ContainerRemoved, id)))
@@ -417,6 +423,9 @@ func TestForgottenNodeOfAMirror(t *testing.T) {
 		}
 		w.message(t, 2, message{kind: ofGone})
 		kit.Must(t, w.sendAllSynced())
+		if p := w.nodes["n"]; p.epoch != "" {
+			t.Errorf("%d pods: the node still has %+v", pods, p)
+		}
 		if !slices.Equal(typesOf(*got), want) {
 			t.Errorf("%d pods: got %v, want %v", pods, typesOf(*got), want)
 		} else if pods > 0 && ((*got)[1].Reason != NodeGone || (*got)[1].Node != "n") {

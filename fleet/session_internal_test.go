@@ -1,0 +1,170 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/exporter"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
+	"github.com/pleg-pipeline/pleg-pipeline/plegtest"
+	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
+)
+
+// newTestPublisher returns a publisher that has begun to publish in a stream.
+func newTestPublisher(t *testing.T, stream *fakeStream) (*Publisher, prometheus.Gatherer) {
+	t.Helper()
+	pipe, err := pipeline.New(pipeline.Options{Runtime: plegtest.New()})
+	kit.Must(t, err)
+	registry := prometheus.NewPedanticRegistry()
+	p, err := NewPublisher(PublisherOptions{Conn: new(nats.Conn), Source: pipe, Cluster: "c", Node: "n", Registerer: registry})
+	kit.Must(t, err)
+	p.js, p.store, p.pods, p.gone = fakeJetStream{}, stream.on(), make(map[string]*record), make(map[string]*record)
+	p.beats = time.NewTicker(time.Hour)
+	t.Cleanup(p.beats.Stop)
+	return p, registry
+}
+
+// outgoingEvents returns messages about events of a pod.
+func outgoingEvents(r *record, n int) (queue []outgoing) {
+	for range n {
+		queue = append(queue, outgoing{kind: ofEvent, subject: "s", record: r})
+	}
+	return queue
+}
+
+// An acknowledgement is about the first messages of the queue, and ends what a refusal began.
+func TestAcknowledged(t *testing.T) {
+	p, registry := newTestPublisher(t, new(fakeStream))
+	a, b := new(record), new(record)
+	p.queue, p.alone, p.unanswered = append(outgoingEvents(a, 1), append(outgoingEvents(b, 1), outgoingEvents(a, 1)...)...), true, 9
+	p.acknowledged(2, 40)
+	p.works(t.Context())
+	if a.sequence != 39 || a.count != 1 || b.sequence != 40 || b.count != 1 || p.last != 40 || len(p.queue) != 1 {
+		t.Errorf("the records are %+v and %+v, the last message is %d, and %d wait", a, b, p.last, len(p.queue))
+	}
+	if p.alone || p.timeout() != requestTimeout {
+		t.Errorf("after an acknowledgement messages are sent alone: %v, and a request takes %v", p.alone, p.timeout())
+	}
+	kit.RequireMetric(t, registry, 2, "pleg_fleet_published_events_total")
+}
+
+// While the server does not answer, the queue takes no more than one batch: other events wait in the pipeline.
+func TestQueueIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		events := make(chan pleg.Event, 1)
+		events <- pleg.Event{Type: pleg.Bookmark}
+		for waiting, left := range map[int]int{maxBatch: 1, maxBatch - 1: 0} {
+			p.queue, p.sent, p.parts, p.late = outgoingEvents(new(record), 1+waiting), 1, []part{{1, fakeAnswer{}}}, time.NewTimer(time.Second)
+			if err := p.step(t.Context(), events); (err == nil) != (left == 0) || len(events) != left {
+				t.Errorf("%d messages wait: %v, and %d events are left, want %d", waiting, err, len(events), left)
+			}
+			if left == 0 {
+				events <- pleg.Event{Type: pleg.Bookmark}
+			}
+		}
+	})
+}
+
+// The last events of a pipeline that ends are published.
+func TestLastEventsArePublished(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		p.queue = outgoingEvents(new(record), 2)
+		events := make(chan pleg.Event)
+		close(events)
+		if err := p.run(t.Context(), events); !errors.Is(err, exporter.ErrSourceEnded) || len(p.queue) > 0 {
+			t.Errorf("run() = %v, and %d messages are left", err, len(p.queue))
+		}
+	})
+}
+
+// If another node publishes before a row, its messages are sent again at once.
+func TestRowIsSentAgain(t *testing.T) {
+	p, _ := newTestPublisher(t, &fakeStream{newest: &jetstream.RawStreamMsg{Sequence: 7}})
+	refused := fakeAnswer{failed: make(chan error, 1)}
+	refused.failed <- &jetstream.APIError{ErrorCode: jetstream.JSErrCodeStreamWrongLastSequence}
+	p.queue, p.sent, p.parts, p.row, p.last, p.late = outgoingEvents(new(record), 2), 2, []part{{2, refused}}, true, 7, time.NewTimer(time.Hour)
+	if err := p.step(t.Context(), nil); err != nil || p.sent != 0 || len(p.parts) != 0 || len(p.queue) != 2 {
+		t.Errorf("%v; %d of %d messages are in flight, want none", err, p.sent, len(p.queue))
+	}
+}
+
+// States that were all published at one time are not published again at one time.
+func TestRefreshIsSpread(t *testing.T) {
+	p, _ := newTestPublisher(t, &fakeStream{info: jetstream.StreamInfo{Config: jetstream.StreamConfig{MaxAge: time.Hour}}})
+	for n := range 1000 {
+		p.pods[fmt.Sprint(n)] = &record{stored: time.Now().Add(-31 * time.Minute)}
+	}
+	p.own.stored = time.Now()
+	if p.refresh(t.Context()); len(p.queue) != 2 { // 1800 times until the next 30 minutes have passed
+		t.Errorf("%d states at once, want 2", len(p.queue))
+	}
+}
+
+// A pod that is gone is no state to publish again. It is forgotten once the server has no message of it.
+func TestGonePodIsForgotten(t *testing.T) {
+	p, _ := newTestPublisher(t, new(fakeStream))
+	p.pods["s"] = newRecord("u", "web", "shop")
+	p.keep("s", p.pods["s"])
+	if len(p.pods) != 0 || len(p.gone) != 1 {
+		t.Errorf("%d pods, %d that are gone; want one that is gone", len(p.pods), len(p.gone))
+	}
+	if missing, err := p.missesAnEnd(t.Context(), nil, nil); missing || err != nil || len(p.gone) != 0 {
+		t.Errorf("%v, %v, and %d pods are left, want none", missing, err, len(p.gone))
+	}
+}
+
+// A session knows nothing of the lists of the session before.
+func TestSessionForgetsTheLists(t *testing.T) {
+	p, _ := newTestPublisher(t, new(fakeStream))
+	p.pods, p.currentAsOf = nil, time.Now()
+	if err := p.publishOnce(t.Context()); err == nil || !p.currentAsOf.IsZero() {
+		t.Errorf("%v; all is known as of %v, want no time", err, p.currentAsOf)
+	}
+}
+
+// A fault is told once it lasts, with the time of the first attempt that failed, whatever the later ones fail at.
+func TestFaultLasts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, registry := newTestPublisher(t, new(fakeStream))
+		began := time.Now()
+		p.fails(errors.New("first"))
+		time.Sleep(renewPeriod)
+		p.fails(errors.New("second"))
+		p.renewed = time.Now()
+		if f := p.lastingFault(); f == nil || !f.Since.Equal(began) || f.Why != "second" || !p.due(health{}) {
+			t.Errorf("the fault is %+v, and to be told at once: %v, want the second error since %v", f, p.due(health{}), began)
+		}
+		kit.RequireMetric(t, registry, renewPeriod.Seconds(), "pleg_fleet_failing_seconds")
+		p.works(t.Context())
+		kit.RequireMetric(t, registry, 0, "pleg_fleet_failing_seconds")
+	})
+}
+
+// A pause takes as long as it should, and ends with its context.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, _ := newTestPublisher(t, new(fakeStream))
+		for _, d := range []time.Duration{beatPeriod / 4, beatPeriod * 5 / 2} {
+			began := time.Now()
+			if err := p.pause(t.Context(), d); err != nil || time.Since(began) != d {
+				t.Errorf("a pause of %v takes %v: %v", d, time.Since(began), err)
+			}
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), beatPeriod/2)
+		defer cancel()
+		if err := p.pause(ctx, time.Hour); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("pause() = %v at the end of its context", err)
+		}
+	})
+}
