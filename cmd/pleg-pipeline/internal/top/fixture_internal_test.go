@@ -84,6 +84,7 @@ func (t *terminal) write(keys string) { t.SendRaw([]byte(keys)) }
 // source is a Source whose answers a test sets.
 type source struct {
 	answer atomic.Pointer[update]
+	asked  atomic.Pointer[pleg.SubscribeOptions] // for events
 	hangs  atomic.Bool
 	takes  time.Duration // each answer
 	events chan eventMessage
@@ -103,7 +104,8 @@ func (s *source) State(ctx context.Context) (State, error) {
 	return u.state, u.err
 }
 
-func (s *source) Events(ctx context.Context, _ pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
+func (s *source) Events(ctx context.Context, o pleg.SubscribeOptions, disconnected Disconnected) iter.Seq2[fleet.Event, error] {
+	s.asked.Store(&o)
 	return func(yield func(fleet.Event, error) bool) {
 		for {
 			select {

@@ -2,6 +2,7 @@ package top
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -97,9 +98,9 @@ func (m *model) addEvent(ev fleet.Event, now time.Time) {
 	case pleg.Synced, pleg.Bookmark:
 		return
 	case pleg.Gap:
-		clear(m.pods)
-		m.rows = nil
+		maps.DeleteFunc(m.pods, func(_ pleg.PodUID, p *pod) bool { return ev.Node == "" || ev.Node == p.Node })
 		m.addToFeed(shortened(ev))
+		m.arrange(now)
 		return
 	}
 	ev = shortened(ev)

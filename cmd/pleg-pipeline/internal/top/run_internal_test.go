@@ -22,6 +22,9 @@ func testKeys(t *testing.T) {
 	term, s, ended := show(t, of(viewOf("alpha", 1, 1), viewOf("beta", 1, 9), viewOf("gamma", 0, 2)))
 	term.wait("healthy")
 	term.wait("pods 3")
+	if asked := s.asked.Load(); asked == nil || !asked.Replay {
+		t.Errorf("it asks for the events %+v, want the last one of each container too", asked)
+	}
 	s.events <- eventMessage{event: event("alpha", pleg.ContainerStarted)}
 	term.wait("started   shop/alpha")
 
@@ -40,6 +43,7 @@ func testKeys(t *testing.T) {
 	term.wait("events: paused, 0 new")
 	s.events <- eventMessage{event: event("beta", pleg.ContainerRemoved)}
 	term.wait("paused, 1 new")
+	term.waitGone("removed   shop/beta")
 	term.write("p")
 	term.wait("removed   shop/beta")
 	term.write("p") // no event has come since
@@ -92,6 +96,9 @@ func testLostConnection(t *testing.T) {
 	s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: pleg.Gap, Reason: "OtherEpoch"}}}
 	term.wait("GAP: events are missing")
 	term.wait("NO ANSWER: connection refused")
+	s.events <- eventMessage{err: errors.New("the server is shutting down")} // which is why
+	term.wait("DISCONNECTED: the server is shutting down")
+	s.events <- eventMessage{event: fleet.Event{Event: pleg.Event{Type: pleg.Synced}}}
 	s.hangs.Store(true)
 	time.Sleep(2 * askTimeout)
 	term.wait("NO ANSWER: nothing for 5s")

@@ -116,6 +116,11 @@ func TestHeights(t *testing.T) {
 		for _, width := range []int{20, 40, 80} {
 			term := newTerminal(t, width, height+1)
 			s := &screen{Screen: term.screen}
+			s.draw(newModel(Options{}), noon)
+			kit.Must(t, term.Drain())
+			if text := term.text(); strings.Contains(text, "no pods") {
+				t.Errorf("%d x %d, before the first answer:\n%s", width, height+1, text)
+			}
 			s.draw(sample(), noon)
 			kit.Must(t, term.Drain())
 			text := term.text()
@@ -192,6 +197,39 @@ func TestEventsOfAnyDaemonAreBounded(t *testing.T) {
 	for _, p := range m.pods {
 		if len(p.recent) > maxRecent || len(p.Name) > maxName {
 			t.Fatalf("pod %s has %d events in a minute and a name of %d bytes", p.UID, len(p.recent), len(p.Name))
+		}
+	}
+}
+
+// What an event says of a pod lasts, and the last event of a container says more than that of its sandbox. Replayed events
+// did not happen in the last minute. After a Gap nothing is left of what it is about: of all pods, or of those of one node.
+func TestWhatAnEventLeaves(t *testing.T) {
+	m := newModel(Options{})
+	var pods []view.Pod
+	for _, name := range []string{"a", "b"} {
+		ev := event(name, pleg.ContainerStarted)
+		ev.Node, ev.Replayed = "n-"+name, name == "b"
+		m.addEvent(ev, noon)
+		ev.Type, ev.Sandbox, ev.Replayed = pleg.ContainerDied, true, true
+		m.addEvent(ev, noon)
+		pods = append(pods, view.Pod{UID: ev.PodUID, Node: ev.Node, State: view.Hung})
+	}
+	m.apply(update{state: State{Pods: pods}}, noon)
+	for n, name := range []string{"a", "b"} {
+		if p := m.rows[n]; p.FullName() != "n-"+name+" shop/"+name || p.latest(noon) != "app started" || len(p.recent) != 1-n {
+			t.Errorf("%s: %s, %q, %d events in the last minute", name, p.FullName(), p.latest(noon), len(p.recent))
+		}
+	}
+	if len(m.feed) != 1 {
+		t.Errorf("the feed is %+v, want the event that is not replayed", m.feed)
+	}
+	for _, test := range []struct {
+		node string
+		left int
+	}{{"n-b", 1}, {"", 0}} {
+		m.addEvent(fleet.Event{Node: test.node, Event: pleg.Event{Type: pleg.Gap}}, noon)
+		if len(m.pods) != test.left || len(m.rows) != test.left || test.left > 0 && m.rows[0].latest(noon) != "app started" {
+			t.Errorf("after a Gap of %q there are %d pods in %d rows, want %d", test.node, len(m.pods), len(m.rows), test.left)
 		}
 	}
 }
