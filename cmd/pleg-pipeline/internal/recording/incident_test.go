@@ -37,6 +37,7 @@ func TestIncidents(t *testing.T) {
 			writeFile(t, filepath.Join(dir, fmt.Sprintf("incident-19990101T00000%dZ.jsonl.gz", n)))
 		}
 		writeFile(t, filepath.Join(dir, "notes"))
+		writeFile(t, filepath.Join(dir, ".incident.jsonl.gz")) // of a process that was killed
 		runtime, log, stop := watchIncidents(t, incidents)
 		for n, quiet := range []time.Duration{3 * time.Minute, time.Minute, 6 * time.Minute, 20 * time.Minute} {
 			time.Sleep(quiet)
@@ -199,6 +200,8 @@ func TestIncidentKeepsTheCause(t *testing.T) {
 		time.Sleep(r.Length + time.Second)
 		s, report := pipe.Look(), pleg.Report{}
 		server.Report(&report)
+		report = pleg.Report{}
+		server.Report(&report) // as the first time
 		s.Details = report.Details
 		found := nodestate.Of(s.Details).Stuck
 		if disk := nodestate.Of(s.Details).Disk; disk == nil || len(found) != 1 || disk.Since.Sub(found[0].Since) != 10*time.Second {

@@ -35,6 +35,46 @@ func TestCallsThatAreGivenUp(t *testing.T) {
 	}
 }
 
+// flushed is what an output has passed on.
+type flushed struct {
+	memory
+	length int
+}
+
+func (f *flushed) Flush() error {
+	f.length = f.Len()
+	return nil
+}
+
+// Each answer is passed on at once, so that it survives the process. A call for a status that is in flight at the end has no answer.
+func TestRecorderThatIsKilled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runtime, dial, stop := newRuntime(t, simruntime.Options{Seed: 1}, simruntime.Population{Pods: 1})
+		var out flushed
+		recorder := recording.NewRecorder(&out, recording.Options{})
+		end := kit.Run(t, func(context.Context) error { return recorder.Run() })
+		client := connect(t, append(dial, recorder.DialOptions()...))
+		pods, err := client.ListPods(t.Context())
+		kit.Must(t, err)
+		synctest.Wait()
+		if text := out.String()[:out.length]; !strings.Contains(text, "ListContainers") {
+			t.Errorf("after a list the output is %q", text)
+		}
+		runtime.Inject(simruntime.Fault{RPC: "PodSandboxStatus", Hang: true})
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() { _, _ = client.PodStatus(ctx, pods[0], nil) }()
+		synctest.Wait()
+		recorder.Stop()
+		kit.Must(t, end())
+		cancel()
+		if !strings.Contains(out.String(), `"method":"PodSandboxStatus","request"`) || !strings.Contains(out.String(), `"pending":true`) {
+			t.Errorf("the status is not in the recording:\n%s", &out)
+		}
+		_, _ = client.Close(), stop()
+	})
+}
+
 // TestRecorderNeverBlocks makes more calls than fit into the queue before anything is written. The
 // client gets all answers, and the recording fails.
 func TestRecorderNeverBlocks(t *testing.T) {

@@ -11,9 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/pleg-pipeline/pleg-pipeline/internal/nodestate"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -43,21 +47,50 @@ func TestStateBeforeTheWindowTakesNoTime(t *testing.T) {
 	t.Parallel()
 	w := newWindow()
 	w.add(line{Took: offset(time.Minute), Method: "Version"})
+	w.add(line{Node: []byte("{}")})
 	w.add(line{At: offset(2 * windowSpan), Method: "Version"})
-	if all := w.all(); len(all) != 2 || all[0].At != all[1].At || all[0].Took != 0 {
-		t.Errorf("the lines are %+v, want the first at the time of the second, without a duration", all)
+	if all := w.all(); len(all) != 3 || all[0].At != all[2].At || all[0].Took != 0 || all[1].At != all[2].At || all[1].Node == nil {
+		t.Errorf("the lines are %+v, want all at the time of the last, without a duration", all)
 	}
 }
 
-// A window does not begin with the list of one pod instead of all.
+// A window does not begin with the list of one pod instead of all, or with one that failed.
 func TestListOfOnePodIsNotTheState(t *testing.T) {
 	t.Parallel()
 	w := newWindow()
 	w.add(line{Method: listSandboxes, items: []*item{{status: "all"}}})
 	w.add(line{At: offset(time.Second), Method: listSandboxes, Request: []byte("{}"), items: []*item{}})
+	w.add(line{At: offset(time.Second), Method: listSandboxes, Error: &failure{Code: "Internal"}})
 	w.add(line{At: offset(2 * windowSpan), Method: "Version"})
 	if all := w.all(); len(all) != 2 || len(all[0].items) != 1 {
 		t.Errorf("the lines are %+v, want the list of all pods first", all)
+	}
+}
+
+// A status is a part of the state unless both lists are newer and contain no such container.
+func TestStatusBetweenTwoLists(t *testing.T) {
+	t.Parallel()
+	w := newWindow()
+	for at, id := range []string{"older than both", "", "newer than one"} {
+		text := fmt.Appendf(nil, `{"containerId":%q}`, id)
+		w.forget(line{At: offset(at), Method: containerStatus, Request: text})
+	}
+	w.forget(line{At: 3, Method: listSandboxes, items: []*item{}})
+	w.forget(line{At: 1, Method: listContainers, items: []*item{}})
+	if _, newer := w.state[question(containerStatus, &cri.ContainerStatusRequest{ContainerId: "newer than one"})]; !newer || len(w.state) != 4 {
+		t.Errorf("the state is %+v, want the lists and the statuses since the older one", w.state)
+	}
+}
+
+// A client that does not read is one line, however many bytes wait for it.
+func TestNodeIsALineWhenItChanges(t *testing.T) {
+	t.Parallel()
+	e := newEncoder(true)
+	for n, want := range []bool{true, false, false} {
+		s := pleg.Status{Details: nodestate.State{Unread: []nodestate.Unread{{Since: time.Unix(1000, 0), Bytes: n + 1}}}}
+		if _, changed := e.nodeLine(0, s); changed != want {
+			t.Errorf("status %d is a line: %v, want %v", n, changed, want)
+		}
 	}
 }
 
@@ -107,6 +140,34 @@ func TestClockWaitsForALateList(t *testing.T) {
 			if got := s.choose("ContainerStatus", request); got != want {
 				t.Errorf("after list %d: the answer of %v, want that of %v", round, got.at, want.at)
 			}
+		}
+	})
+}
+
+// A client that lists early, and asks twice, gets no answer of a later list.
+func TestEarlyClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, err := Read(t.Context(), strings.NewReader(`{"format":"pleg-pipeline recording","version":3,"began":"2026-01-02T03:04:05Z"}
+{"at":"10s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"u"}}]}
+{"at":"12s","method":"ContainerStatus","request":{"containerId":"a"},"error":{"code":"NotFound"}}
+{"at":"11s","method":"ContainerStatus","request":{"containerId":"a"},"error":{"code":"Internal"}}
+{"at":"12s","method":"ListContainers","list":[{"id":"a","labels":{"io.kubernetes.pod.uid":"u"}},{"id":"b"}]}
+{"at":"11.9s","method":"ListContainers","request":{"filter":{"labelSelector":{"io.kubernetes.pod.uid":"u"}}},"list":[]}
+`))
+		kit.Must(t, err)
+		if want := time.Date(2026, 1, 2, 3, 4, 15, 0, time.UTC); !r.Header.Began.Equal(want) {
+			t.Errorf("it began %v, want the time of the first call, %v", r.Header.Began, want)
+		}
+		s := NewServer(r)
+		s.choose(listContainers, &cri.ListContainersRequest{})
+		for range 2 { // the second answer is of the time of the next list
+			if answer := s.choose(containerStatus, &cri.ContainerStatusRequest{ContainerId: "a"}); answer == nil || status.Code(answer.err) != codes.Internal {
+				t.Errorf("the answer is %+v, want the one of 11 s", answer)
+			}
+		}
+		time.Sleep(1700 * time.Millisecond)
+		if n := itemsOf(s.choose(listContainers, &cri.ListContainersRequest{}).reply).Len(); n != 2 {
+			t.Errorf("the list has %d containers, want 2: the list of the pod is older", n)
 		}
 	})
 }

@@ -38,6 +38,9 @@ func TestRead(t *testing.T) {
 			if f.Hinter.Stream != "off" || f.Differ.Queue != 0 {
 				t.Errorf("hinter = %+v, differ = %+v", f.Hinter, f.Differ)
 			}
+			if f.Lister.PeriodSeconds != 1 || f.Lister.LastSeconds != 0 || f.Lister.RunningSeconds != 0 || f.Inspector.InspectionSeconds != 0 {
+				t.Errorf("the times are %+v and %+v", f.Lister, f.Inspector)
+			}
 			if f.Inspector.Inspections != 2 || f.Inspector.Inspectors != 3 || f.Inspector.InFlight != 0 || f.Dispatcher != (view.Dispatcher{Events: 6}) {
 				t.Errorf("inspector = %+v, dispatcher = %+v", f.Inspector, f.Dispatcher)
 			}
@@ -57,6 +60,8 @@ func TestRead(t *testing.T) {
 				time.Sleep(8 * time.Second)
 				if f := view.ReadFigures(t.Context(), p.Pipeline, registry); f.Lister.Late != want {
 					t.Errorf("the last list is of %v ago: late = %v, want %v", time.Since(*f.Lister.LastList), f.Lister.Late, want)
+				} else if began := p.Look().Relist.Started; f.Lister.RunningSeconds < 6 || f.Lister.RunningSeconds != time.Since(began).Seconds() {
+					t.Errorf("the list runs for %v s, want since %v", f.Lister.RunningSeconds, began)
 				}
 			}
 			runtime.SetListFault(nil)
@@ -86,6 +91,22 @@ func TestLateWithEvents(t *testing.T) {
 			t.Errorf("not late after three lists: %+v", p.Look().Relist)
 		}
 	})
+}
+
+// A stream of events that was opened once is down unless it is up, under either name of the metric.
+func TestStreamOfEvents(t *testing.T) {
+	p := kit.New(t, pipeline.Options{})
+	for name, want := range map[string]string{
+		"pleg_event_stream_up": "up", "pleg_event_stream_opened_total": "down", "kubelet_evented_pleg_connection_success_count": "down", "other": "off",
+	} {
+		one := prometheus.NewGauge(prometheus.GaugeOpts{Name: name})
+		one.Set(1)
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(one)
+		if got := view.ReadFigures(t.Context(), p.Pipeline, registry).Hinter.Stream; got != want {
+			t.Errorf("with %s the stream is %s, want %s", name, got, want)
+		}
+	}
 }
 
 // TestReadNamesSomePods makes more inspections hang than the figures name. Before that, the figures

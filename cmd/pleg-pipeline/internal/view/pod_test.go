@@ -151,6 +151,13 @@ func TestTroubleIsOrdered(t *testing.T) {
 			t.Errorf("pair %d: the first is not before the second", n)
 		}
 	}
+	for severity, of := range map[verdict.Severity]*view.Pod{verdict.Problem: long, verdict.Warning: slow} {
+		of.Finding.Severity = severity
+	}
+	short.Finding.Severity, long.Name = verdict.Problem, "long"
+	if v := view.ClusterVerdict("", []view.Pod{*slow, *short, *long}, time.Unix(9, 0)); len(v.Findings) != 3 || !strings.HasPrefix(v.Text, "PROBLEM: shop/long ") || !strings.HasSuffix(v.Text, "; 2 more") {
+		t.Errorf("the verdict on all is %+v, want the longest trouble first", v)
+	}
 }
 
 // A pod is as old as its oldest sandbox or container. A pod that is only listed gets the labels of
@@ -160,6 +167,10 @@ func TestAgeAndLabels(t *testing.T) {
 	s.Sandboxes[0].CreatedAt, s.Sandboxes[1].CreatedAt, s.Containers[0].CreatedAt = time.Unix(9, 0), time.Unix(5, 0), time.Unix(7, 0)
 	if p := inspected(s); !p.CreatedAt().Equal(time.Unix(5, 0)) {
 		t.Errorf("created at %v, want the time of the older sandbox", p.CreatedAt())
+	}
+	s.Sandboxes = nil
+	if p := inspected(s); !p.CreatedAt().Equal(time.Unix(7, 0)) {
+		t.Errorf("without a sandbox created at %v, want the time of its container", p.CreatedAt())
 	}
 	listed := &pleg.Pod{UID: "u", Labels: map[string]string{"app": "web"}, Sandboxes: []*pleg.Container{{ID: "s", State: pleg.StateRunning}}}
 	if p := view.NewPod(cache.Entry{UID: "u", Err: cache.ErrNotInspected, Listed: listed}); p.Labels()["app"] != "web" {
@@ -178,6 +189,16 @@ func TestOrders(t *testing.T) {
 	} {
 		if got := view.ComparePods(order, &pods[0], &pods[1]); got <= 0 {
 			t.Errorf("%s: %d for %+v", order, got, pods)
+		}
+		for _, ties := range [][2]view.Pod{ // the names decide, from the left to the right
+			{{Node: "b", Namespace: "a", Name: "a", UID: "a"}, {Node: "a", Namespace: "b", Name: "b", UID: "b"}},
+			{{Namespace: "b", Name: "a", UID: "a"}, {Namespace: "a", Name: "b", UID: "b"}},
+			{{Name: "b", UID: "a"}, {Name: "a", UID: "b"}},
+			{{UID: "b"}, {UID: "a"}},
+		} {
+			if got := view.ComparePods(order, &ties[0], &ties[1]); got <= 0 {
+				t.Errorf("%s: %d for %+v", order, got, ties)
+			}
 		}
 	}
 }

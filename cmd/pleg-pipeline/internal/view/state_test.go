@@ -55,6 +55,7 @@ func TestPodHasOneState(t *testing.T) {
 		"not created again":            {list2(5), list(ended("a", 0, 1, 4, 0), runs("b", 0, 6)), "", "notready 1/2", view.Yellow},
 		"an ended ephemeral container": {ready, list(runs("a", 0, 1), ended("debugger", 0, 100, 101, 130)), "", "ready 1/1", view.Green},
 		"an image that came late":      {ready, list(runs("a", 0, 1), ended("b", 0, 40, 41, 1)), "", "notready 1/2", view.Yellow},
+		"a minute late":                {ready, list(runs("a", 0, 1), ended("b", 0, 61, 62, 1)), "", "notready 1/2", view.Yellow},
 		"a crash loop":                 {ready, list(runs("a", 0, 1), ended("b", 3, 100, 101, 1)), "", "notready 1/2", view.Yellow},
 		"an init container ran again":  {ready, list(ended("init", 1, 100, 101, 0), runs("a", 0, 1)), "", "ready 1/1", view.Green},
 		"it may be started again":      {ready, list(ended("b", 1, 900, 950, 0), runs("a", 0, 1)), "", "notready 1/2", view.Yellow},
@@ -72,6 +73,9 @@ func TestPodHasOneState(t *testing.T) {
 		}
 		if got := fmt.Sprintf("%s %d/%d", p.State, p.Running, p.Total); got != test.want || view.PodColor(&p) != test.color || p.Stale != (test.finding != "") {
 			t.Errorf("%s: %s in color %s, stale %v, want %s in %s", name, got, view.PodColor(&p), p.Stale, test.want, test.color)
+		}
+		if p.SetFinding(verdict.Finding{Cause: test.finding, Severity: verdict.Problem}); view.PodColor(&p) != view.Red {
+			t.Errorf("%s: a problem has the color %s", name, view.PodColor(&p))
 		}
 	}
 }
