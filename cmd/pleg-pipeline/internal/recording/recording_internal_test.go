@@ -111,6 +111,19 @@ func TestFailedIncidentRemovesNothing(t *testing.T) {
 	}
 }
 
+// The file of an incident contains the calls in flight, without an answer.
+func TestIncidentHasTheCallsInFlight(t *testing.T) {
+	t.Parallel()
+	incidents, err := NewIncidents(t.TempDir(), "test")
+	kit.Must(t, err)
+	incidents.start(containerStatus, &cri.ContainerStatusRequest{ContainerId: "c"})
+	var file bytes.Buffer
+	kit.Must(t, incidents.save(&file))
+	if text := file.String(); !strings.Contains(text, `"method":"ContainerStatus"`) || !strings.Contains(text, `"pending":true`) {
+		t.Errorf("the file is %s", text)
+	}
+}
+
 // A container with text that is not UTF-8 hides no other from a recording.
 func TestTextThatIsNotUTF8IsRecorded(t *testing.T) {
 	t.Parallel()
