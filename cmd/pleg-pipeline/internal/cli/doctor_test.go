@@ -17,9 +17,13 @@ import (
 
 	plegv1 "github.com/pleg-pipeline/pleg-pipeline/api/pleg/v1"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
+	"github.com/pleg-pipeline/pleg-pipeline/internal/verdict"
+	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
+	kitprocess "github.com/pleg-pipeline/pleg-pipeline/tests/kit/process"
 )
 
 // TestDoctor examines simulated runtimes and none. A plugin prints one line and uses the exit codes
@@ -80,6 +84,32 @@ func TestFaultOfOnePod(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q; want %v", code, stdout, stderr, want)
 	}
 	runtime.stopAndWait(t)
+}
+
+// The pod of a fault stays as it is while the others change.
+func TestPodOfAFaultIsKept(t *testing.T) {
+	t.Parallel()
+	endpoint, out := simulated(t, 2, "--churn-rate", "200", "--fault", "ContainerStatus/slow", "--fault-pod", "shop/web-0"), newTranscript()
+	s := start(t, out, "run", "-r", endpoint, "-o", "json")
+	kitprocess.Eventually(t, "the other pods change", func(context.Context) error {
+		if n := strings.Count(out.String(), string(pleg.ContainerRemoved)); n < 100 {
+			return fmt.Errorf("%d containers were removed", n)
+		}
+		return nil
+	})
+	s.stopAndWait(t)
+	if code, stdout, stderr := run(t, "pods", "-r", endpoint, "shop/web-0", "-o", "json"); code != cli.ExitOK || !strings.Contains(stdout, `"restarts":0`) {
+		t.Errorf("exit code %d, %q, stderr %q; want the pod without a restart", code, stdout, stderr)
+	}
+}
+
+// A plugin that may not ask the runtime knows nothing about the node.
+func TestPluginWithoutPermission(t *testing.T) {
+	denied := doctor.Judge(nil, verdict.Finding{Cause: verdict.NoPermission, Severity: verdict.Problem, Summary: "nobody may ask"})
+	out := newTranscript()
+	if err := cli.AnswerPlugin(out, denied); fmt.Sprint(err) != "exit code 2" || out.String() != "could not examine the node: nobody may ask\n" {
+		t.Errorf("%v, %q", err, out)
+	}
 }
 
 // isSlow reports whether the doctor found that the runtime is slow: on a busy machine, the

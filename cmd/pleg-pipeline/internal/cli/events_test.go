@@ -1,12 +1,14 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 
@@ -138,6 +140,9 @@ func TestEventsSurviveRestartOfDaemon(t *testing.T) {
 	if got := strings.Count(s.stderr.String(), "waiting for the daemon: "); got != 1 {
 		t.Errorf("%d notices about the disconnection, want 1:\n%s", got, s.stderr)
 	}
+	if got := strings.Count(s.stderr.String(), "connected to the daemon: "); got != 1 {
+		t.Errorf("%d notices about the connection, want 1:\n%s", got, s.stderr)
+	}
 }
 
 // The state after a Gap ends with Synced, also in a watch from now on. The first Synced of such a watch is not
@@ -163,6 +168,19 @@ func TestSyncedAfterAReconnection(t *testing.T) {
 	out.await(t, "OtherEpoch")
 	out.await(t, "Synced")
 	s.stopAndWait(t)
+}
+
+// Without a daemon, the pipeline of the command has no position at which another could continue.
+func TestEventsWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	p := cli.Process{Sockets: []string{simulated(t, 1, "--churn-rate", "50")}, Dial: func(context.Context, string) (net.Conn, error) { return nil, syscall.ENOENT }}
+	out := newTranscript()
+	s := startIn(t, p, out, "events")
+	out.await(t, "Container")
+	s.stopAndWait(t)
+	if text := s.stderr.String(); !strings.Contains(text, "running a pipeline in this process") || strings.Contains(text, "--since") {
+		t.Errorf("stderr = %q, want no position", text)
+	}
 }
 
 // A watch of a pod without events still ends with a position from which little has to be read again.

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc"
 
 	pipeline "github.com/pleg-pipeline/pleg-pipeline"
+	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/doctor"
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/endpoint"
 	"github.com/pleg-pipeline/pleg-pipeline/cri"
 )
@@ -57,6 +58,17 @@ func NewAsyncWriter(w io.Writer, notice func(io.Writer, int64)) (stderr io.Write
 
 // PositionAfter returns where --since can continue after an event; "" if it cannot.
 var PositionAfter = position
+
+// PodOfFleet returns what is shown of a pod of a cluster.
+var PodOfFleet = fleetPod
+
+// AnswerPlugin prints a report as "doctor --npd" does, and returns its exit code as an error.
+func AnswerPlugin(out io.Writer, r *doctor.Report) error {
+	return (&doctorCommand{process: Process{Out: out}}).answerPlugin(r, nil)
+}
+
+// WhileRunning calls a function while others run.
+var WhileRunning = whileRunning
 
 // SilentNodes returns the number of silent nodes of a cluster, with a few of their names.
 var SilentNodes = silentNodes

@@ -30,6 +30,7 @@ const (
 
 var flagRows = []flagRow{
 	{"--nats-context", "pods NATS --nats-context /none/context", "/none/context", ""},
+	{"--nats-context", "pods NATS --nats-context TOKEN", `"auth_token":"s3cret"`, ""},
 	{"--creds", "pods NATS --creds /none/creds", "/none/creds", ""},
 	{"--nkey", "pods NATS --nkey /none/seed", "/none/seed", ""},
 	{"--tlscert", "pods TLS --tlscert /none/cert --tlskey KEY", "/none/cert", ""},
@@ -128,8 +129,9 @@ func TestFlagsAct(t *testing.T) {
 	daemon := filepath.Join(t.TempDir(), "pleg.sock")
 	startDaemon(t, daemon)
 	cert, key := kit.SelfSigned(t)
-	container := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID)
-	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key}
+	container, token := string(waitForPods(t, daemon, 2)[0].Status.Containers[0].ID), filepath.Join(t.TempDir(), "token")
+	kit.Must(t, os.WriteFile(token, []byte(`{"token": "s3cret"}`), 0o600))
+	texts := []string{"CONTAINER", container, "DAEMON", daemon, "RUNTIME", simulated(t, 2), "FAILING", simulated(t, 2, "--fault", "ContainerStatus/error"), "SOCKET", socketPath(t), "CERT", cert, "KEY", key, "TOKEN", token}
 	for _, row := range flagRows {
 		if row.seenBy != "" {
 			continue

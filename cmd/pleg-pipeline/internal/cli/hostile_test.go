@@ -7,6 +7,8 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -32,6 +34,18 @@ func serveHostile(t *testing.T, name string, h *hostile.Daemon) func(context.Con
 		go func() { _, _ = io.Copy(io.Discard, silent) }()
 		return conn, nil
 	}
+}
+
+// countedConn is a connection that tells when it is closed.
+type countedConn struct {
+	net.Conn
+
+	closed func()
+}
+
+func (c countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
 }
 
 // checkPrinted checks what a terminal gets.
@@ -87,11 +101,20 @@ func runHostile(t *testing.T, daemon string, args []string) {
 	dial := serveHostile(t, daemon, hostileDaemons()[daemon])
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	var open atomic.Int32
+	counted := func(ctx context.Context, socket string) (net.Conn, error) {
+		conn, err := dial(ctx, socket)
+		if err != nil {
+			return nil, err
+		}
+		open.Add(1)
+		return countedConn{conn, sync.OnceFunc(func() { open.Add(-1) })}, nil
+	}
 	out, stderr := newTranscript(), newTranscript()
 	term := vt.NewMockTerm()
 	code := make(chan int, 1)
 	process := cli.Process{
-		Args: append(args, "--connect", "socket"), Out: out, Err: stderr, Dial: dial,
+		Args: append(args, "--connect", "socket"), Out: out, Err: stderr, Dial: counted,
 		Getenv:   func(name string) string { return hostileEnvironment[name] },
 		Pressure: fstest.MapFS{}, Cgroups: fstest.MapFS{},
 	}
@@ -124,6 +147,9 @@ func runHostile(t *testing.T, daemon string, args []string) {
 		if got := <-code; got != cli.ExitOK {
 			t.Errorf("exit code %d after Ctrl-C", got)
 		}
+	}
+	if synctest.Wait(); open.Load() > 0 {
+		t.Errorf("%d connections are left", open.Load())
 	}
 	checkPrinted(t, "stdout", out.String())
 	checkPrinted(t, "stderr", stderr.String())

@@ -103,7 +103,7 @@ func TestClientsCauseNoCalls(t *testing.T) {
 	kit.Run(t, func(ctx context.Context) error { return runtime.ListenAndServe(ctx, endpoint) })
 	s := start(t, newTranscript(), "run", "-r", endpoint, "--wait-for-runtime", "-q", "--socket", socket, "--listen", "0",
 		"--relist-period", "1h", "--relist-threshold", "2h")
-	url := servedOn.FindString(s.stderr.await(t, "connected to"))
+	url := servedOn.FindString(s.stderr.await(t, "serving pods and events on")) // it may begin before the runtime listens
 	known := waitForPods(t, socket, 3)
 	calls := func() int64 { // without the daemon's own calls, which own bounds
 		stats := runtime.Stats()

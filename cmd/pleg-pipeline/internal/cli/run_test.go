@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +14,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -49,7 +52,7 @@ func TestRunPrintsJSON(t *testing.T) {
 	for want, text := range map[string]string{
 		`"type":"ContainerDied"`:                  stdout,
 		`"msg":"connected to test .* at unix:///`: stderr,
-		`"msg":"the recording has ended after [0-9.]+m?s: [0-9]+ relists, [0-9]+ events, 0 missed by subscribers"`: stderr,
+		`"msg":"the recording has ended after [0-9.]+m?s: [1-9][0-9]* relists, [1-9][0-9]* events, 0 missed by subscribers"`: stderr,
 	} {
 		if code != cli.ExitOK || !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("exit code %d, %q, want a match of %q", code, text, want)
@@ -89,6 +92,35 @@ func TestEndsWhenTheReaderOfAQuietNodeCloses(t *testing.T) {
 		readUntil(t, bufio.NewReader(r), func(line string) bool { return strings.Contains(line, last) })
 		_ = r.Close()
 		s.ends(t, cli.ExitOK)
+	}
+}
+
+// What serves a command ends after the command, and its error is the cause of the command's end.
+func TestServersOutliveTheirClients(t *testing.T) {
+	failed := errors.New("broken")
+	for name, fails := range map[string]error{"the command is stopped": nil, "a server fails": failed} {
+		kit.Bubble(t, name, func(t *testing.T) {
+			ctx, stop := context.WithCancel(t.Context())
+			ended := false
+			err := cli.WhileRunning(ctx, func(ctx context.Context) error {
+				if fails == nil {
+					stop()
+				}
+				<-ctx.Done()
+				synctest.Wait()
+				if ended {
+					t.Error("a server ends before its client")
+				}
+				return context.Cause(ctx)
+			}, func(ctx context.Context) error {
+				<-ctx.Done()
+				ended = true
+				return nil
+			}, func(context.Context) error { return fails })
+			if stop(); !ended || !errors.Is(err, failed) != (fails == nil) {
+				t.Errorf("%v, and the server has ended: %v", err, ended)
+			}
+		})
 	}
 }
 

@@ -22,6 +22,8 @@ type process struct {
 	cmd    *exec.Cmd
 	stdout io.ReadCloser
 	stderr *transcript
+	// temporary is its folder for temporary files.
+	temporary string
 }
 
 // spawn starts the program. Its tests do not run in parallel: some need two signals
@@ -42,9 +44,9 @@ func newProcess(t *testing.T, args ...string) *process {
 	t.Helper()
 	program, err := os.Executable()
 	kit.Must(t, err)
-	p := &process{cmd: exec.CommandContext(t.Context(), program, args...), stderr: newTranscript()}
+	p := &process{cmd: exec.CommandContext(t.Context(), program, args...), stderr: newTranscript(), temporary: t.TempDir()}
 	// Without GORACE a program that the race detector checks sleeps for a second at its end.
-	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + t.TempDir(), "GORACE=atexit_sleep_ms=0"}
+	p.cmd.Env = []string{asProgram + "=1", "TMPDIR=" + p.temporary, "GORACE=atexit_sleep_ms=0"}
 	p.cmd.Stderr = p.stderr
 	return p
 }
@@ -75,6 +77,9 @@ func TestSignalsEndInOrder(t *testing.T) {
 		}
 		if err := p.cmd.Wait(); err != nil {
 			t.Errorf("%v: %v, want exit code 0; stderr:\n%s", test.signal, err, p.stderr)
+		}
+		if left, err := os.ReadDir(p.temporary); err != nil || len(left) > 0 {
+			t.Errorf("%v: %v is left behind, %v", test.signal, left, err)
 		}
 		last := regexp.MustCompile(`[^\n]*\n$`).FindString(p.stderr.String())
 		if !strings.Contains(last, test.want) {

@@ -40,6 +40,26 @@ func TestVerdictFitsTheTerminal(t *testing.T) {
 	}
 }
 
+// Text is colored on a terminal, unless its user does not want it.
+func TestColors(t *testing.T) {
+	t.Parallel()
+	socket := socketPath(t)
+	startDaemon(t, socket)
+	for environment, want := range map[string]bool{"TERM=xterm": true, "TERM=dumb": false, "NO_COLOR=1": false} {
+		user, terminal := openTerminal(t, 200)
+		name, value, _ := strings.Cut(environment, "=")
+		p := with(map[string]string{name: value})
+		p.Args, p.Out, p.Err = []string{"pods", "--connect", socket}, terminal, io.Discard
+		code := cli.Execute(t.Context(), p)
+		text := make([]byte, 4<<10)
+		n, err := user.Read(text)
+		kit.Must(t, err)
+		if got := strings.Contains(string(text[:n]), "\x1b[32m"); code != cli.ExitOK || got != want {
+			t.Errorf("%s: exit code %d, in color %v, want %v:\n%s", environment, code, got, want, text[:n])
+		}
+	}
+}
+
 // openTerminal returns a terminal with a number of columns, and what its user sees.
 func openTerminal(t *testing.T, columns uint16) (user, terminal *os.File) {
 	t.Helper()

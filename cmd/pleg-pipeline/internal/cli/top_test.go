@@ -15,6 +15,7 @@ import (
 	"github.com/gdamore/tcell/v3/vt"
 
 	"github.com/pleg-pipeline/pleg-pipeline/cmd/pleg-pipeline/internal/cli"
+	"github.com/pleg-pipeline/pleg-pipeline/fleet"
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit"
 )
 
@@ -92,10 +93,18 @@ func TestSilentNodes(t *testing.T) {
 	}
 }
 
+// A pod of a cluster says what of it is not published.
+func TestPodOfAFleet(t *testing.T) {
+	p := cli.PodOfFleet(fleet.Pod{Node: "n1", Namespace: "shop", Name: "web-0", Partial: "too large"})
+	if p.FullName() != "n1 shop/web-0" || p.Error != "too large" {
+		t.Errorf("%s has the error %q", p.FullName(), p.Error)
+	}
+}
+
 // TestTopNamesASilentDaemon stops and ends a daemon while top shows it.
 func TestTopNamesASilentDaemon(t *testing.T) {
 	t.Parallel()
-	dir, err := os.MkdirTemp("", "top-") //nolint:usetesting // short: the path must fit on a line
+	dir, err := os.MkdirTemp("", "top-test-") //nolint:usetesting // so short that the first line breaks before the process
 	kit.Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	socket, stat := filepath.Join(dir, "s"), filepath.Join(dir, fmt.Sprint(os.Getpid()), "stat")

@@ -60,6 +60,7 @@ var usageErrors = []struct{ args, want string }{
 	{"fleet create --fleet nats://h --cluster c --replicas 4", "--replicas 4: want 1, 3 or 5"},
 	{"fleet create --fleet nats://h --cluster c --max-age 0s", "--max-age 0s: want a positive time"},
 	{"fleet create --fleet nats://h --cluster c --max-bytes 5X", `"5X" is no size`},
+	{"fleet create --fleet nats://h --cluster c --max-bytes 8388608T", `"8388608T" is no size`},
 	{"fleet forgot", `unknown command "forgot" for "pleg-pipeline fleet"`},
 	{"fleet", "fleet needs one of create, forget"},
 	{"events --node n", "--node needs --fleet"},

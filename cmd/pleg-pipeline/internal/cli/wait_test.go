@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -46,7 +47,14 @@ func TestCommandsSayWhyTheyWait(t *testing.T) {
 					if text := out.String(); !strings.Contains(text, test.want) {
 						t.Errorf("after 2.1s: %q, want %q", text, test.want)
 					}
+					defer func() {
+						lines := slices.Sorted(strings.Lines(out.String()))
+						if n := len(lines); len(slices.Compact(lines)) < n {
+							t.Errorf("a line comes twice:\n%s", out)
+						}
+					}()
 					if strings.HasPrefix(command, "events") {
+						time.Sleep(2100 * time.Millisecond)
 						return // it waits for ever
 					}
 					if code := <-ended; code != cli.ExitFailure || strings.Contains(out.String(), "does not answer") {
