@@ -24,7 +24,9 @@ type keptLease struct {
 	revision uint64
 }
 
-func (k *keptLease) Get(context.Context, string) (jetstream.KeyValueEntry, error) { return leaseEntry{of: k}, nil }
+func (k *keptLease) Get(context.Context, string) (jetstream.KeyValueEntry, error) {
+	return leaseEntry{of: k}, nil
+}
 
 type leaseEntry struct {
 	jetstream.KeyValueEntry
