@@ -51,11 +51,14 @@ func TestColors(t *testing.T) {
 		p := with(map[string]string{name: value})
 		p.Args, p.Out, p.Err = []string{"pods", "--connect", socket}, terminal, io.Discard
 		code := cli.Execute(t.Context(), p)
-		text := make([]byte, 4<<10)
-		n, err := user.Read(text)
-		kit.Must(t, err)
-		if got := strings.Contains(string(text[:n]), "\x1b[32m"); code != cli.ExitOK || got != want {
-			t.Errorf("%s: exit code %d, in color %v, want %v:\n%s", environment, code, got, want, text[:n])
+		var text []byte
+		for part := make([]byte, 4<<10); code == cli.ExitOK && !strings.Contains(string(text), "ready"); { // a line at a time
+			n, err := user.Read(part)
+			kit.Must(t, err)
+			text = append(text, part[:n]...)
+		}
+		if got := strings.Contains(string(text), "\x1b[32m"); code != cli.ExitOK || got != want {
+			t.Errorf("%s: exit code %d, in color %v, want %v:\n%s", environment, code, got, want, text)
 		}
 	}
 }
