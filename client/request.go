@@ -9,8 +9,8 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/pleg"
 )
 
-// requests are those to send to the daemon. A goroutine sends them, one at a time, while there
-// are any.
+// requests are the requests that wait to be sent to the daemon. A goroutine sends them, one at a
+// time, while there are any.
 type requests struct {
 	mu      sync.Mutex
 	waiting []request // distinct

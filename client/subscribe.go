@@ -50,7 +50,7 @@ type subscription struct {
 	lag    atomic.Pointer[pleg.Lag]
 }
 
-// start starts the goroutine. Close ends it, as does an error that no attempt can mend.
+// start starts the goroutine. Close ends it, as does an error that no attempt can remove.
 func (s *subscription) start() {
 	s.once.Do(func() {
 		go func() {

@@ -46,7 +46,7 @@ type Client struct {
 	events   *grpc.ClientConn
 	observed *observed // the connections of conn
 	runtime  runtimeapi.RuntimeServiceClient
-	// watched is when the first event stream was requested; nil before.
+	// watched is the time at which the first event stream was requested; nil before.
 	watched atomic.Pointer[time.Time]
 	// lists holds the state of the lists while no list is running.
 	lists chan *lists
@@ -189,7 +189,8 @@ type connection struct {
 	// uncarried is true if the last sandbox status did not carry the statuses of its containers.
 	uncarried atomic.Bool
 	// hasEvents is set once an event stream has sent an event, or has lived longer than the stream
-	// of a runtime whose events are switched off. noEvents is why the runtime sends none.
+	// of a runtime whose events are switched off. noEvents is the reason why the runtime sends
+	// none.
 	hasEvents atomic.Bool
 	noEvents  atomic.Pointer[error]
 }

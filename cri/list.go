@@ -38,7 +38,7 @@ type list struct {
 	method string
 	whole  proto.Message // the request
 	// tooLarge is the error of the whole list if that is too large. The client tries the whole list
-	// again at retry, or on another connection than on.
+	// again at the time retry, or once the connection is not on any more.
 	tooLarge error
 	on       *connection
 	retry    time.Time

@@ -72,7 +72,7 @@ type data struct {
 
 	// Pod is the pod as it is after the event; nil in a message about the node.
 	Pod *podState `json:"pod"`
-	// body is the message.
+	// body is the data as JSON text.
 	body []byte
 }
 
@@ -197,7 +197,7 @@ func newMessage(source string, k kind, ev *pleg.Event) *cloudEvent {
 	return m
 }
 
-// encode returns the text of a message, or of a part. Texts and numbers never fail.
+// encode returns the text of a message, or of a part. Encoding texts and numbers cannot fail.
 func encode(value any) []byte {
 	text, _ := gojson.Marshal(value)
 	return text
@@ -251,7 +251,7 @@ func (s *podState) restore(ev *pleg.Event) {
 	}
 }
 
-// podIn returns something of the pod in a message.
+// podIn returns the fields of P in the pod of a message.
 func podIn[P any](m *message) (P, error) {
 	var ce struct {
 		Data struct{ Pod P }

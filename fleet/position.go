@@ -27,13 +27,13 @@ func ParsePosition(text string) (Position, error) {
 
 // place is a decoded position.
 type place struct {
-	// stream is when the stream was created. If a stream was deleted and created again, its time
-	// differs.
+	// stream is the time at which the stream was created. If a stream was deleted and created
+	// again, its time differs.
 	stream int64
 	// message is the sequence number of the last message that the watch has received.
 	message uint64
-	// stored is when the server stored the message. It distinguishes the message from another one with
-	// the same number, which exists if the server has lost its last messages.
+	// stored is the time at which the server stored the message. It distinguishes the message from
+	// another one with the same number, which exists if the server has lost its last messages.
 	stored int64
 }
 

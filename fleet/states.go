@@ -46,7 +46,7 @@ type Node struct {
 	Name string
 	// Agent names the process that publishes; empty if none does.
 	Agent string
-	// LastSeen is when its agent last renewed its lease, by the clock of the server.
+	// LastSeen is the time at which its agent last renewed its lease, by the clock of the server.
 	LastSeen time.Time
 	// CurrentAsOf is the time before the last list of the node whose changes are all
 	// published; zero if nobody publishes.

@@ -87,7 +87,7 @@ func leads(c *jetstream.ClusterInfo) bool {
 // explain adds facts that the error of a call lacks: why there is no connection, or which permission
 // is missing. Without a permission the server only lets the call time out.
 func explain(conn *nats.Conn, err error) error {
-	if errors.Is(err, nats.ErrReconnectBufExceeded) { // of the size 0
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // the size of the buffer is 0
 		err = nats.ErrDisconnected
 	}
 	last := conn.LastError()

@@ -81,7 +81,7 @@ func Watch(ctx context.Context, js jetstream.JetStream, o WatchOptions) iter.Seq
 		} else {
 			w := watch{js: js, o: o, filter: filter, yield: yield, subjects: allOf(o.Cluster, o.Nodes...), nodes: make(map[string]*progress)}
 			if o.After != nil {
-				w.known, _ = parsePlace(string(*o.After)) // a server that is behind must not make a Gap of it
+				w.known, _ = parsePlace(string(*o.After)) // a server that is behind must not cause a Gap
 			}
 			err = w.run(ctx)
 		}
@@ -139,8 +139,8 @@ type watch struct {
 	// start is the sequence number at which the watch began: the next message of a node that it does not know comes
 	// after that.
 	start uint64
-	// known is the place of the largest sequence number that the watch has seen. behindSince is since when the stream
-	// lacks that message.
+	// known is the place of the largest sequence number that the watch has seen. behindSince is the time since which
+	// the stream lacks that message.
 	known       place
 	behindSince time.Time
 	// withheld is the sequence number below which events carry no position: a replay may have

@@ -46,8 +46,8 @@ type Ticks struct{ last atomic.Uint64 }
 // Next returns a tick that is greater than all before it. It is safe for concurrent use.
 func (t *Ticks) Next() uint64 { return t.last.Add(1) }
 
-// Asked is when an answer of the runtime began and arrived, in ticks, and the wall-clock time
-// before it began.
+// Asked is the time at which an answer of the runtime began and arrived, in ticks, and the
+// wall-clock time before it began.
 type Asked struct {
 	Began, Answered uint64
 	At              time.Time

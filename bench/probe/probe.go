@@ -24,7 +24,7 @@ type Event struct {
 	Type string
 	// ID is that of the container or sandbox.
 	ID string
-	// At is when the relist that saw the change began.
+	// At is the time at which the relist that saw the change began.
 	At time.Time
 }
 

@@ -82,8 +82,8 @@ func (l *Loop) Acknowledged() {
 	l.lastAck.Store(&now)
 }
 
-// Status returns when the receiver answered last, and why the loop last paused; nil while
-// the receiver accepts events.
+// Status returns the time at which the receiver answered last, and the error of the last pause; nil
+// while the receiver accepts events.
 func (l *Loop) Status() (lastAck time.Time, err error) {
 	if failure := l.failure.Load(); failure != nil {
 		err = *failure

@@ -35,7 +35,8 @@ type Waiting struct {
 // MaxFirst is the greatest length of Waiting.First.
 const MaxFirst = 3
 
-// Waiting returns the pods that wait in short, without a look at each. It does not wait for the runtime.
+// Waiting returns a summary of the pods that wait, without a look at each. It does not wait for the
+// runtime.
 func (c *Cache) Waiting() Waiting {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +60,7 @@ func (c *Cache) Waiting() Waiting {
 	return w
 }
 
-// wait is a pod and since when it is pending.
+// wait is a pod and the time since which it is pending.
 type wait struct {
 	uid   pleg.PodUID
 	since time.Time

@@ -22,7 +22,7 @@ type Ages struct {
 	lists []ended
 }
 
-// ended is when a list ended and how long it took.
+// ended is the time at which a list ended and how long it took.
 type ended struct {
 	at   time.Time
 	took time.Duration

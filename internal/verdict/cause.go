@@ -40,7 +40,7 @@ const (
 	restart = readLog + "; " + goroutines
 	again   = "restart it (systemctl restart containerd, or crio; containers keep running)"
 
-	// waitsFor is why a client that does not read is a trouble.
+	// waitsFor explains the effect of a client that does not read.
 	waitsFor = ": a runtime that sends it events waits for it, and soon no pod starts"
 
 	goroutines = "if it is containerd, send it SIGUSR1 to log its goroutines; " + again

@@ -16,8 +16,8 @@ import (
 // Limits are the ages at which a call that does not return is a warning, and a problem.
 type Limits struct {
 	Warning, Problem time.Duration
-	// Watched is when the caller began to look at the runtime, if that is not long ago: a call that
-	// hangs since then may have hung before.
+	// Watched is the time at which the caller began to look at the runtime, if that is not long
+	// ago: a call that hangs since then may have hung before.
 	Watched time.Time
 }
 

@@ -12,7 +12,7 @@ import (
 // After mostWait the lists of all pods are enough.
 type expectations struct {
 	waits map[one]*expectation
-	// next is when the first wait ends, or earlier; zero if there is none.
+	// next is the time at which the first wait ends, or earlier; zero if there is none.
 	next time.Time
 	// sandboxes is set once an event has announced the creation or the removal of a sandbox: CRI-O
 	// announces neither.

@@ -34,7 +34,8 @@ type quarantines struct {
 type quarantine struct {
 	pleg.Quarantined
 	rec *record
-	// tried is when the last inspection ended; late is set if it failed late and did not hang.
+	// tried is the time at which the last inspection ended; late is set if it failed late and did
+	// not hang.
 	tried time.Time
 	late  bool
 }

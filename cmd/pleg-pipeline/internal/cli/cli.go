@@ -1,5 +1,5 @@
-// Package cli is the program pleg-pipeline. Each command is in a file of its own, and run
-// in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
+// Package cli is the program pleg-pipeline. Each command is in a file of its own; the command run
+// is in four more: daemon.go, pipelineflags.go, settings.go and publish.go. The others contain code
 // that several commands share.
 package cli
 
@@ -111,7 +111,7 @@ func Main() int {
 	signal.Ignore(syscall.SIGPIPE)
 	// The first signal ends the program in order, the second one at once. Only
 	// the timer restores the default signal handling: if anything else did it
-	// earlier, the second half of one signal would kill the program.
+	// earlier, the second of two signals that count as one would kill the program.
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // nohup(1) ignores it
 		ends = append(ends, syscall.SIGHUP)

@@ -135,8 +135,8 @@ func (c *doctorCommand) run(ctx context.Context) error {
 	return c.print(report)
 }
 
-// examine examines the runtime. It asks the daemon before for the runtime's address, and again
-// afterwards for current ages.
+// examine examines the runtime. It asks the daemon for the runtime's address first, and afterwards
+// again for current ages.
 func (c *doctorCommand) examine(ctx context.Context, out console) (report *doctor.Report, err error) {
 	daemon, none := c.askDaemon(ctx)
 	err = c.useRuntime(ctx, out, daemon, func(ctx context.Context, at endpoint.Endpoint) error {

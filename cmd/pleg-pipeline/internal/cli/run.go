@@ -136,7 +136,7 @@ func (c *runCommand) validate(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// isAddress refuses a flag that is given and no address to listen on.
+// isAddress returns an error if a flag is set to something that is not an address to listen on.
 func isAddress(flags *pflag.FlagSet, name string) error {
 	if !flags.Changed(name) {
 		return nil

@@ -48,7 +48,7 @@ import (
 // trouble is a row of the table: what is wrong, and what every surface must say.
 type trouble struct {
 	// before breaks the runtime before the daemon starts, begin while it runs, answer changes its answers.
-	// after is when the surfaces are asked.
+	// after is the time at which the surfaces are asked.
 	before, begin func(*testing.T, *kit.Simulation)
 	answer        func(any)
 	after         time.Duration

@@ -76,7 +76,7 @@ func Judge(d *Daemon, extra ...verdict.Finding) *Report {
 }
 
 // checkTimeout bounds the question for the version of the runtime. A runtime that does not answer is
-// watched all the same.
+// watched anyway.
 const checkTimeout = 2 * time.Second
 
 // watch runs a pipeline on the runtime. If that is not possible, it returns why.

@@ -23,7 +23,7 @@ import (
 // small step of docs/dev/upstream.md, and as the pipeline in a kubelet does.
 var widths = []int{1, 4, 16}
 
-// Load is how the runtime answers the calls of relists. Its JSON form is one of the
+// Load describes how fast the runtime answers the calls of relists. Its JSON form is one of the
 // program's outputs.
 type Load struct {
 	Runtime     string     `json:"runtime"`

@@ -25,7 +25,7 @@ type Socket struct {
 	Unread int
 }
 
-// readers are the clients of a runtime with something to read. A client of the event stream
+// readers are the clients of a runtime that have something to read. A client of the event stream
 // that does not read blocks containerd once its queue is full: no pod starts any more. Only the
 // kernel knows, and only in the network namespace of the runtime.
 type readers struct {

@@ -115,8 +115,9 @@ func (b *batch) OnEmit(_ context.Context, r *sdklog.Record) error {
 	return nil
 }
 
-// Status returns when the receiver last accepted a request, or when the exporter was made, and the
-// error of the last request; nil if that was accepted. It is safe for concurrent use.
+// Status returns the time at which the receiver last accepted a request, or at which the exporter
+// was made, and the error of the last request; nil if that was accepted. It is safe for concurrent
+// use.
 func (e *Exporter) Status() (lastAck time.Time, err error) { return e.loop.Status() }
 
 // Run exports until ctx or the source ends, and then returns nil. Errors of the receiver are

@@ -63,8 +63,8 @@ type call struct {
 	at, took time.Duration
 	method   string
 	request  proto.Message // nil if it asks for everything
-	raw      []byte        // the answer as it came; of a recorder only
-	reply    proto.Message // nil if there is none; of a replay only, and shared by equal lists
+	raw      []byte        // the answer as it came; only in a recorder
+	reply    proto.Message // nil if there is none; only in a replay, and shared by equal lists
 	err      error         // a gRPC status
 	pending  bool          // without an answer
 }

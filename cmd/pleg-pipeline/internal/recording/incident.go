@@ -59,8 +59,8 @@ func checkDir(dir string) error {
 }
 
 // Run looks at the verdict on the status of the pipeline until ctx ends, and returns the cause. It
-// writes a file for each cause that becomes a problem, unless that cause was one in the last minutes. A
-// file from a program that starts during an incident contains no earlier answers.
+// writes a file for each cause that becomes a problem, unless that cause was already a problem in the
+// last minutes. A file from a program that starts during an incident contains no earlier answers.
 func (i *Incidents) Run(ctx context.Context, status func() pleg.Status, log *slog.Logger) error {
 	defer i.Stop()
 	ticker := time.NewTicker(lookPeriod)

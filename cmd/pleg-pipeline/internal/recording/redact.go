@@ -59,7 +59,7 @@ var wellKnown = regexp.MustCompile(`^(io\.kubernetes\.(pod|container)\.[A-Za-z]+
 // labelPodUID is the label whose value is an id.
 const labelPodUID = "io.kubernetes.pod.uid"
 
-// ownProcess matches the programs of a runtime, and this one.
+// ownProcess matches the programs of a runtime, and this program.
 var ownProcess = regexp.MustCompile(`^(containerd.*|crio|conmon.*|pleg-pipeline)$`)
 
 // oneWord is a reason, such as OOMKilled.

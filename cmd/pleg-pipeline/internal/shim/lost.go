@@ -80,8 +80,8 @@ func (w *Watcher) lost(ctx context.Context, runtime runtimeapi.RuntimeServiceCli
 	return max(info.Pid, 1), nil
 }
 
-// verbose is the verbose status of a container in containerd and CRI-O. Only containerd contains
-// the type of the runtime and its options.
+// verbose is the verbose status of a container in containerd and CRI-O. Only that of containerd
+// contains the type of the runtime and its options.
 type verbose struct {
 	Pid            int    `json:"pid"`
 	SandboxID      string `json:"sandboxID"`
@@ -116,8 +116,8 @@ func (v *verbose) keepsProcesses() bool {
 	return plainTypes[v.RuntimeType] && plainBinaries[binary]
 }
 
-// cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if it is
-// not info.
+// cgroupPath returns the path of a container's cgroup below the root of the cgroups; "" if the
+// status does not contain it.
 func (v *verbose) cgroupPath() string {
 	configured := v.RuntimeSpec.Linux.CgroupsPath
 	slice, rest, systemd := strings.Cut(configured, ":")

@@ -97,7 +97,7 @@ const MaxNamed = 100
 // ReadFigures returns the figures of a pipeline whose metrics are in gatherer, under their own
 // or the kubelet's names. It does not call the runtime.
 func ReadFigures(ctx context.Context, pipe *pipeline.Pipeline, gatherer prometheus.Gatherer) Figures {
-	families, _ := gatherer.Gather() // with an error, what could be gathered
+	families, _ := gatherer.Gather() // after an error, the metrics that could be gathered
 	f := Figures{Epoch: pipe.Epoch(), Waiting: []pleg.PodUID{}}
 	f.addMetrics(families)
 	status, _ := pipe.Status(ctx)

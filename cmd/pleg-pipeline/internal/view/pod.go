@@ -193,8 +193,8 @@ func (p *Pod) Labels() map[string]string {
 	return nil
 }
 
-// CreatedAt returns when the oldest sandbox or container that is left was created; zero
-// if that is not known.
+// CreatedAt returns the time at which the oldest sandbox or container that is left was created;
+// zero if that is not known.
 func (p *Pod) CreatedAt() time.Time {
 	var oldest time.Time
 	add := func(at *time.Time) {

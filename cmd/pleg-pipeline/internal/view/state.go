@@ -58,7 +58,7 @@ var stateOf = map[verdict.Cause]string{
 	verdict.Contradiction: Unknown,
 }
 
-// judge sets the state of the pod, and how bad it is.
+// judge sets the state of the pod, and its severity.
 func (p *Pod) judge() {
 	s := p.sandbox()
 	switch {
