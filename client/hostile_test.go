@@ -47,7 +47,7 @@ func TestListsOfHostileServersAreBounded(t *testing.T) {
 					return err
 				}
 			}
-			<-s.Context().Done() // the client has had enough
+			<-s.Context().Done() // the client has given up
 			return nil
 		}
 	}
@@ -123,7 +123,8 @@ func TestBadOptions(t *testing.T) {
 	}
 }
 
-// A watch ends after an error that no later attempt can mend. After any other error it tries again.
+// A watch ends after an error that no later attempt can remove. After any other error it tries
+// again.
 func TestFinalErrors(t *testing.T) {
 	final := []codes.Code{codes.InvalidArgument, codes.OutOfRange, codes.Unimplemented, codes.PermissionDenied, codes.Unauthenticated}
 	for code := codes.Canceled; code <= codes.Unauthenticated; code++ {

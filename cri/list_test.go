@@ -140,8 +140,8 @@ func TestMalformedItemHidesNoOther(t *testing.T) {
 	}
 }
 
-// hidesNoOther requires that each list contains the good pod, counts the malformed items, and
-// that they are logged once.
+// hidesNoOther requires that each list contains the good pod, that the malformed items are counted,
+// and that each is logged once.
 func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times int) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()

@@ -72,7 +72,7 @@ type data struct {
 
 	// Pod is the pod as it is after the event; nil in a message about the node.
 	Pod *podState `json:"pod"`
-	// body is the data as JSON text.
+	// body is the encoded message.
 	body []byte
 }
 

@@ -214,7 +214,8 @@ func (c *check) statusOf(pod *pleg.Pod, status *pleg.PodStatus, err error, when 
 	return true
 }
 
-// absurd reports whether a time is set, and neither the past nor the near future of any clock.
+// absurd reports whether a time is set, and is one that no clock shows: long ago or far in the
+// future.
 func absurd(t time.Time) bool {
 	return !t.IsZero() && (t.Year() < 1970 || t.Year() > 2200 || t.Sub(time.Unix(0, 0)) < 24*time.Hour)
 }

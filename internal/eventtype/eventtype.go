@@ -14,7 +14,7 @@ type Class uint8
 const (
 	// ClassNormal marks events that every subscriber gets, unless it filters them out.
 	ClassNormal Class = iota
-	// ClassOnRequest marks events that only subscribers get that ask for them.
+	// ClassOnRequest marks events that a subscriber gets only if it asks for them.
 	ClassOnRequest
 	// ClassMark marks events about the subscription. No filter applies to them.
 	ClassMark

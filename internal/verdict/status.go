@@ -242,7 +242,7 @@ func ofPod(namespace, name string, uid pleg.PodUID) Finding {
 	return f
 }
 
-// and returns the finding with the number of other pods with it.
+// and returns the finding with the number of other pods that have the same problem.
 func (f Finding) and(more int) Finding {
 	f.Pods = 1 + more
 	if more > 0 {

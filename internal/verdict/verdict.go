@@ -171,8 +171,8 @@ func (f Finding) Completed(now time.Time) Finding {
 	return f
 }
 
-// age says since when and how often something was tried, such as "since 17:36 (6m, 9
-// attempts)"; "" if that is not known.
+// age describes the beginning and the number of attempts, such as "since 17:36 (6m, 9 attempts)";
+// "" if the beginning is not known.
 func (f *Finding) age(now time.Time) string {
 	switch past := now.Sub(f.Since); {
 	case f.Since.IsZero():

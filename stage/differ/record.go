@@ -53,7 +53,7 @@ type record struct {
 	named *pleg.Pod
 	// found is the pod in the first listing, until its first change is committed.
 	found *pleg.Pod
-	// listed is the time at which the last listing began that showed the pod.
+	// listed is the tick at which the last listing began that showed the pod.
 	listed uint64
 	unseen unseen
 
@@ -74,7 +74,7 @@ type record struct {
 
 	// until is the newest answer that is settled.
 	until stage.Asked
-	// owes is the time at which the first listing began that waits for this pod; 0 if none does.
+	// owes is the tick at which the first listing began that waits for this pod; 0 if none does.
 	owes uint64
 }
 
@@ -102,7 +102,7 @@ type todo struct {
 
 // answered takes an answer about the pod. It counts if it began after the newest known answer had
 // arrived. Otherwise the pod is listed again, unless an answer that began later is known. listing
-// is the time at which the newest listing began.
+// is the tick at which the newest listing began.
 func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *lives) todo {
 	if asked.Began < r.asked.Answered {
 		r.named = cmp.Or(r.named, pod)

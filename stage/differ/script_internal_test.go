@@ -302,7 +302,8 @@ func TestContradictionWaitsForChangedPods(t *testing.T) {
 	}
 }
 
-// A cancellation that the inspector has not accepted ends with its inspection: it must not meet the next one.
+// A cancellation that the inspector has not accepted ends with its inspection: it must not cancel the next
+// one.
 func TestCancelEndsWithItsInspection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, err := New(Options{

@@ -184,7 +184,8 @@ func (w *world) do(c choice) {
 	}
 }
 
-// next is the next tick. It leaves out every second: a record may keep the one after a tick.
+// next is the next tick. It leaves out every second number: a record may keep the number after a
+// tick.
 func (w *world) next() uint64 {
 	w.tick += 2
 	return w.tick

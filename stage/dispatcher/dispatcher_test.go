@@ -23,7 +23,7 @@ import (
 func TestBeginning(t *testing.T) {
 	began := func(ago int) time.Time { return at(0).Add(-time.Duration(ago) * time.Hour) }
 	for name, test := range map[string]struct {
-		options pleg.SubscribeOptions // an After without an epoch is of this one
+		options pleg.SubscribeOptions // an After without an epoch gets that of the dispatcher
 		want    string                // before the live event
 	}{
 		"from now on":                {pleg.SubscribeOptions{}, ""},

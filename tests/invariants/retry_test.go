@@ -21,7 +21,7 @@ import (
 func TestQuarantinedPodOfABusyNodeIsTried(t *testing.T) {
 	const (
 		inspectors    = 8
-		busy          = 80 // so many more than they can do in a period that some always wait
+		busy          = 80 // pods that change each second: more than 8 inspectors can do, so that some always wait
 		timeout, wait = 10 * time.Second, 30 * time.Second
 	)
 	for name, tc := range map[string]struct {

@@ -91,7 +91,7 @@ func TestVerdictAfterAHang(t *testing.T) {
 	})
 }
 
-// Labels that a list shows later than its pod count from the next event on, and for a replay.
+// If a list shows the labels of a pod late, they apply from the next event on, and to a replay.
 func TestLabelsThatBecomeKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := kit.New(t, pipeline.Options{})

@@ -64,7 +64,8 @@ func TestFullStreamIsSeen(t *testing.T) {
 	}
 }
 
-// Once a full stream accepts messages again, the present state comes, with one Gap. With replicas nothing of it comes before.
+// Once a full stream accepts messages again, the present state comes, with one Gap. With replicas, no part of it comes
+// earlier.
 func TestFullStreamHasRoomAgain(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{1, 3} {
@@ -93,8 +94,8 @@ func TestFullStreamHasRoomAgain(t *testing.T) {
 	}
 }
 
-// Three servers whose stream is full while events come: its agents say so, and what came meanwhile comes once there is room, without
-// a Gap.
+// Three servers whose stream is full while events come: the agents say so, and the events of that time arrive once
+// there is room, without a Gap.
 func TestStreamGetsFull(t *testing.T) {
 	t.Parallel()
 	servers := startCluster(t)
@@ -144,7 +145,7 @@ func TestNearlyFullStreamIsAWarning(t *testing.T) {
 	}
 }
 
-// A stream of an older version allows no batches. "fleet create" lets it.
+// A stream of an older version allows no batches. "fleet create" allows them.
 func TestCreateAllowsBatches(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")
@@ -160,8 +161,8 @@ func TestCreateAllowsBatches(t *testing.T) {
 	watch(t, s.URL, fleet.WatchOptions{Replay: true}, a).converges()
 }
 
-// An agent that no longer renews its lease is silent within 15 s, since its last renewal. An agent that ended normally was
-// stopped; that is no problem.
+// An agent that no longer renews its lease counts as silent within 15 s, from its last renewal on. An agent that ended
+// normally was stopped; that is no problem.
 func TestSilentAndStopped(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "")

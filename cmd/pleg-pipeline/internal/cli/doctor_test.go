@@ -22,9 +22,9 @@ import (
 	"github.com/pleg-pipeline/pleg-pipeline/tests/kit/hostile"
 )
 
-// TestDoctor examines simulated runtimes and none. A plugin prints one line and uses the exit codes
-// of the node-problem-detector, whose example must call the doctor with flags that exist. A runtime
-// that is slow, as on a busy machine, is examined again.
+// TestDoctor examines simulated runtimes, and a node without a runtime. A plugin prints one line
+// and uses the exit codes of the node-problem-detector, whose example must call the doctor with
+// flags that exist. A runtime that is slow, as on a busy machine, is examined again.
 func TestDoctor(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/node-problem-detector.json")

@@ -297,8 +297,8 @@ func TestRunBoundsClients(t *testing.T) {
 	}
 }
 
-// TestRunStopsBeforeRuntimeAnswers is Ctrl-C while the check of a runtime, which accepts
-// and never answers, is still running.
+// TestRunStopsBeforeRuntimeAnswers presses Ctrl-C during the check of a runtime that accepts and
+// never answers.
 func TestRunStopsBeforeRuntimeAnswers(t *testing.T) {
 	t.Parallel()
 	l, path := kit.Socket(t)

@@ -52,7 +52,7 @@ type trouble struct {
 	before, begin func(*testing.T, *kit.Simulation)
 	answer        func(any)
 	after         time.Duration
-	// reports is what the test makes up: a bubble contains no socket file.
+	// reports contains facts that the test invents: a bubble contains no socket file.
 	reports pleg.Report
 	// want is the verdict of the daemon, alert the alert that fires once the verdict is old.
 	want, alert string

@@ -81,8 +81,8 @@ func TestVerdictNamesTheCulprit(t *testing.T) {
 	}
 }
 
-// A runtime that fails now is a problem for the command. For a daemon that has seen it fail for a second it is
-// still a warning. The merged finding is a problem with the evidence of both.
+// For the command, a runtime that fails now is a problem. For a daemon that has seen it fail for a second, it
+// is still a warning. The merged finding is a problem with the evidence of both.
 func TestOwnProblemBesideTheWarningOfTheDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rt := simruntime.New(simruntime.Options{})
@@ -196,7 +196,7 @@ func TestDaemonThatEnded(t *testing.T) {
 	}
 }
 
-// A process that can answer is not why a daemon does not.
+// The state of a process that is able to answer does not explain why a daemon does not.
 func TestProcessOfASilentDaemon(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]string{
@@ -210,7 +210,7 @@ func TestProcessOfASilentDaemon(t *testing.T) {
 	}
 }
 
-// What to do follows each finding that it is about.
+// Advice follows the finding that it is about.
 func TestEachFindingHasItsAdvice(t *testing.T) {
 	t.Parallel()
 	r := doctor.Judge(nil,

@@ -156,7 +156,7 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// withSelf adds to the processes of a test the number of this one.
+// withSelf adds the PID of this process to the processes of a test.
 func withSelf(files fstest.MapFS) fstest.MapFS {
 	all := fstest.MapFS{"self": {Data: []byte("8"), Mode: fs.ModeSymlink}, "8/stat": files["8/stat"], "8/fd/3": files["8/fd/3"]}
 	for name, file := range files {

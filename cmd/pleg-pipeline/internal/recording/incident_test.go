@@ -77,7 +77,7 @@ func TestIncidentsRetryAFullDisk(t *testing.T) {
 	})
 }
 
-// A runtime that has never listed its pods has no minutes before its problem.
+// A file begins with lists, so there is none if the runtime has never listed its pods.
 func TestNoIncidentBeforeTheFirstList(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ type Recording struct {
 
 	// All are in the order of their times.
 	rounds  []round
-	answers map[string][]*call // by [question]; full lists are also in rounds
+	answers map[string][]*call // by the result of question; full lists are also in rounds
 	singles [2][]*call         // lists of single pods, by kind
 	nodes   []nodeState
 }

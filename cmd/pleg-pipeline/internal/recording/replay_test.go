@@ -26,7 +26,7 @@ var replayCases = map[string]struct {
 	// before or after the next list depends on milliseconds, and so does the merging of a pod's
 	// changes.
 	statesOnly bool
-	hung       bool // calls hang until the end; the replay ends all the same
+	hung       bool // calls hang until the end; the replay ends anyway
 	inSandbox  bool // the status of a sandbox carries the statuses of its containers
 }{
 	"churn":           {scenario: scenario{pods: 8, play: churn(8, 60)}},
