@@ -107,7 +107,7 @@ func (p *Publisher) settle(ctx context.Context) error {
 // lost makes the next session ask for the server's messages.
 func (p *Publisher) lost() error {
 	p.pods = nil
-	return errors.New("the server no longer has what it acknowledged, or has something of another agent")
+	return errors.New("the server has lost messages that it acknowledged, or has messages of another agent")
 }
 
 // begin makes this publisher the publisher of its node, and finds the pods with messages on the

@@ -119,7 +119,7 @@ func nodeIn(m *jetstream.RawStreamMsg, now time.Time) Node {
 		n.Agent = agent.Agent
 		n.Verdict = ill(Finding{
 			Severity: verdict.Problem, What: "cannot publish", Since: agent.Fault.Since, Detail: ": " + agent.Fault.Why,
-			Advice: "look at the stream and its servers (nats stream report); if the stream is full, let it be larger (nats stream edit --max-bytes)",
+			Advice: "look at the stream and its servers (nats stream report); if the stream is full, make it larger (nats stream edit --max-bytes)",
 		})
 	default:
 		return Node{n.Name, agent.Agent, m.Time, agent.CurrentAsOf, agent.Verdict, false, agent.health}

@@ -54,7 +54,7 @@ func (s *store) info(ctx context.Context, options ...jetstream.StreamInfoOpt) (*
 	defer cancel()
 	info, err := s.stream.Info(ctx, options...)
 	if err == nil && !leads(info.Cluster) {
-		err = errors.New("the server that answered no longer leads it")
+		err = errors.New("the server that answered no longer leads the stream")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("stream: %w", explain(s.js.Conn(), err))

@@ -82,7 +82,7 @@ func (c *check) list(pods []*pleg.Pod) bool {
 		case pod.UID == "":
 			bad("pod %s/%s has no UID", pod.Namespace, pod.Name)
 		case uids[pod.UID]:
-			bad("two pods have the UID %q: make one of them", pod.UID)
+			bad("two pods have the UID %q: list them as one pod", pod.UID)
 		}
 		uids[pod.UID] = true
 		for _, container := range slices.Concat(pod.Containers, pod.Sandboxes) {
@@ -280,12 +280,12 @@ func (c *check) stale(pods []*pleg.Pod) {
 			s := got.Container(now.ID)
 			if s == nil || s.State != now.State || !s.StartedAt.Equal(now.StartedAt) || !s.FinishedAt.Equal(now.FinishedAt) ||
 				now.State == pleg.StateExited && (s.ExitCode != now.ExitCode || s.Reason != now.Reason) {
-				c.Errorf("PodStatus of %q: of %q it returned what last says, whose state is another or whose id is another: take only what cannot have changed", pod.UID, now.ID)
+				c.Errorf("PodStatus of %q: for %q it returned the status in last, although the state or the id differs: take only what cannot have changed", pod.UID, now.ID)
 			}
 		}
 		for _, now := range want.Sandboxes {
 			if s := got.Sandbox(now.ID); s == nil || s.Ready != now.Ready || !slices.Equal(s.IPs, now.IPs) {
-				c.Errorf("PodStatus of %q: of the sandbox %q it returned what last says, whose Ready is another: take only what cannot have changed", pod.UID, now.ID)
+				c.Errorf("PodStatus of %q: for the sandbox %q it returned the status in last, although Ready differs: take only what cannot have changed", pod.UID, now.ID)
 			}
 		}
 	}

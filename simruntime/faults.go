@@ -83,7 +83,7 @@ func BusyNode() []Fault {
 // It panics if the CRI does not contain the RPC, or if Messages does not fit it.
 func (rt *Runtime) Inject(f Fault) (end func()) {
 	if f.RPC != "" && !rpcNames[f.RPC] || f.Messages != 0 && (f.Messages < 0 || f.RPC != rpcEvents) {
-		panic(fmt.Sprintf("simruntime: fault of no call: %+v", f))
+		panic(fmt.Sprintf("simruntime: impossible fault: %+v", f))
 	}
 	r := rt.faults.add(f)
 	return func() { rt.faults.remove(func(other *rule) bool { return other == r }) }

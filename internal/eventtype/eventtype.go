@@ -62,7 +62,7 @@ var all = []Info{
 	{pleg.NetworkSetupCompleted, 5, "network.setup_completed", "has an address", ClassOnRequest, SeverityGood},
 	{pleg.NetworkFailed, 6, "network.failed", "never had an address", ClassOnRequest, SeverityBad},
 	{pleg.ContainerCreated, 7, "container.created", "was created", ClassOnRequest, SeverityRoutine},
-	{pleg.ContainerCorrected, 8, "container.corrected", "ended otherwise than reported", ClassOnRequest, SeverityNotice},
+	{pleg.ContainerCorrected, 8, "container.corrected", "ended differently than reported", ClassOnRequest, SeverityNotice},
 	{pleg.Synced, 16, "synced", "", ClassMark, SeverityRoutine},
 	{pleg.Gap, 17, "gap", "", ClassMark, SeverityBad},
 	{pleg.Bookmark, 18, "bookmark", "", ClassMark, SeverityRoutine},

@@ -68,7 +68,7 @@ var advice = map[Cause]string{
 	Disk:             "free space (crictl rmi --prune), find what writes (iotop, pidstat -d), look for disk errors (dmesg)",
 	ClientNotReading: "find out why it does not read (ss -xp shows the clients of the runtime's socket), or end it" + waitsFor,
 	DaemonSilent:     "read its log (journalctl -u pleg-pipeline, or kubectl -n pleg-pipeline logs --previous) and restart it (systemctl restart pleg-pipeline)",
-	NodeSilent:       "look whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
+	NodeSilent:       "check whether the node is up and its daemon runs; if the node is gone, remove its states (pleg-pipeline fleet forget NODE)",
 }
 
 // Advice returns what to do about the cause, on a node with containerd or CRI-O.

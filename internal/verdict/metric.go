@@ -9,7 +9,7 @@ import (
 )
 
 var since = prometheus.NewDesc("pleg_verdict_since_seconds",
-	"Unix time since when the verdict has a finding with these labels, or the time of the scrape if all is well.", []string{"level", "cause"}, nil)
+	"Unix time since which the verdict has a finding with these labels; the time of the scrape if all is well.", []string{"level", "cause"}, nil)
 
 // Metric is the verdict on a pipeline with this status, for Prometheus: one series for each severity
 // and cause, so that a trouble that lasts hides no other from an alert.

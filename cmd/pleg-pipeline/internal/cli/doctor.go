@@ -24,7 +24,7 @@ and the call that cause it; the second line says what to do.
 It watches the runtime and its node for ten seconds, as the daemon does all the
 time: the lists and statuses of its pods, their shims, its clients and its disk. It
 only reads. It also asks the daemon ("pleg-pipeline run --socket"), if there is one,
-which knows the address of the runtime and since when a pod hangs. With
+which knows the address of the runtime and how long a pod has been hanging. With
 --runtime-endpoint or --config the daemon is not asked.
 
 Exit codes: 0 if it found no problem, 3 if it found one, otherwise as for every

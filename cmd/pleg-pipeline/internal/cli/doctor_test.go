@@ -105,10 +105,10 @@ func TestDoctorAsksBoth(t *testing.T) {
 		want  []string
 	}{
 		"a daemon":        {"--connect " + works, "S", []string{"(from the daemon)", "Daemon      " + works + ", OK: "}},
-		"a dead daemon":   {"--connect " + dead, "S", []string{"WARNING: the daemon at " + dead + " does not answer: it has ended; the runtime is well"}},
-		"a silent daemon": {"--connect " + frozen, "S", []string{"does not answer: it accepts connections, but sent nothing within 2s; the runtime is well"}},
+		"a dead daemon":   {"--connect " + dead, "S", []string{"WARNING: the daemon at " + dead + " does not answer: it has ended; the runtime is healthy"}},
+		"a silent daemon": {"--connect " + frozen, "S", []string{"does not answer: it accepts connections, but sent nothing within 2s; the runtime is healthy"}},
 		"a frozen daemon": {"--connect " + frozen, "T", []string{
-			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is well", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
+			fmt.Sprintf("does not answer: its process %d is stopped (state T); the runtime is healthy", os.Getpid()), fmt.Sprintf("Do: continue it (kill -CONT %d)", os.Getpid()),
 		}},
 		"its runtime":     {"--calls 10ms --connect " + works, "S", []string{": 2 pods, "}},
 		"a runtime alone": {"-r " + cri, "S", []string{"OK: ", "Daemon      not asked: the command line names a runtime"}},

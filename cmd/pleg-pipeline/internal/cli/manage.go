@@ -89,11 +89,11 @@ func (c *createCommand) run(ctx context.Context) error {
 		if err := fleet.Create(ctx, js, c.nats.cluster, c.limits); err != nil {
 			return err
 		}
-		size := "no limit of its size"
+		size := "no size limit"
 		if c.limits.MaxBytes > 0 {
 			size = fmt.Sprintf("at most %d bytes", c.limits.MaxBytes)
 		}
-		_, err := fmt.Fprintf(c.process.Out, "there is the stream %s: replicas %d, events of %v, %s\nthere is the bucket %s of the agents\n",
+		_, err := fmt.Fprintf(c.process.Out, "the stream %s exists: replicas %d, events of %v, %s\nthe bucket %s of the agents exists\n",
 			fleet.StreamName(c.nats.cluster), c.limits.Replicas, c.limits.MaxAge, size, fleet.AgentBucket)
 		return outputError(err)
 	})

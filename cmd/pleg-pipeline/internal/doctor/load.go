@@ -203,7 +203,7 @@ func (l *Load) Print(w io.Writer) error {
 }
 
 func (l *Load) printSweeps(b *strings.Builder) {
-	fmt.Fprintf(b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | of that of a kubelet |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
+	fmt.Fprintf(b, "\nIf all %d pods changed at once, their %d status calls would take:\n\n| pods inspected at once | time | share of a kubelet's time |\n| ---: | ---: | ---: |\n", l.Pods, l.StatusCalls)
 	for _, s := range l.Sweeps {
 		fmt.Fprintf(b, "| %d | %s | %.2f |\n", s.AtOnce, seconds(s.MedianSeconds), s.MedianSeconds/l.Sweeps[0].MedianSeconds)
 	}
