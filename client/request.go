@@ -44,7 +44,7 @@ func (c *Client) request(r request) {
 	q.waiting = append(q.waiting, r)
 	if !q.sending {
 		q.sending = true
-		go c.sendRequests() // until none waits; Close ends its call
+		go c.sendRequests() // ends once no request waits; Close ends its call
 	}
 }
 

@@ -45,7 +45,7 @@ type subscription struct {
 	cancel context.CancelFunc
 	once   sync.Once
 	events chan pleg.Event
-	err    error // why events was closed
+	err    error // the reason why events was closed
 	reader atomic.Int32
 	lag    atomic.Pointer[pleg.Lag]
 }

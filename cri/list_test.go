@@ -156,7 +156,7 @@ func hidesNoOther(t *testing.T, fake *rawruntime.Runtime, reason string, times i
 }
 
 // An item without metadata, or with text that is not UTF-8, still counts. Its name and pod
-// come from the list before, or else from the kubelet's labels, and its state from the item.
+// come from the previous list, or else from the kubelet's labels, and its state from the item.
 func TestMalformedItemIsCompleted(t *testing.T) {
 	sandboxes := []*runtimeapi.PodSandbox{sandbox("s", "u", 0, 1)}
 	containers := []*runtimeapi.Container{container("c", "s", 1, 1), container("gone", "s", 1, 2)}

@@ -21,7 +21,7 @@ import (
 )
 
 // The calls of one inspection of a pod with a sandbox and two running containers. last makes the
-// last status from the status of the inspection before.
+// last status from the status of the previous inspection.
 func TestPodStatusCalls(t *testing.T) {
 	same := func(*pleg.PodStatus) {}
 	state := func(of pleg.State) func(*pleg.PodStatus) {

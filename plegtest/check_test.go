@@ -176,7 +176,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 		}}, "with an id that the runtime does not know"},
 		"part of a list when the context has ended": {broken{Runtime: good(), list: func(_ context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			return pods, nil
-		}}, "it returned a part and no error"},
+		}}, "it returned a part of the answer and no error"},
 		"part of a list when the context ends": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			if err := ctx.Err(); len(pods) == 0 {
 				return nil, err
@@ -187,7 +187,7 @@ func TestCheckRuntimeFinds(t *testing.T) {
 				}
 			}
 			return pods, nil
-		}}, "it returned a part and no error"},
+		}}, "it returned a part of the answer and no error"},
 		"two lists at once": {broken{Runtime: good(), list: func(ctx context.Context, pods []*pleg.Pod) ([]*pleg.Pod, error) {
 			defer calls.Add(-1)
 			if calls.Add(1) > 1 && ctx.Err() == nil {

@@ -47,7 +47,7 @@ func (c *check) endedContext(pods []*pleg.Pod) {
 			ctx, end := newEnding(c.ctx, looks)
 			returned := c.returns(method, func() string {
 				if got, err := call(ctx); err == nil && got != whole {
-					return fmt.Sprintf("its context ended, and it returned a part and no error: %s, not %s", got, whole)
+					return fmt.Sprintf("its context ended, and it returned a part of the answer and no error: %s, not %s", got, whole)
 				}
 				return ""
 			})

@@ -60,7 +60,7 @@ type entry struct {
 type behind struct {
 	listing uint64 // its number; 0 once an inspection as new as the listing has ended
 	pod     *pleg.Pod
-	since   time.Time // of the first listing after the last that covered the pod
+	since   time.Time // the time of the first listing since the pod was last covered
 }
 
 // New returns an empty cache.

@@ -62,7 +62,7 @@ func (l Limits) pods(s pleg.Status) []Finding {
 	})
 }
 
-// maxNamed is the number of pods that a finding names, with the first.
+// maxNamed is the number of pods that a finding names, including the first.
 const maxNamed = 3
 
 // others is the evidence of a finding about several pods: the problems of all but the first.

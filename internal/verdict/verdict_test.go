@@ -129,7 +129,7 @@ func TestOf(t *testing.T) {
 		},
 		"an inspection hangs again": {func(s *pleg.Status) {
 			before := quarantined("web-0", 24*time.Minute, 8)
-			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the attempt before
+			before.Call = &pleg.Call{Method: "PodSandboxStatus"} // of the previous attempt
 			s.Overdue, s.Quarantined = []pleg.Inspection{overdue("web-0", 4*time.Second, true)}, []pleg.Quarantined{before}
 		}, "PROBLEM: shop/web-0 hangs since 11:36 (24m, 9 attempts) in ContainerStatus of nginx; the other 109 pods answer", "shim"},
 		"a pod waits in quarantine": {

@@ -31,7 +31,7 @@ func Watch(ctx context.Context, status func() pleg.Status, log *slog.Logger) err
 	}
 }
 
-// trouble is a cause and the pod that a finding begins with, if it is of pods.
+// trouble is a cause and the first pod of the finding, if the finding is about pods.
 type trouble struct {
 	cause Cause
 	pod   pleg.PodUID

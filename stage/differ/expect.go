@@ -70,7 +70,7 @@ func (e *expectations) hear(h pleg.Hint, now time.Time) {
 }
 
 // answered notes the expectations that follow from an answer while the event stream is up. A pod
-// that had ended in the answer before, such as that of a job, may stay for days.
+// that had ended in the previous answer, such as the pod of a job, may stay for days.
 func (e *expectations) answered(rec *record, now time.Time) {
 	of := one{pod: rec.uid}
 	switch {

@@ -126,7 +126,7 @@ func (r *record) answered(pod *pleg.Pod, asked stage.Asked, listing uint64, l *l
 	return do
 }
 
-// renew makes the waiting change lead to the newest answer, which equals the one before.
+// renew makes the waiting change lead to the newest answer, which equals the previous answer.
 func (r *record) renew() {
 	r.next.Pod, r.next.Last, r.next.At = r.current, r.named, r.asked.At
 	for i := range r.next.Events {
@@ -151,8 +151,8 @@ func (r *record) accepted(c *stage.Change) {
 }
 
 // ended takes the end of the change at the inspector, and compares the pod with the newest answer.
-// If the inspection failed, the record stays where it was: the next answer finds the change again,
-// or the retry of a pod that hangs. If the pod is gone, nobody waits for another inspection.
+// If the inspection failed, the record stays where it was: the next answer, or the retry of a pod
+// that hangs, finds the change again. If the pod is gone, nobody waits for another inspection.
 func (r *record) ended(how stage.Ending, listing uint64, l *lives) (do todo) {
 	switch how {
 	case stage.Hangs:

@@ -631,7 +631,8 @@ func TestQuarantineIsReported(t *testing.T) {
 	}
 }
 
-// A release is logged with the time since the first inspection that hung, and their number.
+// A release is logged with the number of inspections that hung, and the time since the first of
+// them.
 func TestReleaseIsLogged(t *testing.T) {
 	s := play(t, "list a=running; inspect; hang; list a=running; wait 1s; retry")
 	do := s.m.step(settle{stage.Settled{UID: explorePod, How: stage.Committed}}, s.now)

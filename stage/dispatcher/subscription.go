@@ -46,7 +46,7 @@ type reader struct {
 	// syncing is set while Synced is owed, which comes at this number or later.
 	syncing bool
 	synced  uint64
-	mark    *bookmark // the last that was passed on
+	mark    *bookmark // the last mark that was passed on
 }
 
 // position is where a subscriber goes on.

@@ -33,7 +33,7 @@ type fleetFlags struct {
 
 	stream     string // a mirror
 	nodes      []string
-	namespaces []string        // of the pods to read. If empty, all
+	namespaces []string        // the namespaces of the pods to read; if empty, all
 	after      *fleet.Position // --since of events
 }
 

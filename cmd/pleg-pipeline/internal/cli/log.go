@@ -83,7 +83,7 @@ const (
 
 func notice(text string) string { return view.PrintableLines(shortened(text, maxNotice)) }
 
-// shortened returns at most a number of bytes of a text, and how long it is.
+// shortened cuts a text to a number of bytes, and then adds its length.
 func shortened(text string, most int) string {
 	if len(text) <= most {
 		return text

@@ -23,7 +23,7 @@ type encoder struct {
 // item is an item of a list. If nothing has changed, the next list contains the same item.
 type item struct {
 	text   json.RawMessage
-	status string // the question for its status
+	status string // the statusQuestion of the item
 }
 
 func newEncoder(redact bool) *encoder {

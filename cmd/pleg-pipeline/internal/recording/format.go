@@ -19,7 +19,7 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// They start the header. A program reads this version only.
+// Both are at the start of the header. A program reads only this version.
 const (
 	formatName    = "pleg-pipeline recording"
 	formatVersion = 3
@@ -56,7 +56,7 @@ var methods = map[string]struct{ request, reply proto.Message }{
 	containerStatus:    {&cri.ContainerStatusRequest{}, &cri.ContainerStatusResponse{}},
 }
 
-// kinds are the list methods. Without a filter, the method is the question.
+// kinds are the list methods. The question of a list without a filter is its method alone.
 var kinds = map[string]int{listSandboxes: 0, listContainers: 1}
 
 type call struct {

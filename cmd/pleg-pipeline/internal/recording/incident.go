@@ -21,7 +21,7 @@ const (
 	incidentEnds = 5 * time.Minute
 	// retryPeriod is the time between two attempts to write the file of one incident.
 	retryPeriod = time.Minute
-	// maxIncidents is how many files there are; a new one replaces the oldest.
+	// maxIncidents is how many files are kept; a new one replaces the oldest.
 	maxIncidents = 8
 	// incidentQueue is how many answers may wait. It bounds memory: a list of 1000 pods takes a MB.
 	incidentQueue = 1024

@@ -40,7 +40,7 @@ func (w *Watcher) askLost(ctx context.Context, runtime grpc.ClientConnInterface,
 		c := w.wanted[id]
 		pid, err := w.lost(ctx, runtimeapi.NewRuntimeServiceClient(runtime), id)
 		if err != nil {
-			continue // it is asked again after the next search
+			continue // the runtime is asked again after the next search
 		}
 		c.asked++
 		if pid == 0 {
